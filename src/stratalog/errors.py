@@ -1,0 +1,341 @@
+"""The one exception tree.
+
+A `KafkaError` carries the error code that goes over the wire (Kafka's `Errors`); everything else is internal and is
+mapped to UNKNOWN_SERVER_ERROR if it ever reaches a client. A message names what was wrong, where, what was expected
+and what to do.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class StratalogError(Exception):
+    """Root of every error that stratalog raises on purpose."""
+
+
+class KafkaError(StratalogError):
+    """An error with a place in Kafka's protocol."""
+
+    code: ClassVar[int] = -1
+    retriable: ClassVar[bool] = False
+
+
+class UnknownServerError(KafkaError):
+    code = -1
+
+
+class OffsetOutOfRangeError(KafkaError):
+    code = 1
+
+
+class CorruptRecordError(KafkaError):
+    """CORRUPT_MESSAGE: bytes that are no valid batch (length, CRC, magic, framing)."""
+
+    code = 2
+    retriable = True
+
+
+class UnknownTopicOrPartitionError(KafkaError):
+    code = 3
+    retriable = True
+
+
+class InvalidFetchSizeError(KafkaError):
+    code = 4
+
+
+class LeaderNotAvailableError(KafkaError):
+    code = 5
+    retriable = True
+
+
+class NotLeaderOrFollowerError(KafkaError):
+    code = 6
+    retriable = True
+
+
+class RequestTimedOutError(KafkaError):
+    code = 7
+    retriable = True
+
+
+class MessageTooLargeError(KafkaError):
+    code = 10
+
+
+class OffsetMetadataTooLargeError(KafkaError):
+    code = 12
+
+
+class CoordinatorLoadInProgressError(KafkaError):
+    code = 14
+    retriable = True
+
+
+class CoordinatorNotAvailableError(KafkaError):
+    code = 15
+    retriable = True
+
+
+class NotCoordinatorError(KafkaError):
+    code = 16
+    retriable = True
+
+
+class InvalidTopicError(KafkaError):
+    code = 17
+
+
+class RecordListTooLargeError(KafkaError):
+    code = 18
+
+
+class InvalidRequiredAcksError(KafkaError):
+    code = 21
+
+
+class IllegalGenerationError(KafkaError):
+    code = 22
+
+
+class InconsistentGroupProtocolError(KafkaError):
+    code = 23
+
+
+class InvalidGroupIdError(KafkaError):
+    code = 24
+
+
+class UnknownMemberIdError(KafkaError):
+    code = 25
+
+
+class InvalidSessionTimeoutError(KafkaError):
+    code = 26
+
+
+class RebalanceInProgressError(KafkaError):
+    code = 27
+
+
+class InvalidTimestampError(KafkaError):
+    code = 32
+
+
+class UnsupportedVersionError(KafkaError):
+    code = 35
+
+
+class TopicAlreadyExistsError(KafkaError):
+    code = 36
+
+
+class InvalidPartitionsError(KafkaError):
+    code = 37
+
+
+class InvalidReplicationFactorError(KafkaError):
+    code = 38
+
+
+class InvalidReplicaAssignmentError(KafkaError):
+    code = 39
+
+
+class InvalidConfigError(KafkaError):
+    code = 40
+
+
+class InvalidRequestError(KafkaError):
+    code = 42
+
+
+class UnsupportedForMessageFormatError(KafkaError):
+    code = 43
+
+
+class PolicyViolationError(KafkaError):
+    code = 44
+
+
+class OutOfOrderSequenceError(KafkaError):
+    code = 45
+
+
+class DuplicateSequenceError(KafkaError):
+    code = 46
+
+
+class InvalidProducerEpochError(KafkaError):
+    code = 47
+
+
+class InvalidTxnStateError(KafkaError):
+    code = 48
+
+
+class TransactionCoordinatorFencedError(KafkaError):
+    code = 52
+
+
+class TransactionalIdAuthorizationFailedError(KafkaError):
+    code = 53
+
+
+class KafkaStorageError(KafkaError):
+    """The log directory failed (disk full, EIO, damage that cannot be mended)."""
+
+    code = 56
+    retriable = True
+
+
+class UnknownProducerIdError(KafkaError):
+    code = 59
+
+
+class NonEmptyGroupError(KafkaError):
+    code = 68
+
+
+class GroupIdNotFoundError(KafkaError):
+    code = 69
+
+
+class FetchSessionIdNotFoundError(KafkaError):
+    code = 70
+    retriable = True
+
+
+class InvalidFetchSessionEpochError(KafkaError):
+    code = 71
+    retriable = True
+
+
+class TopicDeletionDisabledError(KafkaError):
+    code = 73
+
+
+class FencedLeaderEpochError(KafkaError):
+    code = 74
+    retriable = True
+
+
+class UnknownLeaderEpochError(KafkaError):
+    code = 75
+    retriable = True
+
+
+class UnsupportedCompressionTypeError(KafkaError):
+    code = 76
+
+
+class OffsetNotAvailableError(KafkaError):
+    code = 78
+    retriable = True
+
+
+class MemberIdRequiredError(KafkaError):
+    code = 79
+
+
+class GroupMaxSizeReachedError(KafkaError):
+    code = 81
+
+
+class FencedInstanceIdError(KafkaError):
+    code = 82
+
+
+class GroupSubscribedToTopicError(KafkaError):
+    code = 86
+
+
+class InvalidRecordError(KafkaError):
+    """The batch is intact, but what it says is not allowed."""
+
+    code = 87
+
+
+class ThrottlingQuotaExceededError(KafkaError):
+    code = 89
+    retriable = True
+
+
+class ProducerFencedError(KafkaError):
+    code = 90
+
+
+class InvalidUpdateVersionError(KafkaError):
+    code = 95
+
+
+class FeatureUpdateFailedError(KafkaError):
+    code = 96
+
+
+class UnknownTopicIdError(KafkaError):
+    code = 100
+    retriable = True
+
+
+class InconsistentTopicIdError(KafkaError):
+    code = 103
+    retriable = True
+
+
+class OffsetMovedToTieredStorageError(KafkaError):
+    code = 109
+
+
+# --- internal: never on the wire under their own name -------------------------------------------------------------
+
+
+class UsageError(StratalogError):
+    """Wrong usage or an environment that cannot work (port in use, missing Java): one line, exit code 2."""
+
+
+class DataDirError(StratalogError):
+    """A data directory that cannot be used: unwritable, locked, another cluster's, another format version."""
+
+
+class CorruptIndexError(StratalogError):
+    """A derived index does not hold its invariants; it can be rebuilt from the log."""
+
+
+class CorruptSnapshotError(StratalogError):
+    """A producer snapshot is damaged; it can be rebuilt from the log."""
+
+
+class CorruptCheckpointError(StratalogError):
+    """A checkpoint file is damaged."""
+
+
+class RemoteStorageError(StratalogError):
+    """The object store refused or failed; trying the same again will not help."""
+
+
+class RetriableRemoteStorageError(RemoteStorageError):
+    """The object store failed in a way that may pass (timeout, 5xx, throttling)."""
+
+
+class RemoteResourceNotFoundError(RemoteStorageError):
+    """The object does not exist."""
+
+
+class CustomMetadataSizeLimitExceededError(StratalogError):
+    """A storage plugin returned more custom metadata than `remote.log.metadata.custom.metadata.max.bytes`."""
+
+
+def _by_code() -> dict[int, type[KafkaError]]:
+    return {cls.code: cls for cls in KafkaError.__subclasses__()}
+
+
+def error_for_code(code: int) -> type[KafkaError]:
+    """The class for a wire error code; `UnknownServerError` for one that has no class here."""
+    return _by_code().get(code, UnknownServerError)
+
+
+def wire_code(error: BaseException) -> int:
+    """The wire error code for any exception: its own, or UNKNOWN_SERVER_ERROR (-1)."""
+    return error.code if isinstance(error, KafkaError) else UnknownServerError.code

@@ -1,0 +1,25 @@
+"""Replace a small file whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
+
+
+def write_atomic(path: StrPath, data: bytes, fs: FileSystem = REAL_FILESYSTEM, *, durable: bool = True) -> None:
+    """Write `data` to `path` through `<path>.tmp` and a rename, as Kafka's checkpoint files do.
+
+    After a crash the file holds either its old content or `data`. `durable=False` leaves out both syncs, for files
+    that can be rebuilt.
+    """
+    target = Path(path)
+    temporary = target.with_name(target.name + ".tmp")
+    with fs.open(temporary, create=True) as file:
+        file.truncate(0)
+        file.write_at(data, 0)
+        if durable:
+            file.sync()
+    fs.rename(temporary, target)
+    if durable:
+        fs.sync_dir(target.parent)
