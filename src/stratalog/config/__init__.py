@@ -1,0 +1,1 @@
+"""Declared configuration: every key with its type, default, validator, documentation and whether it is dynamic."""

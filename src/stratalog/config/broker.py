@@ -1,0 +1,265 @@
+"""Broker configuration: the keys, and `BrokerConfig`, a read-only mapping of their typed values.
+
+Names, types and defaults are Apache Kafka 4.4.0's; own keys begin with `stratalog.`. A key that this version does not
+know is kept and reported, so that a `server.properties` of a real broker can be used as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stratalog.config.keys import (
+    INT_MAX,
+    LONG_MAX,
+    ConfigKey,
+    ConfigRegistry,
+    ConfigType,
+    at_least,
+    between,
+)
+from stratalog.config.topic import TOPIC_KEYS
+from stratalog.errors import UsageError
+
+_INT, _LONG, _BOOL, _STR, _LIST, _DOUBLE, _SHORT = (
+    ConfigType.INT, ConfigType.LONG, ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LIST, ConfigType.DOUBLE,
+    ConfigType.SHORT,
+)  # fmt: skip
+
+
+def _key(
+    name: str, type_: ConfigType, default: Any, doc: str, validator: Any = None, *, dynamic: bool = False,
+    coarser: tuple[tuple[str, int], ...] = (),
+) -> ConfigKey:  # fmt: skip
+    return ConfigKey(name, type_, default, doc, validator, dynamic, coarser=coarser)
+
+
+_HOUR_MS = 60 * 60 * 1000
+
+#: Coarser spellings of a time that yield to the one in milliseconds.
+_COARSER = {
+    "log.retention.ms": (("log.retention.minutes", 60_000), ("log.retention.hours", _HOUR_MS)),
+    "log.roll.ms": (("log.roll.hours", _HOUR_MS),),
+    "log.roll.jitter.ms": (("log.roll.jitter.hours", _HOUR_MS),),
+    "log.flush.interval.ms": (("log.flush.scheduler.interval.ms", 1),),
+}
+
+
+def _from_topic_keys() -> list[ConfigKey]:
+    """Each topic key's broker-wide default, under its broker name; all of them dynamic."""
+    return [
+        ConfigKey(
+            key.broker_key, key.type, key.default, f"Default of topics' {key.name}. {key.doc}", key.validator,
+            dynamic=True, coarser=_COARSER.get(key.broker_key, ()),
+        )
+        for key in TOPIC_KEYS
+        if key.broker_key
+    ]  # fmt: skip
+
+
+BROKER_KEYS = ConfigRegistry(
+    [
+        *_from_topic_keys(),
+        _key("node.id", _INT, 1, "This node's id.", at_least(0)),
+        _key("broker.rack", _STR, None, "The rack of this broker."),
+        _key("log.dirs", _LIST, (), "The directories of the logs."),
+        _key("listeners", _STR, "PLAINTEXT://:9092", "Where the broker listens."),
+        _key("advertised.listeners", _STR, None, "What clients are told to connect to."),
+        _key("auto.create.topics.enable", _BOOL, True, "Whether asking for an unknown topic creates it."),
+        _key("num.partitions", _INT, 1, "Partitions of a topic that is created without a count.", at_least(1)),
+        _key("default.replication.factor", _INT, 1, "Replicas of a topic that is created without a count.",
+             at_least(1)),
+        _key("delete.topic.enable", _BOOL, True, "Whether topics can be deleted."),
+        _key("log.retention.minutes", _INT, None, "Like log.retention.ms, in minutes."),
+        _key("log.retention.hours", _INT, 168, "Like log.retention.ms, in hours."),
+        _key("log.roll.hours", _INT, 168, "Like log.roll.ms, in hours.", at_least(1)),
+        _key("log.roll.jitter.hours", _INT, 0, "Like log.roll.jitter.ms, in hours.", at_least(0)),
+        _key("log.retention.check.interval.ms", _LONG, 300_000, "How often retention is applied.", at_least(1)),
+        _key("log.initial.task.delay.ms", _LONG, 30_000, "Wait after start before the first housekeeping.",
+             at_least(0)),
+        _key("log.flush.scheduler.interval.ms", _LONG, LONG_MAX, "How often logs are looked at for a flush."),
+        _key("log.flush.offset.checkpoint.interval.ms", _INT, 60_000,
+             "How often recovery points are written down.", at_least(0)),
+        _key("log.flush.start.offset.checkpoint.interval.ms", _INT, 60_000,
+             "How often log start offsets are written down.", at_least(0)),
+        _key("num.recovery.threads.per.data.dir", _INT, 2, "Threads that load the logs of one directory.",
+             at_least(1), dynamic=True),
+        _key("min.topic.segment.ms", _LONG, 3_600_000,
+             "The minimum value for topic configuration segment.ms (KIP-760).", at_least(0), dynamic=True),
+        _key("min.topic.segment.bytes", _INT, 1_048_576,
+             "The minimum value for topic configuration segment.bytes (KIP-760).", at_least(0), dynamic=True),
+        # Requests and connections.
+        _key("socket.request.max.bytes", _INT, 100 * 1024**2, "The largest request that is accepted.", at_least(1)),
+        _key("socket.send.buffer.bytes", _INT, 102_400, "SO_SNDBUF; -1 leaves the system's."),
+        _key("socket.receive.buffer.bytes", _INT, 102_400, "SO_RCVBUF; -1 leaves the system's."),
+        _key("socket.listen.backlog.size", _INT, 50, "Pending connections.", at_least(1)),
+        _key("connections.max.idle.ms", _LONG, 600_000, "Idle connections are closed after this long."),
+        _key("max.connections", _INT, INT_MAX, "Connections at once.", at_least(0), dynamic=True),
+        _key("fetch.max.bytes", _INT, 55 * 1024**2, "The largest fetch response.", at_least(1024)),
+        _key("queued.max.requests", _INT, 500, "Requests in flight before reading stops.", at_least(1)),
+        _key("max.incremental.fetch.session.cache.slots", _INT, 1000, "Fetch sessions kept.", at_least(0)),
+        # Producers.
+        _key("producer.id.expiration.ms", _INT, 86_400_000, "Idle producer state is dropped after this long.",
+             at_least(1), dynamic=True),
+        _key("producer.id.expiration.check.interval.ms", _INT, 600_000, "How often that is looked at.", at_least(1)),
+        _key("transactional.id.expiration.ms", _INT, 604_800_000, "Idle transactional ids go after this long.",
+             at_least(1)),
+        _key("transaction.max.timeout.ms", _INT, 900_000, "The longest timeout a transaction may ask for.",
+             at_least(1)),
+        # Groups.
+        _key("group.min.session.timeout.ms", _INT, 6_000, "Shortest session timeout of a member.", at_least(1)),
+        _key("group.max.session.timeout.ms", _INT, 1_800_000, "Longest session timeout of a member.", at_least(1)),
+        _key("group.initial.rebalance.delay.ms", _INT, 3_000, "Wait for more members of a new group.", at_least(0)),
+        _key("group.max.size", _INT, INT_MAX, "Members of one group.", at_least(1)),
+        _key("offset.metadata.max.bytes", _INT, 4096, "The longest metadata of a commit.", at_least(0)),
+        _key("offsets.topic.num.partitions", _INT, 50, "Partitions of __consumer_offsets.", at_least(1)),
+        _key("offsets.topic.replication.factor", _SHORT, 1, "Replicas of __consumer_offsets.", at_least(1)),
+        _key("offsets.topic.segment.bytes", _INT, 100 * 1024**2, "segment.bytes of __consumer_offsets.", at_least(1)),
+        _key("offsets.topic.compression.codec", _INT, 0, "Codec id of __consumer_offsets.", between(0, 4)),
+        _key("offsets.retention.minutes", _INT, 10_080, "Commits of an empty group go after this long.", at_least(1)),
+        _key("offsets.retention.check.interval.ms", _LONG, 600_000, "How often that is looked at.", at_least(1)),
+        # Tiered storage.
+        _key("remote.log.storage.system.enable", _BOOL, False, "Switch tiered storage on."),
+        _key("remote.log.storage.manager.class.name", _STR, None,
+             "The storage plugin as module:Class; without one, stratalog's object store manager."),
+        _key("remote.log.storage.manager.class.path", _STR, None, "Where the storage plugin is imported from."),
+        _key("remote.log.storage.manager.impl.prefix", _STR, "rsm.config.", "Prefix of the storage plugin's keys."),
+        _key("remote.log.metadata.manager.class.name", _STR, None,
+             "The metadata plugin as module:Class; without one, the topic-based manager."),
+        _key("remote.log.metadata.manager.class.path", _STR, None, "Where the metadata plugin is imported from."),
+        _key("remote.log.metadata.manager.impl.prefix", _STR, "rlmm.config.", "Prefix of the metadata plugin's keys."),
+        _key("remote.log.metadata.custom.metadata.max.bytes", _INT, 128, "Cap of a plugin's custom metadata.",
+             at_least(0)),
+        _key("remote.log.manager.task.interval.ms", _LONG, 30_000, "Pause between two runs of a tiering task.",
+             at_least(1)),
+        _key("remote.log.manager.copier.thread.pool.size", _INT, 10, "Threads that copy.", at_least(1), dynamic=True),
+        _key("remote.log.manager.expiration.thread.pool.size", _INT, 10, "Threads that expire remote segments.",
+             at_least(1), dynamic=True),
+        _key("remote.log.manager.follower.thread.pool.size", _INT, 2, "Threads of follower tasks.", at_least(1),
+             dynamic=True),
+        _key("remote.log.reader.threads", _INT, 10, "Threads that read remote segments.", at_least(1), dynamic=True),
+        _key("remote.log.reader.max.pending.tasks", _INT, 100, "Remote reads that may wait.", at_least(1)),
+        _key("remote.log.index.file.cache.total.size.bytes", _LONG, 1024**3, "Size of the remote index cache.",
+             at_least(1), dynamic=True),
+        _key("remote.log.index.file.cache.ttl.ms", _LONG, 900_000, "Idle entries go after this long; -1 never.",
+             at_least(-1)),
+        _key("remote.log.manager.copy.max.bytes.per.second", _LONG, LONG_MAX, "Limit of all copies.", at_least(1),
+             dynamic=True),
+        _key("remote.log.manager.copy.quota.window.num", _INT, 11, "Windows of the copy quota.", at_least(1)),
+        _key("remote.log.manager.copy.quota.window.size.seconds", _INT, 1, "Width of one.", at_least(1)),
+        _key("remote.log.manager.fetch.max.bytes.per.second", _LONG, LONG_MAX, "Limit of all remote reads.",
+             at_least(1), dynamic=True),
+        _key("remote.log.manager.fetch.quota.window.num", _INT, 11, "Windows of the fetch quota.", at_least(1)),
+        _key("remote.log.manager.fetch.quota.window.size.seconds", _INT, 1, "Width of one.", at_least(1)),
+        _key("remote.fetch.max.wait.ms", _INT, 500, "Longest wait for remote data in a fetch.", at_least(1),
+             dynamic=True),
+        _key("remote.list.offsets.request.timeout.ms", _LONG, 30_000, "Longest remote search by time.", at_least(1),
+             dynamic=True),
+        _key("remote.log.metadata.topic.num.partitions", _INT, 50, "Partitions of __remote_log_metadata.",
+             at_least(1)),
+        _key("remote.log.metadata.topic.replication.factor", _SHORT, 1, "Replicas of __remote_log_metadata.",
+             at_least(1)),
+        _key("remote.log.metadata.topic.retention.ms", _LONG, -1, "Retention of __remote_log_metadata."),
+        _key("remote.log.metadata.consume.wait.ms", _LONG, 120_000, "Longest wait for an own write to be seen.",
+             at_least(0)),
+        # Compaction.
+        _key("log.cleaner.enable", _BOOL, True, "Whether logs are compacted."),
+        _key("log.cleaner.threads", _INT, 1, "Threads that compact.", at_least(0), dynamic=True),
+        _key("log.cleaner.dedupe.buffer.size", _LONG, 128 * 1024**2, "Memory of the key maps.", dynamic=True),
+        _key("log.cleaner.io.max.bytes.per.second", _DOUBLE, 1.7976931348623157e308, "Limit of compaction's I/O.",
+             dynamic=True),
+        # Own keys.
+        _key("stratalog.initial.metadata.version", _INT, 31,
+             "metadata.version level of a data directory that is new.", at_least(1)),
+        _key("stratalog.remote.url", _STR, None,
+             "Object store of the remote tier (file:///dir, s3://bucket/prefix); without one, the directory "
+             "'remote-store' under the first log directory."),
+    ]
+)  # fmt: skip
+
+
+class BrokerConfig(Mapping[str, Any]):
+    """Typed values by key: what was set, over the defaults. Immutable; `with_overrides` makes another.
+
+    `unknown` holds what was set under names that this version does not know.
+    """
+
+    def __init__(self, properties: Mapping[str, str | None] | None = None) -> None:
+        self.properties = dict(properties or {})
+        self.unknown: dict[str, str | None] = {}
+        self._values: dict[str, Any] = {key.name: key.default for key in BROKER_KEYS}
+        self._set: set[str] = set()
+        for name, raw in self.properties.items():
+            key = BROKER_KEYS.get(name)
+            if key is None:
+                self.unknown[name] = raw
+            else:
+                self._values[name] = key.parse(raw)
+                self._set.add(name)
+        for key in BROKER_KEYS:
+            if key.coarser and key.name not in self._set:
+                self._derive(key)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str | None]) -> BrokerConfig:
+        """Parse and check; InvalidConfigError names the key, its value and what is allowed."""
+        return cls(properties)
+
+    def with_overrides(self, properties: Mapping[str, str | None]) -> BrokerConfig:
+        """A new configuration with these set (or, for None, set to null) on top."""
+        return BrokerConfig({**self.properties, **properties})
+
+    def _derive(self, key: ConfigKey) -> None:
+        """Take the value from a coarser spelling when only that was set; hours of -1 mean unlimited."""
+        for coarse, factor in key.coarser:
+            if coarse in self._set and self._values[coarse] is not None:
+                value = self._values[coarse]
+                self._values[key.name] = value if value < 0 else min(value * factor, LONG_MAX)
+                return
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Any:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def is_set(self, name: str) -> bool:
+        """Whether the key was set by the user rather than left at its default."""
+        return name in self._set
+
+    def topic_defaults(self) -> dict[str, Any]:
+        """Values for topic keys that this broker supplies, by topic key."""
+        return {key.name: self._values[key.broker_key] for key in TOPIC_KEYS if key.broker_key}
+
+    def prefixed(self, prefix: str) -> dict[str, str]:
+        """What was set under `prefix`, with the prefix taken off: a plugin's own configuration."""
+        return {
+            name.removeprefix(prefix): raw
+            for name, raw in self.properties.items()
+            if name.startswith(prefix) and raw is not None
+        }
+
+
+def parse_properties(text: str, source: str) -> dict[str, str]:
+    """Parse the text of a Java properties file (no escapes beyond line continuation).
+
+    Raises UsageError naming `source` and the line that is no `key=value`.
+    """
+    properties: dict[str, str] = {}
+    logical = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        stripped = line.strip() if not logical else logical + line.strip()
+        logical = ""
+        if not stripped or stripped[0] in "#!":
+            continue
+        if stripped.endswith("\\"):
+            logical = stripped[:-1]
+            continue
+        name, separator, value = stripped.partition("=")
+        if not separator:
+            raise UsageError(f"{source}:{number}: expected key=value, found '{stripped}'")
+        properties[name.strip()] = value.strip()
+    return properties

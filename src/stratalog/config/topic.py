@@ -1,0 +1,243 @@
+"""Topic configuration: the keys, and `LogConfig`, the typed values that the log works with.
+
+Names, types, defaults and synonyms are Apache Kafka 4.4.0's (`TopicConfig`, `LogConfig`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from stratalog.config.keys import (
+    INT_MAX,
+    LONG_MAX,
+    ConfigKey,
+    ConfigRegistry,
+    ConfigType,
+    at_least,
+    between,
+    invalid,
+    list_of,
+    one_of,
+)
+
+if TYPE_CHECKING:
+    from stratalog.config.broker import BrokerConfig
+
+#: `local.retention.*`: the same as the total retention.
+LOCAL_RETENTION_SAME = -2
+
+_HOUR_MS = 60 * 60 * 1000
+_DAY_MS = 24 * _HOUR_MS
+
+
+def _key(
+    name: str, type_: ConfigType, default: Any, broker_key: str, doc: str, validator: Any = None
+) -> ConfigKey:
+    return ConfigKey(name, type_, default, doc, validator, dynamic=True, broker_key=broker_key)
+
+
+TOPIC_KEYS = ConfigRegistry(
+    [
+        _key("cleanup.policy", ConfigType.LIST, ("delete",), "log.cleanup.policy",
+             "What becomes of old segments: delete by retention, compact by key, or both.",
+             list_of("compact", "delete")),
+        _key("compression.type", ConfigType.STRING, "producer", "compression.type",
+             "The codec of stored batches; 'producer' keeps what the producer chose.",
+             one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
+        _key("compression.gzip.level", ConfigType.INT, -1, "compression.gzip.level",
+             "Level for gzip; -1 is the codec's own default.", between(-1, 9)),
+        _key("compression.lz4.level", ConfigType.INT, 9, "compression.lz4.level",
+             "Level for lz4.", between(1, 17)),
+        _key("compression.zstd.level", ConfigType.INT, 3, "compression.zstd.level",
+             "Level for zstd.", between(-131072, 22)),
+        _key("delete.retention.ms", ConfigType.LONG, _DAY_MS, "log.cleaner.delete.retention.ms",
+             "How long tombstones stay after compaction reached them.", at_least(0)),
+        _key("file.delete.delay.ms", ConfigType.LONG, 60_000, "log.segment.delete.delay.ms",
+             "How long a deleted segment's files stay on disk under '.deleted'.", at_least(0)),
+        _key("flush.messages", ConfigType.LONG, LONG_MAX, "log.flush.interval.messages",
+             "Sync to disk after this many records.", at_least(1)),
+        _key("flush.ms", ConfigType.LONG, LONG_MAX, "log.flush.interval.ms",
+             "Sync to disk after this long.", at_least(0)),
+        _key("follower.replication.throttled.replicas", ConfigType.LIST, (), "",
+             "Replicas throttled as followers."),
+        _key("index.interval.bytes", ConfigType.INT, 4096, "log.index.interval.bytes",
+             "Bytes of log between two index entries.", at_least(0)),
+        _key("leader.replication.throttled.replicas", ConfigType.LIST, (), "",
+             "Replicas throttled as leaders."),
+        _key("local.retention.bytes", ConfigType.LONG, LOCAL_RETENTION_SAME, "log.local.retention.bytes",
+             "Local size limit of a tiered partition; -2 is retention.bytes.", at_least(-2)),
+        _key("local.retention.ms", ConfigType.LONG, LOCAL_RETENTION_SAME, "log.local.retention.ms",
+             "Local age limit of a tiered partition; -2 is retention.ms.", at_least(-2)),
+        _key("max.compaction.lag.ms", ConfigType.LONG, LONG_MAX, "log.cleaner.max.compaction.lag.ms",
+             "A record is compacted at the latest after this long.", at_least(1)),
+        _key("max.message.bytes", ConfigType.INT, 1_048_588, "message.max.bytes",
+             "The largest batch that is accepted, after compression.", at_least(0)),
+        _key("message.timestamp.after.max.ms", ConfigType.LONG, _HOUR_MS, "log.message.timestamp.after.max.ms",
+             "How far a record's CreateTime may lie in the future.", at_least(0)),
+        _key("message.timestamp.before.max.ms", ConfigType.LONG, LONG_MAX, "log.message.timestamp.before.max.ms",
+             "How far a record's CreateTime may lie in the past.", at_least(0)),
+        _key("message.timestamp.type", ConfigType.STRING, "CreateTime", "log.message.timestamp.type",
+             "Whether timestamps are the producer's or the time of the append.",
+             one_of("CreateTime", "LogAppendTime")),
+        _key("min.cleanable.dirty.ratio", ConfigType.DOUBLE, 0.5, "log.cleaner.min.cleanable.ratio",
+             "Share of the log that must be dirty before it is compacted.", between(0, 1)),
+        _key("min.compaction.lag.ms", ConfigType.LONG, 0, "log.cleaner.min.compaction.lag.ms",
+             "A record is not compacted before this age.", at_least(0)),
+        _key("min.insync.replicas", ConfigType.INT, 1, "min.insync.replicas",
+             "Replicas that must have a batch before acks=all is answered.", at_least(1)),
+        _key("preallocate", ConfigType.BOOLEAN, False, "log.preallocate",
+             "Whether a new segment's file gets its full size at once."),
+        _key("remote.copy.lag.bytes", ConfigType.LONG, 0, "log.remote.copy.lag.bytes",
+             "Bytes of log behind a sealed segment before it is copied; 0 is at once.", at_least(-1)),
+        _key("remote.copy.lag.ms", ConfigType.LONG, 0, "log.remote.copy.lag.ms",
+             "Age of a sealed segment before it is copied; 0 is at once.", at_least(-1)),
+        _key("remote.log.copy.disable", ConfigType.BOOLEAN, False, "",
+             "Stop copying to the remote tier; what is there stays readable."),
+        _key("remote.log.delete.on.disable", ConfigType.BOOLEAN, False, "",
+             "Delete the remote data when remote.storage.enable is switched off."),
+        _key("remote.storage.enable", ConfigType.BOOLEAN, False, "",
+             "Keep sealed segments in the object store."),
+        _key("retention.bytes", ConfigType.LONG, -1, "log.retention.bytes",
+             "Size limit of a partition; -1 is none.", at_least(-1)),
+        _key("retention.ms", ConfigType.LONG, 7 * _DAY_MS, "log.retention.ms",
+             "Age limit of a record; -1 is none.", at_least(-1)),
+        _key("segment.bytes", ConfigType.LONG, 1024**3, "log.segment.bytes",
+             "Size at which a segment is rolled.", at_least(1024 * 1024)),
+        _key("segment.index.bytes", ConfigType.INT, 10 * 1024**2, "log.index.size.max.bytes",
+             "Size of an offset or time index at which its segment is rolled.", at_least(4)),
+        _key("segment.jitter.ms", ConfigType.LONG, 0, "log.roll.jitter.ms",
+             "Random time taken off segment.ms, so that not all segments roll at once.", at_least(0)),
+        _key("segment.ms", ConfigType.LONG, 7 * _DAY_MS, "log.roll.ms",
+             "Age at which a segment is rolled.", at_least(1)),
+        _key("unclean.leader.election.enable", ConfigType.BOOLEAN, False, "unclean.leader.election.enable",
+             "Whether a replica that lags may become leader."),
+        _key("internal.segment.bytes", ConfigType.INT, None, "internal.log.segment.bytes",
+             "For tests: like segment.bytes, without its minimum.", at_least(1)),
+    ]
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """Typed topic configuration; sizes in bytes, times in milliseconds, -1 means unlimited where it is allowed."""
+
+    segment_bytes: int = 1024**3
+    segment_ms: int = 7 * _DAY_MS
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 * 1024**2
+    index_interval_bytes: int = 4096
+    retention_ms: int = 7 * _DAY_MS
+    retention_bytes: int = -1
+    local_retention_ms: int = LOCAL_RETENTION_SAME
+    local_retention_bytes: int = LOCAL_RETENTION_SAME
+    max_message_bytes: int = 1_048_588
+    message_timestamp_type: str = "CreateTime"
+    message_timestamp_before_max_ms: int = LONG_MAX
+    message_timestamp_after_max_ms: int = _HOUR_MS
+    compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
+    cleanup_policy: frozenset[str] = field(default=frozenset({"delete"}))
+    delete_retention_ms: int = _DAY_MS
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = LONG_MAX
+    flush_ms: int = LONG_MAX
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = LONG_MAX
+    min_cleanable_dirty_ratio: float = 0.5
+    min_insync_replicas: int = 1
+    preallocate: bool = False
+    unclean_leader_election_enable: bool = False
+    remote_storage_enable: bool = False
+    remote_log_copy_disable: bool = False
+    remote_log_delete_on_disable: bool = False
+    remote_copy_lag_ms: int = 0
+    remote_copy_lag_bytes: int = 0
+    #: Not a topic key: whether new offset indexes get 12-byte entries (KIP-1333, by metadata.version).
+    use_large_index_format: bool = False
+
+    @property
+    def effective_local_retention_ms(self) -> int:
+        """Age limit of the local copy: `local.retention.ms`, or the total one when that is -2."""
+        return self.retention_ms if self.local_retention_ms == LOCAL_RETENTION_SAME else self.local_retention_ms
+
+    @property
+    def effective_local_retention_bytes(self) -> int:
+        """Size limit of the local copy: `local.retention.bytes`, or the total one when that is -2."""
+        if self.local_retention_bytes == LOCAL_RETENTION_SAME:
+            return self.retention_bytes
+        return self.local_retention_bytes
+
+    @property
+    def compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @classmethod
+    def from_properties(
+        cls,
+        properties: Mapping[str, str | None],
+        broker: BrokerConfig | None = None,
+        *,
+        use_large_index_format: bool = False,
+    ) -> LogConfig:
+        """The values of a topic: its own properties over the broker's over Kafka's defaults.
+
+        Raises InvalidConfigError that names key, value and what is allowed.
+        """
+        values = {key.name: key.default for key in TOPIC_KEYS}
+        if broker is not None:
+            values.update(broker.topic_defaults())
+        values.update(TOPIC_KEYS.parse(properties))
+        config = _from_values(values, use_large_index_format)
+        _check(config)
+        return config
+
+
+def _from_values(values: Mapping[str, Any], use_large_index_format: bool) -> LogConfig:
+    fields = LogConfig.__dataclass_fields__
+    typed = {
+        name.replace(".", "_"): value for name, value in values.items() if name.replace(".", "_") in fields
+    }
+    typed["cleanup_policy"] = frozenset(values["cleanup.policy"])
+    if values["internal.segment.bytes"] is not None:
+        typed["segment_bytes"] = values["internal.segment.bytes"]
+    return LogConfig(**typed, use_large_index_format=use_large_index_format)
+
+
+def _check(config: LogConfig) -> None:
+    """Rules between keys, as `LogConfig.validate` has them."""
+    if not config.use_large_index_format and config.segment_bytes > INT_MAX:
+        raise invalid(
+            "segment.bytes", config.segment_bytes,
+            f"Value must be no more than {INT_MAX} until metadata.version is at least 4.4-IV1 (level 32); "
+            "finalize it with 'stratalog features upgrade --release-version 4.4'",
+        )  # fmt: skip
+    if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+        raise invalid(
+            "min.compaction.lag.ms", config.min_compaction_lag_ms,
+            f"must not exceed max.compaction.lag.ms ({config.max_compaction_lag_ms})",
+        )  # fmt: skip
+    if config.remote_storage_enable:
+        _check_tiered(config)
+
+
+def _check_tiered(config: LogConfig) -> None:
+    if config.compacted:
+        raise invalid(
+            "remote.storage.enable", "true",
+            "Remote log storage only supports topics with cleanup.policy=delete",
+        )  # fmt: skip
+    for name, local, total in (
+        ("local.retention.ms", config.local_retention_ms, config.retention_ms),
+        ("local.retention.bytes", config.local_retention_bytes, config.retention_bytes),
+    ):
+        total_name = name.removeprefix("local.")
+        if local == LOCAL_RETENTION_SAME or total == -1:
+            continue
+        if local == -1:
+            raise invalid(name, local, f"Value must not be -1 as {total_name} value is set as {total}.")
+        if local > total:
+            raise invalid(name, local, f"Value must not be more than {total_name} property value: {total}")
