@@ -1,0 +1,132 @@
+"""One log directory: who owns it, how it was left, and which partitions lie in it.
+
+Files, all as Apache Kafka writes them: `meta.properties` (version 1: cluster.id, node.id, directory.id), `.lock` (held
+by a POSIX lock while a process serves the directory), `.kafka_cleanshutdown` (there only after a clean stop).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import logging
+import os
+import uuid
+from pathlib import Path
+
+from stratalog.config.broker import parse_properties
+from stratalog.errors import DataDirError, UsageError
+from stratalog.util.atomic_file import write_atomic
+from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem
+from stratalog.util.uuids import random_uuid, uuid_from_base64, uuid_to_base64
+
+logger = logging.getLogger(__name__)
+
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+LOCK = ".lock"
+META_VERSION = "1"
+
+#: A POSIX lock does not exclude its own process, so directories served by this one are kept here.
+_served_here: set[Path] = set()
+
+
+class DataDir:
+    """An open, locked log directory. Close it to release the lock."""
+
+    def __init__(self, path: Path, fs: FileSystem, lock: File, directory_id: uuid.UUID, was_clean: bool) -> None:
+        self.path = path
+        self.directory_id = directory_id
+        #: Whether the last process that served the directory stopped cleanly (or none ever did).
+        self.was_clean = was_clean
+        self._fs = fs
+        self._lock = lock
+
+    @classmethod
+    def open(
+        cls, path: Path, *, cluster_id: str, node_id: int, fs: FileSystem = REAL_FILESYSTEM
+    ) -> DataDir:
+        """Lock and identify a directory, making it when it is new.
+
+        Removes the clean-shutdown marker, so that a crash from here on is seen. Raises DataDirError when the directory
+        cannot be written, is served by another process, or belongs to another cluster, node or format version.
+        """
+        path = path.resolve()
+        try:
+            fs.make_dirs(path)
+            lock = fs.open(path / LOCK, create=True)
+        except OSError as error:
+            raise DataDirError(
+                f"log directory {path} cannot be used: {error.strerror}; give a directory that this user can write"
+            ) from error
+        try:
+            _take_lock(path, lock)
+            directory_id = _identify(path, cluster_id, node_id, fs)
+        except BaseException:
+            lock.close()
+            raise
+        _served_here.add(path)
+        marker = path / CLEAN_SHUTDOWN
+        is_new = not any(entry not in (LOCK, META_PROPERTIES) for entry in fs.list_dir(path))
+        was_clean = fs.exists(marker) or is_new
+        fs.remove(marker)
+        return cls(path, fs, lock, directory_id, was_clean)
+
+    def close(self, *, clean: bool) -> None:
+        """Release the directory; `clean` says that everything in it is flushed and checkpointed."""
+        if self._lock.closed:
+            return
+        if clean:
+            content = json.dumps({"version": 0, "brokerEpoch": -1}, separators=(",", ":")).encode()
+            write_atomic(self.path / CLEAN_SHUTDOWN, content, self._fs)
+        self._lock.close()
+        _served_here.discard(self.path)
+
+
+def stored_cluster_id(path: Path, fs: FileSystem = REAL_FILESYSTEM) -> str | None:
+    """The cluster id in a directory's meta.properties, or None when it has none yet."""
+    meta = path / META_PROPERTIES
+    return _read_meta(meta, fs).get("cluster.id") if fs.exists(meta) else None
+
+
+def _take_lock(path: Path, lock: File) -> None:
+    try:
+        if path in _served_here:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        fcntl.lockf(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise DataDirError(
+            f"log directory {path} is in use by another broker (its {LOCK} file is held); stop that one first"
+        ) from error
+
+
+def _read_meta(path: Path, fs: FileSystem) -> dict[str, str]:
+    try:
+        return parse_properties(fs.read_bytes(path).decode("utf-8"), str(path))
+    except (UnicodeDecodeError, UsageError) as error:
+        raise DataDirError(f"{path} is damaged: {error}; restore it or remove the directory") from error
+
+
+def _identify(path: Path, cluster_id: str, node_id: int, fs: FileSystem) -> uuid.UUID:
+    meta_path = path / META_PROPERTIES
+    if fs.exists(meta_path):
+        meta = _read_meta(meta_path, fs)
+        for name, expected in (("version", META_VERSION), ("cluster.id", cluster_id), ("node.id", str(node_id))):
+            found = meta.get(name)
+            if found != expected:
+                what = "format version" if name == "version" else name
+                raise DataDirError(
+                    f"{meta_path}: {what} is {found}, expected {expected}; this directory belongs to another "
+                    "installation: serve another directory"
+                )
+        try:
+            return uuid_from_base64(meta["directory.id"])
+        except (KeyError, ValueError) as error:
+            raise DataDirError(f"{meta_path}: directory.id is missing or no base64 UUID ({error})") from error
+    directory_id = random_uuid()
+    text = (
+        f"cluster.id={cluster_id}\ndirectory.id={uuid_to_base64(directory_id)}\n"
+        f"node.id={node_id}\nversion={META_VERSION}\n"
+    )
+    write_atomic(meta_path, text.encode(), fs)
+    return directory_id

@@ -1,0 +1,200 @@
+"""One partition as clients see it: the only join of the local log and the remote tier.
+
+Offsets of a partition, from old to new:
+
+    log start offset <= local log start offset <= last stable offset <= high watermark <= log end offset
+
+Below the local log start offset records are only in the remote tier. With a single replica the high watermark follows
+the log end offset at once; the two are kept apart all the same, and whoever waits is told when the watermark moves.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from stratalog.errors import (
+    FencedLeaderEpochError,
+    NotLeaderOrFollowerError,
+    OffsetOutOfRangeError,
+    UnknownLeaderEpochError,
+)
+from stratalog.log.partition_log import AppendInfo, FetchData, Isolation, PartitionLog, TimestampOffset
+from stratalog.remote.api import TopicIdPartition
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from stratalog.log.txn_index import AbortedTransaction
+    from stratalog.remote.manager import RemoteLogManager
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFetchData:
+    """Records that came from the remote tier: whole batches, already checked, and the offsets at the time."""
+
+    records: bytes
+    aborted: list[AbortedTransaction] | None
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FoundOffset:
+    """What a search by time found, with the leader epoch of that offset (-1 when it is not known)."""
+
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int
+
+
+class Partition:
+    """A led partition. Thread-safe: appends are serialised by the log, listeners run on the appending thread."""
+
+    def __init__(self, log: PartitionLog, topic_id: UUID) -> None:
+        self.log = log
+        self.topic = log.topic
+        self.partition = log.partition
+        self.topic_id = topic_id
+        self.remote: RemoteLogManager | None = None
+        self._leader_epoch = -1
+        self._listeners: list[Callable[[Partition], None]] = []
+        self._listeners_lock = threading.Lock()
+
+    @property
+    def topic_id_partition(self) -> TopicIdPartition:
+        return TopicIdPartition(self.topic_id, self.topic, self.partition)
+
+    # --- leadership -------------------------------------------------------------------------------------------------
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch in which this broker leads the partition; -1 when it does not."""
+        return self._leader_epoch
+
+    def become_leader(self, epoch: int) -> None:
+        """Lead from now on; the first record of this epoch will be at the log end offset."""
+        self.log.leader_epochs.assign(epoch, self.log.log_end_offset)
+        self.log.update_high_watermark(self.log.log_end_offset)
+        self._leader_epoch = epoch
+
+    def resign(self) -> None:
+        """Stop leading: appends are refused, and whoever waits is woken to find that out."""
+        self._leader_epoch = -1
+        self._notify()
+
+    def check_epoch(self, client_epoch: int) -> None:
+        """Raise unless the leader epoch that a client knows (-1: none) is the one in force."""
+        if self._leader_epoch < 0:
+            raise NotLeaderOrFollowerError(f"{self.topic}-{self.partition} is not led by this broker")
+        if client_epoch < 0 or client_epoch == self._leader_epoch:
+            return
+        error = FencedLeaderEpochError if client_epoch < self._leader_epoch else UnknownLeaderEpochError
+        raise error(
+            f"{self.topic}-{self.partition}: leader epoch {client_epoch} was asked for, {self._leader_epoch} is current"
+        )
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def append(self, records: Buffer, *, origin: str = "client") -> AppendInfo:
+        """Append whole batches as leader and move the high watermark; errors are those of the log."""
+        epoch = self._leader_epoch
+        if epoch < 0:
+            raise NotLeaderOrFollowerError(f"{self.topic}-{self.partition} is not led by this broker")
+        log = self.log
+        info = log.append_as_leader(records, leader_epoch=epoch, origin=origin)
+        log.update_high_watermark(log.log_end_offset)
+        if self._listeners:
+            self._notify()
+        return info
+
+    def add_listener(self, listener: Callable[[Partition], None]) -> None:
+        """Call `listener` after each move of the high watermark, from whichever thread moved it."""
+        with self._listeners_lock:
+            self._listeners = [*self._listeners, listener]
+
+    def remove_listener(self, listener: Callable[[Partition], None]) -> None:
+        with self._listeners_lock:
+            self._listeners = [known for known in self._listeners if known is not listener]
+
+    def _notify(self) -> None:
+        for listener in self._listeners:
+            listener(self)
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def is_remote(self, offset: int) -> bool:
+        """Whether `offset` must be read from the remote tier."""
+        return self.remote is not None and self.log.log_start_offset <= offset < self.log.local_log_start_offset
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        isolation: Isolation = Isolation.HIGH_WATERMARK,
+        min_one_message: bool = True,
+    ) -> FetchData:
+        """Read from the local tier; ask `is_remote` first. Raises OffsetOutOfRangeError."""
+        return self.log.read(offset, max_bytes, isolation=isolation, min_one_message=min_one_message)
+
+    def read_remote(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        isolation: Isolation = Isolation.HIGH_WATERMARK,
+        min_one_message: bool = True,
+    ) -> RemoteFetchData:
+        """Read from the remote tier; blocks on the object store, so call it on a thread that may wait.
+
+        Raises OffsetOutOfRangeError when no finished remote segment holds the offset, and RemoteStorageError.
+        """
+        if self.remote is None:
+            raise OffsetOutOfRangeError(
+                f"{self.topic}-{self.partition}: offset {offset} is below the local log and there is no remote tier"
+            )
+        result = self.remote.read(
+            self.topic_id_partition,
+            offset,
+            max_bytes,
+            min_one_message=min_one_message,
+            read_committed=isolation is Isolation.TXN_COMMITTED,
+        )
+        return RemoteFetchData(
+            records=result.records,
+            aborted=result.aborted,
+            high_watermark=self.log.high_watermark,
+            last_stable_offset=self.log.last_stable_offset,
+            log_start_offset=self.log.log_start_offset,
+        )
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> FoundOffset | None:
+        """The first record at or after a time, over both tiers; may block on the object store."""
+        found: TimestampOffset | None = None
+        if self.remote is not None and self.log.log_start_offset < self.log.local_log_start_offset:
+            found = self.remote.offset_for_timestamp(
+                self.topic_id_partition, timestamp_ms, self.log.log_start_offset
+            )
+        if found is None:
+            found = self.log.offset_for_timestamp(timestamp_ms)
+        return None if found is None else self._with_epoch(found)
+
+    def max_timestamp(self) -> FoundOffset | None:
+        """The record with the largest timestamp of the local tier, which holds the newest data."""
+        found = self.log.max_timestamp()
+        return None if found is None else self._with_epoch(found)
+
+    def latest_offset(self, isolation: Isolation) -> int:
+        """The end of what a reader of this isolation may see."""
+        if isolation is Isolation.TXN_COMMITTED:
+            return self.log.last_stable_offset
+        return self.log.high_watermark if isolation is Isolation.HIGH_WATERMARK else self.log.log_end_offset
+
+    def _with_epoch(self, found: TimestampOffset) -> FoundOffset:
+        epoch = self.log.leader_epochs.epoch_for_offset(found.offset)
+        return FoundOffset(found.timestamp_ms, found.offset, -1 if epoch is None else epoch)
