@@ -1,0 +1,1 @@
+"""`stratalog demo`: the main job, end to end, on real input, with every answer checked."""

@@ -1,0 +1,126 @@
+"""What the demo shows: steps with progress, and tables at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from stratalog.cli.demo.flights import Answers
+from stratalog.cli.demo.tiers import PartitionTiers
+
+
+class Step:
+    """One step under way: `advance` by so many, or `set` done and total."""
+
+    def __init__(self, progress: Progress | None, total: int | None) -> None:
+        self._progress = progress
+        self._task = progress.add_task("", total=total) if progress else None
+        self.result = ""
+
+    def advance(self, count: int) -> None:
+        if self._progress is not None and self._task is not None:
+            self._progress.advance(self._task, count)
+
+    def set(self, done: int, total: int) -> None:
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, completed=done, total=total)
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    name: str
+    seconds: float
+    result: str
+
+
+class Report:
+    """Prints steps as they go (bars on stderr, only on a terminal; a line a step either way) and the tables."""
+
+    def __init__(self) -> None:
+        self.out = Console()
+        self._err = Console(stderr=True)
+        self.timings: list[Timing] = []
+
+    @contextmanager
+    def step(self, name: str, total: int | None = None) -> Iterator[Step]:
+        """Run a step; its line appears when it ends, with its time and the result that it left."""
+        started = time.monotonic()
+        if self._err.is_terminal:
+            with Progress(
+                SpinnerColumn(), TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+                console=self._err, transient=True,
+            ) as progress:  # fmt: skip
+                step = Step(progress, total)
+                yield step
+        else:
+            step = Step(None, total)
+            yield step
+        timing = Timing(name, time.monotonic() - started, step.result)
+        self.timings.append(timing)
+        self.out.print(
+            f"[green]✓[/] {name:<44} [dim]{timing.seconds:6.1f} s[/]  {step.result}", highlight=False, soft_wrap=True
+        )
+
+    def tiers(self, tiers: Sequence[PartitionTiers]) -> None:
+        """Where the records lie; offsets below 'local from' are only in the object store."""
+        table = Table(title="What lies where", title_justify="left")
+        table.add_column("partition", justify="right")
+        for name in ("remote segments", "remote bytes", "remote to offset"):
+            table.add_column(name, justify="right", style="cyan")
+        for name in ("local segments", "local bytes", "local from offset"):
+            table.add_column(name, justify="right", style="yellow")
+        for tier in tiers:
+            table.add_row(
+                str(tier.partition),
+                str(tier.remote_segments), f"{tier.remote_bytes:,}", f"{tier.remote_end_offset:,}",
+                str(tier.local_segments), f"{tier.local_bytes:,}", f"{tier.local_start_offset:,}",
+            )  # fmt: skip
+        table.add_section()
+        table.add_row(
+            "all",
+            str(sum(t.remote_segments for t in tiers)), f"{sum(t.remote_bytes for t in tiers):,}", "",
+            str(sum(t.local_segments for t in tiers)), f"{sum(t.local_bytes for t in tiers):,}", "",
+        )  # fmt: skip
+        self.out.print(table)
+
+    def answers(self, answers: Answers) -> None:
+        """Delays by carrier over the year, with the worst month of each, and the busiest hour."""
+        table = Table(title="Delays by carrier (from Spark)", title_justify="left")
+        for name in ("carrier", "flights", "mean departure delay", "mean arrival delay", "worst month"):
+            table.add_column(name, justify="left" if name == "carrier" else "right")
+        for carrier in sorted({carrier for carrier, _ in answers.delays}):
+            months = {month: d for (name, month), d in answers.delays.items() if name == carrier}
+            departed = sum(d.departed for d in months.values())
+            arrived = sum(d.arrived for d in months.values())
+            worst = max(months, key=lambda m: months[m].departure_delay_minutes / max(months[m].departed, 1))
+            table.add_row(
+                carrier,
+                f"{sum(d.flights for d in months.values()):,}",
+                f"{sum(d.departure_delay_minutes for d in months.values()) / max(departed, 1):.1f} min",
+                f"{sum(d.arrival_delay_minutes for d in months.values()) / max(arrived, 1):.1f} min",
+                datetime(2013, worst, 1).strftime("%B"),
+            )
+        self.out.print(table)
+        hour = datetime.fromtimestamp(answers.busiest_hour_ms / 1000, timezone.utc)
+        self.out.print(f"Busiest hour: {hour:%Y-%m-%d %H:%M} UTC with {answers.busiest_hour_flights} departures")
+
+    def rates(self, records: int, value_bytes: int, steps: Sequence[tuple[str, str]]) -> None:
+        """Rates of the steps that moved records: (step's name, what to call it)."""
+        seconds = {timing.name: timing.seconds for timing in self.timings}
+        table = Table(title="Rates", title_justify="left")
+        for name in ("job", "seconds", "records/s", "MB/s of values"):
+            table.add_column(name, justify="left" if name == "job" else "right")
+        for step, label in steps:
+            took = max(seconds[step], 1e-9)
+            table.add_row(label, f"{took:.1f}", f"{records / took:,.0f}", f"{value_bytes / took / 1e6:.1f}")
+        self.out.print(table)
+
+    def problem(self, text: str) -> None:
+        self.out.print(f"[red]✗[/] {text}", highlight=False, soft_wrap=True)
