@@ -1,0 +1,1 @@
+"""What the cluster knows of itself: topics, configurations, features, producer ids; kept in an embedded store."""

@@ -1,0 +1,352 @@
+"""The cluster's metadata in one SQLite file, `stratalog.sqlite` in the first data directory.
+
+A change is durable when the method that makes it returns (write-ahead log, synchronous=FULL); after a crash the store
+holds all of a change or nothing of it. Readers never wait: topics and broker configurations are kept in immutable maps
+that a change replaces.
+
+Deleting a topic takes two steps, so that a crash between the store and the data directories is finished at the next
+start: `begin_delete_topic` takes the topic out of sight (its name stays taken), and `finish_delete_topic` forgets it once
+its directories are gone. `deleting_topics` is what a start has to finish.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from uuid import UUID
+
+from stratalog.broker.metadata.features import INITIAL_LEVEL, level_name
+from stratalog.errors import (
+    DataDirError,
+    InvalidPartitionsError,
+    KafkaStorageError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
+from stratalog.util.uuids import random_uuid, uuid_to_base64
+
+STORE_FILE = "stratalog.sqlite"
+
+#: Version of the tables below. A store with a higher one was written by a newer stratalog and is refused.
+FORMAT_VERSION = 1
+
+#: How many producer ids a broker takes at a time, as Kafka's `ProducerIdsBlock`.
+PRODUCER_ID_BLOCK_SIZE = 1000
+
+_TABLES = (
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE topics (
+        topic_id BLOB PRIMARY KEY, name TEXT NOT NULL UNIQUE, partition_count INTEGER NOT NULL,
+        configs TEXT NOT NULL, created_ms INTEGER NOT NULL, deleting INTEGER NOT NULL DEFAULT 0
+    ) WITHOUT ROWID""",
+    "CREATE TABLE broker_configs (broker TEXT PRIMARY KEY, configs TEXT NOT NULL) WITHOUT ROWID",
+)
+
+#: The row of `broker_configs` that holds for all brokers (in AlterConfigs: the broker named "").
+_CLUSTER_DEFAULT = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as the cluster knows it. `configs` holds only what was set on the topic, as text."""
+
+    name: str
+    topic_id: UUID
+    partition_count: int
+    configs: Mapping[str, str]
+    created_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdBlock:
+    """Producer ids `first` to `first + size - 1`, never handed out before."""
+
+    first: int
+    size: int
+
+
+class MetadataStore:
+    """The open store. Thread-safe."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self.path = path
+        self._db = connection
+        self._lock = threading.RLock()
+        self._load()
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def open(
+        cls, directory: Path, *, cluster_id: str | None = None, metadata_version: int = INITIAL_LEVEL
+    ) -> MetadataStore:
+        """Open the store of a data directory, making it when there is none.
+
+        `cluster_id` and `metadata_version` are for a new store only (a fresh id without one). Raises DataDirError when the
+        directory cannot be written, the file is damaged, or a newer stratalog wrote it.
+        """
+        path = Path(directory) / STORE_FILE
+        connection = None
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+            if not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+                _create(connection, cluster_id or uuid_to_base64(random_uuid()), metadata_version)
+            _check_format(connection, path)
+            return cls(connection, path)
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            clearer = _open_error(path, error)
+            if clearer is None:
+                raise
+            raise clearer from error
+
+    def close(self) -> None:
+        """Close the file; harmless when called again."""
+        with self._lock:
+            self._db.close()
+
+    def _load(self) -> None:
+        meta = dict(self._db.execute("SELECT key, value FROM meta"))
+        self._cluster_id: str = meta["cluster.id"]
+        self._metadata_version = int(meta["metadata.version"])
+        topics: dict[str, Topic] = {}
+        deleting: dict[UUID, Topic] = {}
+        for topic_id, name, partition_count, configs, created_ms, doomed in self._db.execute(
+            "SELECT topic_id, name, partition_count, configs, created_ms, deleting FROM topics"
+        ):
+            topic = Topic(name, UUID(bytes=topic_id), partition_count, _frozen(json.loads(configs)), created_ms)
+            if doomed:
+                deleting[topic.topic_id] = topic
+            else:
+                topics[name] = topic
+        self._set_topics(topics)
+        self._deleting = deleting
+        self._broker_configs = {
+            broker: _frozen(json.loads(configs))
+            for broker, configs in self._db.execute("SELECT broker, configs FROM broker_configs")
+        }
+
+    @contextmanager
+    def _change(self) -> Iterator[sqlite3.Connection]:
+        """One durable transaction under the lock; KafkaStorageError when the disk refuses it, and nothing has changed."""
+        with self._lock:
+            try:
+                self._db.execute("BEGIN IMMEDIATE")
+                yield self._db
+                self._db.execute("COMMIT")
+            except sqlite3.Error as error:
+                self._roll_back()
+                raise KafkaStorageError(f"{self.path} cannot be written: {error}") from error
+            except BaseException:
+                self._roll_back()
+                raise
+
+    def _roll_back(self) -> None:
+        try:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+        except sqlite3.Error:
+            return  # closed or lost: there is nothing to take back
+
+    # --- the cluster --------------------------------------------------------------------------------------------------
+
+    @property
+    def cluster_id(self) -> str:
+        return self._cluster_id
+
+    @property
+    def metadata_version(self) -> int:
+        """The finalized level of the feature `metadata.version`."""
+        return self._metadata_version
+
+    def set_metadata_version(self, level: int) -> None:
+        """Finalize a level; InvalidUpdateVersionError for one that is not supported."""
+        level_name(level)
+        with self._change() as db:
+            db.execute("UPDATE meta SET value = ? WHERE key = 'metadata.version'", (str(level),))
+        self._metadata_version = level
+
+    def allocate_producer_ids(self, size: int = PRODUCER_ID_BLOCK_SIZE) -> ProducerIdBlock:
+        """Take the next block of producer ids, for good."""
+        with self._change() as db:
+            (first,) = db.execute("SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'producer.ids.next'").fetchone()
+            db.execute("UPDATE meta SET value = ? WHERE key = 'producer.ids.next'", (str(first + size),))
+        return ProducerIdBlock(first, size)
+
+    # --- topics -------------------------------------------------------------------------------------------------------
+
+    def topics(self) -> list[Topic]:
+        """All topics, by name; without those that are being deleted."""
+        by_name = self._by_name
+        return [by_name[name] for name in sorted(by_name)]
+
+    def topic(self, name: str) -> Topic | None:
+        return self._by_name.get(name)
+
+    def topic_by_id(self, topic_id: UUID) -> Topic | None:
+        return self._by_id.get(topic_id)
+
+    def deleting_topics(self) -> list[Topic]:
+        """Topics whose deletion has begun and not been finished."""
+        with self._lock:
+            return sorted(self._deleting.values(), key=lambda topic: topic.name)
+
+    def create_topic(
+        self,
+        name: str,
+        partition_count: int,
+        configs: Mapping[str, str] | None = None,
+        *,
+        created_ms: int,
+        topic_id: UUID | None = None,
+    ) -> Topic:
+        """Add a topic, with a fresh id unless one is given. The name and configs are the caller's to validate.
+
+        TopicAlreadyExistsError also while a topic of that name is being deleted.
+        """
+        with self._lock:
+            if name in self._by_name:
+                raise TopicAlreadyExistsError(f"Topic '{name}' already exists.")
+            if any(topic.name == name for topic in self._deleting.values()):
+                raise TopicAlreadyExistsError(f"Topic '{name}' is marked for deletion.")
+            topic = Topic(name, topic_id or random_uuid(), partition_count, _frozen(configs or {}), created_ms)
+            with self._change() as db:
+                db.execute(
+                    "INSERT INTO topics (topic_id, name, partition_count, configs, created_ms) VALUES (?, ?, ?, ?, ?)",
+                    (topic.topic_id.bytes, name, partition_count, _json(topic.configs), created_ms),
+                )
+            self._set_topics({**self._by_name, name: topic})
+            return topic
+
+    def set_topic_configs(self, name: str, configs: Mapping[str, str]) -> Topic:
+        """Replace what is set on a topic; UnknownTopicOrPartitionError when there is none of that name."""
+        with self._lock:
+            topic = replace(self._known(name), configs=_frozen(configs))
+            with self._change() as db:
+                db.execute(
+                    "UPDATE topics SET configs = ? WHERE topic_id = ?", (_json(configs), topic.topic_id.bytes)
+                )
+            self._set_topics({**self._by_name, name: topic})
+            return topic
+
+    def set_partition_count(self, name: str, partition_count: int) -> Topic:
+        """Give a topic more partitions; InvalidPartitionsError unless the count grows."""
+        with self._lock:
+            old = self._known(name)
+            if partition_count <= old.partition_count:
+                raise InvalidPartitionsError(
+                    f"The topic {name} currently has {old.partition_count} partition(s); "
+                    f"{partition_count} would not be an increase."
+                )
+            topic = replace(old, partition_count=partition_count)
+            with self._change() as db:
+                db.execute(
+                    "UPDATE topics SET partition_count = ? WHERE topic_id = ?", (partition_count, topic.topic_id.bytes)
+                )
+            self._set_topics({**self._by_name, name: topic})
+            return topic
+
+    def begin_delete_topic(self, name: str) -> Topic:
+        """First step of a deletion: the topic is gone for clients, and a restart will finish what is left to do."""
+        with self._lock:
+            topic = self._known(name)
+            with self._change() as db:
+                db.execute("UPDATE topics SET deleting = 1 WHERE topic_id = ?", (topic.topic_id.bytes,))
+            self._deleting[topic.topic_id] = topic
+            self._set_topics({other: known for other, known in self._by_name.items() if other != name})
+            return topic
+
+    def finish_delete_topic(self, topic_id: UUID) -> None:
+        """Second step, once the data is gone; harmless for an id that is not being deleted."""
+        with self._lock:
+            with self._change() as db:
+                db.execute("DELETE FROM topics WHERE topic_id = ? AND deleting = 1", (topic_id.bytes,))
+            self._deleting.pop(topic_id, None)
+
+    def _known(self, name: str) -> Topic:
+        topic = self._by_name.get(name)
+        if topic is None:
+            raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
+        return topic
+
+    def _set_topics(self, by_name: dict[str, Topic]) -> None:
+        self._by_name = by_name
+        self._by_id = {topic.topic_id: topic for topic in by_name.values()}
+
+    # --- dynamic broker configurations ----------------------------------------------------------------------------------
+
+    def broker_configs(self, node_id: int | None) -> Mapping[str, str]:
+        """What was set dynamically on one broker, or (None) for all of them."""
+        return self._broker_configs.get(_broker_row(node_id), _frozen({}))
+
+    def set_broker_configs(self, node_id: int | None, configs: Mapping[str, str]) -> None:
+        """Replace what is set dynamically on one broker, or (None) for all of them."""
+        row = _broker_row(node_id)
+        with self._lock:
+            with self._change() as db:
+                db.execute(
+                    "INSERT INTO broker_configs (broker, configs) VALUES (?, ?)"
+                    " ON CONFLICT (broker) DO UPDATE SET configs = excluded.configs",
+                    (row, _json(configs)),
+                )
+            self._broker_configs = {**self._broker_configs, row: _frozen(configs)}
+
+
+def _create(connection: sqlite3.Connection, cluster_id: str, metadata_version: int) -> None:
+    level_name(metadata_version)
+    connection.execute("BEGIN IMMEDIATE")
+    for statement in _TABLES:
+        connection.execute(statement)
+    connection.executemany(
+        "INSERT INTO meta (key, value) VALUES (?, ?)",
+        [
+            ("format.version", str(FORMAT_VERSION)),
+            ("cluster.id", cluster_id),
+            ("metadata.version", str(metadata_version)),
+            ("producer.ids.next", "0"),
+        ],
+    )
+    connection.execute("COMMIT")
+
+
+def _check_format(connection: sqlite3.Connection, path: Path) -> None:
+    row = connection.execute("SELECT value FROM meta WHERE key = 'format.version'").fetchone()
+    if row is None or not row[0].isdecimal():
+        raise DataDirError(f"{path} is damaged: its format version is {row and row[0]!r}; restore it from a copy")
+    if int(row[0]) > FORMAT_VERSION:
+        raise DataDirError(
+            f"{path} has format version {row[0]}, this stratalog knows versions up to {FORMAT_VERSION}: "
+            "a newer stratalog wrote it; start that one, or serve another directory"
+        )
+
+
+def _open_error(path: Path, error: BaseException) -> DataDirError | None:
+    """What to tell the user when the store cannot be opened; None when `error` says it already."""
+    unusable = isinstance(error, (OSError, sqlite3.OperationalError)) and "no such" not in str(error)
+    if unusable:
+        return DataDirError(f"{path} cannot be opened: {error}; give a data directory that this user can write")
+    if isinstance(error, (sqlite3.DatabaseError, ValueError, KeyError, TypeError)):
+        return DataDirError(f"{path} is damaged: {error}; restore it from a copy")
+    return None
+
+
+def _broker_row(node_id: int | None) -> str:
+    return _CLUSTER_DEFAULT if node_id is None else str(node_id)
+
+
+def _frozen(configs: Mapping[str, str]) -> Mapping[str, str]:
+    return MappingProxyType(dict(configs))
+
+
+def _json(configs: Mapping[str, str]) -> str:
+    return json.dumps(dict(configs), sort_keys=True)
