@@ -1,0 +1,290 @@
+"""A view on the bytes of one RecordBatch, and what may be done to them in place.
+
+Positions are plain ints and may pass 2^32 (a map of a large segment). Thread safety: views are immutable;
+whoever stamps a buffer owns it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from typing_extensions import Buffer
+
+from stratalog.errors import CorruptRecordError, UnsupportedForMessageFormatError
+from stratalog.records import batch_format as fmt
+from stratalog.records.compression import DECOMPRESSED_SIZE_MAX, Codec, codec_of, decompress
+from stratalog.records.record import Record
+from stratalog.records.record_format import parse_records
+from stratalog.util.crc32c import crc32c
+
+
+class RecordBatch:
+    """One batch at `start` of `buffer` (bytes, bytearray, memoryview, mmap, ...).
+
+    The header is read once, here: a later `stamp_batch` does not show in this view. Only the 61 header bytes
+    must be there; whatever needs the rest raises CorruptRecordError if the buffer ends before the batch does.
+    Nothing but the presence of those bytes is checked: `iter_batches` and `ensure_valid` do.
+    """
+
+    __slots__ = ("_header", "buffer", "start")
+
+    def __init__(self, buffer: Buffer, start: int = 0) -> None:
+        self.buffer = buffer
+        self.start = start
+        try:
+            self._header = fmt.HEADER.unpack_from(buffer, start)
+        except Exception as error:  # struct.error: fewer than 61 bytes at start
+            raise CorruptRecordError(
+                f"batch at position {start}: the {fmt.HEADER_SIZE} header bytes are not all there: {error}"
+            ) from None
+
+    def __repr__(self) -> str:
+        return (
+            f"RecordBatch(offsets {self.base_offset}..{self.last_offset}, {self.record_count} records,"
+            f" {self.size} bytes at {self.start}, {self.codec_name}, leader epoch {self.partition_leader_epoch})"
+        )
+
+    @property
+    def base_offset(self) -> int:
+        return int(self._header[0])
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch, the 12 bytes of offset and length included."""
+        return int(self._header[1]) + fmt.LOG_OVERHEAD
+
+    @property
+    def partition_leader_epoch(self) -> int:
+        return int(self._header[2])
+
+    @property
+    def magic(self) -> int:
+        return int(self._header[3])
+
+    @property
+    def crc(self) -> int:
+        """The stored CRC-32C, unsigned."""
+        return int(self._header[4])
+
+    @property
+    def attributes(self) -> int:
+        return int(self._header[5])
+
+    @property
+    def last_offset_delta(self) -> int:
+        return int(self._header[6])
+
+    @property
+    def last_offset(self) -> int:
+        return int(self._header[0]) + int(self._header[6])
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after this batch."""
+        return self.last_offset + 1
+
+    @property
+    def base_timestamp(self) -> int:
+        return int(self._header[7])
+
+    @property
+    def max_timestamp(self) -> int:
+        return int(self._header[8])
+
+    @property
+    def producer_id(self) -> int:
+        return int(self._header[9])
+
+    @property
+    def producer_epoch(self) -> int:
+        return int(self._header[10])
+
+    @property
+    def base_sequence(self) -> int:
+        return int(self._header[11])
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record, -1 without sequences; goes on at 0 after 2^31-1."""
+        base = self.base_sequence
+        return base if base == fmt.NO_SEQUENCE else fmt.increment_sequence(base, self.last_offset_delta)
+
+    @property
+    def record_count(self) -> int:
+        return int(self._header[12])
+
+    @property
+    def has_producer_id(self) -> bool:
+        return int(self._header[9]) > fmt.NO_PRODUCER_ID
+
+    @property
+    def codec(self) -> Codec:
+        """Raises UnsupportedCompressionTypeError for one of the three unused codec numbers."""
+        return codec_of(self.attributes)
+
+    @property
+    def codec_name(self) -> str:
+        """For messages: never raises."""
+        number = self.attributes & fmt.CODEC_MASK
+        return Codec(number).name.lower() if number <= Codec.ZSTD else f"codec {number}"
+
+    @property
+    def timestamp_type(self) -> int:
+        """0 CreateTime, 1 LogAppendTime."""
+        return fmt.LOG_APPEND_TIME if self._header[5] & fmt.LOG_APPEND_TIME_BIT else fmt.CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self._header[5] & fmt.TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self._header[5] & fmt.CONTROL_BIT)
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        return bool(self._header[5] & fmt.DELETE_HORIZON_BIT)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When tombstones and markers of this batch may go; kept in the base timestamp. None: not set."""
+        return self.base_timestamp if self.has_delete_horizon else None
+
+    def as_memoryview(self) -> memoryview:
+        """The bytes of the batch, not copied. CorruptRecordError if the buffer ends before the batch does."""
+        end = self.start + self.size
+        view = memoryview(self.buffer)
+        if self.size < fmt.HEADER_SIZE or end > len(view):
+            raise CorruptRecordError(
+                f"batch at position {self.start} (base offset {self.base_offset}): size {self.size} does not fit"
+                f" between the {fmt.HEADER_SIZE} header bytes and the {len(view) - self.start} bytes that are there"
+            )
+        return view[self.start : end]
+
+    @property
+    def records_payload(self) -> memoryview:
+        """The bytes after the header, compressed or not, not copied."""
+        return self.as_memoryview()[fmt.HEADER_SIZE :]
+
+    @property
+    def computed_crc(self) -> int:
+        return crc32c(self.as_memoryview()[fmt.ATTRIBUTES_AT :])
+
+    @property
+    def is_crc_valid(self) -> bool:
+        """Whether size and CRC hold; never raises."""
+        try:
+            return self.computed_crc == self.crc
+        except CorruptRecordError:
+            return False
+
+    def ensure_valid(self) -> None:
+        """Raise CorruptRecordError unless magic, size and CRC hold (Kafka's `RecordBatch.ensureValid`)."""
+        if self.magic != fmt.MAGIC:
+            raise CorruptRecordError(
+                f"batch at position {self.start} (base offset {self.base_offset}): magic {self.magic},"
+                f" expected {fmt.MAGIC}"
+            )
+        computed = self.computed_crc
+        if computed != self.crc:
+            raise CorruptRecordError(
+                f"batch at position {self.start} (base offset {self.base_offset}, {self.size} bytes) is corrupt:"
+                f" stored CRC-32C {self.crc:#010x}, computed {computed:#010x}"
+            )
+
+    def decompressed_payload(self, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> memoryview:
+        """The bytes of the records; a view on the buffer for an uncompressed batch.
+
+        Raises CorruptRecordError for damage or more than `size_max` bytes, UnsupportedCompressionTypeError.
+        """
+        codec = self.codec
+        payload = self.records_payload
+        if codec is Codec.NONE:
+            return payload
+        try:
+            return decompress(codec, payload, size_max=size_max)
+        except CorruptRecordError as error:
+            raise CorruptRecordError(
+                f"batch at position {self.start} (base offset {self.base_offset}): {error}"
+            ) from error.__cause__
+
+    def records(self, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> Iterator[Record]:
+        """Decode every record, in order; the plain twin of `columns.decode_columns`.
+
+        Does not check the CRC. Raises CorruptRecordError (size, decompression), InvalidRecordError (lengths
+        that do not add up, a record count that is not that of the records), naming position and expectation.
+        """
+        return parse_records(self, self.decompressed_payload(size_max=size_max))
+
+
+def iter_batches(buffer: Buffer, start: int = 0, end: int | None = None) -> Iterator[RecordBatch]:
+    """The complete batches between `start` and `end` (default: all of the buffer), in order.
+
+    A batch that is not complete at the end just ends the iteration; the caller sees that from the last
+    batch's `start + size`. Headers are judged only as far as needed to find the next batch: CRC and records
+    are not. Raises CorruptRecordError, naming the position, for a length or magic that no batch can have, and
+    UnsupportedForMessageFormatError for message formats 0 and 1.
+    """
+    position = start
+    limit = _limit(buffer, end)
+    while limit - position >= fmt.HEADER_SIZE_UP_TO_MAGIC:
+        size = checked_batch_size(buffer, position)
+        if position + size > limit:
+            return
+        yield RecordBatch(buffer, position)
+        position += size
+
+
+def checked_batch_size(buffer: Buffer, position: int) -> int:
+    """Size in bytes of the batch whose first 17 bytes stand at `position`; errors as `iter_batches`."""
+    (length,) = fmt.INT32.unpack_from(buffer, position + fmt.LENGTH_AT)
+    if length < fmt.LEGACY_LENGTH_MIN:
+        raise CorruptRecordError(
+            f"position {position}: batch length {length} is less than the smallest possible, {fmt.LENGTH_MIN}"
+        )
+    magic = memoryview(buffer)[position + fmt.MAGIC_AT]
+    if magic != fmt.MAGIC:
+        if magic in (0, 1):
+            raise UnsupportedForMessageFormatError(
+                f"position {position}: message format {magic} is not supported, only format {fmt.MAGIC}"
+            )
+        raise CorruptRecordError(f"position {position}: magic {magic} is unknown, expected {fmt.MAGIC}")
+    if length < fmt.LENGTH_MIN:
+        raise CorruptRecordError(
+            f"position {position}: batch length {length} is less than the smallest possible, {fmt.LENGTH_MIN}"
+        )
+    return int(length) + fmt.LOG_OVERHEAD
+
+
+def stamp_batch(
+    buffer: bytearray | memoryview,
+    start: int,
+    *,
+    base_offset: int,
+    partition_leader_epoch: int,
+    log_append_time_ms: int | None = None,
+) -> None:
+    """Assign offset and leader epoch in place, and the append time if one is given.
+
+    Offset and epoch are outside the CRC. An append time sets the timestamp type and the max timestamp and
+    rewrites the CRC, unless both are so already (Kafka's `DefaultRecordBatch.setMaxTimestamp`). The caller
+    has validated the batch.
+    """
+    fmt.INT64.pack_into(buffer, start, base_offset)
+    fmt.INT32.pack_into(buffer, start + fmt.PARTITION_LEADER_EPOCH_AT, partition_leader_epoch)
+    if log_append_time_ms is None:
+        return
+    (attributes,) = fmt.INT16.unpack_from(buffer, start + fmt.ATTRIBUTES_AT)
+    (max_timestamp,) = fmt.INT64.unpack_from(buffer, start + fmt.MAX_TIMESTAMP_AT)
+    if attributes & fmt.LOG_APPEND_TIME_BIT and max_timestamp == log_append_time_ms:
+        return
+    fmt.INT16.pack_into(buffer, start + fmt.ATTRIBUTES_AT, attributes | fmt.LOG_APPEND_TIME_BIT)
+    fmt.INT64.pack_into(buffer, start + fmt.MAX_TIMESTAMP_AT, log_append_time_ms)
+    (length,) = fmt.INT32.unpack_from(buffer, start + fmt.LENGTH_AT)
+    covered = memoryview(buffer)[start + fmt.ATTRIBUTES_AT : start + fmt.LOG_OVERHEAD + length]
+    fmt.UINT32.pack_into(buffer, start + fmt.CRC_AT, crc32c(covered))
+
+
+def _limit(buffer: Buffer, end: int | None) -> int:
+    size = memoryview(buffer).nbytes
+    return size if end is None else min(end, size)

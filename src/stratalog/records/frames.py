@@ -1,0 +1,235 @@
+"""Framing of snappy, lz4 and zstd payloads, and an upper bound of their size before anything is decompressed.
+
+A frame's block headers say how much its blocks can hold at most: walking them costs a few bytes per 64 or 128
+KiB and turns a decompression bomb into an error instead of an allocation.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from types import ModuleType
+from typing import Final
+
+from typing_extensions import Buffer
+
+from stratalog.errors import CorruptRecordError
+
+# snappy-java ("xerial"): magic, version, oldest compatible version, then blocks of int32 size and raw snappy
+XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+XERIAL_HEADER: Final = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+XERIAL_HEADER_SIZE: Final = 16
+XERIAL_BLOCK_SIZE: Final = 32 * 1024
+
+LZ4_MAGIC: Final = 0x184D2204
+# version 1, independent blocks, no checksums, no content size; blocks up to 64 KiB; checksum of those two bytes
+LZ4_HEADER: Final = struct.pack("<I", LZ4_MAGIC) + b"\x60\x40\x82"
+LZ4_BLOCK_SIZE: Final = 64 * 1024
+LZ4_STORED_BIT: Final = 0x8000_0000
+LZ4_LEVEL_DEFAULT: Final = 9
+
+ZSTD_MAGIC: Final = 0xFD2FB528
+ZSTD_SKIPPABLE_MAGIC: Final = 0x184D2A50
+ZSTD_BLOCK_SIZE_MAX: Final = 128 * 1024
+ZSTD_LEVEL_DEFAULT: Final = 3
+
+_UINT32_LE: Final = struct.Struct("<I")
+_UINT64_LE: Final = struct.Struct("<Q")
+_INT32_BE: Final = struct.Struct(">i")
+
+
+@cache
+def _cramjam() -> ModuleType:
+    import cramjam
+
+    return cramjam
+
+
+def too_large(codec: str, size_max: int) -> CorruptRecordError:
+    """The error for a payload beyond its bound."""
+    return CorruptRecordError(f"{codec}: the data decompresses to more than the {size_max} bytes allowed for one batch")
+
+
+# --- snappy -----------------------------------------------------------------------------------------------
+
+
+def write_xerial(data: Buffer) -> bytes:
+    """Snappy as snappy-java's SnappyOutputStream writes it."""
+    compress_raw = _cramjam().snappy.compress_raw
+    view = memoryview(data)
+    out = bytearray(XERIAL_HEADER)
+    for start in range(0, len(view), XERIAL_BLOCK_SIZE):
+        block = compress_raw(view[start : start + XERIAL_BLOCK_SIZE])
+        out += _INT32_BE.pack(len(block))
+        out += memoryview(block)
+    return bytes(out)
+
+
+def read_snappy(data: memoryview, size_max: int) -> memoryview:
+    """Raw snappy, or xerial framing (also concatenated), told apart by the magic as snappy-java does."""
+    if bytes(data[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
+        return _read_raw_snappy([data], size_max)
+    return _read_raw_snappy(_xerial_blocks(data), size_max)
+
+
+def _xerial_blocks(data: memoryview) -> list[memoryview]:
+    blocks = []
+    position = 0
+    end = len(data)
+    while position < end:
+        if bytes(data[position : position + len(XERIAL_MAGIC)]) == XERIAL_MAGIC:
+            if position + XERIAL_HEADER_SIZE > end:
+                raise CorruptRecordError(f"snappy: stream header at {position} is cut off at {end}")
+            position += XERIAL_HEADER_SIZE
+            continue
+        if position + 4 > end:
+            raise CorruptRecordError(f"snappy: block size at {position} is cut off at {end}")
+        (size,) = _INT32_BE.unpack_from(data, position)
+        position += 4
+        if not 0 <= size <= end - position:
+            raise CorruptRecordError(f"snappy: block at {position} has size {size}, but {end - position} bytes remain")
+        blocks.append(data[position : position + size])
+        position += size
+    return blocks
+
+
+def _read_raw_snappy(blocks: list[memoryview], size_max: int) -> memoryview:
+    snappy = _cramjam().snappy
+    try:
+        sizes = [snappy.decompress_raw_len(block) for block in blocks]
+        total = sum(sizes)
+        if total > size_max:
+            raise too_large("snappy", size_max)
+        if len(blocks) == 1:
+            return memoryview(snappy.decompress_raw(blocks[0]))
+        out = memoryview(bytearray(total))
+        position = 0
+        for block, size in zip(blocks, sizes, strict=True):
+            written = snappy.decompress_raw_into(block, out[position : position + size])
+            position += written
+    except _cramjam().DecompressionError as error:
+        raise CorruptRecordError(f"snappy: {error}") from None
+    if position != total:
+        raise CorruptRecordError(f"snappy: blocks hold {position} bytes, their headers say {total}")
+    return out
+
+
+# --- lz4 --------------------------------------------------------------------------------------------------
+
+
+def write_lz4(data: Buffer, level: int | None) -> bytes:
+    """An lz4 frame as Kafka's Lz4BlockOutputStream writes it: its default level is the fast compressor."""
+    lz4 = _cramjam().lz4
+    options: dict[str, object] = {"store_size": False}
+    if level is not None and level != LZ4_LEVEL_DEFAULT:
+        options |= {"mode": "high_compression", "compression": level}
+    view = memoryview(data)
+    out = bytearray(LZ4_HEADER)
+    for start in range(0, len(view), LZ4_BLOCK_SIZE):
+        block = view[start : start + LZ4_BLOCK_SIZE]
+        packed = lz4.compress_block(block, **options)
+        if len(packed) < len(block):
+            out += _UINT32_LE.pack(len(packed))
+            out += memoryview(packed)
+        else:
+            out += _UINT32_LE.pack(len(block) | LZ4_STORED_BIT)
+            out += block
+    out += bytes(4)
+    return bytes(out)
+
+
+def read_lz4(data: memoryview, size_max: int) -> memoryview:
+    """The first lz4 frame of `data`; like Kafka, whatever follows it is not looked at."""
+    end, bound = _walk_lz4(data)
+    return _read_bounded("lz4", data[:end], bound, size_max)
+
+
+def _walk_lz4(data: memoryview) -> tuple[int, int]:
+    """End of the first frame, and the most bytes that it can hold."""
+    try:
+        (magic,) = _UINT32_LE.unpack_from(data, 0)
+        flags, descriptor = data[4], data[5]
+        if magic != LZ4_MAGIC or flags >> 6 != 1:
+            raise CorruptRecordError(f"lz4: the data begins {bytes(data[:6]).hex()}, which is no lz4 frame")
+        block_size_max = 1 << (8 + 2 * (descriptor >> 4 & 7))
+        position = 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
+        bound = 0
+        while True:
+            (field,) = _UINT32_LE.unpack_from(data, position)
+            position += 4
+            if field == 0:
+                break
+            position += (field & ~LZ4_STORED_BIT) + (4 if flags & 0x10 else 0)
+            bound += field & ~LZ4_STORED_BIT if field & LZ4_STORED_BIT else block_size_max
+    except (struct.error, IndexError):
+        raise CorruptRecordError(f"lz4: the {len(data)} bytes end before the frame does") from None
+    position += 4 if flags & 0x04 else 0
+    if position > len(data):
+        raise CorruptRecordError(f"lz4: the {len(data)} bytes end before the frame does")
+    return position, bound
+
+
+# --- zstd -------------------------------------------------------------------------------------------------
+
+
+def write_zstd(data: Buffer, level: int | None) -> bytes:
+    """One zstd frame."""
+    return bytes(_cramjam().zstd.compress(data, level=ZSTD_LEVEL_DEFAULT if level is None else level))
+
+
+def read_zstd(data: memoryview, size_max: int) -> memoryview:
+    """All zstd frames of `data`, one after the other."""
+    return _read_bounded("zstd", data, _zstd_bound(data), size_max)
+
+
+def _zstd_bound(data: memoryview) -> int:
+    """The most bytes that the frames can hold (RFC 8878, sections 3.1.1 and 3.1.2)."""
+    bound = 0
+    position = 0
+    try:
+        while position < len(data):
+            (magic,) = _UINT32_LE.unpack_from(data, position)
+            if magic & 0xFFFF_FFF0 == ZSTD_SKIPPABLE_MAGIC:
+                (size,) = _UINT32_LE.unpack_from(data, position + 4)
+                position += 8 + size
+                continue
+            if magic != ZSTD_MAGIC:
+                raise CorruptRecordError(f"zstd: no frame at {position}: {bytes(data[position : position + 4]).hex()}")
+            position, size = _walk_zstd_frame(data, position)
+            bound += size
+    except (struct.error, IndexError):
+        raise CorruptRecordError(f"zstd: the {len(data)} bytes end before the frame does") from None
+    return bound
+
+
+def _walk_zstd_frame(data: memoryview, start: int) -> tuple[int, int]:
+    """Position after the frame at `start`, and the most bytes that it can hold."""
+    descriptor = data[start + 4]
+    single_segment = bool(descriptor & 0x20)
+    content_field = (1 if single_segment else 0, 2, 4, 8)[descriptor >> 6]
+    position = start + 5 + (0 if single_segment else 1) + (0, 1, 2, 4)[descriptor & 3] + content_field
+    bound = 0
+    while True:
+        header = data[position] | data[position + 1] << 8 | data[position + 2] << 16
+        kind, size = header >> 1 & 3, header >> 3
+        bound += ZSTD_BLOCK_SIZE_MAX if kind == 2 else size
+        position += 3 + (1 if kind == 1 else size)
+        if header & 1:
+            break
+    return position + (4 if descriptor & 0x04 else 0), bound
+
+
+def _read_bounded(codec: str, data: memoryview, bound: int, size_max: int) -> memoryview:
+    """Decompress a walked frame: without limit when it cannot pass `size_max`, else into a buffer of that
+    size.
+    """
+    module = getattr(_cramjam(), codec)
+    try:
+        if bound <= size_max:
+            return memoryview(module.decompress(data))
+        out = memoryview(bytearray(size_max))
+        return out[: module.decompress_into(data, out)]
+    except _cramjam().DecompressionError as error:
+        if "whole buffer" in str(error):
+            raise too_large(codec, size_max) from None
+        raise CorruptRecordError(f"{codec}: {error}") from None
