@@ -6,11 +6,9 @@ by a POSIX lock while a process serves the directory), `.kafka_cleanshutdown` (t
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import logging
-import os
 import uuid
 from pathlib import Path
 
@@ -52,6 +50,8 @@ class DataDir:
         cannot be written, is served by another process, or belongs to another cluster, node or format version.
         """
         path = path.resolve()
+        if path in _served_here:  # asked first: closing any handle of a file releases all POSIX locks on it
+            raise _in_use(path)
         try:
             fs.make_dirs(path)
             lock = fs.open(path / LOCK, create=True)
@@ -60,7 +60,10 @@ class DataDir:
                 f"log directory {path} cannot be used: {error.strerror}; give a directory that this user can write"
             ) from error
         try:
-            _take_lock(path, lock)
+            try:
+                fcntl.lockf(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise _in_use(path) from error
             directory_id = _identify(path, cluster_id, node_id, fs)
         except BaseException:
             lock.close()
@@ -89,15 +92,10 @@ def stored_cluster_id(path: Path, fs: FileSystem = REAL_FILESYSTEM) -> str | Non
     return _read_meta(meta, fs).get("cluster.id") if fs.exists(meta) else None
 
 
-def _take_lock(path: Path, lock: File) -> None:
-    try:
-        if path in _served_here:
-            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        fcntl.lockf(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        raise DataDirError(
-            f"log directory {path} is in use by another broker (its {LOCK} file is held); stop that one first"
-        ) from error
+def _in_use(path: Path) -> DataDirError:
+    return DataDirError(
+        f"log directory {path} is in use by another broker (its {LOCK} file is held); stop that one first"
+    )
 
 
 def _read_meta(path: Path, fs: FileSystem) -> dict[str, str]:

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import pytest
+
+from stratalog.config.broker import BROKER_KEYS, BrokerConfig, parse_properties
+from stratalog.config.topic import TOPIC_KEYS, LogConfig
+from stratalog.errors import InvalidConfigError, UsageError
+
+
+def test_defaults_are_the_same_by_both_ways() -> None:
+    assert LogConfig.from_properties({}) == LogConfig() == LogConfig.from_properties({}, BrokerConfig())
+
+
+def test_every_broker_key_of_a_topic_key_is_declared() -> None:
+    assert [key.broker_key for key in TOPIC_KEYS if key.broker_key and key.broker_key not in BROKER_KEYS] == []
+
+
+def test_the_topic_wins_over_the_broker_and_the_broker_over_the_default() -> None:
+    broker = BrokerConfig({"log.segment.bytes": "2000000", "log.retention.hours": "2"})
+    config = LogConfig.from_properties({"segment.bytes": "3000000"}, broker)
+    assert (config.segment_bytes, config.retention_ms) == (3_000_000, 7_200_000)
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected_ms"),
+    [
+        ({"log.retention.hours": "1"}, 3_600_000),
+        ({"log.retention.hours": "1", "log.retention.minutes": "1"}, 60_000),
+        ({"log.retention.hours": "1", "log.retention.minutes": "1", "log.retention.ms": "7"}, 7),
+        ({"log.retention.hours": "-1"}, -1),
+    ],
+)
+def test_the_finest_spelling_of_a_time_wins(properties: dict[str, str], expected_ms: int) -> None:
+    assert BrokerConfig(properties)["log.retention.ms"] == expected_ms
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("segment.bytes", "5", "Invalid value 5 for configuration segment.bytes: Value must be at least 1048576"),
+        ("retention.ms", "soon", "Invalid value soon for configuration retention.ms: Not a number of type LONG"),
+        ("cleanup.policy", "shred", "String must be one of: compact, delete"),
+        ("preallocate", "yes", "Expected value to be either true or false"),
+        ("min.cleanable.dirty.ratio", "1.5", "Value must be no more than 1"),
+        ("max.message.bytes", "99999999999", "it must fit a 32-bit integer"),
+        ("segment.bites", "5", "Unknown topic config name: segment.bites"),
+    ],
+)
+def test_a_bad_value_names_key_value_and_what_is_allowed(key: str, value: str, message: str) -> None:
+    with pytest.raises(InvalidConfigError) as caught:
+        LogConfig.from_properties({key: value})
+    assert message in str(caught.value)
+
+
+def test_segments_past_2_gib_need_the_feature() -> None:
+    big = {"segment.bytes": str(2**31)}
+    with pytest.raises(InvalidConfigError, match="stratalog features upgrade"):
+        LogConfig.from_properties(big)
+    assert LogConfig.from_properties(big, use_large_index_format=True).segment_bytes == 2**31
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"cleanup.policy": "compact"}, "only supports topics with cleanup.policy=delete"),
+        ({"retention.ms": "100", "local.retention.ms": "200"}, "must not be more than retention.ms property value: 100"),
+        ({"retention.bytes": "9", "local.retention.bytes": "-1"}, "must not be -1 as retention.bytes value is set"),
+    ],
+)
+def test_rules_of_tiered_topics(properties: dict[str, str], message: str) -> None:
+    LogConfig.from_properties(properties)
+    with pytest.raises(InvalidConfigError, match=message):
+        LogConfig.from_properties({**properties, "remote.storage.enable": "true"})
+
+
+def test_local_retention_follows_the_total_one_unless_it_is_set() -> None:
+    config = LogConfig.from_properties({"retention.ms": "100", "local.retention.bytes": "7"})
+    assert (config.effective_local_retention_ms, config.effective_local_retention_bytes) == (100, 7)
+
+
+def test_a_properties_file_is_read_as_java_does() -> None:
+    text = "# comment\n\n a = 1 \nb=x=y\nlong=one,\\\n  two\n"
+    assert parse_properties(text, "f") == {"a": "1", "b": "x=y", "long": "one,two"}
+
+
+def test_a_line_that_is_no_property_is_named() -> None:
+    with pytest.raises(UsageError, match="f:2: expected key=value, found 'oops'"):
+        parse_properties("a=1\noops\n", "f")
+
+
+def test_unknown_broker_keys_are_kept_for_plugins_and_reported() -> None:
+    config = BrokerConfig({"rsm.config.url": "file:///x", "controller.quorum.voters": "1@h:1"})
+    assert config.prefixed("rsm.config.") == {"url": "file:///x"}
+    assert set(config.unknown) == {"rsm.config.url", "controller.quorum.voters"}

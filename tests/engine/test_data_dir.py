@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stratalog.engine.data_dir import DataDir, stored_cluster_id
+from stratalog.errors import DataDirError
+
+
+def open_dir(path: Path, **other: object) -> DataDir:
+    return DataDir.open(path, **{"cluster_id": "c1", "node_id": 1, **other})  # type: ignore[arg-type]
+
+
+def test_a_new_directory_counts_as_cleanly_left_and_gets_its_identity(tmp_path: Path) -> None:
+    data_dir = open_dir(tmp_path / "d")
+    assert data_dir.was_clean
+    lines = (tmp_path / "d" / "meta.properties").read_text().splitlines()
+    assert [line.partition("=")[0] for line in lines] == ["cluster.id", "directory.id", "node.id", "version"]
+    assert stored_cluster_id(tmp_path / "d") == "c1"
+    data_dir.close(clean=True)
+
+
+def test_the_marker_of_a_clean_stop_is_gone_while_the_directory_is_served(tmp_path: Path) -> None:
+    first = open_dir(tmp_path)
+    (tmp_path / "t-0").mkdir()
+    first.close(clean=True)
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    second = open_dir(tmp_path)
+    assert second.was_clean
+    assert second.directory_id == first.directory_id
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    second.close(clean=False)
+    third = open_dir(tmp_path)
+    assert not third.was_clean
+    third.close(clean=True)
+
+
+def test_two_brokers_cannot_serve_one_directory(tmp_path: Path) -> None:
+    held = open_dir(tmp_path)
+    with pytest.raises(DataDirError, match="in use by another broker"):
+        open_dir(tmp_path)
+    program = (
+        "import sys; from pathlib import Path; from stratalog.engine.data_dir import DataDir\n"
+        "DataDir.open(Path(sys.argv[1]), cluster_id='c1', node_id=1)"
+    )
+    other = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert "in use by another broker" in other.stderr
+    held.close(clean=True)
+    open_dir(tmp_path).close(clean=True)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [({"cluster_id": "c2"}, "cluster.id is c1, expected c2"), ({"node_id": 2}, "node.id is 1, expected 2")],
+)
+def test_a_directory_of_another_installation_is_refused(
+    tmp_path: Path, other: dict[str, object], message: str
+) -> None:
+    open_dir(tmp_path).close(clean=True)
+    before = sorted(os.listdir(tmp_path))
+    with pytest.raises(DataDirError, match=message):
+        open_dir(tmp_path, **other)
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_another_format_version_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text("cluster.id=c1\nnode.id=1\nversion=9\n")
+    with pytest.raises(DataDirError, match="format version is 9, expected 1"):
+        open_dir(tmp_path)
+
+
+def test_a_path_that_cannot_be_a_directory_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataDirError, match="cannot be used: .*give a directory that this user can write"):
+        open_dir(tmp_path / "file" / "data")
