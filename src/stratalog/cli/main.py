@@ -1,0 +1,124 @@
+"""`stratalog`: options that stand before the command, dispatch, and how everything that goes wrong is told.
+
+Exit codes: 0 done, 1 found problems, 2 wrong usage or unreachable, 130 interrupted. An error is one line on stderr,
+never a traceback, unless STRATALOG_DEBUG=1 asks for it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.main import get_command
+
+from stratalog.cli.commands import COMMANDS, LazyCommand
+from stratalog.errors import StratalogError
+
+EXIT_OK = 0
+EXIT_PROBLEMS = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+DEBUG_VARIABLE = "STRATALOG_DEBUG"
+
+
+def main() -> None:
+    """The console script."""
+    status = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_stdout()
+    sys.exit(status)
+
+
+def run(args: Sequence[str]) -> int:
+    """Run one command line and give its exit code; everything that went wrong has been said on stderr."""
+    try:
+        result = _root().main(list(args), prog_name="stratalog", standalone_mode=False)
+    except typer.TyperException as error:
+        return _complain(_with_hint(error), error.exit_code)
+    except typer.Abort:
+        return EXIT_INTERRUPTED
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        _discard_stdout()
+        return EXIT_OK
+    except StratalogError as error:
+        return _complain(str(error) or type(error).__name__, EXIT_USAGE)
+    except OSError as error:
+        return _complain(_os_error_line(error), EXIT_USAGE)
+    except Exception as error:
+        return _complain(
+            f"internal error: {type(error).__name__}: {error} ({DEBUG_VARIABLE}=1 shows where)", EXIT_USAGE
+        )
+    return result if isinstance(result, int) else EXIT_OK
+
+
+def _root() -> Any:
+    """The command with every sub-command in its place."""
+    app = typer.Typer(
+        add_completion=False, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]}
+    )
+    app.callback()(_root_options)
+    group: Any = get_command(app)
+    for spec in COMMANDS:
+        group.add_command(LazyCommand(spec))
+    return group
+
+
+def _root_options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            is_eager=True,
+            callback=lambda asked: _print_version(asked),
+            help="Print the version.",
+        ),
+    ] = False,
+) -> None:
+    """Kafka-compatible, tiered log storage, with Spark as its data engine.
+
+    Example: stratalog demo
+    """
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"stratalog {version('stratalog')}")
+        raise typer.Exit
+
+
+def _complain(message: str, status: int) -> int:
+    if os.environ.get(DEBUG_VARIABLE, "0") not in ("", "0"):
+        traceback.print_exc()
+    line = " ".join(message.split())
+    if line:
+        print(f"stratalog: {line}", file=sys.stderr)
+    return status
+
+
+def _with_hint(error: typer.TyperException) -> str:
+    """What is wrong with the command line, and where the right one is described."""
+    message = error.format_message()
+    context = getattr(error, "ctx", None)
+    return f"{message} (see {context.command_path} --help)" if message and context else message
+
+
+def _os_error_line(error: OSError) -> str:
+    reason = error.strerror or str(error) or type(error).__name__
+    return (
+        f"{os.fspath(error.filename)}: {reason}" if isinstance(error.filename, str | os.PathLike) else reason
+    )
+
+
+def _discard_stdout() -> None:
+    """The reader has gone: let the interpreter's own flush at exit go nowhere instead of failing."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
