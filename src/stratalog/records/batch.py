@@ -32,7 +32,7 @@ class RecordBatch:
         self.buffer = buffer
         self.start = start
         try:
-            self._header = fmt.HEADER.unpack_from(buffer, start)
+            self._header: tuple[int, ...] = fmt.HEADER.unpack_from(buffer, start)
         except Exception as error:  # struct.error: fewer than 61 bytes at start
             raise CorruptRecordError(
                 f"batch at position {start}: the {fmt.HEADER_SIZE} header bytes are not all there: {error}"
@@ -46,37 +46,37 @@ class RecordBatch:
 
     @property
     def base_offset(self) -> int:
-        return int(self._header[0])
+        return self._header[0]
 
     @property
     def size(self) -> int:
         """Bytes of the whole batch, the 12 bytes of offset and length included."""
-        return int(self._header[1]) + fmt.LOG_OVERHEAD
+        return self._header[1] + fmt.LOG_OVERHEAD
 
     @property
     def partition_leader_epoch(self) -> int:
-        return int(self._header[2])
+        return self._header[2]
 
     @property
     def magic(self) -> int:
-        return int(self._header[3])
+        return self._header[3]
 
     @property
     def crc(self) -> int:
         """The stored CRC-32C, unsigned."""
-        return int(self._header[4])
+        return self._header[4]
 
     @property
     def attributes(self) -> int:
-        return int(self._header[5])
+        return self._header[5]
 
     @property
     def last_offset_delta(self) -> int:
-        return int(self._header[6])
+        return self._header[6]
 
     @property
     def last_offset(self) -> int:
-        return int(self._header[0]) + int(self._header[6])
+        return self._header[0] + self._header[6]
 
     @property
     def next_offset(self) -> int:
@@ -85,23 +85,23 @@ class RecordBatch:
 
     @property
     def base_timestamp(self) -> int:
-        return int(self._header[7])
+        return self._header[7]
 
     @property
     def max_timestamp(self) -> int:
-        return int(self._header[8])
+        return self._header[8]
 
     @property
     def producer_id(self) -> int:
-        return int(self._header[9])
+        return self._header[9]
 
     @property
     def producer_epoch(self) -> int:
-        return int(self._header[10])
+        return self._header[10]
 
     @property
     def base_sequence(self) -> int:
-        return int(self._header[11])
+        return self._header[11]
 
     @property
     def last_sequence(self) -> int:
@@ -111,11 +111,11 @@ class RecordBatch:
 
     @property
     def record_count(self) -> int:
-        return int(self._header[12])
+        return self._header[12]
 
     @property
     def has_producer_id(self) -> bool:
-        return int(self._header[9]) > fmt.NO_PRODUCER_ID
+        return self._header[9] > fmt.NO_PRODUCER_ID
 
     @property
     def codec(self) -> Codec:

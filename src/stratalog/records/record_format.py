@@ -66,7 +66,9 @@ class _Parser:
         for index in range(count):
             self.end = len(self.data)
             if self.position >= self.end:
-                raise _MalformedError(f"the records end at {self.end} after {index} records, expected {count}")
+                raise _MalformedError(
+                    f"the records end at {self.end} after {index} records, expected {count}"
+                )
             length = self.varint()
             start = self.position
             if length < 0 or start + length > self.end:
@@ -126,7 +128,9 @@ class _Parser:
     def skip(self, size: int) -> int:
         start = self.position
         if size > self.end - start:
-            raise _MalformedError(f"field of {size} bytes at {start} runs past the end of its record at {self.end}")
+            raise _MalformedError(
+                f"field of {size} bytes at {start} runs past the end of its record at {self.end}"
+            )
         self.position = start + size
         return start
 

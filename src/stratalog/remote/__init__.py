@@ -1,0 +1,4 @@
+"""The remote tier: sealed segments in an object store, their metadata, and the tasks that move and expire them.
+
+Names, states and rules are Apache Kafka's (KIP-405, as of 4.4). A partition is seen through `log_view.LogView` alone.
+"""

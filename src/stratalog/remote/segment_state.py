@@ -1,0 +1,58 @@
+"""States of a remote segment and of the deletion of a remote partition, and which may follow which.
+
+As `RemoteLogSegmentState` and `RemotePartitionDeleteState` of Kafka have them. The numbers are the bytes on the wire.
+A state may follow itself, so that an event which is repeated after a failure changes nothing.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class RemoteLogSegmentState(IntEnum):
+    """Life of a remote segment; only COPY_SEGMENT_FINISHED is readable."""
+
+    COPY_SEGMENT_STARTED = 0
+    COPY_SEGMENT_FINISHED = 1
+    DELETE_SEGMENT_STARTED = 2
+    DELETE_SEGMENT_FINISHED = 3
+
+
+class RemotePartitionDeleteState(IntEnum):
+    """Progress of the deletion of all remote segments of a partition."""
+
+    DELETE_PARTITION_MARKED = 0
+    DELETE_PARTITION_STARTED = 1
+    DELETE_PARTITION_FINISHED = 2
+
+
+_SEGMENT = RemoteLogSegmentState
+_PARTITION = RemotePartitionDeleteState
+
+#: state -> the states that may follow it, besides itself; None is "nothing known yet".
+SEGMENT_TRANSITIONS: dict[RemoteLogSegmentState | None, frozenset[RemoteLogSegmentState]] = {
+    None: frozenset({_SEGMENT.COPY_SEGMENT_STARTED}),
+    _SEGMENT.COPY_SEGMENT_STARTED: frozenset({_SEGMENT.COPY_SEGMENT_FINISHED, _SEGMENT.DELETE_SEGMENT_STARTED}),
+    _SEGMENT.COPY_SEGMENT_FINISHED: frozenset({_SEGMENT.DELETE_SEGMENT_STARTED}),
+    _SEGMENT.DELETE_SEGMENT_STARTED: frozenset({_SEGMENT.DELETE_SEGMENT_FINISHED}),
+    _SEGMENT.DELETE_SEGMENT_FINISHED: frozenset(),
+}
+
+PARTITION_TRANSITIONS: dict[RemotePartitionDeleteState | None, frozenset[RemotePartitionDeleteState]] = {
+    None: frozenset({_PARTITION.DELETE_PARTITION_MARKED}),
+    _PARTITION.DELETE_PARTITION_MARKED: frozenset({_PARTITION.DELETE_PARTITION_STARTED}),
+    _PARTITION.DELETE_PARTITION_STARTED: frozenset({_PARTITION.DELETE_PARTITION_FINISHED}),
+    _PARTITION.DELETE_PARTITION_FINISHED: frozenset(),
+}
+
+
+def is_valid_transition(source: RemoteLogSegmentState | None, target: RemoteLogSegmentState) -> bool:
+    """Whether a segment in state `source` (None: unknown so far) may go to `target`."""
+    return source is target or target in SEGMENT_TRANSITIONS[source]
+
+
+def is_valid_delete_transition(
+    source: RemotePartitionDeleteState | None, target: RemotePartitionDeleteState
+) -> bool:
+    """Whether the deletion of a partition in state `source` (None: not begun) may go to `target`."""
+    return source is target or target in PARTITION_TRANSITIONS[source]

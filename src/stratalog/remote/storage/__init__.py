@@ -1,0 +1,1 @@
+"""Bytes of the remote tier: the object store, the layout of keys, manifests, and the storage manager on top."""

@@ -1,0 +1,434 @@
+"""A handful of verbs on an object store: a directory, memory, S3, GCS or Azure, all through obstore.
+
+Every error is a `RemoteStorageError` with one line that names the operation, the object and what to do:
+`RemoteResourceNotFoundError` when the object is missing, `RetriableRemoteStorageError` when it may pass (unreachable, timed
+out, throttled, 5xx), the plain one when it will not (credentials, missing bucket, full disk).
+
+Every request to a network store has a deadline (`StoreOptions.timeout_ms`, connecting included) and is tried again at most
+`max_retries` times within `retry_timeout_ms`; what takes several requests (upload, listing) has one for each.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from typing_extensions import Buffer
+
+from stratalog.errors import (
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    RetriableRemoteStorageError,
+    StratalogError,
+    UsageError,
+)
+from stratalog.util.crc32c import crc32c
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+
+UPLOAD_PART_BYTES = 8 * 1024 * 1024
+UPLOAD_PARTS_AT_ONCE = 4
+
+_LIST_CHUNK = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """An object as a listing shows it."""
+
+    key: str
+    size: int
+    last_modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One level of the hierarchy of keys: names of directories and the objects directly here."""
+
+    directories: tuple[str, ...]
+    objects: tuple[ObjectInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Uploaded:
+    """What was sent: the size and the CRC-32C of the very bytes that went out."""
+
+    size: int
+    crc32c: int
+
+
+class ObjectStore(ABC):
+    """Keys are '/'-separated paths relative to the store's URL. Thread-safe."""
+
+    url: str
+
+    @staticmethod
+    def from_url(url: str, options: Mapping[str, str] | None = None, fs: FileSystem = REAL_FILESYSTEM) -> ObjectStore:
+        """Open `file:///dir`, `memory://name`, `s3://bucket/prefix`, `gs://...` or `az://...`.
+
+        `options` are those of `StoreOptions`; every other one goes to obstore's store of that kind as it is (`endpoint`,
+        `access_key_id`, `secret_access_key`, `session_token`, `region`, ...). Nothing is contacted yet. UsageError when
+        the URL or an option cannot be used.
+        """
+        return _open(url, options or {}, fs)
+
+    @abstractmethod
+    def put(self, key: str, data: Buffer) -> Uploaded:
+        """Store an object whole or not at all, replacing the one that is there."""
+
+    @abstractmethod
+    def put_file(self, key: str, path: Path, *, progress: Callable[[int], None] | None = None) -> Uploaded:
+        """Store a file's content, in parts with bounded memory; whole or not at all.
+
+        `progress` is told the bytes read so far before each part, and may raise to give up.
+        """
+
+    @abstractmethod
+    def get(self, key: str) -> Buffer:
+        """An object whole."""
+
+    @abstractmethod
+    def get_range(self, key: str, start: int, end: int) -> Buffer:
+        """Bytes [start, end) of an object, fewer (even none) only where it ends."""
+
+    @abstractmethod
+    def head(self, key: str) -> ObjectInfo:
+        """Size and time of an object."""
+
+    @abstractmethod
+    def list(self, directory: str = "") -> Iterator[ObjectInfo]:
+        """All objects below a directory, in pages; an absent directory is empty."""
+
+    @abstractmethod
+    def list_level(self, directory: str = "") -> Listing:
+        """What lies directly in a directory."""
+
+    @abstractmethod
+    def delete(self, keys: list[str]) -> None:
+        """Delete objects, in this order; those that are not there are no error."""
+
+    def check(self) -> None:
+        """Contact the store once, so that a wrong URL or credential is named at start."""
+        self.list_level("")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """Options of our own; the rest is obstore's."""
+
+    timeout_ms: int = 30_000
+    connect_timeout_ms: int = 5_000
+    retry_timeout_ms: int = 60_000
+    max_retries: int = 3
+    path_style: bool | None = None
+    allow_http: bool | None = None
+    allow_invalid_certificates: bool = False
+    root_certificate_file: str | None = None
+
+    @classmethod
+    def split(cls, options: Mapping[str, str]) -> tuple[StoreOptions, dict[str, str]]:
+        """Our options typed, and those that are not ours. UsageError names an option whose value is no such thing."""
+        own: dict[str, Any] = {}
+        rest: dict[str, str] = {}
+        for raw_name, value in options.items():
+            name = raw_name.replace(".", "_")
+            if name not in cls.__slots__:
+                rest[name] = value
+            elif name.endswith("_ms") or name == "max_retries":
+                own[name] = _to_int(raw_name, value)
+            elif name == "root_certificate_file":
+                own[name] = value
+            else:
+                own[name] = _to_bool(raw_name, value)
+        return cls(**own), rest
+
+
+def _to_int(name: str, value: str) -> int:
+    try:
+        number = int(value)
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise UsageError(f"object store option {name}={value}: expected a number that is not negative")
+    return number
+
+
+def _to_bool(name: str, value: str) -> bool:
+    if value.lower() not in ("true", "false"):
+        raise UsageError(f"object store option {name}={value}: expected true or false")
+    return value.lower() == "true"
+
+
+# --- stores of obstore --------------------------------------------------------------------------------------------------
+
+
+class ObstoreObjectStore(ObjectStore):
+    """Any store of obstore."""
+
+    def __init__(self, store: Any, url: str, *, directory: Path | None = None, fs: FileSystem = REAL_FILESYSTEM) -> None:
+        """`directory` is where a local store lies: its objects are synced, as a put there must survive a crash too."""
+        import obstore
+
+        self.url = url
+        self._obstore = obstore
+        self._store = store
+        self._directory = directory
+        self._fs = fs
+
+    def put(self, key: str, data: Buffer) -> Uploaded:
+        view = memoryview(data).cast("B")
+        with self._mapped("put", key):
+            # The native layer wants a plain buffer; a small object goes in one request.
+            self._obstore.put(self._store, key, bytes(view), use_multipart=view.nbytes > UPLOAD_PART_BYTES)
+            self._sync(key)
+        return Uploaded(view.nbytes, crc32c(view))
+
+    def put_file(self, key: str, path: Path, *, progress: Callable[[int], None] | None = None) -> Uploaded:
+        with self._fs.open(path) as file:
+            size = file.size()
+            if size <= UPLOAD_PART_BYTES:
+                return self.put(key, file.pread(size, 0))
+            crc, sent = 0, 0
+
+            def parts() -> Iterator[bytes]:
+                nonlocal crc, sent
+                while part := file.pread(UPLOAD_PART_BYTES, sent):
+                    if progress is not None:
+                        progress(sent)
+                    crc = crc32c(part, crc)
+                    sent += len(part)
+                    yield part
+
+            with self._mapped("put", key):
+                self._obstore.put(
+                    self._store, key, parts(), chunk_size=UPLOAD_PART_BYTES, max_concurrency=UPLOAD_PARTS_AT_ONCE
+                )
+                self._sync(key)
+            return Uploaded(sent, crc)
+
+    def get(self, key: str) -> Buffer:
+        with self._mapped("get", key):
+            result = self._obstore.get(self._store, key)
+            return self._whole(key, result.bytes(), result.meta["size"])
+
+    def get_range(self, key: str, start: int, end: int) -> Buffer:
+        if end <= start:
+            return b""
+        try:
+            with self._mapped("get", key):
+                result = self._obstore.get(self._store, key, options={"range": (start, end)})
+                expected = min(end, result.meta["size"]) - start
+                return self._whole(key, result.bytes(), expected)
+        except _RangeBehindEndError:
+            return b""
+
+    def head(self, key: str) -> ObjectInfo:
+        with self._mapped("head", key):
+            return _info(self._obstore.head(self._store, key))
+
+    def list(self, directory: str = "") -> Iterator[ObjectInfo]:
+        with self._mapped("list", directory):
+            pages = iter(self._obstore.list(self._store, prefix=directory or None, chunk_size=_LIST_CHUNK))
+        while True:
+            with self._mapped("list", directory):
+                page = next(pages, None)
+            if page is None:
+                return
+            for meta in page:
+                yield _info(meta)
+
+    def list_level(self, directory: str = "") -> Listing:
+        with self._mapped("list", directory):
+            found = self._obstore.list_with_delimiter(self._store, prefix=directory or None)
+        return Listing(
+            tuple(name.rsplit("/", 1)[-1] for name in found["common_prefixes"]),
+            tuple(_info(meta) for meta in found["objects"]),
+        )
+
+    def delete(self, keys: list[str]) -> None:
+        for key in keys:
+            try:
+                with self._mapped("delete", key):
+                    self._obstore.delete(self._store, key)
+            except RemoteResourceNotFoundError:
+                continue
+
+    def _whole(self, key: str, data: Any, expected: int) -> Buffer:
+        """`data`, when it is as long as the store said it would be."""
+        if len(data) != expected:
+            raise RetriableRemoteStorageError(
+                f"get {self.url}/{key}: the body has {len(data)} bytes, {expected} were announced"
+            )
+        return memoryview(data)
+
+    def _sync(self, key: str) -> None:
+        """Make an object of a local store durable, with the directories that lead to it."""
+        if self._directory is None:
+            return
+        path = self._directory / key
+        with self._fs.open(path) as file:
+            file.sync()
+        for parent in path.parents:
+            self._fs.sync_dir(parent)
+            if parent == self._directory:
+                return
+
+    @contextmanager
+    def _mapped(self, operation: str, key: str) -> Iterator[None]:
+        try:
+            yield
+        except StratalogError:
+            raise
+        except (self._obstore.exceptions.BaseError, OSError) as error:
+            raise map_store_error(error, operation, f"{self.url}/{key}") from error
+
+
+def _info(meta: Any) -> ObjectInfo:
+    return ObjectInfo(meta["path"], meta["size"], round(meta["last_modified"].timestamp() * 1000))
+
+
+# --- errors -------------------------------------------------------------------------------------------------------------
+
+
+class _RangeBehindEndError(RemoteStorageError):
+    """A range that begins at or behind the end of its object: an answer, not a failure."""
+
+
+_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+_DENIED = {
+    "InvalidAccessKeyId": "the access key is not known there; check the credentials",
+    "SignatureDoesNotMatch": "the secret key is wrong; check the credentials",
+    "ExpiredToken": "the session token has expired",
+    "RequestTimeTooSkewed": "this machine's clock is too far from the store's; set the clock",
+}
+
+
+def map_store_error(error: BaseException, operation: str, where: str) -> RemoteStorageError:
+    """Our error for one of obstore's: its class says whether a retry can help, its message is one line."""
+    text = str(error)
+    status = int(match[1]) if (match := _STATUS.search(text)) else 0
+    code = match[1] if (match := _CODE.search(text)) else ""
+    kind = type(error).__name__
+    what = f"{operation} {where}: "
+    if status == 416 or "StartTooLarge" in text or code == "InvalidRange":
+        return _RangeBehindEndError(what + "the range begins behind the end")
+    if code == "NoSuchBucket":
+        return RemoteStorageError(what + "the bucket does not exist; create it or correct the URL")
+    if isinstance(error, FileNotFoundError) or kind == "NotFoundError":
+        return RemoteResourceNotFoundError(what + "there is no such object")
+    if status in (401, 403) or kind in ("PermissionDeniedError", "UnauthenticatedError"):
+        why = _DENIED.get(code, "access is denied; check credentials and permissions of this account")
+        return RemoteStorageError(what + why + (f" ({code})" if code else ""))
+    if isinstance(error, PermissionError):
+        return RemoteStorageError(what + "permission is denied; check the owner and mode of the directory")
+    if status in (408, 429) or status >= 500:
+        return RetriableRemoteStorageError(what + f"the store answered {status}{' ' + code if code else ''}")
+    if "kind: Timeout" in text or "TimedOut" in text:
+        return RetriableRemoteStorageError(what + "the store did not answer in time")
+    if "kind: Connect" in text:
+        return RetriableRemoteStorageError(what + "the store cannot be reached")
+    if "HTTP error" in text:
+        return RetriableRemoteStorageError(what + "the connection to the store broke")
+    if "os error 28" in text:
+        return RetriableRemoteStorageError(what + "no space is left on the device")
+    return RemoteStorageError(what + _first_line(text))
+
+
+def _first_line(text: str) -> str:
+    line = re.sub(r"\s+", " ", text.split("Debug source:")[0]).strip()
+    return line[:300] or "failed without a message"
+
+
+# --- opening ------------------------------------------------------------------------------------------------------------
+
+_memory_stores: dict[str, Any] = {}
+_memory_stores_lock = threading.Lock()
+
+
+def _open(url: str, options: Mapping[str, str], fs: FileSystem) -> ObjectStore:
+    parts = urlsplit(url)
+    own, rest = StoreOptions.split(options)
+    base = url.rstrip("/")
+    if parts.scheme == "file":
+        _refuse(rest, url)
+        return _open_directory(base, parts.netloc, unquote(parts.path), fs)
+    if parts.scheme == "memory":
+        _refuse(rest, url)
+        return ObstoreObjectStore(_memory_store(parts.netloc + parts.path), base)
+    if parts.scheme in ("s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https"):
+        return ObstoreObjectStore(_network_store(url, parts.scheme, own, rest), base)
+    raise UsageError(f"{url} is no object store URL: expected file:///directory, s3://bucket/prefix, gs:// or az://")
+
+
+def _refuse(rest: Mapping[str, str], url: str) -> None:
+    if rest:
+        raise UsageError(f"{url} takes no option {sorted(rest)[0]}")
+
+
+def _open_directory(url: str, host: str, path: str, fs: FileSystem) -> ObjectStore:
+    from obstore.store import LocalStore
+
+    if host or not path.startswith("/"):
+        raise UsageError(f"{url}: expected file:/// and an absolute path")
+    directory = Path(path)
+    try:
+        fs.make_dirs(directory)
+        directory = directory.resolve()
+        return ObstoreObjectStore(LocalStore(directory), url, directory=directory, fs=fs)
+    except OSError as error:
+        raise UsageError(f"{url}: the directory cannot be used: {error.strerror or error}") from error
+
+
+def _memory_store(name: str) -> Any:
+    """The store of this name in this process; one without a name is always new."""
+    from obstore.store import MemoryStore
+
+    if not name:
+        return MemoryStore()
+    with _memory_stores_lock:
+        return _memory_stores.setdefault(name, MemoryStore())
+
+
+def _network_store(url: str, scheme: str, own: StoreOptions, rest: dict[str, str]) -> Any:
+    from obstore.exceptions import BaseError
+    from obstore.store import from_url
+
+    endpoint = rest.get("endpoint", "")
+    client: dict[str, Any] = {
+        "timeout": timedelta(milliseconds=own.timeout_ms),
+        "connect_timeout": timedelta(milliseconds=own.connect_timeout_ms),
+        # A store that was asked for as http:// is meant to be spoken to so.
+        "allow_http": endpoint.startswith("http://") if own.allow_http is None else own.allow_http,
+    }
+    if own.allow_invalid_certificates:
+        client["allow_invalid_certificates"] = True
+    if own.root_certificate_file:
+        client["root_certificate"] = REAL_FILESYSTEM.read_bytes(own.root_certificate_file)
+    config: dict[str, Any] = dict(rest)
+    if scheme in ("s3", "s3a"):
+        path_style = bool(endpoint) if own.path_style is None else own.path_style
+        config.setdefault("virtual_hosted_style_request", not path_style)
+        config.setdefault("region", "us-east-1")
+    try:
+        return from_url(
+            url,
+            config=config,  # type: ignore[arg-type]  # checked by obstore by name
+            client_options=client,  # type: ignore[arg-type]
+            retry_config={
+                "max_retries": own.max_retries,
+                "retry_timeout": timedelta(milliseconds=own.retry_timeout_ms),
+            },
+        )
+    except (BaseError, ValueError, TypeError) as error:
+        raise UsageError(f"{url}: {_first_line(str(error))}") from error
