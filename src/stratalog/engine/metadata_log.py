@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from stratalog.engine.partition import Partition
 from stratalog.errors import StratalogError
-from stratalog.log.partition_log import Isolation
+from stratalog.log.values import Isolation
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record

@@ -22,7 +22,8 @@ from stratalog.errors import (
     OffsetOutOfRangeError,
     UnknownLeaderEpochError,
 )
-from stratalog.log.partition_log import AppendInfo, FetchData, Isolation, PartitionLog, TimestampOffset
+from stratalog.log.partition_log import PartitionLog
+from stratalog.log.values import AppendInfo, FetchData, Isolation, TimestampOffset
 from stratalog.remote.api import TopicIdPartition
 
 if TYPE_CHECKING:
