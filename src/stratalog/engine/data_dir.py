@@ -92,6 +92,21 @@ def stored_cluster_id(path: Path, fs: FileSystem = REAL_FILESYSTEM) -> str | Non
     return _read_meta(meta, fs).get("cluster.id") if fs.exists(meta) else None
 
 
+def is_served(path: Path, fs: FileSystem = REAL_FILESYSTEM) -> bool:
+    """Whether some process serves this directory right now."""
+    path = path.resolve()
+    if path in _served_here:
+        return True
+    if not fs.exists(path / LOCK):
+        return False
+    with fs.open(path / LOCK, write=True) as lock:
+        try:
+            fcntl.lockf(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
+
+
 def _in_use(path: Path) -> DataDirError:
     return DataDirError(
         f"log directory {path} is in use by another broker (its {LOCK} file is held); stop that one first"

@@ -11,6 +11,7 @@ from stratalog.cli.demo import flights as source
 from stratalog.cli.demo import spark_job, tiers, traffic
 from stratalog.cli.demo.broker_process import BrokerProcess
 from stratalog.cli.demo.report import Report
+from stratalog.engine.data_dir import is_served
 from stratalog.errors import UsageError
 
 #: Marks a directory as the demo's own, so that a second run may wipe it.
@@ -141,6 +142,11 @@ def _clean_home(directory: Path | None) -> Path:
         if home.exists():
             if not home.is_dir() or (any(home.iterdir()) and not (home / _MARKER).exists()):
                 raise UsageError(f"{home} is not empty and not from an earlier demo; give a new directory with --dir")
+            if is_served(home / "data"):
+                raise UsageError(
+                    f"{home} is still served by the broker of an earlier demo --keep; stop that one first "
+                    "(its pid was printed), or give another directory with --dir"
+                )
             shutil.rmtree(home)
         home.mkdir(parents=True)
         (home / _MARKER).touch()
