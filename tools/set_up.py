@@ -5,8 +5,8 @@ look for a Java, compile the native loops ahead of their first use. After the la
 `.venv/set-up.stamp`; the launchers compare it and come here only when it differs.
 
 One set-up runs at a time (a lock in `.setup/`, held by its children too). One that ended while it installed leaves
-`.setup/installing` behind, and the next begins with an empty `.venv`, filled from uv's cache. All that is said goes to stderr; all that the steps
-print goes to `.setup/set-up.log`. Exit codes: 0 done, 2 a step failed, 130 interrupted.
+`.setup/installing` behind, and the next begins with an empty `.venv`, filled from uv's cache. All that is said goes to
+stderr; all that the steps print goes to `.setup/set-up.log`. Exit codes: 0 done, 2 a step failed, 130 interrupted.
 """
 
 from __future__ import annotations
