@@ -1,0 +1,40 @@
+"""Kafka's segments as a Spark data source: straight from data directories and buckets, no broker in the path.
+
+    spark = stratalog.spark.local_session("my job")             # or: stratalog.spark.register(your_session)
+    spark.read.format("stratalog").option("path", "/data").option("subscribe", "orders").load()
+
+Importing this package is cheap: pyspark, pyarrow and numba are loaded by what needs them. `docs/spark.md` has every option.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["local_session", "register"]
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("stratalog")` known to a session.
+
+    Filters on partition, offset and timestamp are pushed into the source when the session has
+    `spark.sql.python.filterPushdown.enabled`; if it may be changed and was not set, it is switched on here. Workers
+    must be able to import stratalog.
+    """
+    from stratalog.spark.session import register_source
+
+    register_source(spark)
+
+
+def local_session(name: str, **conf: str | int | bool) -> SparkSession:
+    """A session on this machine's cores that knows the source, quiet, in UTC, with a Java that was found or shipped.
+
+    `conf` are further Spark properties (`**{"spark.driver.memory": "4g"}`) and win over the defaults. A session that
+    runs already in this process is given back with the source registered and the SQL properties applied. UsageError
+    when there is no pyspark or no usable Java.
+    """
+    from stratalog.spark.session import open_local_session
+
+    return open_local_session(name, conf)
