@@ -1,0 +1,22 @@
+"""One API a file, numbered with its key: the listing of this directory is the table of what the broker speaks."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from functools import cache
+from importlib.resources import files
+
+from stratalog.broker.dispatch import REGISTRY, Registry
+
+_API_MODULE = re.compile(r"(k\d\d_\w+)\.py")
+
+
+@cache
+def load_apis() -> Registry:
+    """Import every `kNN_*.py` here, so that each registers what it handles; the registry."""
+    for entry in sorted(entry.name for entry in files(__name__).iterdir()):
+        match = _API_MODULE.fullmatch(entry)
+        if match:
+            importlib.import_module(f"{__name__}.{match[1]}")
+    return REGISTRY

@@ -1,0 +1,172 @@
+"""Which function answers which API, and what it is given.
+
+An API lives in `apis/kNN_name.py`:
+
+    @handles(ApiKey.LIST_GROUPS, versions=(0, 5))
+    async def list_groups(ctx: RequestContext, request: Any) -> Any:
+        return ctx.make("ListGroupsResponse", groups=[ctx.make("ListedGroup", group_id=g) for g in ...])
+
+`request` is kio's dataclass of the request's version. A handler may be a plain function or `async def`; it runs on the
+event loop's thread, and one request of a connection at a time, so answers keep their order. An `async def` that never has
+to wait costs no task: it is run up to its first suspension at once, outside of any task, and only then becomes one. So
+before the first suspension no `asyncio.timeout` or `asyncio.current_task`; a deadline belongs to whoever owns the future
+that is awaited (`loop.call_later`). Work that blocks goes through `await ctx.broker.run_blocking(function, ...)`.
+A connection that goes away cancels the task.
+
+A handler that raises: with `on_error` its answer is sent; otherwise a response with that error code at its top level, if
+the response has such a field; otherwise the connection is closed. `None` sends no response at all.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from stratalog.broker.api_keys import ApiKey
+from stratalog.broker.protocol import make_message, message_module, response_class
+from stratalog.errors import KafkaError, wire_code
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stratalog.broker.state import BrokerState
+
+__all__ = ["Api", "ApiKey", "Registry", "RequestContext", "handles", "handles_frames"]
+
+logger = logging.getLogger(__name__)
+
+#: (context, request) -> response, None, or a coroutine of either.
+Handler = Callable[["RequestContext", Any], Any]
+#: (context, request, error) -> response
+ErrorHandler = Callable[["RequestContext", Any, BaseException], Any]
+#: (connection, version, correlation id, frame without its size, position behind the header) -> chunks to send;
+#: None sends nothing; `connection.PENDING` answers later through `connection.respond`.
+FrameHandler = Callable[[Any, int, int, memoryview, int], "Sequence[Any] | None"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """An API that the broker speaks, from `min_version` to `max_version`.
+
+    `advertised_min` is what ApiVersions tells clients, when that differs. `frames` marks a handler that parses and
+    encodes by itself; `flexible_from` is then the first version whose header has tagged fields.
+    """
+
+    key: ApiKey
+    min_version: int
+    max_version: int
+    advertised_min: int
+    handler: Handler | None = None
+    on_error: ErrorHandler | None = None
+    frames: FrameHandler | None = None
+    flexible_from: int = 0
+
+
+class Registry(dict[int, Api]):
+    """The APIs by key."""
+
+    def add(self, api: Api) -> None:
+        if api.key in self:
+            raise ValueError(f"{api.key.name} is handled twice")
+        self[int(api.key)] = api
+
+
+#: Filled by the modules of `stratalog.broker.apis` as they are imported.
+REGISTRY = Registry()
+
+
+def handles(
+    key: ApiKey, *, versions: tuple[int, int], on_error: ErrorHandler | None = None
+) -> Callable[[_F], _F]:
+    """Register the decorated function for an API, from the first to the last of `versions`."""
+
+    def register(handler: _F) -> _F:
+        REGISTRY.add(Api(key, versions[0], versions[1], versions[0], handler=handler, on_error=on_error))
+        return handler
+
+    return register
+
+
+def handles_frames(
+    key: ApiKey, *, versions: tuple[int, int], flexible_from: int, advertised_min: int | None = None
+) -> Callable[[_F], _F]:
+    """Register a fast path: a function that takes the request's bytes and gives the response's (see `FrameHandler`)."""
+
+    def register(handler: _F) -> _F:
+        advertised = versions[0] if advertised_min is None else advertised_min
+        REGISTRY.add(
+            Api(key, versions[0], versions[1], advertised, frames=handler, flexible_from=flexible_from)
+        )
+        return handler
+
+    return register
+
+
+class RequestContext:
+    """What a handler knows of a request besides its message."""
+
+    __slots__ = (
+        "broker",
+        "client_host",
+        "client_id",
+        "correlation_id",
+        "key",
+        "local_host",
+        "principal",
+        "version",
+    )
+
+    def __init__(
+        self,
+        broker: BrokerState,
+        key: ApiKey,
+        version: int,
+        *,
+        correlation_id: int = 0,
+        client_id: str | None = None,
+        client_host: str = "127.0.0.1",
+        local_host: str = "127.0.0.1",
+        principal: str = "User:ANONYMOUS",
+    ) -> None:
+        self.broker = broker
+        self.key = key
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        #: The client's address.
+        self.client_host = client_host
+        #: The address of ours that the client reached.
+        self.local_host = local_host
+        self.principal = principal
+
+    def make(self, name: str, **fields: Any) -> Any:
+        """Build the dataclass `name` of this API's response in this version.
+
+        Fields that the version lacks are dropped; fields that are not given take their default, or zero, empty or null.
+        Lists become tuples, error codes may be ints, times and durations ints of milliseconds.
+        """
+        return make_message(getattr(message_module(self.key, self.version, "response"), name), fields)
+
+    def respond(self, **fields: Any) -> Any:
+        """`make` of this API's top-level response."""
+        return make_message(response_class(self.key, self.version), fields)
+
+    def error_response(self, error: BaseException) -> Any | None:
+        """The response that says nothing but `error`; None when this API has no place for it at its top level."""
+        cls = response_class(self.key, self.version)
+        if "error_code" not in cls.__dataclass_fields__:
+            return None
+        return self.respond(error_code=wire_code(error), error_message=str(error))
+
+
+def answer_error(api: Api, ctx: RequestContext, request: Any, error: BaseException) -> Any | None:
+    """What to send for a handler that raised; None means that the connection has to go."""
+    if not isinstance(error, KafkaError):
+        logger.error("%s v%d from %s failed", api.key.message, ctx.version, ctx.client_host, exc_info=error)
+    if api.on_error is not None:
+        return api.on_error(ctx, request, error)
+    return ctx.error_response(error)

@@ -1,0 +1,29 @@
+"""Producer ids for idempotent producers: unique in the cluster for all time, also across restarts."""
+
+from __future__ import annotations
+
+import threading
+
+from stratalog.broker.metadata.store import MetadataStore, ProducerIdBlock
+
+
+class ProducerIds:
+    """Hands out producer ids from blocks that the metadata store gives for good. Thread-safe.
+
+    Ids left over in a block when the broker stops are never used, as in Kafka.
+    """
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+        self._block = ProducerIdBlock(0, 0)
+        self._used = 0
+        self._lock = threading.Lock()
+
+    def next(self) -> int:
+        """A producer id that nobody has; KafkaStorageError when a new block cannot be written down."""
+        with self._lock:
+            if self._used == self._block.size:
+                self._block = self._store.allocate_producer_ids()
+                self._used = 0
+            self._used += 1
+            return self._block.first + self._used - 1

@@ -1,0 +1,237 @@
+"""Kafka messages of any version, by way of kio's generated dataclasses.
+
+kio is imported at the first message that needs it (the fast paths of Produce and Fetch never do), its readers and writers
+are kept for each message class.
+
+A request frame: size int32, api key int16, api version int16, correlation id int32, client id as nullable string with an
+int16 length, and for flexible versions tagged fields; then the message. A response frame: size int32, correlation id
+int32, for flexible versions (but never for ApiVersions) tagged fields; then the message. Source: KIP-482, KIP-511.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import importlib
+import io
+import struct
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from stratalog.broker.api_keys import ApiKey
+from stratalog.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from typing_extensions import Buffer
+
+#: api key, api version, correlation id
+REQUEST_HEAD = struct.Struct(">hhi")
+INT16 = struct.Struct(">h")
+INT32 = struct.Struct(">i")
+
+
+@cache
+def _kio() -> ModuleType:
+    """kio's serialisers. Its phantom types would pull in hypothesis wherever that is installed: 25 MB, 0.3 s."""
+    masked = "hypothesis" not in sys.modules
+    if masked:
+        sys.modules["hypothesis"] = None  # type: ignore[assignment]
+    try:
+        return importlib.import_module("kio.serial")
+    finally:
+        if masked:
+            del sys.modules["hypothesis"]
+
+
+@cache
+def error_codes() -> Mapping[int, Any]:
+    """kio's ErrorCode by number."""
+    _kio()
+    codes: Mapping[int, Any] = importlib.import_module("kio.schema.errors").ErrorCode._value2member_map_
+    return codes
+
+
+@cache
+def message_module(key: ApiKey, version: int, kind: str) -> ModuleType:
+    """kio's module of an API's "request" or "response" of a version."""
+    _kio()
+    return importlib.import_module(f"kio.schema.{key.schema}.v{version}.{kind}")
+
+
+@cache
+def request_class(key: ApiKey, version: int) -> type[Any]:
+    cls: type[Any] = getattr(message_module(key, version, "request"), f"{key.message}Request")
+    return cls
+
+
+@cache
+def response_class(key: ApiKey, version: int) -> type[Any]:
+    cls: type[Any] = getattr(message_module(key, version, "response"), f"{key.message}Response")
+    return cls
+
+
+@cache
+def is_flexible(key: ApiKey, version: int) -> bool:
+    return bool(request_class(key, version).__flexible__)
+
+
+@cache
+def _reader(cls: type[Any]) -> Callable[[Buffer, int], tuple[Any, int]]:
+    reader: Callable[[Buffer, int], tuple[Any, int]] = _kio().entity_reader(cls)
+    return reader
+
+
+@cache
+def _writer(cls: type[Any]) -> Callable[[Any, Any], None]:
+    writer: Callable[[Any, Any], None] = _kio().entity_writer(cls)
+    return writer
+
+
+# --- frames -----------------------------------------------------------------------------------------------------------
+
+
+def read_client_id(frame: memoryview) -> tuple[str | None, int]:
+    """The client id of a request frame (without its size), and where the header goes on after it.
+
+    InvalidRequestError when the frame is too short for what it says, or the id is not UTF-8.
+    """
+    try:
+        (length,) = INT16.unpack_from(frame, REQUEST_HEAD.size)
+        begin = REQUEST_HEAD.size + 2
+        if length < 0:
+            return None, begin
+        end = begin + length
+        if end > len(frame):
+            raise InvalidRequestError(f"client id of {length} bytes in a request of {len(frame)}")
+        return str(frame[begin:end], "utf-8"), end
+    except struct.error as error:
+        raise InvalidRequestError(f"request of {len(frame)} bytes has no whole header") from error
+    except UnicodeDecodeError as error:
+        raise InvalidRequestError("client id is not UTF-8") from error
+
+
+def skip_tagged_fields(frame: memoryview, position: int) -> int:
+    """The position behind the tagged fields at `position`; InvalidRequestError when they do not end in the frame."""
+    try:
+        if frame[position] == 0:
+            return position + 1
+        count, position = _unsigned_varint(frame, position)
+        for _ in range(count):
+            _, position = _unsigned_varint(frame, position)
+            size, position = _unsigned_varint(frame, position)
+            position += size
+    except IndexError as error:
+        raise InvalidRequestError("tagged fields run beyond the end of the request") from error
+    if position > len(frame):
+        raise InvalidRequestError("tagged fields run beyond the end of the request")
+    return position
+
+
+def _unsigned_varint(frame: memoryview, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = frame[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+        if shift > 28:
+            raise InvalidRequestError("a varint of more than five bytes")
+
+
+def read_request(key: ApiKey, version: int, frame: memoryview, position: int) -> Any:
+    """Decode a request message; InvalidRequestError for bytes that are none."""
+    try:
+        # kio wants a buffer whose offsets begin at its own start.
+        request, _ = _reader(request_class(key, version))(frame, position)
+    except Exception as error:  # kio's own errors, ValueError, UnicodeDecodeError: all mean bad bytes
+        raise InvalidRequestError(f"{key.message} v{version} request cannot be read: {error}") from error
+    return request
+
+
+def write_response(key: ApiKey, correlation_id: int, response: Any) -> bytes:
+    """A whole response frame, size included."""
+    buffer = io.BytesIO()
+    buffer.write(b"\0\0\0\0")
+    buffer.write(INT32.pack(correlation_id))
+    cls = type(response)
+    if cls.__flexible__ and key is not ApiKey.API_VERSIONS:
+        buffer.write(b"\0")
+    _writer(cls)(buffer, response)
+    frame = buffer.getbuffer()
+    INT32.pack_into(frame, 0, len(frame) - 4)
+    del frame
+    return buffer.getvalue()
+
+
+# --- making messages --------------------------------------------------------------------------------------------------
+
+_ZEROS: dict[str, Any] = {
+    "int8": 0, "int16": 0, "int32": 0, "int64": 0, "uint8": 0, "uint16": 0, "uint32": 0, "uint64": 0, "float64": 0.0,
+    "string": "", "bytes": b"", "records": b"", "bool": False, "uuid": None,
+}  # fmt: skip
+
+
+def _to_error_code(value: int) -> Any:
+    return error_codes().get(value, error_codes()[-1])
+
+
+def _to_timedelta(value: int | datetime.timedelta) -> datetime.timedelta:
+    return value if isinstance(value, datetime.timedelta) else datetime.timedelta(milliseconds=value)
+
+
+def _to_datetime(value: int | datetime.datetime | None) -> datetime.datetime | None:
+    if value is None or isinstance(value, datetime.datetime):
+        return value
+    return None if value < 0 else datetime.datetime.fromtimestamp(value / 1000, datetime.UTC)
+
+
+def _to_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Plan:
+    """How to make one message class: what converts each field, and what stands for those that are not given."""
+
+    converters: dict[str, Callable[[Any], Any] | None]
+    fillers: dict[str, Any]
+
+
+@cache
+def _plan(cls: type[Any]) -> _Plan:
+    converters: dict[str, Callable[[Any], Any] | None] = {}
+    fillers: dict[str, Any] = {}
+    for field in dataclasses.fields(cls):
+        kind = field.metadata.get("kafka_type")
+        is_array = str(field.type).startswith(("tuple", "Tuple"))
+        if is_array:
+            converters[field.name], zero = _to_tuple, ()
+        elif kind == "error_code":
+            converters[field.name], zero = _to_error_code, _to_error_code(0)
+        elif kind in ("timedelta_i32", "timedelta_i64"):
+            converters[field.name], zero = _to_timedelta, datetime.timedelta(0)
+        elif kind == "datetime_i64":
+            converters[field.name], zero = _to_datetime, None
+        else:
+            converters[field.name], zero = None, _ZEROS.get(str(kind))
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            fillers[field.name] = None if "None" in str(field.type) else zero
+    return _Plan(converters, fillers)
+
+
+def make_message(cls: type[Any], values: Mapping[str, Any]) -> Any:
+    """Make a message from plain values: fields that this version lacks are dropped, those not given get their default,
+    or zero, empty or null where the specification names none. Error codes and times may be plain ints (milliseconds)."""
+    plan = _plan(cls)
+    arguments = dict(plan.fillers)
+    for name, value in values.items():
+        if name in plan.converters:
+            convert = plan.converters[name]
+            arguments[name] = value if convert is None else convert(value)
+    return cls(**arguments)

@@ -1,0 +1,184 @@
+"""Everything that one broker is made of: made in order at start, taken down in the opposite order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+from uuid import UUID
+
+from stratalog.broker.metadata.store import STORE_FILE, MetadataStore
+from stratalog.broker.producer_ids import ProducerIds
+from stratalog.broker.purgatory import Purgatory
+from stratalog.broker.topics import Topics
+from stratalog.config.broker import BrokerConfig
+from stratalog.engine.data_dir import stored_cluster_id
+from stratalog.engine.log_manager import LoadReport, LogManager
+from stratalog.errors import DataDirError
+from stratalog.util.clock import SYSTEM_CLOCK, Clock
+from stratalog.util.uuids import random_uuid, uuid_to_base64
+
+if TYPE_CHECKING:
+    from stratalog.broker.groups.coordinator import GroupCoordinator
+    from stratalog.engine.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+#: Threads for what may block: remote reads, searches by time, creation and deletion of topics.
+_WORKERS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Where the broker is reached. An empty host stands for the address that a client came in by."""
+
+    host: str
+    port: int
+
+
+class BrokerState:
+    """What the APIs work on.
+
+    Belongs to the loop's thread, except where a part says that it is thread-safe (`metadata`, `logs`, `topics`,
+    `producer_ids`). Made outside of the loop, `start`ed on it, `close`d after it.
+    """
+
+    purgatory: Purgatory
+    loop: asyncio.AbstractEventLoop
+    #: Commits and members of consumer groups; there from `start` on.
+    groups: GroupCoordinator
+
+    def __init__(self, data_dirs: list[Path], config: BrokerConfig, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        """Open the store and the data directories, load every partition.
+
+        DataDirError for a directory that cannot be used; nothing is written to one of another format or owner.
+        """
+        self._static_config = config
+        self.config = config
+        self.clock = clock
+        self.node_id: int = config["node.id"]
+        self.listener = Listener("", 0)
+        self.data_dirs = data_dirs
+        first = data_dirs[0]
+        store = MetadataStore.open(first) if (first / STORE_FILE).is_file() else None
+        try:
+            cluster_id = _cluster_id(store, data_dirs)
+            self.logs = LogManager(data_dirs, config, cluster_id=cluster_id, clock=clock)
+        except BaseException:
+            if store is not None:
+                store.close()
+            raise
+        try:
+            if store is None:
+                store = MetadataStore.open(
+                    first,
+                    cluster_id=cluster_id,
+                    metadata_version=config["stratalog.initial.metadata.version"],
+                )
+            self.metadata = store
+            self.cluster_id = store.cluster_id
+            self.producer_ids = ProducerIds(store)
+            self.topics = Topics(store, self.logs, lambda: self.config, clock)
+            self.apply_broker_configs()
+            self.load_report = self._load()
+        except BaseException:
+            self.logs.close(clean=False)
+            if store is not None:
+                store.close()
+            raise
+        self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="stratalog-worker")
+        self._closed = False
+
+    def _load(self) -> LoadReport:
+        # Topics whose deletion was interrupted are loaded too, so that `start` can delete both of their tiers.
+        topics = [*self.metadata.topics(), *self.metadata.deleting_topics()]
+        return self.logs.start([self.topics.spec(topic) for topic in topics])
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Go to work on the loop's thread: waiting requests, groups, tiering."""
+        from stratalog.broker.groups.coordinator import GroupCoordinator
+
+        self.loop = loop
+        self.purgatory = Purgatory(loop)
+        if self.config["remote.log.storage.system.enable"]:
+            from stratalog.engine.tiering import start_tiering
+
+            start_tiering(
+                self.logs,
+                self.config,
+                data_dir=self.data_dirs[0],
+                cluster_id=self.cluster_id,
+                ensure_topic=self.topics.ensure,
+                clock=self.clock,
+            )
+        self.topics.finish_deletions()
+        self.groups = GroupCoordinator(self)
+        self.groups.start()
+
+    def close(self, *, clean: bool = True) -> None:
+        """Stop everything and leave the directories flushed. Harmless when called again."""
+        if self._closed:
+            return
+        self._closed = True
+        if hasattr(self, "groups"):
+            self.groups.close()
+        self._workers.shutdown(wait=True, cancel_futures=True)
+        self.logs.close(clean=clean)
+        self.metadata.close()
+
+    # --- lookups ------------------------------------------------------------------------------------------------------
+
+    def partition(self, topic: str, partition: int) -> Partition | None:
+        return self.logs.get(topic, partition)
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """The name of a topic by the 16 bytes of its id."""
+        topic = self.metadata.topic_by_id(UUID(bytes=topic_id))
+        return None if topic is None else topic.name
+
+    # --- work ---------------------------------------------------------------------------------------------------------
+
+    async def run_blocking(self, function: Callable[..., _T], *arguments: object) -> _T:
+        """Run a function that may block on a worker thread."""
+        return await self.loop.run_in_executor(self._workers, function, *arguments)
+
+    def submit(self, function: Callable[..., _T], *arguments: object) -> asyncio.Future[_T]:
+        """Like `run_blocking`, for callers that are no coroutine."""
+        return self.loop.run_in_executor(self._workers, function, *arguments)
+
+    # --- dynamic configuration --------------------------------------------------------------------------------------------
+
+    def apply_broker_configs(self) -> None:
+        """Put what is stored as dynamic broker configuration in force: this broker's over the cluster's over the file's."""
+        dynamic: dict[str, str] = {
+            **self.metadata.broker_configs(None),
+            **self.metadata.broker_configs(self.node_id),
+        }
+        self.config = self._static_config.with_overrides(dynamic) if dynamic else self._static_config
+
+    def set_broker_configs(self, node_id: int | None, configs: Mapping[str, str]) -> None:
+        """Replace the dynamic configuration of one broker or (None) of all; InvalidConfigError leaves it as it was."""
+        self._static_config.with_overrides(dict(configs))
+        self.metadata.set_broker_configs(node_id, configs)
+        self.apply_broker_configs()
+        self.topics.refresh_configs()
+
+
+def _cluster_id(store: MetadataStore | None, data_dirs: list[Path]) -> str:
+    """The id of the cluster that the directories belong to; a fresh one when they are new."""
+    stored = {path: found for path in data_dirs if (found := stored_cluster_id(path)) is not None}
+    if store is None:
+        return next(iter(stored.values()), None) or uuid_to_base64(random_uuid())
+    for path, found in stored.items():
+        if found != store.cluster_id:
+            raise DataDirError(
+                f"{path} belongs to cluster {found}, but {store.path} is of cluster {store.cluster_id}; "
+                "serve directories of one cluster"
+            )
+    return store.cluster_id

@@ -1,0 +1,150 @@
+"""What can be done to a topic: the store, the logs and everybody who has to know, in that order."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Mapping
+
+from stratalog.broker.metadata.features import LARGE_SEGMENTS_LEVEL
+from stratalog.broker.metadata.store import MetadataStore, Topic
+from stratalog.config.broker import BrokerConfig
+from stratalog.config.topic import LogConfig
+from stratalog.engine.log_manager import LogManager, TopicSpec
+from stratalog.errors import (
+    InvalidPartitionsError,
+    InvalidTopicError,
+    KafkaStorageError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
+from stratalog.util.clock import Clock
+
+#: Topics that belong to brokers: clients may not write to them.
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+_NAME_LENGTH_MAX = 249
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def check_topic_name(name: str) -> None:
+    """Raise InvalidTopicError unless `name` may be a topic's. Source: Kafka's `Topic.validate`."""
+    if not name:
+        why = "the empty string is not allowed"
+    elif name in (".", ".."):
+        why = f"'{name}' is not allowed"
+    elif len(name) > _NAME_LENGTH_MAX:
+        why = f"the length of '{name}' is longer than the max allowed length {_NAME_LENGTH_MAX}"
+    elif not _LEGAL_NAME.fullmatch(name):
+        why = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    else:
+        return
+    raise InvalidTopicError(f"Topic name is invalid: {why}")
+
+
+class Topics:
+    """Creates, changes and deletes topics. Thread-safe; every method is durable when it returns, and may block on disk.
+
+    A failure half-way is undone, or finished at the next start.
+    """
+
+    def __init__(
+        self, store: MetadataStore, logs: LogManager, config: Callable[[], BrokerConfig], clock: Clock
+    ) -> None:
+        self._store = store
+        self._logs = logs
+        self._config = config
+        self._clock = clock
+        self._lock = threading.RLock()
+
+    def log_config(self, configs: Mapping[str, str]) -> LogConfig:
+        """The typed configuration of a topic with these properties; InvalidConfigError names what is wrong."""
+        large = self._store.metadata_version >= LARGE_SEGMENTS_LEVEL
+        return LogConfig.from_properties(configs, self._config(), use_large_index_format=large)
+
+    def spec(self, topic: Topic) -> TopicSpec:
+        return TopicSpec(topic.name, topic.topic_id, topic.partition_count, self.log_config(topic.configs))
+
+    def check_new(self, name: str, partition_count: int, configs: Mapping[str, str]) -> None:
+        """Raise what `create` would raise for these, without doing anything."""
+        check_topic_name(name)
+        if self._store.topic(name) is not None:
+            raise TopicAlreadyExistsError(f"Topic '{name}' already exists.")
+        self._check_collision(name)
+        if partition_count < 1:
+            raise InvalidPartitionsError("Number of partitions must be larger than 0.")
+        self.log_config(configs)
+
+    def _check_collision(self, name: str) -> None:
+        """Names that differ in '.' and '_' only would share their metrics' names; Kafka refuses the second."""
+        if "." not in name and "_" not in name:
+            return
+        folded = name.replace(".", "_")
+        for other in self._store.topics():
+            if other.name != name and other.name.replace(".", "_") == folded:
+                raise InvalidTopicError(f"Topic '{name}' collides with existing topic: {other.name}")
+
+    def create(
+        self, name: str, partition_count: int | None = None, configs: Mapping[str, str] | None = None
+    ) -> Topic:
+        """Create a topic and its partitions; `num.partitions` of them when no count is given.
+
+        InvalidTopicError, TopicAlreadyExistsError, InvalidPartitionsError, InvalidConfigError, KafkaStorageError.
+        """
+        count = self._config()["num.partitions"] if partition_count is None else partition_count
+        with self._lock:
+            self.check_new(name, count, configs or {})
+            topic = self._store.create_topic(name, count, configs, created_ms=self._clock.now_ms())
+            try:
+                self._logs.create_topic(self.spec(topic))
+            except (OSError, KafkaStorageError) as error:
+                self.delete(name)
+                if isinstance(error, KafkaStorageError):
+                    raise
+                raise KafkaStorageError(f"topic {name} cannot be created: {error}") from error
+            return topic
+
+    def ensure(self, name: str, partition_count: int, configs: Mapping[str, str] | None = None) -> Topic:
+        """The topic of this name, created with these when there is none."""
+        with self._lock:
+            return self._store.topic(name) or self.create(name, partition_count, configs)
+
+    def delete(self, name: str) -> None:
+        """Delete a topic with its data; UnknownTopicOrPartitionError when there is none of this name."""
+        with self._lock:
+            topic = self._store.begin_delete_topic(name)
+            self._logs.delete_topic(name)
+            self._store.finish_delete_topic(topic.topic_id)
+
+    def finish_deletions(self) -> None:
+        """Finish what a crash interrupted."""
+        with self._lock:
+            for topic in self._store.deleting_topics():
+                self._logs.delete_topic(topic.name)
+                self._store.finish_delete_topic(topic.topic_id)
+
+    def set_configs(self, name: str, configs: Mapping[str, str]) -> None:
+        """Replace what is set on a topic, in force at once; InvalidConfigError leaves everything as it was."""
+        with self._lock:
+            checked = self.log_config(configs)
+            self._store.set_topic_configs(name, configs)
+            self._logs.update_config(name, checked)
+
+    def add_partitions(self, name: str, partition_count: int) -> Topic:
+        """Give a topic more partitions; InvalidPartitionsError unless the count grows."""
+        with self._lock:
+            topic = self._store.set_partition_count(name, partition_count)
+            self._logs.create_topic(self.spec(topic))
+            return topic
+
+    def refresh_configs(self) -> None:
+        """Put changed broker defaults in force for every topic."""
+        with self._lock:
+            for topic in self._store.topics():
+                self._logs.update_config(topic.name, self.log_config(topic.configs))
+
+    def known(self, name: str) -> Topic:
+        topic = self._store.topic(name)
+        if topic is None:
+            raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
+        return topic
