@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+
+from stratalog.config.broker import BrokerConfig
+from stratalog.config.topic import LogConfig
+from stratalog.engine.log_manager import LogManager, TopicSpec
+from stratalog.engine.partition import Partition
+from stratalog.errors import FencedLeaderEpochError, NotLeaderOrFollowerError, UnknownLeaderEpochError
+from stratalog.log.checkpoints import OffsetCheckpoint
+from stratalog.log.values import Isolation
+from stratalog.records.batch import iter_batches
+from stratalog.records.batch_builder import build_batch
+from stratalog.records.record import Record
+from stratalog.testing.clock import ManualClock
+from stratalog.util.filesystem import REAL_FILESYSTEM
+
+TOPIC_ID = UUID("11111111-2222-3333-4444-555555555555")
+NOW_MS = 1_700_000_000_000
+
+
+def batch(*values: bytes, timestamp_ms: int = NOW_MS) -> bytes:
+    return build_batch([Record(number, timestamp_ms, None, value) for number, value in enumerate(values)])
+
+
+def values(partition: Partition, offset: int = 0) -> list[bytes | None]:
+    data = partition.read(offset, 1 << 20).slice
+    assert data is not None
+    return [record.value for found in iter_batches(data.read()) for record in found.records()]
+
+
+def spec(name: str = "orders", count: int = 1, **configs: str) -> TopicSpec:
+    properties = {key.replace("_", "."): value for key, value in configs.items()}
+    return TopicSpec(name, TOPIC_ID, count, LogConfig.from_properties(properties, None))
+
+
+class Running:
+    """Log managers over one set of directories, one after the other."""
+
+    def __init__(self, dirs: list[Path]) -> None:
+        self.dirs = dirs
+        self.clock = ManualClock(NOW_MS)
+        self.manager: LogManager | None = None
+
+    def start(self, *topics: TopicSpec) -> LogManager:
+        config = BrokerConfig.from_properties({"node.id": "1"})
+        self.manager = LogManager(self.dirs, config, cluster_id="c1", clock=self.clock)
+        self.report = self.manager.start(topics)
+        return self.manager
+
+    def stop(self, *, clean: bool = True) -> None:
+        if self.manager is not None:
+            self.manager.close(clean=clean)
+        self.manager = None
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    running = Running([tmp_path / "data"])
+    yield running
+    running.stop()
+
+
+def get(manager: LogManager, topic: str = "orders", number: int = 0) -> Partition:
+    found = manager.get(topic, number)
+    assert found is not None
+    return found
+
+
+def test_records_and_offsets_survive_a_clean_restart_in_the_same_epoch(running: Running) -> None:
+    get(running.start(spec())).append(batch(b"a", b"b"))
+    running.stop()
+    partition = get(running.start(spec()))
+    assert running.report.recovered == 0
+    assert values(partition) == [b"a", b"b"]
+    assert (partition.leader_epoch, partition.log.high_watermark) == (0, 2)
+
+
+def test_after_an_unclean_stop_records_are_recovered_and_the_epoch_grows(running: Running) -> None:
+    get(running.start(spec())).append(batch(b"a"))
+    running.stop(clean=False)
+    partition = get(running.start(spec()))
+    assert running.report.recovered == 1
+    assert values(partition) == [b"a"]
+    assert partition.leader_epoch == 1
+    assert partition.append(batch(b"b")).first_offset == 1
+    assert [tuple(entry) for entry in partition.log.leader_epochs.entries] == [(0, 0), (1, 1)]
+
+
+def test_a_directory_of_an_unknown_topic_is_left_alone_and_reported(running: Running) -> None:
+    running.start(spec("gone"))
+    running.stop()
+    manager = running.start(spec("orders"))
+    assert [path.name for path in running.report.strays] == ["gone-0"]
+    assert manager.get("gone", 0) is None
+    assert (running.dirs[0] / "gone-0").is_dir()
+
+
+def test_a_deleted_topic_is_gone_at_once_and_its_files_after_the_delay(running: Running) -> None:
+    manager = running.start(spec(file_delete_delay_ms="60000"))
+    partition = get(manager)
+    partition.append(batch(b"a"))
+    manager.delete_topic("orders")
+    assert manager.get("orders", 0) is None
+    with pytest.raises(NotLeaderOrFollowerError):
+        partition.append(batch(b"b"))
+    (condemned,) = [path for path in running.dirs[0].iterdir() if path.name.startswith("orders-0.")]
+    assert condemned.name.endswith("-delete")
+    manager.purge()
+    assert condemned.exists()
+    running.clock.advance(60_001)
+    manager.purge()
+    assert not condemned.exists()
+
+
+def test_a_deletion_that_a_crash_cut_short_is_finished_at_the_next_start(running: Running) -> None:
+    running.start(spec(file_delete_delay_ms="60000")).delete_topic("orders")
+    running.stop(clean=False)
+    running.start().purge()
+    assert not [path.name for path in running.dirs[0].iterdir() if path.name.startswith("orders-0")]
+
+
+def test_a_new_configuration_is_in_force_at_once(running: Running) -> None:
+    manager = running.start(spec())
+    partition = get(manager)
+    partition.append(batch(b"a", timestamp_ms=NOW_MS - 2_000))
+    assert manager.apply_retention() == 0
+    manager.update_config("orders", spec(retention_ms="1000").config)
+    assert manager.apply_retention() == 1
+    assert (partition.log.log_start_offset, partition.log.log_end_offset) == (1, 1)
+
+
+def test_partitions_are_spread_over_the_directories(tmp_path: Path) -> None:
+    running = Running([tmp_path / "a", tmp_path / "b"])
+    running.start(spec(count=5))
+    counts = [len([path for path in base.iterdir() if path.is_dir()]) for base in running.dirs]
+    assert sorted(counts) == [2, 3]
+    running.stop()
+    manager = running.start(spec(count=5))
+    assert len(manager.partitions("orders")) == 5
+    assert [len([path for path in base.iterdir() if path.is_dir()]) for base in running.dirs] == counts
+    running.stop()
+
+
+def test_checkpoints_say_what_is_flushed_and_where_logs_begin(running: Running) -> None:
+    partition = get(running.start(spec(count=2)))
+    partition.append(batch(b"a", b"b", b"c"))
+    partition.log.increment_log_start_offset(2, "test")
+    running.stop()
+    written = {
+        name: OffsetCheckpoint(running.dirs[0] / name, REAL_FILESYSTEM).read()
+        for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint")
+    }
+    assert written["recovery-point-offset-checkpoint"] == {("orders", 0): 3, ("orders", 1): 0}
+    assert written["replication-offset-checkpoint"] == {("orders", 0): 3, ("orders", 1): 0}
+    assert written["log-start-offset-checkpoint"] == {("orders", 0): 2}
+    assert get(running.start(spec(count=2))).log.log_start_offset == 2
+
+
+def test_a_client_with_another_leader_epoch_learns_so(running: Running) -> None:
+    partition = get(running.start(spec()))
+    partition.become_leader(5)
+    partition.check_epoch(-1)
+    partition.check_epoch(5)
+    with pytest.raises(FencedLeaderEpochError):
+        partition.check_epoch(4)
+    with pytest.raises(UnknownLeaderEpochError):
+        partition.check_epoch(6)
+    partition.resign()
+    with pytest.raises(NotLeaderOrFollowerError):
+        partition.check_epoch(5)
+
+
+def test_a_listener_hears_of_every_append_until_it_is_removed(running: Running) -> None:
+    partition = get(running.start(spec()))
+    heard: list[int] = []
+
+    def listener(of: Partition) -> None:
+        heard.append(of.log.high_watermark)
+
+    partition.add_listener(listener)
+    partition.append(batch(b"a", b"b"))
+    partition.append(batch(b"c"))
+    partition.remove_listener(listener)
+    partition.append(batch(b"d"))
+    assert heard == [2, 3]
+    assert partition.latest_offset(Isolation.TXN_COMMITTED) == 4
+
+
+def test_more_partitions_can_be_added_and_a_topic_made_twice_is_the_same(running: Running) -> None:
+    manager = running.start(spec(count=1))
+    first = get(manager)
+    assert manager.create_topic(spec(count=3))[0] is first
+    assert [p.partition for p in manager.partitions("orders")] == [0, 1, 2]
+
+
+def test_an_offset_found_by_time_carries_its_epoch(running: Running) -> None:
+    partition = get(running.start(spec()))
+    partition.append(batch(b"old", timestamp_ms=NOW_MS - 10))
+    partition.become_leader(3)
+    partition.append(batch(b"new", timestamp_ms=NOW_MS))
+    found = partition.offset_for_timestamp(NOW_MS - 5)
+    assert found is not None
+    assert (found.offset, found.timestamp_ms, found.leader_epoch) == (1, NOW_MS, 3)
+    assert partition.offset_for_timestamp(NOW_MS + 1) is None
+    newest = partition.max_timestamp()
+    assert newest is not None and newest.offset == 1
+
+
+def test_another_topic_id_of_the_same_name_does_not_inherit_files(running: Running) -> None:
+    get(running.start(spec())).append(batch(b"a"))
+    running.stop()
+    manager = LogManager(running.dirs, BrokerConfig.from_properties({"node.id": "1"}), cluster_id="c1")
+    running.manager = manager
+    other = TopicSpec("orders", uuid4(), 1, LogConfig.from_properties({}, None))
+    with pytest.raises(Exception, match="topic id|topic.id"):
+        manager.start([other])
