@@ -143,7 +143,7 @@ class RequestContext:
         self.local_host = local_host
         self.principal = principal
 
-    def make(self, name: str, **fields: Any) -> Any:
+    def make(self, name: str, /, **fields: Any) -> Any:
         """Build the dataclass `name` of this API's response in this version.
 
         Fields that the version lacks are dropped; fields that are not given take their default, or zero, empty or null.
