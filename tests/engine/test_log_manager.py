@@ -211,11 +211,11 @@ def test_an_offset_found_by_time_carries_its_epoch(running: Running) -> None:
     assert newest is not None and newest.offset == 1
 
 
-def test_another_topic_id_of_the_same_name_does_not_inherit_files(running: Running) -> None:
+def test_files_of_an_earlier_topic_of_the_same_name_are_set_aside(running: Running) -> None:
     get(running.start(spec())).append(batch(b"a"))
     running.stop()
-    manager = LogManager(running.dirs, BrokerConfig.from_properties({"node.id": "1"}), cluster_id="c1")
-    running.manager = manager
     other = TopicSpec("orders", uuid4(), 1, LogConfig.from_properties({}, None))
-    with pytest.raises(Exception, match="topic id|topic.id"):
-        manager.start([other])
+    assert get(running.start(other)).log.log_end_offset == 0
+    (aside,) = running.report.strays
+    assert aside.name.startswith("orders-0.") and aside.name.endswith("-stray")
+    assert (aside / "00000000000000000000.log").stat().st_size > 0

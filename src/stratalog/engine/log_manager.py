@@ -16,8 +16,8 @@ from stratalog.engine.data_dir import DataDir
 from stratalog.engine.partition import Partition
 from stratalog.engine.scheduler import Scheduler
 from stratalog.errors import KafkaStorageError
-from stratalog.log.checkpoints import OffsetCheckpoint
-from stratalog.log.file_names import DELETE_DIR_SUFFIX, parse_partition_dir
+from stratalog.log.checkpoints import OffsetCheckpoint, PartitionMetadataFile
+from stratalog.log.file_names import DELETE_DIR_SUFFIX, PARTITION_METADATA, STRAY_DIR_SUFFIX, parse_partition_dir
 from stratalog.log.partition_log import PartitionLog
 from stratalog.remote.api import TopicIdPartition
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
@@ -96,7 +96,8 @@ class LogManager:
     def start(self, topics: Iterable[TopicSpec]) -> LoadReport:
         """Load every partition of `topics`, lead all of them, and begin housekeeping.
 
-        A partition directory that `topics` does not know is left as it is and named in the report.
+        A partition directory that `topics` does not know is left as it is and named in the report. One of an earlier topic
+        of the same name is renamed to `-stray`, as Kafka does, and named too.
         """
         known = {spec.name: spec for spec in topics}
         strays: list[Path] = []
@@ -116,6 +117,8 @@ class LogManager:
                 spec = known.get(parsed[0])
                 if spec is None or parsed[1] >= spec.partition_count:
                     strays.append(path)
+                elif self._is_of_another_topic(path, spec):
+                    strays.append(self._set_aside(path))
                 else:
                     jobs.append((path, spec))
             self._load(data_dir, jobs)
@@ -126,6 +129,15 @@ class LogManager:
             logger.warning("%s belongs to no topic of this cluster; it is left as it is", path)
         self._schedule()
         return LoadReport(len(self._partitions), recovered, tuple(strays))
+
+    def _is_of_another_topic(self, path: Path, spec: TopicSpec) -> bool:
+        topic_id = PartitionMetadataFile(path / PARTITION_METADATA, self._fs).read()
+        return topic_id is not None and topic_id != spec.topic_id
+
+    def _set_aside(self, path: Path) -> Path:
+        aside = path.with_name(f"{path.name}.{random_uuid().hex}{STRAY_DIR_SUFFIX}")
+        self._fs.rename(path, aside)
+        return aside
 
     def _load(self, data_dir: DataDir, jobs: list[tuple[Path, TopicSpec]]) -> None:
         recovery_points = self._checkpoint(data_dir, RECOVERY_POINTS).read()
