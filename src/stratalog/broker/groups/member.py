@@ -1,0 +1,81 @@
+"""One member of a classic group, and the little that the coordinator reads of what it says."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from stratalog.broker.groups.values import MemberMetadata, Protocol, Token
+
+
+@dataclass(slots=True)
+class Member:
+    """A member that has joined. `session_deadline_ms` is on the monotonic clock; timeouts are in milliseconds.
+
+    At most one of `awaiting_join` and `awaiting_sync` is set: the token of the request that is parked.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: tuple[Protocol, ...]
+    session_deadline_ms: int
+    assignment: bytes = b""
+    awaiting_join: Token | None = None
+    awaiting_sync: Token | None = None
+    #: It joined under a fresh id and has not been told of a generation yet.
+    is_new: bool = False
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """What the member said under a protocol; b"" for one that it does not offer."""
+        for offered in self.protocols:
+            if offered.name == protocol:
+                return offered.metadata
+        return b""
+
+    def vote(self, candidates: Collection[str]) -> str:
+        """The first of its protocols that all members share."""
+        return next(offered.name for offered in self.protocols if offered.name in candidates)
+
+    @property
+    def outlives_session(self) -> bool:
+        """Whether a missed heartbeat is no fault of the member, because the coordinator makes it wait."""
+        return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
+
+    def stored(self, protocol: str | None, assignment: bytes) -> MemberMetadata:
+        return MemberMetadata(
+            self.member_id,
+            self.instance_id,
+            self.client_id,
+            self.client_host,
+            self.rebalance_timeout_ms,
+            self.session_timeout_ms,
+            self.metadata(protocol),
+            assignment,
+        )
+
+
+def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
+    """The topics in a consumer's subscription; None when the bytes are no subscription.
+
+    Layout, the same in all versions up to here: version int16, then topics as an int32 count of strings, each an int16
+    length and UTF-8 bytes (ConsumerProtocolSubscription).
+    """
+    try:
+        (count,) = struct.unpack_from(">i", metadata, 2)
+        position = 6
+        topics = set()
+        for _ in range(count):
+            (length,) = struct.unpack_from(">h", metadata, position)
+            name = metadata[position + 2 : position + 2 + length]
+            if length < 0 or len(name) != length:
+                return None
+            topics.add(name.decode())
+            position += 2 + length
+    except (struct.error, UnicodeDecodeError):
+        return None
+    return frozenset(topics)

@@ -1,0 +1,149 @@
+"""Who is in a classic group: members, their leader, static members, and what they can agree on. Knows no states."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from stratalog.broker.groups.member import Member, subscribed_topics
+from stratalog.broker.groups.values import JoinedMember, Protocol
+from stratalog.errors import FencedInstanceIdError, UnknownMemberIdError
+
+
+class Membership:
+    """Members in the order in which they came.
+
+    Invariants: a group with members has one leader, who is one of them, unless the leader was removed and nobody is
+    left; an instance id belongs to one member; a pending id (given out, not joined yet) is no member's.
+    """
+
+    def __init__(self) -> None:
+        self._members: dict[str, Member] = {}
+        self._by_instance: dict[str, str] = {}
+        #: Ids given out with MEMBER_ID_REQUIRED, with the time (monotonic ms) at which they are taken back.
+        self.pending: dict[str, int] = {}
+        self.leader: str | None = None
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(list(self._members.values()))
+
+    def __contains__(self, member_id: object) -> bool:
+        return member_id in self._members
+
+    def get(self, member_id: str) -> Member | None:
+        return self._members.get(member_id)
+
+    def __getitem__(self, member_id: str) -> Member:
+        return self._members[member_id]
+
+    # --- changes ----------------------------------------------------------------------------------------------------
+
+    def add(self, member: Member) -> None:
+        """Add a member; the first becomes leader."""
+        if member.instance_id is not None:
+            self._by_instance[member.instance_id] = member.member_id
+        self._members[member.member_id] = member
+        self.pending.pop(member.member_id, None)
+        if self.leader is None:
+            self.leader = member.member_id
+
+    def remove(self, member_id: str) -> Member | None:
+        """Remove a member or a pending id; leadership passes to the oldest member left."""
+        self.pending.pop(member_id, None)
+        member = self._members.pop(member_id, None)
+        if member is not None and member.instance_id is not None:
+            self._by_instance.pop(member.instance_id, None)
+        if self.leader == member_id:
+            self.leader = next(iter(self._members), None)
+        return member
+
+    def rename_static(self, instance_id: str, new_id: str) -> Member:
+        """Let a static member go on under another id, in its old place, as leader if it was."""
+        old_id = self._by_instance[instance_id]
+        self._by_instance[instance_id] = new_id
+        self._members = {
+            new_id if member_id == old_id else member_id: member for member_id, member in self._members.items()
+        }
+        member = self._members[new_id]
+        member.member_id = new_id
+        if self.leader == old_id:
+            self.leader = new_id
+        return member
+
+    def elect_joined_leader(self) -> bool:
+        """Make sure that the leader is one who has joined again; False when nobody has."""
+        if self.leader is not None and self._members[self.leader].awaiting_join is not None:
+            return True
+        for member in self._members.values():
+            if member.awaiting_join is not None:
+                self.leader = member.member_id
+                return True
+        return False
+
+    # --- questions --------------------------------------------------------------------------------------------------
+
+    def static_member_id(self, instance_id: str) -> str | None:
+        return self._by_instance.get(instance_id)
+
+    def check(self, member_id: str, instance_id: str | None) -> None:
+        """Raise FencedInstanceIdError when another member has the instance id, UnknownMemberIdError for no member."""
+        if instance_id is not None:
+            holder = self._by_instance.get(instance_id)
+            if holder is not None and holder != member_id:
+                raise FencedInstanceIdError(
+                    f"member {member_id} is fenced: static member {instance_id} goes on as {holder}"
+                )
+            if holder is None:
+                raise UnknownMemberIdError(f"no static member {instance_id} is in the group")
+        if member_id not in self._members:
+            raise UnknownMemberIdError(f"no member {member_id} is in the group")
+
+    @property
+    def joined(self) -> int:
+        """How many members wait for the answer to their join."""
+        return sum(member.awaiting_join is not None for member in self._members.values())
+
+    @property
+    def all_joined(self) -> bool:
+        return not self.pending and self.joined == len(self._members)
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self._members.values()), default=0)
+
+    def shared_protocols(self) -> set[str]:
+        """Names of the protocols that every member offers."""
+        counts = Counter(name for member in self._members.values() for name in {p.name for p in member.protocols})
+        return {name for name, count in counts.items() if count == len(self._members)}
+
+    def can_share(self, protocols: tuple[Protocol, ...]) -> bool:
+        """Whether someone who offers these has a protocol in common with all members (with none, any will do)."""
+        if not self._members:
+            return bool(protocols)
+        shared = self.shared_protocols()
+        return any(protocol.name in shared for protocol in protocols)
+
+    def elected_protocol(self) -> str:
+        """The shared protocol that most members put first. The group must not be empty."""
+        candidates = self.shared_protocols()
+        votes = Counter(member.vote(candidates) for member in self._members.values())
+        return votes.most_common(1)[0][0]
+
+    def seen_by_leader(self, protocol: str | None) -> tuple[JoinedMember, ...]:
+        return tuple(
+            JoinedMember(member.member_id, member.instance_id, member.metadata(protocol))
+            for member in self._members.values()
+        )
+
+    def subscribed_topics(self, protocol: str | None) -> frozenset[str] | None:
+        """All topics that consumers subscribe to; None when a subscription cannot be read."""
+        topics: set[str] = set()
+        for member in self._members.values():
+            subscription = subscribed_topics(member.metadata(protocol))
+            if subscription is None:
+                return None
+            topics |= subscription
+        return frozenset(topics)

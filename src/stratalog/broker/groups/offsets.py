@@ -1,0 +1,110 @@
+"""Committed offsets in memory: what groups committed, and which commits have grown too old. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from stratalog.broker.groups.values import AgeSince
+
+
+class TopicPartition(NamedTuple):
+    """A partition by its topic's name."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """One commit. Times in milliseconds since the epoch; leader epoch -1: not known.
+
+    `expire_timestamp_ms` is only there when a client of old asked for a retention of its own (OffsetCommit 2 to 4).
+    """
+
+    offset: int
+    metadata: str
+    commit_timestamp_ms: int
+    leader_epoch: int = -1
+    expire_timestamp_ms: int | None = None
+    topic_id: UUID | None = None
+
+
+class CommittedOffsets:
+    """The latest commit of each group for each partition. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._by_group: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+
+    def put(self, group_id: str, partition: TopicPartition, committed: CommittedOffset) -> None:
+        self._by_group.setdefault(group_id, {})[partition] = committed
+
+    def remove(self, group_id: str, partition: TopicPartition) -> None:
+        """Forget a commit; harmless when there is none."""
+        of_group = self._by_group.get(group_id)
+        if of_group is not None:
+            of_group.pop(partition, None)
+            if not of_group:
+                del self._by_group[group_id]
+
+    def get(self, group_id: str, partition: TopicPartition) -> CommittedOffset | None:
+        return self._by_group.get(group_id, {}).get(partition)
+
+    def of_group(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
+        """A group's commits, in the order in which partitions were first committed."""
+        return dict(self._by_group.get(group_id, {}))
+
+    def groups(self) -> list[str]:
+        return list(self._by_group)
+
+    def of_topic(self, topic: str) -> Iterator[tuple[str, TopicPartition]]:
+        """Every (group, partition) with a commit for `topic`."""
+        for group_id, of_group in self._by_group.items():
+            for partition in of_group:
+                if partition.topic == topic:
+                    yield group_id, partition
+
+
+def is_expired(
+    committed: CommittedOffset,
+    *,
+    age_since: AgeSince,
+    group_empty_since_ms: int | None,
+    now_ms: int,
+    retention_ms: int,
+) -> bool:
+    """Whether a commit has grown too old: by its own expiry when it has one, else by `offsets.retention.minutes`."""
+    if age_since is AgeSince.NEVER:
+        return False
+    if committed.expire_timestamp_ms is not None:
+        return now_ms >= committed.expire_timestamp_ms
+    since_ms = committed.commit_timestamp_ms
+    if age_since is AgeSince.GROUP_EMPTY and group_empty_since_ms is not None:
+        since_ms = group_empty_since_ms
+    return now_ms - since_ms >= retention_ms
+
+
+def expired_partitions(
+    commits: dict[TopicPartition, CommittedOffset],
+    *,
+    is_subscribed: Callable[[str], bool],
+    age_since: AgeSince,
+    group_empty_since_ms: int | None,
+    now_ms: int,
+    retention_ms: int,
+) -> list[TopicPartition]:
+    """The partitions whose commits a group may lose now; never those of a topic that it still reads."""
+    return [
+        partition
+        for partition, committed in commits.items()
+        if not is_subscribed(partition.topic)
+        and is_expired(
+            committed,
+            age_since=age_since,
+            group_empty_since_ms=group_empty_since_ms,
+            now_ms=now_ms,
+            retention_ms=retention_ms,
+        )
+    ]

@@ -1,0 +1,184 @@
+"""What goes into and comes out of the group state machine: small values, no I/O, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TypeAlias
+
+from kio.schema.errors import ErrorCode
+
+#: Whoever waits for an answer; the machine only hands it back.
+Token: TypeAlias = Hashable
+
+UNKNOWN_MEMBER_ID = ""
+NO_GENERATION = -1
+CONSUMER_PROTOCOL_TYPE = "consumer"
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One instant on two clocks: the wall (ms since the epoch, for records) and a monotonic one (ms, for timers)."""
+
+    wall_ms: int
+    monotonic_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """Broker settings that rule classic groups; times in milliseconds."""
+
+    initial_rebalance_delay_ms: int = 3_000
+    session_timeout_min_ms: int = 6_000
+    session_timeout_max_ms: int = 1_800_000
+    members_max: int = 2**31 - 1
+    #: A member that has not been told its id cannot send heartbeats: its join is given up after this long.
+    new_member_timeout_ms: int = 300_000
+
+
+class AgeSince(Enum):
+    """From when the committed offsets of a group grow old."""
+
+    COMMIT = auto()
+    GROUP_EMPTY = auto()
+    NEVER = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """An assignment strategy that a member offers, with what it says under it."""
+
+    name: str
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRequest:
+    """A JoinGroup, whatever its version.
+
+    `new_member_id` is the id to use if the machine has to give one out. `id_required` is whether a dynamic member without
+    an id is sent back with one (versions 4 and later), `can_skip_assignment` whether the client understands that flag (9).
+    """
+
+    member_id: str
+    new_member_id: str
+    protocol_type: str
+    protocols: tuple[Protocol, ...]
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    id_required: bool = True
+    can_skip_assignment: bool = True
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SyncRequest:
+    """A SyncGroup; `assignments` by member id, from the leader only. Protocol type and name are None before version 5."""
+
+    member_id: str
+    generation: int
+    assignments: tuple[tuple[str, bytes], ...] = ()
+    instance_id: str | None = None
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeavingMember:
+    """A member to remove: by id, or with an empty id by instance id."""
+
+    member_id: str
+    instance_id: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeftMember:
+    """What became of one `LeavingMember`."""
+
+    member_id: str
+    instance_id: str | None
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedMember:
+    """A member as its leader sees it."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+# --- effects: what the machine wants done, in order ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class JoinReply:
+    """Answer a join. `members` only for the leader."""
+
+    token: Token
+    error: ErrorCode
+    member_id: str
+    generation: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = ""
+    members: tuple[JoinedMember, ...] = ()
+    skip_assignment: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReply:
+    """Answer a sync."""
+
+    token: Token
+    error: ErrorCode
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberMetadata:
+    """One member in the stored metadata of its group; times in milliseconds."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadata:
+    """What is stored of a group: enough to go on after a restart.
+
+    `protocol_type` is "" for a group that never had members. `state_timestamp_ms` is when it entered its state (-1: not
+    known).
+    """
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    state_timestamp_ms: int
+    members: tuple[MemberMetadata, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Store this metadata, then call the machine's `stored` or `store_failed` with this very effect."""
+
+    metadata: GroupMetadata
+
+
+Effect: TypeAlias = JoinReply | SyncReply | Store
+Effects: TypeAlias = list[Effect]
