@@ -1,0 +1,200 @@
+"""The Arrow buffers that `columns_kernel` fills: reserved before each call, made into arrays at the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Final
+
+import pyarrow as pa
+
+from stratalog.errors import RecordListTooLargeError
+
+ELEMENTS_MAX: Final = 0x7FFF_FFFF
+"""What one Arrow array with 32-bit offsets can hold: bytes of data, or elements."""
+
+_HEADER_SIZE_MIN = 2  # bytes of the smallest record header: empty key, null value
+
+_PER_ROW, _PER_BYTE, _PER_HEADER = range(3)
+
+
+@dataclass(slots=True)
+class _Slot:
+    """One growing buffer.
+
+    Holds `bits` for each of the elements that the word `used` of the context counts. `kind` says what bounds their
+    number in bytes yet to come: records, bytes, or record headers.
+    """
+
+    address: int
+    used: int
+    kind: int
+    bits: int
+    buffer: Any = None
+    capacity: int = 0
+
+
+class ColumnsOutput:
+    """The buffers of one result, and the kernel's context that points at them.
+
+    Made for records with offsets in [start, end); `rows` and `data_size` are what is expected, as a first size of the
+    buffers. Memory is proportional to what was reserved, which is bounded by the bytes to decode and never by what a
+    header claims.
+    """
+
+    def __init__(
+        self, kernel: ModuleType, schema: pa.Schema, start: int, end: int, rows: int, data_size: int
+    ) -> None:
+        import numpy as np
+
+        self._kernel = kernel
+        self._schema = schema
+        self._context = np.zeros(kernel.CONTEXT_WORDS, np.int64)
+        self.context_address = int(self._context.ctypes.data)
+        self._context[kernel.C_START_OFFSET] = start
+        self._context[kernel.C_END_OFFSET] = end
+        self._slots = {slot.address: slot for name in schema.names for slot in _slots(kernel, name)}
+        self._expected = (rows, data_size, 0)
+
+    def reserve(self, rows: int, size: int) -> None:
+        """Make room for up to `rows` more records that lie in `size` bytes; RecordListTooLargeError beyond Arrow's
+        limit.
+        """
+        used = self._context[: self._kernel.C_KEY_NULLS].tolist()
+        more = (rows, size, size // _HEADER_SIZE_MIN)
+        for slot in self._slots.values():
+            elements = used[slot.used] + more[slot.kind]
+            if elements > ELEMENTS_MAX:
+                raise RecordListTooLargeError(
+                    f"a column would hold up to {elements} bytes or elements, Arrow's limit is {ELEMENTS_MAX}:"
+                    " decode fewer bytes at once"
+                )
+            needed = self._size_of(slot, elements)
+            if needed > slot.capacity:
+                self._grow(slot, needed)
+
+    def _size_of(self, slot: _Slot, elements: int) -> int:
+        return (elements * slot.bits >> 3) + int(self._kernel.DATA_SLACK)
+
+    def _grow(self, slot: _Slot, needed: int) -> None:
+        if slot.buffer is None:
+            expected = min(self._expected[slot.kind], ELEMENTS_MAX)
+            slot.capacity = max(needed, self._size_of(slot, expected))
+            slot.buffer = pa.allocate_buffer(slot.capacity, resizable=True)
+        else:
+            slot.capacity = max(needed, 2 * slot.capacity)
+            slot.buffer.resize(slot.capacity)
+        self._context[slot.address] = slot.buffer.address
+
+    def finish(self) -> pa.RecordBatch:
+        """The columns; the buffers become theirs."""
+        rows = int(self._context[self._kernel.C_ROWS])
+        if not rows:
+            return pa.RecordBatch.from_pylist([], schema=self._schema)
+        if not self._schema.names:
+            return rows_without_columns(rows)
+        return pa.RecordBatch.from_arrays(
+            [self._array(name, rows) for name in self._schema.names], schema=self._schema
+        )
+
+    def _array(self, name: str, rows: int) -> pa.Array:
+        k = self._kernel
+        if name == "key":
+            return self._binary(pa.binary(), rows, k.C_KEY_SIZE, k.C_KEY_OFFSETS, k.C_KEY_NULLS)
+        if name == "value":
+            return self._binary(pa.binary(), rows, k.C_VALUE_SIZE, k.C_VALUE_OFFSETS, k.C_VALUE_NULLS)
+        if name == "headers":
+            return self._headers(rows)
+        word, width = _fixed_columns(k)[name]
+        buffer = self._take(word, rows * width)
+        return pa.Array.from_buffers(self._schema.field(name).type, rows, [None, buffer], 0)
+
+    def _binary(self, kind: pa.DataType, rows: int, size: int, offsets: int, nulls: int) -> pa.Array:
+        """A variable-length column: `offsets` is the first of its three address words (offsets, data, validity);
+        without `nulls` there is no validity.
+        """
+        null_count = int(self._context[nulls]) if nulls else 0
+        buffers = [
+            self._take(offsets + 2, rows + 7 >> 3) if null_count else None,
+            self._take(offsets, 4 * (rows + 1)),
+            self._take(offsets + 1, int(self._context[size])),
+        ]
+        return pa.Array.from_buffers(kind, rows, buffers, null_count)
+
+    def _headers(self, rows: int) -> pa.Array:
+        k = self._kernel
+        kind = self._schema.field("headers").type
+        null_count = int(self._context[k.C_HEADERS_NULLS])
+        if null_count == rows:
+            return pa.nulls(rows, kind)
+        count = int(self._context[k.C_HEADERS])
+        keys = self._binary(pa.binary(), count, k.C_HEADER_KEY_SIZE, k.C_HEADER_KEY_OFFSETS, 0)
+        keys = _as_text(keys) if self._context[k.C_NOT_ASCII] else keys.view(pa.string())
+        values = self._binary(
+            pa.binary(), count, k.C_HEADER_VALUE_SIZE, k.C_HEADER_VALUE_OFFSETS, k.C_HEADER_VALUE_NULLS
+        )
+        buffers = [
+            self._take(k.C_HEADERS_VALID, rows + 7 >> 3) if null_count else None,
+            self._take(k.C_HEADERS_OFFSETS, 4 * (rows + 1)),
+        ]
+        headers = pa.StructArray.from_arrays([keys, values], fields=list(kind.value_type))
+        return pa.Array.from_buffers(kind, rows, buffers, null_count, children=[headers])
+
+    def _take(self, word: int, size: int) -> pa.Buffer:
+        return self._slots[word].buffer.slice(0, size)
+
+
+def rows_without_columns(rows: int) -> pa.RecordBatch:
+    """A batch that only knows how many rows it has."""
+    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+
+
+def _as_text(keys: pa.Array) -> pa.Array:
+    """`keys` as strings, with U+FFFD for what is not UTF-8."""
+    text = keys.view(pa.string())
+    try:
+        text.validate(full=True)
+    except pa.ArrowInvalid:
+        return pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string())
+    return text
+
+
+def _fixed_columns(k: ModuleType) -> dict[str, tuple[int, int]]:
+    """Address word and bytes per element of the columns of fixed width."""
+    return {
+        "offset": (k.C_OFFSET, 8),
+        "timestamp": (k.C_TIMESTAMP, 8),
+        "timestamp_type": (k.C_TIMESTAMP_TYPE, 4),
+        "producer_id": (k.C_PRODUCER_ID, 8),
+        "producer_epoch": (k.C_PRODUCER_EPOCH, 2),
+        "sequence": (k.C_SEQUENCE, 4),
+        "leader_epoch": (k.C_LEADER_EPOCH, 4),
+    }
+
+
+def _slots(k: ModuleType, name: str) -> list[_Slot]:
+    """The buffers of one column."""
+    if name == "key":
+        return [
+            _Slot(k.C_KEY_OFFSETS, k.C_ROWS, _PER_ROW, 32),
+            _Slot(k.C_KEY_DATA, k.C_KEY_SIZE, _PER_BYTE, 8),
+            _Slot(k.C_KEY_VALID, k.C_ROWS, _PER_ROW, 1),
+        ]
+    if name == "value":
+        return [
+            _Slot(k.C_VALUE_OFFSETS, k.C_ROWS, _PER_ROW, 32),
+            _Slot(k.C_VALUE_DATA, k.C_VALUE_SIZE, _PER_BYTE, 8),
+            _Slot(k.C_VALUE_VALID, k.C_ROWS, _PER_ROW, 1),
+        ]
+    if name == "headers":
+        return [
+            _Slot(k.C_HEADERS_OFFSETS, k.C_ROWS, _PER_ROW, 32),
+            _Slot(k.C_HEADERS_VALID, k.C_ROWS, _PER_ROW, 1),
+            _Slot(k.C_HEADER_KEY_OFFSETS, k.C_HEADERS, _PER_HEADER, 32),
+            _Slot(k.C_HEADER_KEY_DATA, k.C_HEADER_KEY_SIZE, _PER_BYTE, 8),
+            _Slot(k.C_HEADER_VALUE_OFFSETS, k.C_HEADERS, _PER_HEADER, 32),
+            _Slot(k.C_HEADER_VALUE_DATA, k.C_HEADER_VALUE_SIZE, _PER_BYTE, 8),
+            _Slot(k.C_HEADER_VALUE_VALID, k.C_HEADERS, _PER_HEADER, 1),
+        ]
+    word, width = _fixed_columns(k)[name]
+    return [_Slot(word, k.C_ROWS, _PER_ROW, 8 * width)]
