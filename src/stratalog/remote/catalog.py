@@ -1,0 +1,69 @@
+"""What lies in an object store, found from its manifests alone: no broker, no metadata topic.
+
+For Spark and the tools. A manifest is there only when all objects of its segment are.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from stratalog.errors import RemoteResourceNotFoundError
+from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.remote.storage.object_key import ObjectKey, ObjectKind, parse_topic_directory
+from stratalog.remote.storage.object_store import ObjectStore
+
+logger = logging.getLogger(__name__)
+
+_READERS = 16
+
+
+def list_remote_segments(
+    store: ObjectStore, topics: Collection[str] | None = None, *, covered: bool = False
+) -> list[SegmentManifest]:
+    """The complete segments of `topics` (default: of all), by topic, topic id, partition and base offset.
+
+    A segment whose offsets another one of its partition covers is left out unless `covered` is true: reading the result
+    in order gives every offset once, as long as segments do not overlap in part. Manifests that go away while this runs
+    are left out. Raises RemoteStorageError.
+    """
+    with ThreadPoolExecutor(_READERS, thread_name_prefix="manifests") as pool:
+        read = list(pool.map(lambda key: _read(store, key), _manifest_keys(store, topics)))
+    found = [manifest for manifest in read if manifest is not None]
+    found.sort(key=lambda m: (m.topic, m.topic_id, m.partition, m.base_offset, -m.end_offset, m.event_timestamp))
+    return found if covered else without_covered(found)
+
+
+def without_covered(manifests: Iterable[SegmentManifest]) -> list[SegmentManifest]:
+    """`manifests`, sorted as `list_remote_segments` sorts them, without those that lie within the one before them."""
+    kept: list[SegmentManifest] = []
+    for manifest in manifests:
+        if (
+            kept
+            and kept[-1].topic_id_partition == manifest.topic_id_partition
+            and manifest.end_offset <= kept[-1].end_offset
+        ):
+            continue
+        kept.append(manifest)
+    return kept
+
+
+def _manifest_keys(store: ObjectStore, topics: Collection[str] | None) -> list[str]:
+    keys = []
+    for directory in store.list_level("").directories:
+        topic = parse_topic_directory(directory)
+        if topic is None or (topics is not None and topic not in topics):
+            continue
+        for info in store.list(directory):
+            key = ObjectKey.parse(info.key)
+            if key is not None and key.kind is ObjectKind.MANIFEST:
+                keys.append(info.key)
+    return keys
+
+
+def _read(store: ObjectStore, key: str) -> SegmentManifest | None:
+    try:
+        return SegmentManifest.from_json(store.get(key), f"{store.url}/{key}")
+    except RemoteResourceNotFoundError:
+        return None  # deleted since it was listed
