@@ -1,0 +1,176 @@
+"""Which leader epoch wrote which offsets: the cache behind `leader-epoch-checkpoint`. Kafka's `LeaderEpochFileCache`.
+
+Invariant: epochs and start offsets both strictly ascend. An epoch covers the offsets from its start to the start of the
+next one. Every change is on disk, durably, when the call returns.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from stratalog.log.checkpoints import decode_epochs, encode_epochs
+from stratalog.log.values import EpochEntry
+from stratalog.util.atomic_file import write_atomic
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
+
+UNDEFINED_EPOCH: Final = -1
+UNDEFINED_EPOCH_OFFSET: Final = -1
+
+
+class LeaderEpochCache:
+    """Thread safety: reads see one consistent state without a lock; changes take turns."""
+
+    def __init__(self, path: StrPath, fs: FileSystem = REAL_FILESYSTEM) -> None:
+        """Read the file, or make it, empty. Raises CorruptCheckpointError."""
+        self.path = Path(path)
+        self._fs = fs
+        self._lock = threading.Lock()
+        #: Replaced, never changed: readers keep the tuple that they took.
+        self._entries: tuple[EpochEntry, ...] = ()
+        if fs.exists(self.path):
+            for entry in decode_epochs(fs.read_bytes(self.path), str(self.path)):
+                self._entries = _with_entry(self._entries, entry)
+        else:
+            fs.open(self.path, create=True).close()
+
+    @property
+    def entries(self) -> list[EpochEntry]:
+        return list(self._entries)
+
+    @property
+    def latest_epoch(self) -> int | None:
+        entries = self._entries
+        return entries[-1].epoch if entries else None
+
+    @property
+    def latest_entry(self) -> EpochEntry | None:
+        entries = self._entries
+        return entries[-1] if entries else None
+
+    @property
+    def earliest_entry(self) -> EpochEntry | None:
+        entries = self._entries
+        return entries[0] if entries else None
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """The leader of `epoch` wrote its first record at `start_offset`, or will.
+
+        Nothing happens if it is the latest epoch and began no later. Entries that contradict the new one (an epoch or a
+        start offset that is not smaller) go. ValueError for a negative number.
+        """
+        self.assign_all((EpochEntry(epoch, start_offset),))
+
+    def assign_all(self, entries: Iterable[EpochEntry]) -> None:
+        """`assign` each, with one write of the file."""
+        with self._lock:
+            after = self._entries
+            for entry in entries:
+                after = _with_entry(after, entry)
+            self._replace(after)
+
+    def epoch_for_offset(self, offset: int) -> int | None:
+        """The epoch that wrote `offset`; None before the first entry."""
+        entries = self._entries
+        at = bisect_right(entries, offset, key=_start_offset)
+        return entries[at - 1].epoch if at else None
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """The largest known epoch <= `epoch`, and the offset behind its last record.
+
+        The latest epoch ends at `log_end_offset`. Before the first known epoch: `epoch` itself and where the first one
+        begins. (-1, -1) for an epoch above the latest, or -1.
+        """
+        entries = self._entries
+        if epoch == UNDEFINED_EPOCH or not entries or epoch > entries[-1].epoch:
+            return UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
+        if epoch == entries[-1].epoch:
+            return epoch, log_end_offset
+        higher = bisect_right(entries, epoch, key=_epoch)
+        return (entries[higher - 1].epoch if higher else epoch), entries[higher].start_offset
+
+    def previous_epoch(self, epoch: int) -> int | None:
+        """The largest known epoch below `epoch`."""
+        entries = self._entries
+        at = bisect_left(entries, epoch, key=_epoch)
+        return entries[at - 1].epoch if at else None
+
+    def next_epoch(self, epoch: int) -> int | None:
+        """The smallest known epoch above `epoch`."""
+        entries = self._entries
+        at = bisect_right(entries, epoch, key=_epoch)
+        return entries[at].epoch if at < len(entries) else None
+
+    def entries_up_to(self, offset: int) -> list[EpochEntry]:
+        """The entries that begin below `offset`."""
+        return list(_before(self._entries, offset))
+
+    def entries_in_range(self, start_offset: int, end_offset: int) -> list[EpochEntry]:
+        """The epochs of the offsets from `start_offset` (inclusive) to `end_offset` (exclusive).
+
+        The first one is given as beginning at `start_offset` at the earliest. This goes with a segment to the remote
+        tier.
+        """
+        return list(_before(_from(self._entries, start_offset), end_offset))
+
+    def truncate_from_end(self, offset: int) -> None:
+        """The log was cut at `offset`: drop the entries that begin there or later. A negative offset does nothing."""
+        with self._lock:
+            if offset >= 0:
+                self._replace(_before(self._entries, offset))
+
+    def truncate_from_start(self, offset: int) -> None:
+        """The log now begins at `offset`: drop what ended before it; the epoch that wrote it begins there now."""
+        with self._lock:
+            self._replace(_from(self._entries, offset))
+
+    def clear(self) -> None:
+        with self._lock:
+            self._replace(())
+
+    def moved_to(self, directory: StrPath) -> None:
+        """The partition directory was renamed: go on under the new name."""
+        self.path = Path(directory) / self.path.name
+
+    def __repr__(self) -> str:
+        return f"LeaderEpochCache({str(self.path)!r}, {self._entries})"
+
+    def _replace(self, entries: tuple[EpochEntry, ...]) -> None:
+        if entries != self._entries:
+            self._entries = entries
+            write_atomic(self.path, encode_epochs(entries), self._fs)
+
+
+def _epoch(entry: EpochEntry) -> int:
+    return entry.epoch
+
+
+def _start_offset(entry: EpochEntry) -> int:
+    return entry.start_offset
+
+
+def _with_entry(entries: tuple[EpochEntry, ...], new: EpochEntry) -> tuple[EpochEntry, ...]:
+    if new.epoch < 0 or new.start_offset < 0:
+        raise ValueError(f"leader epoch entry {new}: both numbers must be from 0 up")
+    if entries and new.epoch == entries[-1].epoch and new.start_offset >= entries[-1].start_offset:
+        return entries
+    keep = len(entries)
+    while keep and (
+        entries[keep - 1].epoch >= new.epoch or entries[keep - 1].start_offset >= new.start_offset
+    ):
+        keep -= 1
+    return (*entries[:keep], new)
+
+
+def _before(entries: tuple[EpochEntry, ...], offset: int) -> tuple[EpochEntry, ...]:
+    return entries[: bisect_left(entries, offset, key=_start_offset)]
+
+
+def _from(entries: tuple[EpochEntry, ...], offset: int) -> tuple[EpochEntry, ...]:
+    begun = bisect_right(entries, offset, key=_start_offset)
+    if not begun:
+        return entries
+    return (EpochEntry(entries[begun - 1].epoch, offset), *entries[begun:])

@@ -1,0 +1,171 @@
+"""`.index`: from an offset to a position in the `.log` from which that offset is found by reading on.
+
+Invariant: offsets and positions strictly ascend. There is an entry for some batches only (one every
+`index.interval.bytes`), so a lookup gives the nearest entry at or before the target. Kafka's `OffsetIndex`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+from typing_extensions import Buffer
+
+from stratalog.errors import CorruptIndexError
+from stratalog.log.index_file import IndexFile
+from stratalog.log.offset_index_format import LEGACY, OffsetIndexFormat, decode_entries, format_of
+from stratalog.log.values import OffsetPosition
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
+
+
+class OffsetIndex(IndexFile):
+    """See the module, and `IndexFile` for life cycle and threads."""
+
+    def __init__(
+        self,
+        path: StrPath,
+        base_offset: int,
+        *,
+        max_size: int,
+        fs: FileSystem = REAL_FILESYSTEM,
+        writable: bool = True,
+        entry_format: OffsetIndexFormat = LEGACY,
+    ) -> None:
+        self.format = entry_format
+        self._unpack = entry_format.entry.unpack_from
+        self._pack_into = entry_format.entry.pack_into
+        super().__init__(
+            path, base_offset, entry_format.entry_size, max_size=max_size, fs=fs, writable=writable
+        )
+        self._last: OffsetPosition | None = None
+
+    @classmethod
+    def open(
+        cls,
+        path: StrPath,
+        base_offset: int,
+        *,
+        max_size: int,
+        fs: FileSystem = REAL_FILESYSTEM,
+        writable: bool = True,
+        entry_size: int = LEGACY.entry_size,
+    ) -> OffsetIndex:
+        """Open an index, or make it at `max_size` bytes (rounded down to whole entries) if it is missing.
+
+        FileNotFoundError if it is missing and not `writable`.
+        """
+        form = format_of(entry_size)
+        return cls(path, base_offset, max_size=max_size, fs=fs, writable=writable, entry_format=form)
+
+    @property
+    def last_entry(self) -> OffsetPosition:
+        """The last entry; (base offset, 0) for an empty index."""
+        last = self._last
+        if last is None:
+            last = self._last = (
+                self.entry(self.entries - 1) if self.entries else OffsetPosition(self.base_offset, 0)
+            )
+        return last
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last entry; the base offset for an empty index."""
+        return self.last_entry.offset
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry. The caller has seen to it that the index is not full, that both are larger than those of the
+        last entry, and that they fit (`can_append_offset`, `format.position_max`); otherwise ValueError.
+        """
+        entries = self.entries
+        if entries >= self.max_entries:
+            raise ValueError(f"{self.path}: the index is full with {entries} entries")
+        if entries and offset <= self.last_entry.offset:
+            raise ValueError(f"{self.path}: offset {offset} is not larger than the last, {self.last_offset}")
+        if not (self.can_append_offset(offset) and 0 <= position <= self.format.position_max):
+            raise ValueError(
+                f"{self.path}: offset {offset} at position {position} does not fit an entry of {self.entry_size} bytes"
+                f" with base offset {self.base_offset}"
+            )
+        self._pack_into(self._data(), entries * self.entry_size, offset - self.base_offset, position)
+        self._last = OffsetPosition(offset, position)
+        self.entries = entries + 1
+
+    def entry(self, slot: int) -> OffsetPosition:
+        """The entry in a slot; IndexError unless 0 <= slot < entries."""
+        if not 0 <= slot < self.entries:
+            raise IndexError(f"{self.path}: slot {slot} of {self.entries} entries")
+        relative, position = self._unpack(self._data(), slot * self.entry_size)
+        return OffsetPosition(self.base_offset + relative, position)
+
+    def __iter__(self) -> Iterator[OffsetPosition]:
+        """All entries, as they are now."""
+        if not self.entries:
+            return iter(())
+        return decode_entries(self._data()[: self.size_in_bytes], self.base_offset, self.format)
+
+    def lookup(self, target: int) -> OffsetPosition:
+        """The entry with the largest offset <= `target`; (base offset, 0) if there is none."""
+        entries = self.entries
+        if not entries:
+            return OffsetPosition(self.base_offset, 0)
+        last = self.last_entry
+        if target >= last.offset:
+            return last
+        slot = self._slots_up_to(target, entries) - 1
+        return self.entry(slot) if slot >= 0 else OffsetPosition(self.base_offset, 0)
+
+    def fetch_upper_bound(self, start: OffsetPosition, size: int) -> OffsetPosition | None:
+        """The first entry at or behind `size` bytes after `start`: every offset within those bytes is smaller.
+
+        None if the index ends before that.
+        """
+        data, unpack, entry_size = self._data_or_empty(), self._unpack, self.entry_size
+        target = start.position + size
+        slot = bisect_left(range(self.entries), target, key=lambda n: unpack(data, n * entry_size)[1])
+        return self.entry(slot) if slot < self.entries else None
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries with offsets >= `offset`."""
+        self._truncate_to_entries(self._slots_up_to(offset - 1, self.entries))
+
+    def sanity_check(self) -> None:
+        """Raise CorruptIndexError for damage that shows in size, first and last entry; `check_order` reads them all."""
+        if self.length % self.entry_size:
+            raise CorruptIndexError(
+                f"{self.path}: {self.length} bytes are no multiple of the entry size {self.entry_size}"
+            )
+        if not self.entries:
+            return
+        first, last = self.entry(0), self.entry(self.entries - 1)
+        if last.offset < self.base_offset:
+            raise CorruptIndexError(
+                f"{self.path}: last offset {last.offset} is less than base offset {self.base_offset}"
+            )
+        if self.entries > 1 and not (first.offset < last.offset and first.position < last.position):
+            raise CorruptIndexError(
+                f"{self.path}: the last entry {last} is not larger than the first, {first}"
+            )
+
+    def check_order(self) -> None:
+        """Raise CorruptIndexError unless offsets and positions strictly ascend over the whole index."""
+        before = OffsetPosition(self.base_offset - 1, -1)
+        for slot, entry in enumerate(self):
+            if entry.offset <= before.offset or entry.position <= before.position:
+                raise CorruptIndexError(
+                    f"{self.path}: entry {slot}, {entry}, is not larger than the one before, {before}"
+                )
+            before = entry
+
+    def _slots_up_to(self, offset: int, entries: int) -> int:
+        """How many entries have an offset <= `offset`."""
+        data, unpack, entry_size = self._data_or_empty(), self._unpack, self.entry_size
+        return bisect_right(
+            range(entries), offset - self.base_offset, key=lambda slot: unpack(data, slot * entry_size)[0]
+        )
+
+    def _data_or_empty(self) -> Buffer:
+        return self._data() if self.entries else b""
+
+    def _truncate_to_entries(self, entries: int) -> None:
+        super()._truncate_to_entries(entries)
+        self._last = None

@@ -1,0 +1,100 @@
+"""`.snapshot`: what a partition knew of its producers when its log ended at the offset in the file's name.
+
+    at  size  field                                 an entry, 46 bytes, big-endian:
+     0     2  version = 1                             0     8  producer id
+     2     4  CRC-32C of everything that follows      8     2  producer epoch
+     6     4  count of entries                       10     4  last sequence, -1 if no batch is kept
+    10    46  an entry for each producer             14     8  last offset, -1 if no batch is kept
+                                                     22     4  offset delta: last offset - first offset of that batch
+                                                     26     8  timestamp of that batch or of the last marker, in ms
+                                                     34     4  coordinator epoch of the last marker, -1 for none
+                                                     38     8  first offset of the open transaction, -1 for none
+
+Of a producer's last five batches only the newest is kept. `docs/formats/producer_snapshot.md` has a worked example.
+Source: Kafka's `ProducerSnapshot.json` and `ProducerStateManager`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from typing_extensions import Buffer
+
+from stratalog.errors import CorruptSnapshotError
+from stratalog.util.crc32c import crc32c
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
+
+VERSION: Final = 1
+HEADER: Final = struct.Struct(">hIi")
+ENTRY: Final = struct.Struct(">qhiqiqiq")
+CRC_COVERS_FROM: Final = 6
+
+
+class ProducerSnapshotEntry(NamedTuple):
+    """One producer. Field order is the byte order."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+    coordinator_epoch: int
+    current_txn_first_offset: int
+
+
+def encode(entries: Sequence[ProducerSnapshotEntry]) -> bytes:
+    """The bytes of a snapshot, in the order given (see `hash_order` for Kafka's)."""
+    body = struct.pack(">i", len(entries)) + b"".join(ENTRY.pack(*entry) for entry in entries)
+    return struct.pack(">hI", VERSION, crc32c(body)) + body
+
+
+def decode(data: Buffer, name: str = "producer snapshot") -> list[ProducerSnapshotEntry]:
+    """Raises CorruptSnapshotError for any damage; `name` is for the message."""
+    view = memoryview(data)
+    if view.nbytes < HEADER.size:
+        raise CorruptSnapshotError(f"{name}: {view.nbytes} bytes, a snapshot has at least {HEADER.size}")
+    version, crc, count = HEADER.unpack_from(view)
+    if version != VERSION:
+        raise CorruptSnapshotError(f"{name}: version {version}, expected {VERSION}")
+    computed = crc32c(view[CRC_COVERS_FROM:])
+    if computed != crc:
+        raise CorruptSnapshotError(f"{name}: stored CRC-32C {crc:#010x}, computed {computed:#010x}")
+    if view.nbytes != HEADER.size + count * ENTRY.size:
+        raise CorruptSnapshotError(
+            f"{name}: {view.nbytes} bytes, but {count} entries make {HEADER.size + count * ENTRY.size}"
+        )
+    return [ProducerSnapshotEntry(*fields) for fields in ENTRY.iter_unpack(view[HEADER.size :])]
+
+
+def read(path: StrPath, fs: FileSystem = REAL_FILESYSTEM) -> list[ProducerSnapshotEntry]:
+    """Raises CorruptSnapshotError, FileNotFoundError."""
+    return decode(fs.read_bytes(path), str(path))
+
+
+def write(
+    path: StrPath,
+    entries: Sequence[ProducerSnapshotEntry],
+    fs: FileSystem = REAL_FILESYSTEM,
+    *,
+    sync: bool = True,
+) -> None:
+    """Write in place, as Kafka does: a torn snapshot fails its CRC and is rebuilt from the log."""
+    with fs.open(path, create=True) as file:
+        file.truncate(0)
+        file.write_at(encode(entries), 0)
+        if sync:
+            file.sync()
+
+
+def hash_order(producer_ids: Iterable[int], table_size: int) -> list[int]:
+    """The order in which a Java HashMap of `table_size` buckets gives these keys, which were put in this order."""
+    mask = table_size - 1
+
+    def bucket(producer_id: int) -> int:
+        h = (producer_id ^ (producer_id & 0xFFFF_FFFF_FFFF_FFFF) >> 32) & 0xFFFF_FFFF
+        return (h ^ h >> 16) & mask
+
+    return sorted(producer_ids, key=bucket)

@@ -1,0 +1,181 @@
+"""`.timeindex`: from a timestamp to an offset before which all records are older. Entries of 12 bytes, big-endian:
+
+    at  size  field
+     0     8  timestamp in ms: the largest in the segment so far
+     8     4  offset - base offset: of the record that has it
+
+Invariant: timestamps strictly ascend, offsets do not descend. An entry (t, o) says that every record with a timestamp
+above t lies behind o. `docs/formats/time_index.md` has a worked example. Kafka's `TimeIndex`.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import Final
+
+from typing_extensions import Buffer
+
+from stratalog.errors import CorruptIndexError
+from stratalog.log.index_file import IndexFile
+from stratalog.log.values import TimestampOffset
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
+
+ENTRY: Final = struct.Struct(">qi")
+ENTRY_SIZE: Final = ENTRY.size
+NO_TIMESTAMP: Final = -1
+
+
+def decode_entries(data: Buffer, base_offset: int) -> Iterator[TimestampOffset]:
+    """Every whole entry in `data`, with absolute offsets; a partial one at the end is left out."""
+    view = memoryview(data)
+    whole = view.nbytes // ENTRY_SIZE * ENTRY_SIZE
+    for timestamp_ms, relative in ENTRY.iter_unpack(view[:whole]):
+        yield TimestampOffset(timestamp_ms, base_offset + relative)
+
+
+class TimeIndex(IndexFile):
+    """See the module, and `IndexFile` for life cycle and threads."""
+
+    def __init__(
+        self,
+        path: StrPath,
+        base_offset: int,
+        *,
+        max_size: int,
+        fs: FileSystem = REAL_FILESYSTEM,
+        writable: bool = True,
+    ) -> None:
+        super().__init__(path, base_offset, ENTRY_SIZE, max_size=max_size, fs=fs, writable=writable)
+        self._last: TimestampOffset | None = None
+
+    @classmethod
+    def open(
+        cls,
+        path: StrPath,
+        base_offset: int,
+        *,
+        max_size: int,
+        fs: FileSystem = REAL_FILESYSTEM,
+        writable: bool = True,
+    ) -> TimeIndex:
+        """Open an index, or make it at `max_size` bytes (rounded down to whole entries) if it is missing.
+
+        FileNotFoundError if it is missing and not `writable`.
+        """
+        return cls(path, base_offset, max_size=max_size, fs=fs, writable=writable)
+
+    @property
+    def is_full(self) -> bool:
+        """One slot is kept back for the entry that is added when the segment rolls."""
+        return self.entries >= self.max_entries - 1
+
+    @property
+    def last_entry(self) -> TimestampOffset:
+        """The last entry; (-1, base offset) for an empty index."""
+        last = self._last
+        if last is None:
+            last = self._last = (
+                self.entry(self.entries - 1)
+                if self.entries
+                else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+            )
+        return last
+
+    def maybe_append(self, timestamp_ms: int, offset: int, skip_full_check: bool = False) -> None:
+        """Add an entry if its timestamp is larger than the last one's; an equal one adds nothing.
+
+        `skip_full_check` also uses the slot that is kept back for the roll. ValueError for a smaller timestamp or
+        offset than the last, for a full index, and for an offset that does not fit (`can_append_offset`).
+        """
+        entries = self.entries
+        if entries >= self.max_entries - (not skip_full_check):
+            raise ValueError(f"{self.path}: the time index is full with {entries} entries")
+        last = self.last_entry
+        if entries:
+            if offset < last.offset:
+                raise ValueError(f"{self.path}: offset {offset} is less than the last, {last.offset}")
+            if timestamp_ms < last.timestamp_ms:
+                raise ValueError(
+                    f"{self.path}: timestamp {timestamp_ms} is less than the last, {last.timestamp_ms}"
+                )
+        if timestamp_ms <= last.timestamp_ms:
+            return
+        if not self.can_append_offset(offset):
+            raise ValueError(f"{self.path}: offset {offset} does not fit with base offset {self.base_offset}")
+        ENTRY.pack_into(self._data(), entries * ENTRY_SIZE, timestamp_ms, offset - self.base_offset)
+        self._last = TimestampOffset(timestamp_ms, offset)
+        self.entries = entries + 1
+
+    def entry(self, slot: int) -> TimestampOffset:
+        """The entry in a slot; IndexError unless 0 <= slot < entries."""
+        if not 0 <= slot < self.entries:
+            raise IndexError(f"{self.path}: slot {slot} of {self.entries} entries")
+        timestamp_ms, relative = ENTRY.unpack_from(self._data(), slot * ENTRY_SIZE)
+        return TimestampOffset(timestamp_ms, self.base_offset + relative)
+
+    def __iter__(self) -> Iterator[TimestampOffset]:
+        """All entries, as they are now."""
+        if not self.entries:
+            return iter(())
+        return decode_entries(self._data()[: self.size_in_bytes], self.base_offset)
+
+    def lookup(self, target_ms: int) -> TimestampOffset:
+        """The entry with the largest timestamp <= `target_ms`; (-1, base offset) if there is none."""
+        entries = self.entries
+        if not entries:
+            return TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        last = self.last_entry
+        if target_ms >= last.timestamp_ms:
+            return last
+        data = self._data()
+        slot = (
+            bisect_right(range(entries), target_ms, key=lambda n: ENTRY.unpack_from(data, n * ENTRY_SIZE)[0])
+            - 1
+        )
+        return self.entry(slot) if slot >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries with offsets >= `offset`."""
+        if not self.entries:
+            return
+        data = self._data()
+        relative = offset - self.base_offset
+        self._truncate_to_entries(
+            bisect_left(
+                range(self.entries), relative, key=lambda n: ENTRY.unpack_from(data, n * ENTRY_SIZE)[1]
+            )
+        )
+
+    def sanity_check(self) -> None:
+        """Raise CorruptIndexError for damage that shows in size, first and last entry; `check_order` reads them all."""
+        if self.length % ENTRY_SIZE:
+            raise CorruptIndexError(
+                f"{self.path}: {self.length} bytes are no multiple of the entry size {ENTRY_SIZE}"
+            )
+        if not self.entries:
+            return
+        first, last = self.entry(0), self.entry(self.entries - 1)
+        if last.offset < self.base_offset:
+            raise CorruptIndexError(
+                f"{self.path}: last offset {last.offset} is less than base offset {self.base_offset}"
+            )
+        if self.entries > 1 and (last.timestamp_ms <= first.timestamp_ms or last.offset < first.offset):
+            raise CorruptIndexError(
+                f"{self.path}: the last entry {last} is not larger than the first, {first}"
+            )
+
+    def check_order(self) -> None:
+        """Raise CorruptIndexError unless timestamps strictly ascend and offsets do not descend over the whole index."""
+        before = TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        for slot, entry in enumerate(self):
+            if entry.timestamp_ms <= before.timestamp_ms or entry.offset < before.offset:
+                raise CorruptIndexError(
+                    f"{self.path}: entry {slot}, {entry}, is not larger than the one before, {before}"
+                )
+            before = entry
+
+    def _truncate_to_entries(self, entries: int) -> None:
+        super()._truncate_to_entries(entries)
+        self._last = None
