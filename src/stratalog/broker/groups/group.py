@@ -15,8 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from kio.schema.errors import ErrorCode
-
 from stratalog.broker.groups.member import Member
 from stratalog.broker.groups.membership import Membership
 from stratalog.broker.groups.state import PREVIOUS_STATES, GroupState
@@ -24,6 +22,7 @@ from stratalog.broker.groups.values import (
     CONSUMER_PROTOCOL_TYPE,
     UNKNOWN_MEMBER_ID,
     AgeSince,
+    Answer,
     Effects,
     GroupMetadata,
     GroupSettings,
@@ -204,12 +203,12 @@ class ClassicGroup:
     def join(self, request: JoinRequest, token: Token, now: Moment) -> Effects:
         """A member wants in, or back in."""
         if not self._has_room_for(request.member_id):
-            refusal = JoinReply(token, ErrorCode.group_max_size_reached, UNKNOWN_MEMBER_ID)
+            refusal = JoinReply(token, Answer.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID)
             return [*self._remove(request.member_id), refusal, *self._maybe_complete_join(now)]
         if self.state is GroupState.DEAD:
-            return [JoinReply(token, ErrorCode.coordinator_not_available, request.member_id)]
+            return [JoinReply(token, Answer.COORDINATOR_NOT_AVAILABLE, request.member_id)]
         if not self._supports(request.protocol_type, request.protocols):
-            return [JoinReply(token, ErrorCode.inconsistent_group_protocol, request.member_id)]
+            return [JoinReply(token, Answer.INCONSISTENT_GROUP_PROTOCOL, request.member_id)]
         if request.member_id != UNKNOWN_MEMBER_ID:
             return self._join_known(request, token, now)
         if request.instance_id is not None:
@@ -218,7 +217,7 @@ class ClassicGroup:
             return self._add_member(request, request.new_member_id, token, now)
         if request.id_required:
             self.members.pending[request.new_member_id] = now.monotonic_ms + request.session_timeout_ms
-            return [JoinReply(token, ErrorCode.member_id_required, request.new_member_id)]
+            return [JoinReply(token, Answer.MEMBER_ID_REQUIRED, request.new_member_id)]
         return self._add_member(request, request.new_member_id, token, now)
 
     def _has_room_for(self, member_id: str) -> bool:
@@ -243,10 +242,10 @@ class ClassicGroup:
         try:
             self.members.check(member_id, request.instance_id)
         except KafkaError as error:
-            return [JoinReply(token, ErrorCode(error.code), member_id)]
+            return [JoinReply(token, Answer(error.code), member_id)]
         member = self.members[member_id]
         if self.state is GroupState.EMPTY:
-            return [JoinReply(token, ErrorCode.unknown_member_id, member_id)]
+            return [JoinReply(token, Answer.UNKNOWN_MEMBER_ID, member_id)]
         unchanged = member.protocols == request.protocols
         is_leader = self.members.leader == member_id
         if self.state is GroupState.COMPLETING_REBALANCE and unchanged:
@@ -281,7 +280,7 @@ class ClassicGroup:
     def _update_member(self, member: Member, request: JoinRequest, token: Token) -> Effects:
         effects: Effects = []
         if member.awaiting_join is not None:  # the client asked again on another connection
-            effects.append(JoinReply(member.awaiting_join, ErrorCode.rebalance_in_progress, member.member_id))
+            effects.append(JoinReply(member.awaiting_join, Answer.REBALANCE_IN_PROGRESS, member.member_id))
         member.protocols = request.protocols
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.session_timeout_ms = request.session_timeout_ms
@@ -293,7 +292,7 @@ class ClassicGroup:
         is_leader = self.members.leader == member.member_id
         return JoinReply(
             token,
-            ErrorCode.none,
+            Answer.NONE,
             member.member_id,
             self.generation,
             self.protocol_type,
@@ -335,10 +334,10 @@ class ClassicGroup:
     def _fence(self, member: Member) -> Effects:
         effects: Effects = []
         if member.awaiting_join is not None:
-            effects.append(JoinReply(member.awaiting_join, ErrorCode.fenced_instance_id, member.member_id))
+            effects.append(JoinReply(member.awaiting_join, Answer.FENCED_INSTANCE_ID, member.member_id))
             member.awaiting_join = None
         if member.awaiting_sync is not None:
-            effects.append(SyncReply(member.awaiting_sync, ErrorCode.fenced_instance_id))
+            effects.append(SyncReply(member.awaiting_sync, Answer.FENCED_INSTANCE_ID))
             member.awaiting_sync = None
         return effects
 
@@ -353,7 +352,7 @@ class ClassicGroup:
         # An older client would run its assignor if it saw itself as leader: it is shown the leader of before.
         return [replace(reply, leader=pending.leader_before or "", members=())]
 
-    def _static_store_failed(self, pending: _PendingStatic, error: ErrorCode, now: Moment) -> Effects:
+    def _static_store_failed(self, pending: _PendingStatic, error: Answer, now: Moment) -> Effects:
         member = self.members.get(pending.member_id)
         before = pending.before
         if member is None or member.awaiting_join is None or before.instance_id is None:
@@ -383,7 +382,7 @@ class ClassicGroup:
     def _prepare_rebalance(self, now: Moment) -> Effects:
         effects: Effects = []
         if self.state is GroupState.COMPLETING_REBALANCE:
-            effects += self._reset_assignments(ErrorCode.rebalance_in_progress, now)
+            effects += self._reset_assignments(Answer.REBALANCE_IN_PROGRESS, now)
         self._pending_sync.clear()
         self._sync_deadline_ms = None
         is_initial = self.state is GroupState.EMPTY
@@ -473,7 +472,7 @@ class ClassicGroup:
             return [self._assignment_reply(member, token)]
         effects: Effects = []
         if member.awaiting_sync is not None:  # the client asked again on another connection
-            effects.append(SyncReply(member.awaiting_sync, ErrorCode.rebalance_in_progress))
+            effects.append(SyncReply(member.awaiting_sync, Answer.REBALANCE_IN_PROGRESS))
         member.awaiting_sync = token
         if self.members.leader == member.member_id:
             given = dict(request.assignments)
@@ -483,29 +482,29 @@ class ClassicGroup:
             effects.append(store)
         return effects
 
-    def _sync_error(self, request: SyncRequest) -> ErrorCode | None:
+    def _sync_error(self, request: SyncRequest) -> Answer | None:
         if self.state is GroupState.DEAD:
-            return ErrorCode.coordinator_not_available
+            return Answer.COORDINATOR_NOT_AVAILABLE
         if self.state is GroupState.EMPTY:
-            return ErrorCode.unknown_member_id
+            return Answer.UNKNOWN_MEMBER_ID
         try:
             self.members.check(request.member_id, request.instance_id)
         except KafkaError as error:
-            return ErrorCode(error.code)
+            return Answer(error.code)
         if request.generation != self.generation:
-            return ErrorCode.illegal_generation
+            return Answer.ILLEGAL_GENERATION
         if request.protocol_type not in (None, self.protocol_type) or (
             self.protocol is not None and request.protocol_name not in (None, self.protocol)
         ):
-            return ErrorCode.inconsistent_group_protocol
+            return Answer.INCONSISTENT_GROUP_PROTOCOL
         if self.state is GroupState.PREPARING_REBALANCE:
-            return ErrorCode.rebalance_in_progress
+            return Answer.REBALANCE_IN_PROGRESS
         return None
 
     def _assignment_reply(self, member: Member, token: Token) -> SyncReply:
-        return SyncReply(token, ErrorCode.none, self.protocol_type, self.protocol, member.assignment)
+        return SyncReply(token, Answer.NONE, self.protocol_type, self.protocol, member.assignment)
 
-    def _reset_assignments(self, error: ErrorCode, now: Moment) -> Effects:
+    def _reset_assignments(self, error: Answer, now: Moment) -> Effects:
         effects: Effects = []
         for member in self.members:
             member.assignment = b""
@@ -524,7 +523,7 @@ class ClassicGroup:
             return self._assignment_stored(pending, now)
         return [] if pending is None else self._static_stored(pending)
 
-    def store_failed(self, store: Store, error: ErrorCode, now: Moment) -> Effects:
+    def store_failed(self, store: Store, error: Answer, now: Moment) -> Effects:
         """What `store` asked for could not be written; `error` is what members are told."""
         pending = self._take_pending(store)
         if isinstance(pending, _PendingAssignment):
@@ -610,25 +609,25 @@ class ClassicGroup:
             error, gone = self._leave_one(request)
             effects += gone
             left.append(LeftMember(request.member_id, request.instance_id, error))
-        if any(member.error is ErrorCode.none for member in left):
+        if any(member.error is Answer.NONE for member in left):
             effects += self._members_left(now)
         return left, effects
 
-    def _leave_one(self, request: LeavingMember) -> tuple[ErrorCode, Effects]:
+    def _leave_one(self, request: LeavingMember) -> tuple[Answer, Effects]:
         member_id = request.member_id
         if member_id in self.members.pending:
             self.members.remove(member_id)
-            return ErrorCode.none, []
+            return Answer.NONE, []
         if member_id == UNKNOWN_MEMBER_ID:
             known = None if request.instance_id is None else self.members.static_member_id(request.instance_id)
             if known is None:
-                return ErrorCode.unknown_member_id, []
-            return ErrorCode.none, self._remove(known)
+                return Answer.UNKNOWN_MEMBER_ID, []
+            return Answer.NONE, self._remove(known)
         try:
             self.members.check(member_id, request.instance_id)
         except KafkaError as error:
-            return ErrorCode(error.code), []
-        return ErrorCode.none, self._remove(member_id)
+            return Answer(error.code), []
+        return Answer.NONE, self._remove(member_id)
 
     def _remove(self, member_id: str) -> Effects:
         """Take a member out. Whoever waits for an answer is told to join afresh."""
@@ -636,9 +635,9 @@ class ClassicGroup:
         member = self.members.remove(member_id)
         effects: Effects = []
         if member is not None and member.awaiting_join is not None:
-            effects.append(JoinReply(member.awaiting_join, ErrorCode.unknown_member_id, UNKNOWN_MEMBER_ID))
+            effects.append(JoinReply(member.awaiting_join, Answer.UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER_ID))
         if member is not None and member.awaiting_sync is not None:
-            effects.append(SyncReply(member.awaiting_sync, ErrorCode.unknown_member_id))
+            effects.append(SyncReply(member.awaiting_sync, Answer.UNKNOWN_MEMBER_ID))
         return effects
 
     def _members_left(self, now: Moment) -> Effects:
@@ -696,7 +695,7 @@ class ClassicGroup:
             return self._prepare_rebalance(now)
         return []
 
-    def die(self, error: ErrorCode, now: Moment) -> Effects:
+    def die(self, error: Answer, now: Moment) -> Effects:
         """The group is gone from here; everybody who waits is told `error`."""
         effects: Effects = []
         for member in self.members:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum, IntEnum, auto
 from typing import TypeAlias
-
-from kio.schema.errors import ErrorCode
 
 #: Whoever waits for an answer; the machine only hands it back.
 Token: TypeAlias = Hashable
@@ -35,6 +33,22 @@ class GroupSettings:
     members_max: int = 2**31 - 1
     #: A member that has not been told its id cannot send heartbeats: its join is given up after this long.
     new_member_timeout_ms: int = 300_000
+
+
+class Answer(IntEnum):
+    """What a member is told. The numbers are Kafka's error codes."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
+    ILLEGAL_GENERATION = 22
+    INCONSISTENT_GROUP_PROTOCOL = 23
+    UNKNOWN_MEMBER_ID = 25
+    REBALANCE_IN_PROGRESS = 27
+    MEMBER_ID_REQUIRED = 79
+    GROUP_MAX_SIZE_REACHED = 81
+    FENCED_INSTANCE_ID = 82
 
 
 class AgeSince(Enum):
@@ -102,7 +116,7 @@ class LeftMember:
 
     member_id: str
     instance_id: str | None
-    error: ErrorCode
+    error: Answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +136,7 @@ class JoinReply:
     """Answer a join. `members` only for the leader."""
 
     token: Token
-    error: ErrorCode
+    error: Answer
     member_id: str
     generation: int = NO_GENERATION
     protocol_type: str | None = None
@@ -137,7 +151,7 @@ class SyncReply:
     """Answer a sync."""
 
     token: Token
-    error: ErrorCode
+    error: Answer
     protocol_type: str | None = None
     protocol_name: str | None = None
     assignment: bytes = b""

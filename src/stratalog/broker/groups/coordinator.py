@@ -1,0 +1,405 @@
+"""The group coordinator: joins the state machines with the loop, its timers and `__consumer_offsets`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stratalog.broker.groups.group import ClassicGroup
+from stratalog.broker.groups.offsets import (
+    CommittedOffset,
+    CommittedOffsets,
+    TopicPartition,
+    expired_partitions,
+)
+from stratalog.broker.groups.offsets_log import KeyValue, OffsetsLog
+from stratalog.broker.groups.records import (
+    GroupKey,
+    OffsetKey,
+    decode_group_value,
+    decode_key,
+    decode_offset_value,
+    encode_group_key,
+    encode_group_value,
+    encode_offset_key,
+    encode_offset_value,
+)
+from stratalog.broker.groups.state import GroupState
+from stratalog.broker.groups.values import (
+    NO_GENERATION,
+    UNKNOWN_MEMBER_ID,
+    Answer,
+    Effects,
+    GroupMetadata,
+    GroupSettings,
+    JoinReply,
+    JoinRequest,
+    LeavingMember,
+    LeftMember,
+    Moment,
+    Store,
+    SyncReply,
+    SyncRequest,
+)
+from stratalog.errors import (
+    CorruptRecordError,
+    GroupIdNotFoundError,
+    IllegalGenerationError,
+    InvalidGroupIdError,
+    InvalidSessionTimeoutError,
+    KafkaError,
+    OffsetMetadataTooLargeError,
+    StratalogError,
+    UnknownMemberIdError,
+    wire_code,
+)
+from stratalog.util.uuids import random_uuid
+
+if TYPE_CHECKING:
+    from stratalog.broker.state import BrokerState
+
+logger = logging.getLogger(__name__)
+
+_MINUTE_MS = 60_000
+
+#: What members are told when `__consumer_offsets` cannot be written, by error code. Source: Kafka's
+#: `appendGroupMetadataErrorToResponseError`.
+_STORE_ANSWERS = {
+    3: Answer.COORDINATOR_NOT_AVAILABLE,
+    6: Answer.NOT_COORDINATOR,
+    7: Answer.COORDINATOR_NOT_AVAILABLE,
+    15: Answer.COORDINATOR_NOT_AVAILABLE,
+    56: Answer.NOT_COORDINATOR,
+}
+
+
+@dataclass(slots=True)
+class _Timer:
+    due_ms: int
+    handle: asyncio.TimerHandle
+
+
+class GroupCoordinator:
+    """All groups of this broker. Everything belongs to the loop's thread.
+
+    A commit or a group's metadata is in the log before it is answered; after a restart `start` finds it there again.
+    """
+
+    def __init__(self, broker: BrokerState) -> None:
+        config = broker.config
+        self._broker = broker
+        self._clock = broker.clock
+        self._settings = GroupSettings(
+            initial_rebalance_delay_ms=config["group.initial.rebalance.delay.ms"],
+            session_timeout_min_ms=config["group.min.session.timeout.ms"],
+            session_timeout_max_ms=config["group.max.session.timeout.ms"],
+            members_max=config["group.max.size"],
+        )
+        self._groups: dict[str, ClassicGroup] = {}
+        self._timers: dict[str, _Timer] = {}
+        self._expiration: asyncio.TimerHandle | None = None
+        self._closed = False
+        self.offsets = CommittedOffsets()
+        self.log = OffsetsLog(broker)
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Load groups and commits, and begin to watch the time."""
+        self._load()
+        for group in self._groups.values():
+            self._carry_out(group, group.shrink_to_limit(self._now()))
+        self._schedule_expiration()
+
+    def close(self) -> None:
+        """Stop the timers. What is stored stays as it is; whoever waits is left to the end of its connection."""
+        self._closed = True
+        for timer in self._timers.values():
+            timer.handle.cancel()
+        self._timers.clear()
+        if self._expiration is not None:
+            self._expiration.cancel()
+
+    def _load(self) -> None:
+        now = self._now()
+        for key_bytes, value in self.log.read_back():
+            try:
+                key = decode_key(key_bytes)
+                if isinstance(key, OffsetKey):
+                    self.offsets.put(key.group_id, key.partition, decode_offset_value(value))
+                elif isinstance(key, GroupKey):
+                    stored = decode_group_value(value)
+                    self._groups[key.group_id] = ClassicGroup.load(key.group_id, stored, self._settings, now)
+            except CorruptRecordError as error:
+                logger.error("A record of __consumer_offsets is passed over: %s", error)
+        for group_id in self.offsets.groups():
+            if group_id not in self._groups:
+                self._groups[group_id] = ClassicGroup(group_id, self._settings, now)
+        if self._groups:
+            logger.info("Loaded %d groups", len(self._groups))
+
+    def _now(self) -> Moment:
+        return Moment(self._clock.now_ms(), round(self._clock.monotonic() * 1000))
+
+    # --- members ------------------------------------------------------------------------------------------------------
+
+    async def join(self, group_id: str, request: JoinRequest) -> JoinReply:
+        """Answers when the join phase is over, or at once with an error."""
+        _check_group_id(group_id)
+        timeout_ms = request.session_timeout_ms
+        if not self._settings.session_timeout_min_ms <= timeout_ms <= self._settings.session_timeout_max_ms:
+            raise InvalidSessionTimeoutError(
+                f"session timeout {timeout_ms} ms is not between {self._settings.session_timeout_min_ms} and "
+                f"{self._settings.session_timeout_max_ms} ms (group.min/max.session.timeout.ms)"
+            )
+        if not self.log.exists:
+            await self.log.ensure()
+        group = self._groups.get(group_id)
+        if group is None:
+            if request.member_id != UNKNOWN_MEMBER_ID:
+                raise UnknownMemberIdError(f"Group {group_id} not found.")
+            group = self._create(group_id)
+        future: asyncio.Future[JoinReply] = self._broker.loop.create_future()
+        self._carry_out(group, group.join(request, future, self._now()))
+        return await future if not future.done() else future.result()
+
+    def _create(self, group_id: str) -> ClassicGroup:
+        """A new group, stored as empty: it is found again even if its first rebalance never ends."""
+        group = ClassicGroup(group_id, self._settings, self._now())
+        self._store(group_id, group.metadata())
+        self._groups[group_id] = group
+        return group
+
+    async def sync(self, group_id: str, request: SyncRequest) -> SyncReply:
+        """Answers when the leader's assignments are stored, or at once."""
+        _check_group_id(group_id)
+        group = self._groups.get(group_id)
+        if group is None:
+            raise UnknownMemberIdError(f"Group {group_id} not found.")
+        future: asyncio.Future[SyncReply] = self._broker.loop.create_future()
+        self._carry_out(group, group.sync(request, future))
+        return await future if not future.done() else future.result()
+
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> None:
+        """Raises what the member has to be told."""
+        _check_group_id(group_id)
+        group = self._groups.get(group_id)
+        if group is None:
+            raise UnknownMemberIdError(f"Group {group_id} not found.")
+        group.heartbeat(member_id, instance_id, generation, self._now())
+
+    def leave(self, group_id: str, leaving: list[LeavingMember]) -> list[LeftMember]:
+        _check_group_id(group_id)
+        group = self._groups.get(group_id)
+        if group is None:
+            return [LeftMember(who.member_id, who.instance_id, Answer.UNKNOWN_MEMBER_ID) for who in leaving]
+        left, effects = group.leave(leaving, self._now())
+        self._carry_out(group, effects)
+        return left
+
+    @staticmethod
+    def new_member_id(client_id: str, instance_id: str | None) -> str:
+        """An id in Kafka's form: the instance id or else the client's name, and a UUID."""
+        return f"{client_id if instance_id is None else instance_id}-{random_uuid()}"
+
+    # --- carrying out ---------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, group: ClassicGroup, effects: Effects) -> None:
+        before = group.state, group.generation
+        self._apply(group, effects)
+        if (group.state, group.generation) != before:
+            logger.info(
+                "Group %s: %s, generation %d, %d members",
+                group.group_id, group.state.value, group.generation, len(group.members),
+            )  # fmt: skip
+        self._arm(group)
+
+    def _apply(self, group: ClassicGroup, effects: Effects) -> None:
+        for effect in effects:
+            if isinstance(effect, Store):
+                self._apply(group, self._store_effect(group, effect))
+            else:
+                future = effect.token
+                assert isinstance(future, asyncio.Future)
+                if not future.done():  # else the connection is gone
+                    future.set_result(effect)
+
+    def _store_effect(self, group: ClassicGroup, effect: Store) -> Effects:
+        try:
+            self._store(group.group_id, effect.metadata)
+        except (StratalogError, OSError) as error:
+            logger.error("Group %s cannot be stored: %s", group.group_id, error)
+            answer = _STORE_ANSWERS.get(wire_code(error), Answer.UNKNOWN_SERVER_ERROR)
+            return group.store_failed(effect, answer, self._now())
+        return group.stored(effect, self._now())
+
+    def _store(self, group_id: str, metadata: GroupMetadata) -> None:
+        self.log.append(group_id, [(encode_group_key(GroupKey(group_id)), encode_group_value(metadata))])
+
+    def _arm(self, group: ClassicGroup) -> None:
+        """Have the group called when its next deadline comes; a timer that is early enough stays."""
+        due_ms = group.next_deadline_ms
+        timer = self._timers.get(group.group_id)
+        if due_ms is None or self._closed or group.state is GroupState.DEAD:
+            if timer is not None:
+                self._timers.pop(group.group_id).handle.cancel()
+            return
+        if timer is not None:
+            if timer.due_ms <= due_ms:
+                return
+            timer.handle.cancel()
+        delay = max(due_ms / 1000 - self._clock.monotonic(), 0)
+        self._timers[group.group_id] = _Timer(
+            due_ms, self._broker.loop.call_later(delay, self._on_timer, group)
+        )
+
+    def _on_timer(self, group: ClassicGroup) -> None:
+        self._timers.pop(group.group_id, None)
+        self._carry_out(group, group.on_time(self._now()))
+
+    # --- offsets ------------------------------------------------------------------------------------------------------
+
+    async def commit(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        commits: Mapping[TopicPartition, CommittedOffset],
+        *,
+        missing_group: type[KafkaError] = IllegalGenerationError,
+    ) -> dict[TopicPartition, int]:
+        """Store commits; the error code of each. Raises when the group refuses all of them.
+
+        A commit without generation to a group that does not exist makes one without members; with a generation it is
+        answered with `missing_group`.
+        """
+        if not self.log.exists:
+            await self.log.ensure()
+        now = self._now()
+        group = self._groups.get(group_id)
+        if group is None and generation > NO_GENERATION:
+            raise missing_group(f"Group {group_id} not found.")
+        if group is not None:
+            group.check_commit(member_id, instance_id, generation, now)
+        metadata_max = self._broker.config["offset.metadata.max.bytes"]
+        good = {partition: commit for partition, commit in commits.items() if len(commit.metadata) <= metadata_max}
+        self.log.append(
+            group_id,
+            [
+                (encode_offset_key(OffsetKey(group_id, partition)), encode_offset_value(commit))
+                for partition, commit in good.items()
+            ],
+        )
+        if group is None:
+            self._groups[group_id] = ClassicGroup(group_id, self._settings, now)
+        for partition, commit in good.items():
+            self.offsets.put(group_id, partition, commit)
+        return {
+            partition: 0 if partition in good else OffsetMetadataTooLargeError.code for partition in commits
+        }
+
+    def delete_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, bool]:
+        """Forget commits; False for a partition whose topic the group is subscribed to."""
+        _check_group_id(group_id)
+        group = self.known(group_id)
+        group.check_offset_delete()
+        allowed = {partition: not group.is_subscribed(partition.topic) for partition in partitions}
+        self._remove_offsets(
+            group_id,
+            [p for p, ok in allowed.items() if ok and self.offsets.get(group_id, p) is not None],
+        )
+        return allowed
+
+    def topic_deleted(self, topic: str) -> None:
+        """Forget the commits for a topic that is gone."""
+        by_group: dict[str, list[TopicPartition]] = {}
+        for group_id, partition in self.offsets.of_topic(topic):
+            by_group.setdefault(group_id, []).append(partition)
+        for group_id, partitions in by_group.items():
+            self._remove_offsets(group_id, partitions)
+
+    def _remove_offsets(self, group_id: str, partitions: list[TopicPartition]) -> None:
+        if partitions:
+            self.log.append(group_id, self._tombstones(group_id, partitions))
+        for partition in partitions:
+            self.offsets.remove(group_id, partition)
+
+    @staticmethod
+    def _tombstones(group_id: str, partitions: Iterable[TopicPartition]) -> list[KeyValue]:
+        return [(encode_offset_key(OffsetKey(group_id, partition)), None) for partition in partitions]
+
+    # --- administration -------------------------------------------------------------------------------------------------
+
+    def known(self, group_id: str) -> ClassicGroup:
+        """The group, or GroupIdNotFoundError."""
+        group = self._groups.get(group_id)
+        if group is None:
+            raise GroupIdNotFoundError(f"Group {group_id} not found.")
+        return group
+
+    def groups(self) -> list[ClassicGroup]:
+        return list(self._groups.values())
+
+    def delete(self, group_id: str) -> None:
+        """Forget a group without members, with its commits; NonEmptyGroupError, GroupIdNotFoundError."""
+        group = self.known(group_id)
+        group.check_deletable()
+        self._remove_group(group)
+
+    def _remove_group(self, group: ClassicGroup) -> None:
+        group_id = group.group_id
+        commits = list(self.offsets.of_group(group_id))
+        self.log.append(
+            group_id, [*self._tombstones(group_id, commits), (encode_group_key(GroupKey(group_id)), None)]
+        )
+        for partition in commits:
+            self.offsets.remove(group_id, partition)
+        del self._groups[group_id]
+        self._carry_out(group, group.die(Answer.COORDINATOR_NOT_AVAILABLE, self._now()))
+
+    # --- expiration -----------------------------------------------------------------------------------------------------
+
+    def _schedule_expiration(self) -> None:
+        interval_ms = self._broker.config["offsets.retention.check.interval.ms"]
+        self._expiration = self._broker.loop.call_later(interval_ms / 1000, self._expire_and_go_on)
+
+    def _expire_and_go_on(self) -> None:
+        try:
+            self.expire()
+        except (StratalogError, OSError):
+            logger.exception("Old commits could not be removed; it is tried again at the next turn")
+        self._schedule_expiration()
+
+    def expire(self) -> int:
+        """Remove commits that have grown too old, and empty groups that have none left; how many commits went."""
+        retention_ms = self._broker.config["offsets.retention.minutes"] * _MINUTE_MS
+        now = self._now()
+        removed = 0
+        for group in self.groups():
+            commits = self.offsets.of_group(group.group_id)
+            expired = expired_partitions(
+                commits,
+                is_subscribed=group.is_subscribed,
+                age_since=group.offsets_age_since,
+                group_empty_since_ms=group.state_timestamp_ms,
+                now_ms=now.wall_ms,
+                retention_ms=retention_ms,
+            )
+            removed += len(expired)
+            is_unused = group.state is GroupState.EMPTY and not group.members.pending
+            if len(expired) == len(commits) and is_unused:
+                self._remove_group(group)
+            else:
+                self._remove_offsets(group.group_id, expired)
+        return removed
+
+
+def _check_group_id(group_id: str | None) -> None:
+    if not group_id:
+        raise InvalidGroupIdError("The group id must not be empty.")
