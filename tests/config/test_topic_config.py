@@ -12,7 +12,9 @@ def test_defaults_are_the_same_by_both_ways() -> None:
 
 
 def test_every_broker_key_of_a_topic_key_is_declared() -> None:
-    assert [key.broker_key for key in TOPIC_KEYS if key.broker_key and key.broker_key not in BROKER_KEYS] == []
+    assert [
+        key.broker_key for key in TOPIC_KEYS if key.broker_key and key.broker_key not in BROKER_KEYS
+    ] == []
 
 
 def test_the_topic_wins_over_the_broker_and_the_broker_over_the_default() -> None:
@@ -37,8 +39,16 @@ def test_the_finest_spelling_of_a_time_wins(properties: dict[str, str], expected
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("segment.bytes", "5", "Invalid value 5 for configuration segment.bytes: Value must be at least 1048576"),
-        ("retention.ms", "soon", "Invalid value soon for configuration retention.ms: Not a number of type LONG"),
+        (
+            "segment.bytes",
+            "5",
+            "Invalid value 5 for configuration segment.bytes: Value must be at least 1048576",
+        ),
+        (
+            "retention.ms",
+            "soon",
+            "Invalid value soon for configuration retention.ms: Not a number of type LONG",
+        ),
         ("cleanup.policy", "shred", "String must be one of: compact, delete"),
         ("preallocate", "yes", "Expected value to be either true or false"),
         ("min.cleanable.dirty.ratio", "1.5", "Value must be no more than 1"),
@@ -63,8 +73,14 @@ def test_segments_past_2_gib_need_the_feature() -> None:
     ("properties", "message"),
     [
         ({"cleanup.policy": "compact"}, "only supports topics with cleanup.policy=delete"),
-        ({"retention.ms": "100", "local.retention.ms": "200"}, "must not be more than retention.ms property value: 100"),
-        ({"retention.bytes": "9", "local.retention.bytes": "-1"}, "must not be -1 as retention.bytes value is set"),
+        (
+            {"retention.ms": "100", "local.retention.ms": "200"},
+            "must not be more than retention.ms property value: 100",
+        ),
+        (
+            {"retention.bytes": "9", "local.retention.bytes": "-1"},
+            "must not be -1 as retention.bytes value is set",
+        ),
     ],
 )
 def test_rules_of_tiered_topics(properties: dict[str, str], message: str) -> None:

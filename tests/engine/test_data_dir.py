@@ -47,7 +47,9 @@ def test_two_brokers_cannot_serve_one_directory(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; from stratalog.engine.data_dir import DataDir\n"
         "DataDir.open(Path(sys.argv[1]), cluster_id='c1', node_id=1)"
     )
-    other = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False)
+    other = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False
+    )
     assert "in use by another broker" in other.stderr
     held.close(clean=True)
     open_dir(tmp_path).close(clean=True)

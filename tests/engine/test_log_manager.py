@@ -153,7 +153,11 @@ def test_checkpoints_say_what_is_flushed_and_where_logs_begin(running: Running) 
     running.stop()
     written = {
         name: OffsetCheckpoint(running.dirs[0] / name, REAL_FILESYSTEM).read()
-        for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint")
+        for name in (
+            "recovery-point-offset-checkpoint",
+            "log-start-offset-checkpoint",
+            "replication-offset-checkpoint",
+        )
     }
     assert written["recovery-point-offset-checkpoint"] == {("orders", 0): 3, ("orders", 1): 0}
     assert written["replication-offset-checkpoint"] == {("orders", 0): 3, ("orders", 1): 0}

@@ -5,7 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.errors import CorruptRecordError
-from stratalog.util.varint import decode_unsigned, decode_varint, decode_varlong, encode_unsigned, encode_varlong
+from stratalog.util.varint import (
+    decode_unsigned,
+    decode_varint,
+    decode_varlong,
+    encode_unsigned,
+    encode_varlong,
+)
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
@@ -22,7 +28,8 @@ def test_a_varint_survives_the_round_trip(value: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "encoded"), [(0, "00"), (-1, "01"), (1, "02"), (63, "7e"), (64, "8001"), (-(2**31), "ffffffff0f")]
+    ("value", "encoded"),
+    [(0, "00"), (-1, "01"), (1, "02"), (63, "7e"), (64, "8001"), (-(2**31), "ffffffff0f")],
 )
 def test_zigzag_spelling_is_protocol_buffers(value: int, encoded: str) -> None:
     assert encode_varlong(value).hex() == encoded

@@ -17,15 +17,18 @@ from stratalog.errors import UsageError
 
 def serve(
     data_dir: Annotated[Path, typer.Option(help="Where everything is kept; made when it is not there.")],
-    listen: Annotated[str, typer.Option(help="host:port for Kafka clients; port 0 takes a free one.", metavar="H:P")] = (
-        "127.0.0.1:9092"
-    ),
+    listen: Annotated[
+        str, typer.Option(help="host:port for Kafka clients; port 0 takes a free one.", metavar="H:P")
+    ] = ("127.0.0.1:9092"),
     web: Annotated[str, typer.Option(help="host:port of the web page, or 'off'.", metavar="H:P|off")] = "off",
     config: Annotated[Path | None, typer.Option(help="A server.properties of Kafka's kind.")] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="One configuration key; may be repeated.", metavar="KEY=VALUE")
+        list[str] | None,
+        typer.Option("--set", help="One configuration key; may be repeated.", metavar="KEY=VALUE"),
     ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more than what needs attention.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Log more than what needs attention.")
+    ] = False,
 ) -> int:
     """Serve a data directory to Kafka clients.
 
@@ -43,7 +46,9 @@ def serve(
     )
     properties = _properties(config, set_ or [])
     if web != "off":
-        raise UsageError(f"--web {web}: this version has no web page yet; leave the option away or say --web off")
+        raise UsageError(
+            f"--web {web}: this version has no web page yet; leave the option away or say --web off"
+        )
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())

@@ -133,7 +133,9 @@ def _parse(key: ConfigKey, raw: str | None) -> Any:
         except ValueError:
             raise invalid(key.name, raw, f"Not a number of type {key.type.name}") from None
         if not low <= number <= high:
-            raise invalid(key.name, raw, f"Not a number of type {key.type.name}: it must fit {_TYPE_NOUNS[key.type]}")
+            raise invalid(
+                key.name, raw, f"Not a number of type {key.type.name}: it must fit {_TYPE_NOUNS[key.type]}"
+            )
         return number
     if key.type is ConfigType.DOUBLE:
         try:

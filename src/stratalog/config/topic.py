@@ -162,7 +162,9 @@ class LogConfig:
     @property
     def effective_local_retention_ms(self) -> int:
         """Age limit of the local copy: `local.retention.ms`, or the total one when that is -2."""
-        return self.retention_ms if self.local_retention_ms == LOCAL_RETENTION_SAME else self.local_retention_ms
+        return (
+            self.retention_ms if self.local_retention_ms == LOCAL_RETENTION_SAME else self.local_retention_ms
+        )
 
     @property
     def effective_local_retention_bytes(self) -> int:

@@ -32,7 +32,9 @@ _served_here: set[Path] = set()
 class DataDir:
     """An open, locked log directory. Close it to release the lock."""
 
-    def __init__(self, path: Path, fs: FileSystem, lock: File, directory_id: uuid.UUID, was_clean: bool) -> None:
+    def __init__(
+        self, path: Path, fs: FileSystem, lock: File, directory_id: uuid.UUID, was_clean: bool
+    ) -> None:
         self.path = path
         self.directory_id = directory_id
         #: Whether the last process that served the directory stopped cleanly (or none ever did).
@@ -41,9 +43,7 @@ class DataDir:
         self._lock = lock
 
     @classmethod
-    def open(
-        cls, path: Path, *, cluster_id: str, node_id: int, fs: FileSystem = REAL_FILESYSTEM
-    ) -> DataDir:
+    def open(cls, path: Path, *, cluster_id: str, node_id: int, fs: FileSystem = REAL_FILESYSTEM) -> DataDir:
         """Lock and identify a directory, making it when it is new.
 
         Removes the clean-shutdown marker, so that a crash from here on is seen. Raises DataDirError when the directory
@@ -124,7 +124,11 @@ def _identify(path: Path, cluster_id: str, node_id: int, fs: FileSystem) -> uuid
     meta_path = path / META_PROPERTIES
     if fs.exists(meta_path):
         meta = _read_meta(meta_path, fs)
-        for name, expected in (("version", META_VERSION), ("cluster.id", cluster_id), ("node.id", str(node_id))):
+        for name, expected in (
+            ("version", META_VERSION),
+            ("cluster.id", cluster_id),
+            ("node.id", str(node_id)),
+        ):
             found = meta.get(name)
             if found != expected:
                 what = "format version" if name == "version" else name

@@ -17,7 +17,12 @@ from stratalog.engine.partition import Partition
 from stratalog.engine.scheduler import Scheduler
 from stratalog.errors import KafkaStorageError
 from stratalog.log.checkpoints import OffsetCheckpoint, PartitionMetadataFile
-from stratalog.log.file_names import DELETE_DIR_SUFFIX, PARTITION_METADATA, STRAY_DIR_SUFFIX, parse_partition_dir
+from stratalog.log.file_names import (
+    DELETE_DIR_SUFFIX,
+    PARTITION_METADATA,
+    STRAY_DIR_SUFFIX,
+    parse_partition_dir,
+)
 from stratalog.log.partition_log import PartitionLog
 from stratalog.remote.api import TopicIdPartition
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
@@ -230,7 +235,12 @@ class LogManager:
             try:
                 self._fs.make_dirs(path)
                 log = PartitionLog.open(
-                    path, spec.config, topic_id=spec.topic_id, clock=self._clock, fs=self._fs, clean_shutdown=True
+                    path,
+                    spec.config,
+                    topic_id=spec.topic_id,
+                    clock=self._clock,
+                    fs=self._fs,
+                    clean_shutdown=True,
                 )
             except OSError as error:
                 raise KafkaStorageError(f"{path} cannot be created: {error.strerror}") from error
@@ -259,7 +269,9 @@ class LogManager:
             log = partition.log
             delay_ms = log.config.file_delete_delay_ms
             log.close()
-            condemned = log.directory.with_name(f"{log.directory.name}.{random_uuid().hex}{DELETE_DIR_SUFFIX}")
+            condemned = log.directory.with_name(
+                f"{log.directory.name}.{random_uuid().hex}{DELETE_DIR_SUFFIX}"
+            )
             self._fs.rename(log.directory, condemned)
             self._condemn(condemned, delay_ms)
 

@@ -130,7 +130,9 @@ class Partition:
 
     def is_remote(self, offset: int) -> bool:
         """Whether `offset` must be read from the remote tier."""
-        return self.remote is not None and self.log.log_start_offset <= offset < self.log.local_log_start_offset
+        return (
+            self.remote is not None and self.log.log_start_offset <= offset < self.log.local_log_start_offset
+        )
 
     def read(
         self,

@@ -9,9 +9,12 @@ import typer
 
 
 def demo(
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the broker running and the data in place.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave the broker running and the data in place.")
+    ] = False,
     dir: Annotated[
-        Path | None, typer.Option("--dir", help="Work in this directory; an earlier demo's data in it is wiped.")
+        Path | None,
+        typer.Option("--dir", help="Work in this directory; an earlier demo's data in it is wiped."),
     ] = None,
     rows: Annotated[int | None, typer.Option("--rows", min=1, help="Use only the first N flights.")] = None,
 ) -> None:

@@ -38,7 +38,16 @@ class BrokerProcess:
     @classmethod
     def start(cls, data_dir: Path, log_path: Path) -> BrokerProcess:
         """Start on a free port and wait for the line that says it serves; UsageError quotes why it did not."""
-        command = [sys.executable, "-m", "stratalog", "serve", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0"]
+        command = [
+            sys.executable,
+            "-m",
+            "stratalog",
+            "serve",
+            "--data-dir",
+            str(data_dir),
+            "--listen",
+            "127.0.0.1:0",
+        ]
         for key, value in _SETTINGS.items():
             command += ["--set", f"{key}={value}"]
         with log_path.open("w") as log:
@@ -57,7 +66,9 @@ class BrokerProcess:
             process.kill()
             process.wait()
             tail = log_path.read_text(errors="replace").strip().splitlines()
-            raise UsageError(f"the broker did not start: {tail[-1] if tail else 'no reason given'} (see {log_path})")
+            raise UsageError(
+                f"the broker did not start: {tail[-1] if tail else 'no reason given'} (see {log_path})"
+            )
         return cls(process, match[1], log_path)
 
     def stop(self) -> int:

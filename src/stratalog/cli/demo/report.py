@@ -6,10 +6,17 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
 
 from stratalog.cli.demo.flights import Answers
@@ -65,7 +72,9 @@ class Report:
         timing = Timing(name, time.monotonic() - started, step.result)
         self.timings.append(timing)
         self.out.print(
-            f"[green]✓[/] {name:<44} [dim]{timing.seconds:6.1f} s[/]  {step.result}", highlight=False, soft_wrap=True
+            f"[green]✓[/] {name:<44} [dim]{timing.seconds:6.1f} s[/]  {step.result}",
+            highlight=False,
+            soft_wrap=True,
         )
 
     def tiers(self, tiers: Sequence[PartitionTiers]) -> None:
@@ -108,8 +117,10 @@ class Report:
                 datetime(2013, worst, 1).strftime("%B"),
             )
         self.out.print(table)
-        hour = datetime.fromtimestamp(answers.busiest_hour_ms / 1000, timezone.utc)
-        self.out.print(f"Busiest hour: {hour:%Y-%m-%d %H:%M} UTC with {answers.busiest_hour_flights} departures")
+        hour = datetime.fromtimestamp(answers.busiest_hour_ms / 1000, UTC)
+        self.out.print(
+            f"Busiest hour: {hour:%Y-%m-%d %H:%M} UTC with {answers.busiest_hour_flights} departures"
+        )
 
     def rates(self, records: int, value_bytes: int, steps: Sequence[tuple[str, str]]) -> None:
         """Rates of the steps that moved records: (step's name, what to call it)."""

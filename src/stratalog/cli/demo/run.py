@@ -89,7 +89,11 @@ def _main_job(
     report.rates(
         len(flights),
         sum(len(flight.value) for flight in flights),
-        [(_PRODUCE, "produce"), (_CONSUME, "consume, both tiers through the broker"), (_SPARK, "Spark, both tiers")],
+        [
+            (_PRODUCE, "produce"),
+            (_CONSUME, "consume, both tiers through the broker"),
+            (_SPARK, "Spark, both tiers"),
+        ],
     )
     return _check(report, flights, consumed, expected, found, scanned, settled)
 
@@ -121,13 +125,18 @@ def _check(
             f"{len(differing)} cells of the delays differ; {carrier} in month {month}: pandas says "
             f"{expected.delays.get((carrier, month))}, Spark {found.delays.get((carrier, month))}"
         )
-    if (found.busiest_hour_ms, found.busiest_hour_flights) != (expected.busiest_hour_ms, expected.busiest_hour_flights):
+    if (found.busiest_hour_ms, found.busiest_hour_flights) != (
+        expected.busiest_hour_ms,
+        expected.busiest_hour_flights,
+    ):
         problems.append(
             f"the busiest hour is {expected.busiest_hour_ms} with {expected.busiest_hour_flights} flights in the "
             f"source, {found.busiest_hour_ms} with {found.busiest_hour_flights} in Spark"
         )
     if len(flights) == source.FLIGHTS_TOTAL and not any(t.local_start_offset > 0 for t in settled):
-        problems.append("no partition has records that are only in the object store: tiering did not do its work")
+        problems.append(
+            "no partition has records that are only in the object store: tiering did not do its work"
+        )
     for problem in problems:
         report.problem(problem)
     return not problems
@@ -141,7 +150,9 @@ def _clean_home(directory: Path | None) -> Path:
     try:
         if home.exists():
             if not home.is_dir() or (any(home.iterdir()) and not (home / _MARKER).exists()):
-                raise UsageError(f"{home} is not empty and not from an earlier demo; give a new directory with --dir")
+                raise UsageError(
+                    f"{home} is not empty and not from an earlier demo; give a new directory with --dir"
+                )
             if is_served(home / "data"):
                 raise UsageError(
                     f"{home} is still served by the broker of an earlier demo --keep; stop that one first "
@@ -151,5 +162,7 @@ def _clean_home(directory: Path | None) -> Path:
         home.mkdir(parents=True)
         (home / _MARKER).touch()
     except OSError as error:
-        raise UsageError(f"{home} cannot be used: {error.strerror}; give another directory with --dir") from error
+        raise UsageError(
+            f"{home} cannot be used: {error.strerror}; give another directory with --dir"
+        ) from error
     return home

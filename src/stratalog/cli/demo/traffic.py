@@ -29,8 +29,7 @@ _IDLE_SECONDS_MAX = 60
 
 
 def create_topic(bootstrap: str) -> None:
-    from confluent_kafka.admin import AdminClient
-    from confluent_kafka.admin import NewTopic
+    from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
     new = NewTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=1, config=TOPIC_CONFIG)
@@ -39,8 +38,7 @@ def create_topic(bootstrap: str) -> None:
 
 def produce(bootstrap: str, flights: Sequence[Flight], advance: Callable[[int], object]) -> None:
     """Send every flight, idempotently and compressed; returns when all are acknowledged."""
-    from confluent_kafka import KafkaError
-    from confluent_kafka import Producer
+    from confluent_kafka import KafkaError, Producer
 
     producer = Producer(
         {
@@ -103,7 +101,9 @@ def consume(bootstrap: str, expected: int, advance: Callable[[int], object]) -> 
             messages = consumer.consume(5_000, timeout=0.5)
             if not messages:
                 if time.monotonic() - last > _IDLE_SECONDS_MAX:
-                    raise StratalogError(f"the broker gave {count} of {expected} flights and then none for a minute")
+                    raise StratalogError(
+                        f"the broker gave {count} of {expected} flights and then none for a minute"
+                    )
                 continue
             last = time.monotonic()
             for message in messages:

@@ -1,0 +1,123 @@
+"""Switching the remote tier on: which plugins, where the store is, and where their metadata goes."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from stratalog.config.broker import BrokerConfig
+from stratalog.engine.log_manager import LogManager
+from stratalog.engine.metadata_log import REMOTE_LOG_METADATA_TOPIC, LocalMetadataLog
+from stratalog.errors import RemoteStorageError, UsageError
+from stratalog.remote.api import RemoteLogMetadataManager, RemoteStorageManager
+from stratalog.remote.manager import RemoteLogManager
+from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
+from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
+from stratalog.util.clock import SYSTEM_CLOCK, Clock
+
+logger = logging.getLogger(__name__)
+
+#: Under the first data directory: the remote tier when no URL is set, and copies of remote indexes.
+DEFAULT_STORE = "remote-store"
+INDEX_CACHE = "remote-log-index-cache"
+
+
+class _Topic(Protocol):
+    @property
+    def partition_count(self) -> int: ...
+
+
+def start_tiering(
+    logs: LogManager,
+    config: BrokerConfig,
+    *,
+    data_dir: Path,
+    cluster_id: str,
+    ensure_topic: Callable[[str, int, Mapping[str, str]], _Topic],
+    clock: Clock = SYSTEM_CLOCK,
+) -> RemoteLogManager:
+    """Give the tiered partitions of `logs` their remote tier, and the tasks that move segments.
+
+    `ensure_topic` makes the metadata topic when it is not there. A store that cannot be reached is one line in the log,
+    not an end: the local tier is served, and copies begin when the store comes back. UsageError for a URL, option or
+    plugin that cannot be used at all.
+    """
+    storage = _storage_manager(config, data_dir, cluster_id)
+    topic = ensure_topic(
+        REMOTE_LOG_METADATA_TOPIC,
+        config["remote.log.metadata.topic.num.partitions"],
+        {
+            "cleanup.policy": "delete",
+            "remote.storage.enable": "false",
+            "retention.ms": str(config["remote.log.metadata.topic.retention.ms"]),
+        },
+    )
+    events = LocalMetadataLog(
+        topic.partition_count, lambda number: logs.get(REMOTE_LOG_METADATA_TOPIC, number)
+    )
+    remote = RemoteLogManager(
+        storage, _metadata_manager(config, events, cluster_id, clock), config, data_dir / INDEX_CACHE, clock
+    )
+    remote.start()
+    logs.attach_remote(remote)
+    return remote
+
+
+def _storage_manager(config: BrokerConfig, data_dir: Path, cluster_id: str) -> RemoteStorageManager:
+    options = config.prefixed(config["remote.log.storage.manager.impl.prefix"])
+    name = config["remote.log.storage.manager.class.name"]
+    if name is not None:
+        plugin: RemoteStorageManager = _load(
+            "remote.log.storage.manager.class.name", name, config["remote.log.storage.manager.class.path"]
+        )
+        plugin.configure({"broker.id": str(config["node.id"]), "cluster.id": cluster_id, **options})
+        return plugin
+    manager = ObjectStoreRemoteStorageManager()
+    manager.configure(
+        {**options, "url": config["stratalog.remote.url"] or (data_dir / DEFAULT_STORE).absolute().as_uri()}
+    )
+    threading.Thread(target=_look_at, args=(manager.store,), name="remote-store-check", daemon=True).start()
+    return manager
+
+
+def _metadata_manager(
+    config: BrokerConfig, events: LocalMetadataLog, cluster_id: str, clock: Clock
+) -> RemoteLogMetadataManager:
+    name = config["remote.log.metadata.manager.class.name"]
+    if name is None:
+        return TopicBasedRemoteLogMetadataManager(events, clock=clock)
+    plugin: RemoteLogMetadataManager = _load(
+        "remote.log.metadata.manager.class.name", name, config["remote.log.metadata.manager.class.path"]
+    )
+    options = config.prefixed(config["remote.log.metadata.manager.impl.prefix"])
+    plugin.configure({"broker.id": str(config["node.id"]), "cluster.id": cluster_id, **options})
+    return plugin
+
+
+def _look_at(store: ObjectStore) -> None:
+    """Say at once, beside the start, that a store does not answer, rather than at the first copy."""
+    try:
+        store.check()
+    except RemoteStorageError as error:
+        logger.warning(
+            "The object store of the remote tier does not answer; segments stay local meanwhile: %s", error
+        )
+
+
+def _load(key: str, name: str, path: str | None) -> Any:
+    """An instance of the class that "module:Class" names."""
+    module, separator, attribute = name.partition(":")
+    if not separator:
+        raise UsageError(f"{key}={name}: expected module:Class")
+    if path and path not in sys.path:
+        sys.path.append(path)
+    try:
+        return getattr(importlib.import_module(module), attribute)()
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"{key}={name} cannot be loaded: {error}") from error
