@@ -1,0 +1,107 @@
+"""OffsetFetch: how far a group has read; -1 where it has not committed.
+
+From version 2 on a null list of topics asks for all; from 8 on several groups can be asked for at once; 10 names topics by
+id. Transactions do not hold offsets back here, so `require_stable` (7) changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from stratalog.broker.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
+from stratalog.broker.groups.wire import requested_topic
+from stratalog.errors import UnknownTopicIdError
+
+_GROUPS_FROM = 8
+_TOPIC_IDS_FROM = 10
+_NONE = CommittedOffset(-1, "", -1)
+
+
+@handles(ApiKey.OFFSET_FETCH, versions=(1, 10))
+def offset_fetch(ctx: RequestContext, request: Any) -> Any:
+    if ctx.version < _GROUPS_FROM:
+        return ctx.respond(
+            topics=_topics(ctx, request, "OffsetFetchResponseTopic", "OffsetFetchResponsePartition")
+        )
+    return ctx.respond(
+        groups=[
+            ctx.make(
+                "OffsetFetchResponseGroup",
+                group_id=group.group_id,
+                topics=_topics(ctx, group, "OffsetFetchResponseTopics", "OffsetFetchResponsePartitions"),
+            )
+            for group in request.groups
+        ]
+    )
+
+
+def _topics(ctx: RequestContext, group: Any, topic_type: str, partition_type: str) -> list[Any]:
+    """The answer for one group, whose parts have other names before and after version 8."""
+    if group.topics is None:
+        return _all_topics(ctx, group.group_id, topic_type, partition_type)
+    answers = []
+    for requested in group.topics:
+        name, error_code = getattr(requested, "name", ""), 0
+        if ctx.version >= _TOPIC_IDS_FROM:
+            topic, error_code = requested_topic(ctx.broker, requested, by_id=True)
+            name = "" if topic is None else topic.name
+        found = ctx.broker.groups.offsets
+        answers.append(
+            ctx.make(
+                topic_type,
+                name=name,
+                topic_id=getattr(requested, "topic_id", None),
+                partitions=[
+                    _partition(
+                        ctx,
+                        partition_type,
+                        index,
+                        found.get(group.group_id, TopicPartition(name, index)) or _NONE,
+                        error_code,
+                    )
+                    for index in requested.partition_indexes
+                ],
+            )
+        )
+    return answers
+
+
+def _all_topics(ctx: RequestContext, group_id: str, topic_type: str, partition_type: str) -> list[Any]:
+    by_topic: dict[str, list[tuple[int, CommittedOffset]]] = {}
+    for partition, committed in ctx.broker.groups.offsets.of_group(group_id).items():
+        by_topic.setdefault(partition.topic, []).append((partition.partition, committed))
+    answers = []
+    for name, commits in by_topic.items():
+        topic = ctx.broker.metadata.topic(name)
+        if topic is None and ctx.version >= _TOPIC_IDS_FROM:
+            continue  # it has no id any more by which the client could know it
+        answers.append(
+            ctx.make(
+                topic_type,
+                name=name,
+                topic_id=None if topic is None else topic.topic_id,
+                partitions=_partitions(ctx, partition_type, commits),
+            )
+        )
+    return answers
+
+
+def _partitions(
+    ctx: RequestContext, partition_type: str, commits: Iterable[tuple[int, CommittedOffset]]
+) -> list[Any]:
+    return [_partition(ctx, partition_type, index, committed, 0) for index, committed in commits]
+
+
+def _partition(
+    ctx: RequestContext, partition_type: str, index: int, committed: CommittedOffset, error_code: int
+) -> Any:
+    return ctx.make(
+        partition_type,
+        partition_index=index,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=None if error_code == UnknownTopicIdError.code else committed.metadata,
+        error_code=error_code,
+    )

@@ -1,0 +1,37 @@
+"""LeaveGroup: members go, so that the others need not wait for their sessions to end.
+
+One member up to version 2, whose error is that of the response; from 3 on several, also by group instance id alone (an
+administrator removing static members); 5 adds a reason.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stratalog.broker.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.groups.values import LeavingMember
+
+_BATCHED_FROM = 3
+
+
+@handles(ApiKey.LEAVE_GROUP, versions=(0, 5))
+def leave_group(ctx: RequestContext, request: Any) -> Any:
+    if ctx.version < _BATCHED_FROM:
+        (left,) = ctx.broker.groups.leave(request.group_id, [LeavingMember(request.member_id)])
+        return ctx.respond(error_code=left.error)
+    members = [
+        LeavingMember(member.member_id, member.group_instance_id, getattr(member, "reason", None))
+        for member in request.members
+    ]
+    return ctx.respond(
+        error_code=0,
+        members=[
+            ctx.make(
+                "MemberResponse",
+                member_id=left.member_id,
+                group_instance_id=left.instance_id,
+                error_code=left.error,
+            )
+            for left in ctx.broker.groups.leave(request.group_id, members)
+        ],
+    )

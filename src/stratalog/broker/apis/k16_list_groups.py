@@ -1,0 +1,29 @@
+"""ListGroups: all groups, by choice only those in some states (version 4) or of some types (5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stratalog.broker.dispatch import ApiKey, RequestContext, handles
+
+_TYPE = "classic"
+
+
+@handles(ApiKey.LIST_GROUPS, versions=(0, 5))
+def list_groups(ctx: RequestContext, request: Any) -> Any:
+    states = {state.strip().lower() for state in getattr(request, "states_filter", ())}
+    types = {type_.strip().lower() for type_ in getattr(request, "types_filter", ())}
+    return ctx.respond(
+        error_code=0,
+        groups=[
+            ctx.make(
+                "ListedGroup",
+                group_id=group.group_id,
+                protocol_type=group.protocol_type or "",
+                group_state=group.state.value,
+                group_type=_TYPE,
+            )
+            for group in ctx.broker.groups.groups()
+            if (not states or group.state.value.lower() in states) and (not types or _TYPE in types)
+        ],
+    )

@@ -1,0 +1,26 @@
+"""DeleteGroups: forget groups that have no members, with their commits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stratalog.broker.dispatch import ApiKey, RequestContext, handles
+from stratalog.errors import KafkaError
+
+
+@handles(ApiKey.DELETE_GROUPS, versions=(0, 2))
+def delete_groups(ctx: RequestContext, request: Any) -> Any:
+    return ctx.respond(
+        results=[
+            ctx.make("DeletableGroupResult", group_id=group_id, error_code=_delete(ctx, group_id))
+            for group_id in dict.fromkeys(request.groups_names)
+        ]
+    )
+
+
+def _delete(ctx: RequestContext, group_id: str) -> int:
+    try:
+        ctx.broker.groups.delete(group_id)
+    except KafkaError as error:
+        return error.code
+    return 0

@@ -1,0 +1,42 @@
+"""OffsetDelete: forget single commits of a group, unless it is subscribed to their topic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stratalog.broker.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.groups.offsets import TopicPartition
+from stratalog.errors import GroupSubscribedToTopicError, UnknownTopicOrPartitionError
+
+
+@handles(ApiKey.OFFSET_DELETE, versions=(0, 0))
+def offset_delete(ctx: RequestContext, request: Any) -> Any:
+    wanted = [
+        TopicPartition(topic.name, partition.partition_index)
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+    existing = [key for key in wanted if ctx.broker.partition(key.topic, key.partition) is not None]
+    allowed = ctx.broker.groups.delete_offsets(request.group_id, existing)
+    codes = {key: 0 if ok else GroupSubscribedToTopicError.code for key, ok in allowed.items()}
+    return ctx.respond(
+        error_code=0,
+        topics=[
+            ctx.make(
+                "OffsetDeleteResponseTopic",
+                name=topic.name,
+                partitions=[
+                    ctx.make(
+                        "OffsetDeleteResponsePartition",
+                        partition_index=partition.partition_index,
+                        error_code=codes.get(
+                            TopicPartition(topic.name, partition.partition_index),
+                            UnknownTopicOrPartitionError.code,
+                        ),
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )

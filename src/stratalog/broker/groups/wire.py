@@ -1,0 +1,33 @@
+"""What the group APIs share: reading times, naming topics by id or name, authorized operations."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Any
+
+from stratalog.errors import UnknownTopicIdError, UnknownTopicOrPartitionError
+
+if TYPE_CHECKING:
+    from stratalog.broker.metadata.store import Topic
+    from stratalog.broker.state import BrokerState
+
+_MILLISECOND = datetime.timedelta(milliseconds=1)
+
+#: "Not asked for", in the fields of authorized operations.
+OPERATIONS_UNKNOWN = -(2**31)
+#: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: all that there is to do with a group; a bit for each operation.
+GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+
+
+def to_ms(duration: datetime.timedelta) -> int:
+    """Milliseconds of a duration as kio gives it."""
+    return duration // _MILLISECOND
+
+
+def requested_topic(broker: BrokerState, requested: Any, *, by_id: bool) -> tuple[Topic | None, int]:
+    """The topic that a part of a request names, and the error code of each of its partitions when there is none."""
+    if by_id:
+        topic = None if requested.topic_id is None else broker.metadata.topic_by_id(requested.topic_id)
+        return topic, 0 if topic is not None else UnknownTopicIdError.code
+    topic = broker.metadata.topic(requested.name)
+    return topic, 0 if topic is not None else UnknownTopicOrPartitionError.code
