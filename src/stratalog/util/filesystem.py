@@ -21,7 +21,10 @@ _WRITEV_BUFFERS_MAX = 1024
 
 
 class File:
-    """An open file, addressed by position. Closing twice is harmless; a deleted file stays readable while open."""
+    """An open file, addressed by position. Closing twice is harmless; a deleted file stays readable while open.
+
+    A file that nobody holds any more is closed.
+    """
 
     def __init__(self, path: StrPath, fd: int) -> None:
         self.path = Path(path)
@@ -95,6 +98,10 @@ class File:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+
+    def __del__(self) -> None:
+        # Slices of a segment outlive it, so the last holder's going is what closes its file.
+        self.close()
 
     def __enter__(self) -> File:
         return self

@@ -1,0 +1,312 @@
+"""From a producer's bytes to the bytes of the log: checks, offsets, leader epoch, append time, compression.
+
+Base offset and leader epoch lie outside a batch's CRC, so they are put before the producer's bytes as a new 16-byte
+prefix, and nothing is copied or decompressed. Only these take a batch apart:
+
+    message.timestamp.type=LogAppendTime      a new header, with a new CRC (one pass over the bytes)
+    compression.type other than the batch's   every record is read and written anew
+    message.timestamp.before.max.ms set       every record's timestamp is read (the header has only the largest)
+    cleanup.policy=compact                    every record of a client is asked for its key
+
+Source: Kafka's `UnifiedLog.append` and `LogValidator`. Kafka reads every record of every batch, and writes the largest
+timestamp that it finds into the header; here the header of a client is trusted in that (the CRC covers it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final, NamedTuple
+
+from typing_extensions import Buffer
+
+from stratalog.config.topic import LogConfig
+from stratalog.errors import (
+    InvalidRecordError,
+    InvalidTimestampError,
+    MessageTooLargeError,
+)
+from stratalog.records import batch_format as fmt
+from stratalog.records.batch import RecordBatch, iter_batches
+from stratalog.records.batch_builder import build_batch
+from stratalog.records.compression import Codec
+from stratalog.records.validation import validate_client_batches
+from stratalog.util.crc32c import crc32c
+
+CLIENT: Final = "client"
+
+#: Base offset, length and leader epoch: what a leader assigns, before magic and CRC.
+_PREFIX: Final = Struct(">qii")
+_PREFIX_SIZE: Final = _PREFIX.size
+#: Smaller batches are put together in memory: cheaper than a vectored write.
+_JOIN_SIZE_MAX: Final = 16 * 1024
+_NO_LIMIT: Final = 0x7FFF_FFFF_FFFF_FFFF
+#: Attributes that a client's batch may have: a codec of the five, and the transactional bit.
+_CLIENT_ATTRIBUTES: Final = frozenset(
+    c | t for c in range(Codec.ZSTD + 1) for t in (0, fmt.TRANSACTIONAL_BIT)
+)
+
+_unpack_header = fmt.HEADER.unpack_from
+_pack_prefix = _PREFIX.pack
+
+
+class BatchFacts(NamedTuple):
+    """What the log keeps in mind of a batch while it appends it."""
+
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    size: int
+    leader_epoch: int
+
+
+class PreparedAppend(NamedTuple):
+    """Batches as they will stand in the log, not yet written."""
+
+    #: The bytes, in one piece or several.
+    parts: Sequence[Buffer]
+    size: int
+    batches: Sequence[BatchFacts]
+    #: The batches of producers with an id, stamped. Of a large one only the header is there.
+    producer_batches: Sequence[RecordBatch]
+    max_timestamp: int
+    #: -1 unless the topic has LogAppendTime.
+    log_append_time: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRules:
+    """What a topic's configuration demands of an append."""
+
+    max_message_bytes: int
+    stamp_append_time: bool
+    timestamp_before_max_ms: int
+    timestamp_after_max_ms: int
+    #: None: whatever the producer chose.
+    codec: Codec | None
+    codec_level: int | None
+    keys_required: bool
+    #: Whether records, not only batch headers, must be looked at.
+    read_records: bool
+
+    @classmethod
+    def of(cls, config: LogConfig) -> AppendRules:
+        stamp = config.message_timestamp_type == "LogAppendTime"
+        codec = None if config.compression_type == "producer" else Codec.from_name(config.compression_type)
+        levels = {
+            Codec.GZIP: config.compression_gzip_level,
+            Codec.LZ4: config.compression_lz4_level,
+            Codec.ZSTD: config.compression_zstd_level,
+        }
+        level = None if codec is None else levels.get(codec)
+        if codec is Codec.GZIP and level == -1:
+            level = None
+        return cls(
+            max_message_bytes=config.max_message_bytes,
+            stamp_append_time=stamp,
+            timestamp_before_max_ms=config.message_timestamp_before_max_ms,
+            timestamp_after_max_ms=config.message_timestamp_after_max_ms,
+            codec=codec,
+            codec_level=level,
+            keys_required=config.compacted,
+            read_records=config.compacted
+            or (not stamp and config.message_timestamp_before_max_ms < _NO_LIMIT),
+        )
+
+
+def prepare_leader_append(
+    records: Buffer, rules: AppendRules, *, origin: str, next_offset: int, leader_epoch: int, now_ms: int
+) -> PreparedAppend:
+    """Check `records` and give each batch its offsets from `next_offset` on.
+
+    `records` is neither kept nor changed. Errors: those of `validate_client_batches` for a client; for any other
+    origin CorruptRecordError, MessageTooLargeError and InvalidRecordError; InvalidTimestampError for a timestamp
+    outside of what the topic allows.
+    """
+    view = memoryview(records)
+    size = view.nbytes
+    if origin == CLIENT and size >= fmt.HEADER_SIZE and size <= rules.max_message_bytes:
+        header = _unpack_header(view)
+        # One sound batch, the usual case, in one look; anything else goes the plain way, which names what is wrong.
+        if (
+            header[1] == size - fmt.LOG_OVERHEAD
+            and header[0] == 0
+            and header[3] == fmt.MAGIC
+            and header[5] in _CLIENT_ATTRIBUTES
+            and header[12] > 0
+            and header[6] == header[12] - 1
+            and (header[9] < 0 or header[11] >= 0)
+            and not rules.stamp_append_time
+            and not rules.read_records
+            and (rules.codec is None or rules.codec == header[5] & fmt.CODEC_MASK)
+            and header[8] - now_ms <= rules.timestamp_after_max_ms
+            and crc32c(view[fmt.ATTRIBUTES_AT :]) == header[4]
+        ):
+            prefix = _pack_prefix(next_offset, header[1], leader_epoch)
+            facts = BatchFacts(next_offset, next_offset + header[6], header[8], size, leader_epoch)
+            rest = view[_PREFIX_SIZE:]
+            parts = (prefix + rest,) if size <= _JOIN_SIZE_MAX else (prefix, rest)
+            producers = (RecordBatch(prefix + rest[: fmt.HEADER_SIZE]),) if header[9] >= 0 else ()
+            return PreparedAppend(parts, size, (facts,), producers, header[8], -1)
+    return _prepare_plainly(view.cast("B"), rules, origin, next_offset, leader_epoch, now_ms)
+
+
+def _prepare_plainly(
+    view: memoryview, rules: AppendRules, origin: str, next_offset: int, leader_epoch: int, now_ms: int
+) -> PreparedAppend:
+    """The same, for any number of batches, with every rule."""
+    if origin == CLIENT:
+        batches = validate_client_batches(view, max_message_bytes=rules.max_message_bytes)
+    else:
+        batches = _validate_own_batches(view, rules.max_message_bytes)
+    parts: list[Buffer] = []
+    facts: list[BatchFacts] = []
+    producers: list[RecordBatch] = []
+    total = 0
+    for batch in batches:
+        _check_timestamps(batch, rules, now_ms)
+        if rules.keys_required and origin == CLIENT:
+            _check_keys(batch)
+        if (
+            rules.codec is not None
+            and rules.codec != batch.codec
+            and not (batch.is_control and not batch.codec)
+        ):
+            batch = _recompressed(batch, rules)
+        append_time = now_ms if rules.stamp_append_time else None
+        header = _stamped_header(batch, next_offset, leader_epoch, append_time)
+        parts += (header, batch.records_payload)
+        stamped = RecordBatch(header + batch.records_payload if batch.is_control else header)
+        facts.append(
+            BatchFacts(next_offset, stamped.last_offset, stamped.max_timestamp, stamped.size, leader_epoch)
+        )
+        if stamped.has_producer_id:
+            producers.append(stamped)
+        next_offset = stamped.next_offset
+        total += stamped.size
+    return PreparedAppend(
+        parts,
+        total,
+        facts,
+        producers,
+        max(f.max_timestamp for f in facts),
+        now_ms if rules.stamp_append_time else -1,
+    )
+
+
+def prepare_follower_append(records: Buffer, *, log_end_offset: int) -> PreparedAppend:
+    """Check batches that a leader has stamped, to be written as they are.
+
+    An incomplete batch at the end is left out, as a fetch may end in one; `size` is 0 if there is no whole batch.
+    Raises CorruptRecordError for a damaged batch, InvalidRecordError for offsets that do not ascend from
+    `log_end_offset` (a gap is allowed: compaction leaves them).
+    """
+    view = memoryview(records).cast("B")
+    facts: list[BatchFacts] = []
+    producers: list[RecordBatch] = []
+    size, largest = 0, fmt.NO_TIMESTAMP
+    expected = log_end_offset
+    for batch in iter_batches(view):
+        batch.ensure_valid()
+        if batch.base_offset < expected or batch.last_offset < batch.base_offset:
+            raise InvalidRecordError(
+                f"batch at position {batch.start}: offsets {batch.base_offset} to {batch.last_offset}, expected at least"
+                f" {expected}"
+            )
+        facts.append(
+            BatchFacts(
+                batch.base_offset,
+                batch.last_offset,
+                batch.max_timestamp,
+                batch.size,
+                batch.partition_leader_epoch,
+            )
+        )
+        if batch.has_producer_id:
+            producers.append(batch)
+        largest = max(largest, batch.max_timestamp)
+        size += batch.size
+        expected = batch.next_offset
+    return PreparedAppend((view[:size],), size, facts, producers, largest, -1)
+
+
+def _validate_own_batches(view: memoryview, max_message_bytes: int) -> list[RecordBatch]:
+    """What is checked of batches that the broker itself made: size and CRC."""
+    batches = list(iter_batches(view))
+    if not batches or batches[-1].start + batches[-1].size != len(view):
+        raise InvalidRecordError(f"{len(view)} bytes are not a row of whole record batches")
+    for batch in batches:
+        if batch.size > max_message_bytes:
+            raise MessageTooLargeError(
+                f"batch at position {batch.start}: {batch.size} bytes, but max.message.bytes allows {max_message_bytes}"
+            )
+        batch.ensure_valid()
+    return batches
+
+
+def _stamped_header(
+    batch: RecordBatch, base_offset: int, leader_epoch: int, append_time_ms: int | None
+) -> bytes:
+    view = batch.as_memoryview()
+    prefix = _pack_prefix(base_offset, batch.size - fmt.LOG_OVERHEAD, leader_epoch)
+    if append_time_ms is None:
+        return prefix + view[_PREFIX_SIZE : fmt.HEADER_SIZE]
+    header = bytearray(prefix + view[_PREFIX_SIZE : fmt.HEADER_SIZE])
+    fmt.INT16.pack_into(header, fmt.ATTRIBUTES_AT, batch.attributes | fmt.LOG_APPEND_TIME_BIT)
+    fmt.INT64.pack_into(header, fmt.MAX_TIMESTAMP_AT, append_time_ms)
+    crc = crc32c(view[fmt.HEADER_SIZE :], crc32c(memoryview(header)[fmt.ATTRIBUTES_AT :]))
+    fmt.UINT32.pack_into(header, fmt.CRC_AT, crc)
+    return bytes(header)
+
+
+def _check_timestamps(batch: RecordBatch, rules: AppendRules, now_ms: int) -> None:
+    if rules.stamp_append_time:
+        return
+    if batch.max_timestamp - now_ms > rules.timestamp_after_max_ms:
+        raise InvalidTimestampError(
+            f"timestamp {batch.max_timestamp} is {batch.max_timestamp - now_ms} ms ahead of the broker's time {now_ms},"
+            f" but message.timestamp.after.max.ms allows {rules.timestamp_after_max_ms}"
+        )
+    if rules.timestamp_before_max_ms == _NO_LIMIT:
+        return
+    for record in batch.records():
+        timestamp = record.timestamp_ms
+        if timestamp != fmt.NO_TIMESTAMP and now_ms - timestamp > rules.timestamp_before_max_ms:
+            raise InvalidTimestampError(
+                f"timestamp {timestamp} is {now_ms - timestamp} ms behind the broker's time {now_ms}, but"
+                f" message.timestamp.before.max.ms allows {rules.timestamp_before_max_ms}"
+            )
+
+
+def _check_keys(batch: RecordBatch) -> None:
+    for record in batch.records():
+        if record.key is None:
+            raise InvalidRecordError(
+                f"record {record.offset - batch.base_offset} has no key, but the topic is compacted"
+            )
+
+
+def _recompressed(batch: RecordBatch, rules: AppendRules) -> RecordBatch:
+    assert rules.codec is not None
+    rebuilt = build_batch(
+        batch.records(),
+        base_offset=batch.base_offset,
+        last_offset_delta=batch.last_offset_delta,
+        codec=rules.codec,
+        level=rules.codec_level,
+        timestamp_type=batch.timestamp_type,
+        log_append_time_ms=batch.max_timestamp if batch.timestamp_type else None,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        is_transactional=batch.is_transactional,
+        is_control=batch.is_control,
+        delete_horizon_ms=batch.delete_horizon_ms,
+    )
+    if len(rebuilt) > rules.max_message_bytes:
+        raise MessageTooLargeError(
+            f"{len(rebuilt)} bytes after compression with {rules.codec.name.lower()}, but max.message.bytes allows"
+            f" {rules.max_message_bytes}"
+        )
+    return RecordBatch(rebuilt)

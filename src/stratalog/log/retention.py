@@ -1,0 +1,128 @@
+"""Which segments may go: facts in, a plan out.
+
+Three rules are applied one after the other, each from the oldest segment on and each up to the first segment that it
+keeps. Source: Kafka's `UnifiedLog.deleteOldSegments` and `deletableSegments`.
+
+    log start offset   every offset of the segment is below the log start offset
+    size               the log is still at least `retention_bytes` large without the segment
+    time               now - largest timestamp > retention_ms, strictly
+
+No rule takes a segment that holds an offset at or above the high watermark, an empty active segment, or, on a tiered
+partition, a segment that is not finished in the remote tier.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class SegmentFacts(Protocol):
+    """What retention must know of a segment; asking for the timestamp may read the time index, so it is asked last."""
+
+    @property
+    def base_offset(self) -> int: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    def largest_timestamp(self) -> int:
+        """The largest record timestamp, or the file's modification time when no record has one."""
+
+
+class DeletionReason(enum.Enum):
+    """The rule that takes a segment."""
+
+    LOG_START_OFFSET = "below the log start offset"
+    SIZE = "retention size"
+    TIME = "retention time"
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionLimits:
+    """The bounds in force: for a tiered partition the local ones. -1 is no bound."""
+
+    retention_ms: int
+    retention_bytes: int
+    #: Everything below is unwanted: the local log start offset of a tiered partition, else the log start offset.
+    start_offset: int
+    high_watermark: int
+    log_end_offset: int
+    #: Only what ends at or below this offset may go, unless the whole log starts later; None: not a tiered partition.
+    remote_through: int | None = None
+    #: The log start offset over both tiers.
+    log_start_offset: int = 0
+    #: Roll an active segment that is to go, so that it can be copied and go later.
+    roll_active: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPlan:
+    """What to do: the leading segments to delete, each with its rule, and whether to roll the active one first."""
+
+    deletions: tuple[DeletionReason, ...]
+    roll_active: bool
+
+
+def plan_retention(segments: Sequence[SegmentFacts], limits: RetentionLimits, now_ms: int) -> RetentionPlan:
+    """Decide about `segments`, all of a log in order with the active one last.
+
+    `deletions[i]` is the reason for `segments[i]`; the active segment may be among them, and is then replaced by an
+    empty one.
+    """
+    reasons: list[DeletionReason] = []
+    roll_active = False
+    for reason in DeletionReason:
+        taken, wants_roll = _apply(reason, segments, len(reasons), limits, now_ms)
+        reasons.extend([reason] * taken)
+        roll_active = roll_active or wants_roll
+    return RetentionPlan(tuple(reasons), roll_active)
+
+
+def _apply(
+    reason: DeletionReason, segments: Sequence[SegmentFacts], first: int, limits: RetentionLimits, now_ms: int
+) -> tuple[int, bool]:
+    """How many segments from `first` on one rule takes, and whether it wants the active one rolled."""
+    breaches = _breaches(reason, segments, first, limits, now_ms)
+    taken = 0
+    for i in range(first, len(segments)):
+        is_active = i + 1 == len(segments)
+        end_offset = limits.log_end_offset if is_active else segments[i + 1].base_offset
+        if limits.high_watermark < end_offset or not next(breaches):
+            return taken, False
+        if is_active and segments[i].size_bytes == 0:
+            return taken, False
+        if not _is_expendable(end_offset, is_active, limits):
+            return taken, is_active and limits.roll_active
+        if is_active and limits.roll_active:
+            return taken, True
+        taken += 1
+    return taken, False
+
+
+def _is_expendable(end_offset: int, is_active: bool, limits: RetentionLimits) -> bool:
+    """Whether the remote tier has the segment that ends before `end_offset`, or nobody wants it any more."""
+    if limits.remote_through is None:
+        return True
+    if not is_active and limits.log_start_offset >= end_offset:
+        return True
+    return end_offset > 0 and end_offset - 1 <= limits.remote_through
+
+
+def _breaches(
+    reason: DeletionReason, segments: Sequence[SegmentFacts], first: int, limits: RetentionLimits, now_ms: int
+) -> Iterator[bool]:
+    """Whether each segment from `first` on breaches one rule."""
+    if reason is DeletionReason.LOG_START_OFFSET:
+        for i in range(first, len(segments)):
+            yield i + 1 < len(segments) and segments[i + 1].base_offset <= limits.start_offset
+    elif reason is DeletionReason.SIZE:
+        excess = sum(segment.size_bytes for segment in segments[first:]) - limits.retention_bytes
+        for segment in segments[first:]:
+            excess -= segment.size_bytes
+            yield limits.retention_bytes >= 0 and excess >= 0
+    else:
+        for segment in segments[first:]:
+            yield limits.retention_ms >= 0 and now_ms - segment.largest_timestamp() > limits.retention_ms
