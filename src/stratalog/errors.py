@@ -91,6 +91,11 @@ class RecordListTooLargeError(KafkaError):
     code = 18
 
 
+class NotEnoughReplicasError(KafkaError):
+    code = 19
+    retriable = True
+
+
 class InvalidRequiredAcksError(KafkaError):
     code = 21
 
