@@ -82,6 +82,7 @@ S_ROWS_MAX: Final = 2
 S_PAYLOAD_SIZE: Final = 3
 SCAN_WORDS: Final = 4
 
+OVERRUN: Final = 32
 _HEADER_SIZE = 61
 _RECORD_SIZE_MIN = 7
 _ERROR = -1
@@ -89,13 +90,21 @@ _ERROR = -1
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _native(signature: Any = None) -> Callable[[F], F]:
-    """`numba.njit` with our options, keeping the type of what it decorates. Compiles at once if given a
-    signature."""
+def _native(function: F) -> F:
+    """A helper: compiled when a loop that calls it is."""
+    return cast("F", numba.njit(nogil=True, cache=True)(function))
+
+
+def _inlined(function: F) -> F:
+    """A helper that is worth a copy at each call."""
+    return cast("F", numba.njit(nogil=True, cache=True, forceinline=True)(function))
+
+
+def _compiled(signature: str) -> Callable[[F], F]:
+    """A loop that Python calls: compiled at import."""
 
     def decorate(function: F) -> F:
-        compiled: Any = numba.njit(signature, nogil=True, cache=True)(function)
-        return cast("F", compiled)
+        return cast("F", numba.njit(signature, nogil=True, cache=True)(function))
 
     return decorate
 
@@ -167,7 +176,7 @@ def _memcpy_definition(_typing: Any, target: Any, source: Any, size: Any) -> Any
 _memcpy: Any = intrinsic(_memcpy_definition)
 
 
-@_native()
+@_inlined
 def _copy(target: int, source: int, size: int, readable: int) -> None:
     """Copy `size` bytes. Up to 32 bytes more are written to `target`; `readable` bytes may be read at `source`."""
     if size <= 256 and size + 32 <= readable:
@@ -179,38 +188,84 @@ def _copy(target: int, source: int, size: int, readable: int) -> None:
         _memcpy(target, source, size)
 
 
-@_native()
-def _varint(data: Any, position: int, end: int) -> tuple[int, int]:
-    """A zigzag varint of up to 5 bytes, and the position after it; position -1 for none."""
+@_native
+def _long_varint(data: Any, position: int, end: int, bits_max: int, mask: int) -> tuple[int, int]:
+    """A varint of up to `bits_max` / 7 bytes whose value lies within `mask`."""
     raw = 0
     shift = 0
-    while position < end and shift < 35:
+    while position < end and shift < bits_max:
         byte = numba.int64(data[position])
         position += 1
         raw |= (byte & 0x7F) << shift
         if byte < 0x80:
-            raw &= 0xFFFF_FFFF
-            return (raw >> 1) ^ -(raw & 1), position
-        shift += 7
-    return 0, _ERROR
-
-
-@_native()
-def _varlong(data: Any, position: int, end: int) -> tuple[int, int]:
-    """A zigzag varint of up to 10 bytes, and the position after it; position -1 for none."""
-    raw = 0
-    shift = 0
-    while position < end and shift < 70:
-        byte = numba.int64(data[position])
-        position += 1
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
+            raw &= mask
             return ((raw >> 1) & 0x7FFF_FFFF_FFFF_FFFF) ^ -(raw & 1), position
         shift += 7
     return 0, _ERROR
 
 
-@_native("void(int64, int64, int64, int64, int64, int64, int64)")
+@_inlined
+def _varint(data: Any, position: int, end: int, checked: bool) -> tuple[int, int]:
+    """A zigzag varint of up to 5 bytes, and the position after it; position -1 for none.
+
+    Unless `checked`, the caller knows that 2 bytes can be read, and finds out later whether they lie before `end`.
+    """
+    if not checked or end - position >= 2:
+        low = numba.int64(data[position])
+        if low < 0x80:
+            return (low >> 1) ^ -(low & 1), position + 1
+        high = numba.int64(data[position + 1])
+        if high < 0x80:
+            low = (low & 0x7F) | (high << 7)
+            return (low >> 1) ^ -(low & 1), position + 2
+    return _long_varint(data, position, end, 35, 0xFFFF_FFFF)
+
+
+@_inlined
+def _varlong(data: Any, position: int, end: int, checked: bool) -> tuple[int, int]:
+    """As `_varint`, of up to 10 bytes."""
+    if not checked or end - position >= 2:
+        low = numba.int64(data[position])
+        if low < 0x80:
+            return (low >> 1) ^ -(low & 1), position + 1
+        high = numba.int64(data[position + 1])
+        if high < 0x80:
+            low = (low & 0x7F) | (high << 7)
+            return (low >> 1) ^ -(low & 1), position + 2
+    return _long_varint(data, position, end, 70, -1)
+
+
+@_inlined
+def _fields(
+    data: Any, position: int, end: int, checked: bool
+) -> tuple[int, int, int, int, int, int, int, int]:
+    """The fields of the record in [position, end) as far as its headers: timestamp delta, offset delta, key size, key
+    start, value size, value start, header count, position after it; position -1 for what is malformed.
+
+    Unless `checked`, `OVERRUN` bytes can be read from `end` on: a varint may then run over `end`, and the position shows it.
+    """
+    bad = (0, 0, 0, 0, 0, 0, 0, _ERROR)
+    timestamp_delta, position = _varlong(data, position + 1, end, checked)
+    if position < 0:
+        return bad
+    offset_delta, position = _varint(data, position, end, checked)
+    if position < 0:
+        return bad
+    key_size, key_start = _varint(data, position, end, checked)
+    if key_start < 0 or key_size > end - key_start:
+        return bad
+    position = key_start + max(key_size, 0)
+    value_size, value_start = _varint(data, position, end, checked)
+    if value_start < 0 or value_size > end - value_start:
+        return bad
+    position = value_start + max(value_size, 0)
+    header_count, position = _varint(data, position, end, checked)
+    if position < 0 or header_count < 0 or header_count > end - position:
+        return bad
+    return timestamp_delta, offset_delta, key_size, key_start, value_size, value_start, header_count, position
+
+
+@_compiled("void(int64, int64, int64, int64, int64, int64, int64)")
 def scan(
     address: int, size: int, start_offset: int, end_offset: int, table: int, capacity: int, result: int
 ) -> None:
@@ -266,15 +321,15 @@ def scan(
     out[S_PAYLOAD_SIZE] = payload_total
 
 
-@_native()
+@_native
 def _skip_headers(data: Any, position: int, end: int, count: int) -> int:
     """Position after `count` headers, or -1."""
     for _ in range(count):
-        size, position = _varint(data, position, end)
+        size, position = _varint(data, position, end, True)
         if position < 0 or size < 0 or size > end - position:
             return _ERROR
         position += size
-        size, position = _varint(data, position, end)
+        size, position = _varint(data, position, end, True)
         if position < 0 or size > end - position:
             return _ERROR
         if size > 0:
@@ -282,7 +337,7 @@ def _skip_headers(data: Any, position: int, end: int, count: int) -> int:
     return position
 
 
-@_native()
+@_native
 def _write_headers(context: int, address: int, position: int, end: int, count: int, payload_end: int) -> int:
     """Append `count` headers to the output; position after them, or -1."""
     c = _i64(context)
@@ -297,7 +352,7 @@ def _write_headers(context: int, address: int, position: int, end: int, count: i
     key_at = c[C_HEADER_KEY_SIZE]
     value_at = c[C_HEADER_VALUE_SIZE]
     for _ in range(count):
-        size, position = _varint(data, position, end)
+        size, position = _varint(data, position, end, True)
         if position < 0 or size < 0 or size > end - position:
             return _ERROR
         high = 0
@@ -308,7 +363,7 @@ def _write_headers(context: int, address: int, position: int, end: int, count: i
         _copy(c[C_HEADER_KEY_DATA] + key_at, address + position, size, payload_end - position)
         position += size
         key_at += size
-        size, position = _varint(data, position, end)
+        size, position = _varint(data, position, end, True)
         if position < 0 or size > end - position:
             return _ERROR
         if row & 7 == 0:
@@ -329,7 +384,7 @@ def _write_headers(context: int, address: int, position: int, end: int, count: i
     return position
 
 
-@_native()
+@_native
 def _fill_constants(context: int, batch: int, first: int, last: int) -> None:
     """Columns that have one value for the whole batch."""
     c = _i64(context)
@@ -356,7 +411,7 @@ def _fill_constants(context: int, batch: int, first: int, last: int) -> None:
             out32[row] = leader_epoch
 
 
-@_native()
+@_native
 def _decode_batch(context: int, batch: int) -> bool:
     c = _i64(context)
     b = _i64(batch)
@@ -402,38 +457,25 @@ def _decode_batch(context: int, batch: int) -> bool:
     if count < 0:
         return False
     position = 0
+    damage = 0
     for _ in range(count):
-        size, position = _varint(data, position, payload_end)
+        size, position = _varint(data, position, payload_end, True)
         if position < 0 or size < 1 or size > payload_end - position:
             return False
         end = position + size
-        timestamp_delta, position = _varlong(data, position + 1, end)
+        if end + OVERRUN <= payload_end:
+            fields = _fields(data, position, end, False)
+        else:
+            fields = _fields(data, position, end, True)
+        timestamp_delta, offset_delta, key_size, key_start, value_size, value_start, header_count, position = fields
         if position < 0:
-            return False
-        offset_delta, position = _varint(data, position, end)
-        if position < 0:
-            return False
-        key_size, position = _varint(data, position, end)
-        if position < 0 or key_size > end - position:
-            return False
-        key_start = position
-        if key_size > 0:
-            position += key_size
-        value_size, position = _varint(data, position, end)
-        if position < 0 or value_size > end - position:
-            return False
-        value_start = position
-        if value_size > 0:
-            position += value_size
-        header_count, position = _varint(data, position, end)
-        if position < 0 or header_count < 0 or header_count > end - position:
             return False
         offset = base_offset + offset_delta
         if offset < start_offset or offset >= end_offset:
             if header_count > 0:
                 position = _skip_headers(data, position, end, header_count)
-            if position != end:
-                return False
+            damage |= position ^ end
+            position = end
             continue
         if want_offset:
             offset_out[row] = offset
@@ -479,10 +521,11 @@ def _decode_batch(context: int, batch: int) -> bool:
             headers_offsets[row + 1] = c[C_HEADERS]
         elif header_count > 0:
             position = _skip_headers(data, position, end, header_count)
-        if position != end:
-            return False
+        # Not a branch: the next record's address would wait for this record's fields instead of its length alone.
+        damage |= position ^ end
+        position = end
         row += 1
-    if position != payload_end:
+    if damage != 0 or position != payload_end:
         return False
     c[C_ROWS] = row
     c[C_KEY_SIZE] = key_at
@@ -491,7 +534,7 @@ def _decode_batch(context: int, batch: int) -> bool:
     return True
 
 
-@_native("int64(int64, int64, int64, int64)")
+@_compiled("int64(int64, int64, int64, int64)")
 def decode(context: int, table: int, first: int, last: int) -> int:
     """Append the records of the batches [first, last) of `table` to the output.
 
