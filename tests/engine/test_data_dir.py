@@ -77,14 +77,17 @@ def test_another_format_version_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_a_path_that_cannot_be_a_directory_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataDirError, match="cannot be used: .*give a directory that this user can write"):
+    with pytest.raises(DataDirError, match=r"cannot be used: .*give a directory that this user can write"):
         open_dir(tmp_path / "file" / "data")
 
 
 def test_a_directory_shows_whether_it_is_served(tmp_path: Path) -> None:
     assert not is_served(tmp_path)
     held = open_dir(tmp_path)
-    asked = f"from stratalog.engine.data_dir import is_served; from pathlib import Path; print(is_served(Path({str(tmp_path)!r})))"
+    asked = (
+        "from pathlib import Path; from stratalog.engine.data_dir import is_served; "
+        f"print(is_served(Path({str(tmp_path)!r})))"
+    )
     assert is_served(tmp_path)
     assert subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True).stdout == "True\n"
     held.close(clean=True)

@@ -212,7 +212,8 @@ def test_an_offset_found_by_time_carries_its_epoch(running: Running) -> None:
     assert (found.offset, found.timestamp_ms, found.leader_epoch) == (1, NOW_MS, 3)
     assert partition.offset_for_timestamp(NOW_MS + 1) is None
     newest = partition.max_timestamp()
-    assert newest is not None and newest.offset == 1
+    assert newest is not None
+    assert newest.offset == 1
 
 
 def test_files_of_an_earlier_topic_of_the_same_name_are_set_aside(running: Running) -> None:
@@ -221,5 +222,6 @@ def test_files_of_an_earlier_topic_of_the_same_name_are_set_aside(running: Runni
     other = TopicSpec("orders", uuid4(), 1, LogConfig.from_properties({}, None))
     assert get(running.start(other)).log.log_end_offset == 0
     (aside,) = running.report.strays
-    assert aside.name.startswith("orders-0.") and aside.name.endswith("-stray")
+    assert aside.name.startswith("orders-0.")
+    assert aside.name.endswith("-stray")
     assert (aside / "00000000000000000000.log").stat().st_size > 0
