@@ -225,3 +225,27 @@ def test_files_of_an_earlier_topic_of_the_same_name_are_set_aside(running: Runni
     assert aside.name.startswith("orders-0.")
     assert aside.name.endswith("-stray")
     assert (aside / "00000000000000000000.log").stat().st_size > 0
+
+
+def test_a_producer_that_was_silent_too_long_is_forgotten(running: Running) -> None:
+    manager = running.start(spec())
+    partition = get(manager)
+    idempotent = build_batch(
+        [Record(0, NOW_MS, None, b"a")], producer_id=7, producer_epoch=0, base_sequence=0
+    )
+    partition.append(idempotent)
+    assert partition.append(idempotent).duplicate
+    running.clock.advance(24 * 3600 * 1000 + 1)
+    manager.expire_producers()
+    assert partition.append(idempotent).first_offset == 1
+
+
+def test_sealed_segments_are_flushed_without_being_asked(running: Running) -> None:
+    manager = running.start(spec())
+    partition = get(manager)
+    partition.append(batch(b"a", b"b"))
+    partition.log.roll()
+    partition.append(batch(b"c"))
+    assert partition.log.recovery_point == 0
+    manager.flush_due()
+    assert partition.log.recovery_point == 2

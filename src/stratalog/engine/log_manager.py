@@ -40,6 +40,7 @@ LOG_START_OFFSETS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 
 _PURGE_PERIOD_MS = 1_000
+_FLUSH_PERIOD_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,10 @@ class TopicSpec:
     topic_id: UUID
     partition_count: int
     config: LogConfig
+
+
+#: A partition directory, the topic and partition that its name says, and the topic's metadata.
+_LoadJob = tuple[Path, tuple[str, int], TopicSpec]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +113,7 @@ class LogManager:
         strays: list[Path] = []
         recovered = 0
         for data_dir in self._dirs:
-            jobs: list[tuple[Path, TopicSpec]] = []
+            jobs: list[_LoadJob] = []
             for name in self._fs.list_dir(data_dir.path):
                 path = data_dir.path / name
                 if not self._fs.is_dir(path):
@@ -125,7 +130,7 @@ class LogManager:
                 elif self._is_of_another_topic(path, spec):
                     strays.append(self._set_aside(path))
                 else:
-                    jobs.append((path, spec))
+                    jobs.append((path, parsed, spec))
             self._load(data_dir, jobs)
             recovered += 0 if data_dir.was_clean else len(jobs)
         for spec in known.values():
@@ -144,13 +149,12 @@ class LogManager:
         self._fs.rename(path, aside)
         return aside
 
-    def _load(self, data_dir: DataDir, jobs: list[tuple[Path, TopicSpec]]) -> None:
+    def _load(self, data_dir: DataDir, jobs: list[_LoadJob]) -> None:
         recovery_points = self._checkpoint(data_dir, RECOVERY_POINTS).read()
         start_offsets = self._checkpoint(data_dir, LOG_START_OFFSETS).read()
 
-        def load(job: tuple[Path, TopicSpec]) -> None:
-            path, spec = job
-            key = parse_partition_dir(path.name)
+        def load(job: _LoadJob) -> None:
+            path, key, spec = job
             log = PartitionLog.open(
                 path,
                 spec.config,
@@ -188,6 +192,9 @@ class LogManager:
               period_ms=self.config["log.retention.check.interval.ms"])  # fmt: skip
         every("checkpoint", self.write_checkpoints, delay_ms=delay,
               period_ms=self.config["log.flush.offset.checkpoint.interval.ms"])  # fmt: skip
+        every("flush", self.flush_due, delay_ms=delay, period_ms=_FLUSH_PERIOD_MS)
+        check_ms = self.config["producer.id.expiration.check.interval.ms"]
+        every("producers", self.expire_producers, delay_ms=check_ms, period_ms=check_ms)
         every("purge", self.purge, delay_ms=_PURGE_PERIOD_MS, period_ms=_PURGE_PERIOD_MS)
 
     def close(self, *, clean: bool = True) -> None:
@@ -307,6 +314,18 @@ class LogManager:
             if "delete" in partition.log.config.cleanup_policy or partition.log.config.remote_storage_enable:
                 deleted += len(partition.log.delete_old_segments())
         return deleted
+
+    def flush_due(self) -> None:
+        """Flush segments that were sealed, and logs whose flush.ms is over."""
+        now_ms = self._clock.now_ms()
+        for partition in self.partitions():
+            partition.log.flush_if_due(now_ms)
+
+    def expire_producers(self) -> None:
+        """Forget idempotent producers that have been silent for producer.id.expiration.ms."""
+        now_ms = self._clock.now_ms()
+        for partition in self.partitions():
+            partition.log.expire_producers(now_ms, self.config["producer.id.expiration.ms"])
 
     def purge(self) -> None:
         """Remove files and directories whose delay after deletion is over."""

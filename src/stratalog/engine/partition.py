@@ -23,6 +23,7 @@ from stratalog.errors import (
     UnknownLeaderEpochError,
 )
 from stratalog.log.partition_log import PartitionLog
+from stratalog.log.producer_state import AppendOrigin
 from stratalog.log.values import AppendInfo, FetchData, Isolation, TimestampOffset
 from stratalog.remote.api import TopicIdPartition
 
@@ -101,7 +102,7 @@ class Partition:
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def append(self, records: Buffer, *, origin: str = "client") -> AppendInfo:
+    def append(self, records: Buffer, *, origin: AppendOrigin = "client") -> AppendInfo:
         """Append whole batches as leader and move the high watermark; errors are those of the log."""
         epoch = self._leader_epoch
         if epoch < 0:

@@ -730,6 +730,12 @@ class PartitionLog:
             return True
         return False
 
+    def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers that were silent for `expiration_ms` and have no open transaction; how many."""
+        with self._lock:
+            self.producers.expiration_ms = expiration_ms
+            return self.producers.remove_expired(now_ms)
+
     def close(self, *, flush: bool = True) -> None:
         """Flush, take a producer snapshot and cut the indexes to their entries. Harmless when called again.
 
