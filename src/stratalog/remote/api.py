@@ -237,7 +237,9 @@ class RemoteLogMetadataManager(Protocol):
         """Move a segment to another state, which must not be COPY_SEGMENT_STARTED (else ValueError)."""
         ...
 
-    def put_remote_partition_delete_metadata(self, metadata: RemotePartitionDeleteMetadata) -> Future[None]: ...
+    def put_remote_partition_delete_metadata(
+        self, metadata: RemotePartitionDeleteMetadata
+    ) -> Future[None]: ...
 
     def remote_log_segment_metadata(
         self, partition: TopicIdPartition, leader_epoch: int, offset: int

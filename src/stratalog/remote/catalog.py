@@ -31,7 +31,9 @@ def list_remote_segments(
     with ThreadPoolExecutor(_READERS, thread_name_prefix="manifests") as pool:
         read = list(pool.map(lambda key: _read(store, key), _manifest_keys(store, topics)))
     found = [manifest for manifest in read if manifest is not None]
-    found.sort(key=lambda m: (m.topic, m.topic_id, m.partition, m.base_offset, -m.end_offset, m.event_timestamp))
+    found.sort(
+        key=lambda m: (m.topic, m.topic_id, m.partition, m.base_offset, -m.end_offset, m.event_timestamp)
+    )
     return found if covered else without_covered(found)
 
 

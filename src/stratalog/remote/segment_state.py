@@ -32,7 +32,9 @@ _PARTITION = RemotePartitionDeleteState
 #: state -> the states that may follow it, besides itself; None is "nothing known yet".
 SEGMENT_TRANSITIONS: dict[RemoteLogSegmentState | None, frozenset[RemoteLogSegmentState]] = {
     None: frozenset({_SEGMENT.COPY_SEGMENT_STARTED}),
-    _SEGMENT.COPY_SEGMENT_STARTED: frozenset({_SEGMENT.COPY_SEGMENT_FINISHED, _SEGMENT.DELETE_SEGMENT_STARTED}),
+    _SEGMENT.COPY_SEGMENT_STARTED: frozenset(
+        {_SEGMENT.COPY_SEGMENT_FINISHED, _SEGMENT.DELETE_SEGMENT_STARTED}
+    ),
     _SEGMENT.COPY_SEGMENT_FINISHED: frozenset({_SEGMENT.DELETE_SEGMENT_STARTED}),
     _SEGMENT.DELETE_SEGMENT_STARTED: frozenset({_SEGMENT.DELETE_SEGMENT_FINISHED}),
     _SEGMENT.DELETE_SEGMENT_FINISHED: frozenset(),

@@ -6,8 +6,9 @@
     DELETE_SEGMENT_STARTED               no                     yes             yes
     DELETE_SEGMENT_FINISHED              no                     no              yes
 
-As Kafka's `RemoteLogMetadataCache`, except that a segment within a larger one never hides the larger one. An event that the states do not allow (lost, doubled or reordered ones are possible in
-a damaged log) is dropped with a line in the log; the cache stays as it was. Thread-safe.
+As Kafka's `RemoteLogMetadataCache`, except that a segment within a larger one never hides the larger one. An event that
+the states do not allow (lost, doubled or reordered ones are possible in a damaged log) is dropped with a line in the log;
+the cache stays as it was. Thread-safe.
 """
 
 from __future__ import annotations
@@ -130,7 +131,9 @@ class RemoteLogMetadataCache:
             known = self._segments.get(update.segment_id)
             if known is None or not self._allowed(known, update.segment_id, update.state):
                 if known is None and update.state is not RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
-                    logger.warning("%s is not known; its change to %s is dropped", update.segment_id, update.state.name)
+                    logger.warning(
+                        "%s is not known; its change to %s is dropped", update.segment_id, update.state.name
+                    )
                 return False
             self._apply(known.with_update(update))
             return True

@@ -62,7 +62,9 @@ def decode(data: bytes) -> RemoteLogMetadata:
     reader = _Reader(data)
     frame_version, key, version = reader.unsigned(), reader.unsigned(), reader.unsigned()
     if frame_version != FRAME_VERSION:
-        raise CorruptRecordError(f"remote log metadata: frame version {frame_version}, expected {FRAME_VERSION}")
+        raise CorruptRecordError(
+            f"remote log metadata: frame version {frame_version}, expected {FRAME_VERSION}"
+        )
     decoder = _DECODERS.get(key)
     if decoder is None:
         raise CorruptRecordError(f"remote log metadata: api key {key} is unknown")
@@ -86,7 +88,11 @@ def _frame(key: int) -> bytes:
 def _partition(partition: TopicIdPartition) -> bytes:
     name = partition.topic.encode()
     return (
-        encode_unsigned(len(name) + 1) + name + partition.topic_id.bytes + _INT32.pack(partition.partition) + _tags({})
+        encode_unsigned(len(name) + 1)
+        + name
+        + partition.topic_id.bytes
+        + _INT32.pack(partition.partition)
+        + _tags({})
     )
 
 
@@ -110,7 +116,10 @@ def _encode_segment(event: RemoteLogSegmentMetadata) -> bytes:
     size = event.segment_size_bytes
     if size > INT32_MAX:
         logger.warning(
-            "%s has %d bytes; its metadata says %d to readers that know no larger size", event.segment_id, size, INT32_MAX
+            "%s has %d bytes; its metadata says %d to readers that know no larger size",
+            event.segment_id,
+            size,
+            INT32_MAX,
         )
         tags[TRUE_SIZE_TAG] = _INT64.pack(size)
         size = INT32_MAX
@@ -220,7 +229,9 @@ class _Reader:
     def end(self) -> None:
         rest = len(self._data) - self._position
         if rest:
-            raise CorruptRecordError(f"remote log metadata: {rest} bytes too many at position {self._position}")
+            raise CorruptRecordError(
+                f"remote log metadata: {rest} bytes too many at position {self._position}"
+            )
 
 
 def _read_partition(reader: _Reader) -> TopicIdPartition:

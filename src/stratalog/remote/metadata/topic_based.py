@@ -86,7 +86,9 @@ class TopicBasedRemoteLogMetadataManager:
 
     def add_remote_log_segment_metadata(self, metadata: RemoteLogSegmentMetadata) -> Future[None]:
         if metadata.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED:
-            raise ValueError(f"{metadata.segment_id} is added in state {metadata.state.name}, not COPY_SEGMENT_STARTED")
+            raise ValueError(
+                f"{metadata.segment_id} is added in state {metadata.state.name}, not COPY_SEGMENT_STARTED"
+            )
         return self._store(metadata)
 
     def update_remote_log_segment_metadata(self, update: RemoteLogSegmentMetadataUpdate) -> Future[None]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -68,9 +69,9 @@ class DeadlineObjectStore(ObjectStore):
     def list_level(self, directory: str = "") -> Listing:
         return self._call("list", directory, lambda: self.inner.list_level(directory))
 
-    def delete(self, keys: list[str]) -> None:
+    def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
-            self._call("delete", key, lambda key=key: self.inner.delete([key]))  # type: ignore[misc]
+            self._call("delete", key, partial(self.inner.delete, [key]))
 
     def close(self) -> None:
         self._closed.set()

@@ -2,8 +2,8 @@
 
 It is written after all other objects of its segment and deleted before them: where there is a manifest, there is a
 complete set of objects. It repeats all of the segment's metadata, and has the size and CRC-32C of every object; for the
-records also the CRC-32C of every block of `block_bytes`, so that a ranged read can be checked. `docs/formats/remote_layout.md`
-has an example.
+records also the CRC-32C of every block of `block_bytes`, so that a ranged read can be checked. An example is in
+`docs/formats/remote_layout.md`.
 """
 
 from __future__ import annotations
@@ -140,7 +140,9 @@ class SegmentManifest:
                 for kind, stored in self.objects.items()
             },
             "block_bytes": self.block_bytes,
-            "block_crc32c": base64.b64encode(struct.pack(f">{len(self.block_crc32c)}I", *self.block_crc32c)).decode(),
+            "block_crc32c": base64.b64encode(
+                struct.pack(f">{len(self.block_crc32c)}I", *self.block_crc32c)
+            ).decode(),
         }
         return (json.dumps(document, indent=1) + "\n").encode()
 
@@ -185,7 +187,9 @@ class SegmentManifest:
         if ObjectKind.LOG not in self.objects:
             raise ValueError("it lists no records")
         self.metadata()  # raises ValueError for offsets and epochs that no segment can have
-        if self.block_bytes < 1 or len(self.block_crc32c) != -(-self.segment_size_in_bytes // self.block_bytes):
+        if self.block_bytes < 1 or len(self.block_crc32c) != -(
+            -self.segment_size_in_bytes // self.block_bytes
+        ):
             raise ValueError(
                 f"{len(self.block_crc32c)} checksums of blocks of {self.block_bytes} bytes do not fit "
                 f"{self.segment_size_in_bytes} bytes of records"

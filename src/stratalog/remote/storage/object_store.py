@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -70,7 +70,9 @@ class ObjectStore(ABC):
     url: str
 
     @staticmethod
-    def from_url(url: str, options: Mapping[str, str] | None = None, fs: FileSystem = REAL_FILESYSTEM) -> ObjectStore:
+    def from_url(
+        url: str, options: Mapping[str, str] | None = None, fs: FileSystem = REAL_FILESYSTEM
+    ) -> ObjectStore:
         """Open `file:///dir`, `memory://name`, `s3://bucket/prefix`, `gs://...` or `az://...`.
 
         `options` are those of `StoreOptions`; every other one goes to obstore's store of that kind as it is (`endpoint`,
@@ -111,7 +113,7 @@ class ObjectStore(ABC):
         """What lies directly in a directory."""
 
     @abstractmethod
-    def delete(self, keys: list[str]) -> None:
+    def delete(self, keys: Sequence[str]) -> None:
         """Delete objects, in this order; those that are not there are no error."""
 
     def check(self) -> None:
@@ -175,7 +177,9 @@ def _to_bool(name: str, value: str) -> bool:
 class ObstoreObjectStore(ObjectStore):
     """Any store of obstore."""
 
-    def __init__(self, store: Any, url: str, *, directory: Path | None = None, fs: FileSystem = REAL_FILESYSTEM) -> None:
+    def __init__(
+        self, store: Any, url: str, *, directory: Path | None = None, fs: FileSystem = REAL_FILESYSTEM
+    ) -> None:
         """`directory` is where a local store lies: its objects are synced, as a put there must survive a crash too."""
         import obstore
 
@@ -211,7 +215,11 @@ class ObstoreObjectStore(ObjectStore):
 
             with self._mapped("put", key):
                 self._obstore.put(
-                    self._store, key, parts(), chunk_size=UPLOAD_PART_BYTES, max_concurrency=UPLOAD_PARTS_AT_ONCE
+                    self._store,
+                    key,
+                    parts(),
+                    chunk_size=UPLOAD_PART_BYTES,
+                    max_concurrency=UPLOAD_PARTS_AT_ONCE,
                 )
                 self._sync(key)
             return Uploaded(sent, crc)
@@ -255,7 +263,7 @@ class ObstoreObjectStore(ObjectStore):
             tuple(_info(meta) for meta in found["objects"]),
         )
 
-    def delete(self, keys: list[str]) -> None:
+    def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
             try:
                 with self._mapped("delete", key):
@@ -368,7 +376,9 @@ def _open(url: str, options: Mapping[str, str], fs: FileSystem) -> ObjectStore:
         return ObstoreObjectStore(_memory_store(parts.netloc + parts.path), base)
     if parts.scheme in ("s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https"):
         return ObstoreObjectStore(_network_store(url, parts.scheme, own, rest), base)
-    raise UsageError(f"{url} is no object store URL: expected file:///directory, s3://bucket/prefix, gs:// or az://")
+    raise UsageError(
+        f"{url} is no object store URL: expected file:///directory, s3://bucket/prefix, gs:// or az://"
+    )
 
 
 def _refuse(rest: Mapping[str, str], url: str) -> None:
@@ -420,15 +430,17 @@ def _network_store(url: str, scheme: str, own: StoreOptions, rest: dict[str, str
         path_style = bool(endpoint) if own.path_style is None else own.path_style
         config.setdefault("virtual_hosted_style_request", not path_style)
         config.setdefault("region", "us-east-1")
+    retry: Any = {
+        "max_retries": own.max_retries,
+        "retry_timeout": timedelta(milliseconds=own.retry_timeout_ms),
+    }
+    open_url: Any = from_url  # the options are checked by obstore, by name
     try:
-        return from_url(
+        return open_url(
             url,
-            config=config,  # type: ignore[arg-type]  # checked by obstore by name
-            client_options=client,  # type: ignore[arg-type]
-            retry_config={
-                "max_retries": own.max_retries,
-                "retry_timeout": timedelta(milliseconds=own.retry_timeout_ms),
-            },
+            config=config,
+            client_options=client,
+            retry_config=retry,
         )
     except (BaseError, ValueError, TypeError) as error:
         raise UsageError(f"{url}: {_first_line(str(error))}") from error

@@ -14,7 +14,12 @@ from pathlib import Path
 
 from typing_extensions import Buffer
 
-from stratalog.errors import RemoteResourceNotFoundError, RemoteStorageError, RetriableRemoteStorageError, UsageError
+from stratalog.errors import (
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    RetriableRemoteStorageError,
+    UsageError,
+)
 from stratalog.remote.api import (
     CustomMetadata,
     IndexType,
@@ -159,7 +164,10 @@ class ObjectStoreRemoteStorageManager:
                 return known
         key = _key(metadata, ObjectKind.MANIFEST)
         manifest = SegmentManifest.from_json(self.store.get(key), f"{self.store.url}/{key}")
-        if manifest.segment_id != metadata.segment_id.id or manifest.topic_id_partition != metadata.topic_id_partition:
+        if (
+            manifest.segment_id != metadata.segment_id.id
+            or manifest.topic_id_partition != metadata.topic_id_partition
+        ):
             raise RemoteStorageError(f"{self.store.url}/{key} is the manifest of another segment")
         self._remember(metadata.segment_id, manifest)
         return manifest

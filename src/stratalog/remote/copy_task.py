@@ -1,0 +1,254 @@
+"""The copy of sealed segments of one partition to the remote tier (Kafka's RLMCopyTask)."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from stratalog.config.topic import LogConfig
+from stratalog.errors import (
+    CustomMetadataSizeLimitExceededError,
+    RemoteStorageError,
+    RetriableRemoteStorageError,
+    StratalogError,
+)
+from stratalog.log.checkpoints import encode_epochs
+from stratalog.log.file_names import snapshot_file
+from stratalog.log.segment import LogSegment
+from stratalog.remote.api import (
+    CustomMetadata,
+    LogSegmentData,
+    RemoteLogMetadataManager,
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteStorageManager,
+    TopicIdPartition,
+)
+from stratalog.remote.copied_offset import find_highest_remote_offset
+from stratalog.remote.deletion import SegmentDeleter
+from stratalog.remote.log_view import LogView
+from stratalog.remote.quota import RateQuota
+from stratalog.remote.segment_check import check_segment
+from stratalog.remote.segment_state import RemoteLogSegmentState
+from stratalog.util.clock import Clock
+from stratalog.util.filesystem import FileSystem
+
+logger = logging.getLogger(__name__)
+
+_QUOTA_POLL_MS = 1_000
+
+
+class CopiesInFlight:
+    """Ids of the segments that are being copied by this process right now. Thread-safe.
+
+    An id is in here from before its metadata is added until after its copy has finished or failed for good.
+    """
+
+    def __init__(self) -> None:
+        self._ids: set[RemoteLogSegmentId] = set()
+        self._lock = threading.Lock()
+
+    def begin(self, segment_id: RemoteLogSegmentId) -> None:
+        with self._lock:
+            self._ids.add(segment_id)
+
+    def end(self, segment_id: RemoteLogSegmentId) -> None:
+        with self._lock:
+            self._ids.discard(segment_id)
+
+    def __contains__(self, segment_id: RemoteLogSegmentId) -> bool:
+        with self._lock:
+            return segment_id in self._ids
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A sealed segment and the base offset of the one after it."""
+
+    segment: LogSegment
+    next_base_offset: int
+
+
+def candidates(
+    segments: Sequence[LogSegment], from_offset: int, last_stable_offset: int, config: LogConfig, now_ms: int
+) -> list[Candidate]:
+    """The segments to copy, in order: sealed, holding `from_offset` or later ones, all below the last stable offset.
+
+    Stops at the first one that the copy lag keeps back: it is younger than `remote.copy.lag.ms`, and fewer than
+    `remote.copy.lag.bytes` follow it. Either being 0 means at once; -1 means as long as local retention allows.
+    """
+    found: list[Candidate] = []
+    after = sum(segment.size_bytes for segment in segments)
+    for segment, following in itertools.pairwise(segments):
+        after -= segment.size_bytes
+        if following.base_offset <= from_offset:
+            continue
+        if following.base_offset > last_stable_offset or not _is_due(segment, after, config, now_ms):
+            break
+        found.append(Candidate(segment, following.base_offset))
+    return found
+
+
+def _is_due(segment: LogSegment, bytes_after: int, config: LogConfig, now_ms: int) -> bool:
+    lag_ms, lag_bytes = config.remote_copy_lag_ms, config.remote_copy_lag_bytes
+    if lag_ms == -1:
+        lag_ms = config.effective_local_retention_ms
+    if lag_bytes == -1:
+        lag_bytes = config.effective_local_retention_bytes
+    if lag_ms == 0 or lag_bytes == 0:
+        return True
+    old = lag_ms > 0 and now_ms - segment.largest_timestamp() >= lag_ms
+    return old or (lag_bytes > 0 and bytes_after >= lag_bytes)
+
+
+class CopyTask:
+    """Copies what is due of one partition. One thread at a time runs it."""
+
+    def __init__(
+        self,
+        log: LogView,
+        partition: TopicIdPartition,
+        rlmm: RemoteLogMetadataManager,
+        rsm: RemoteStorageManager,
+        *,
+        deleter: SegmentDeleter,
+        in_flight: CopiesInFlight,
+        quota: RateQuota,
+        broker_id: int,
+        custom_metadata_bytes_max: int,
+        clock: Clock,
+        fs: FileSystem,
+        cancelled: threading.Event,
+    ) -> None:
+        self._log = log
+        self._partition = partition
+        self._rlmm = rlmm
+        self._rsm = rsm
+        self._deleter = deleter
+        self._in_flight = in_flight
+        self._quota = quota
+        self._broker_id = broker_id
+        self._custom_bytes_max = custom_metadata_bytes_max
+        self._clock = clock
+        self._fs = fs
+        self._cancelled = cancelled
+
+    def run(self) -> int:
+        """Copy every segment that is due; return how many were copied.
+
+        Stops at the first failure and raises it: RetriableRemoteStorageError when the next turn may do better,
+        RemoteStorageError, CorruptRecordError or CorruptIndexError when somebody has to look,
+        CustomMetadataSizeLimitExceededError when copying this partition must end.
+        """
+        log = self._log
+        copied_through = find_highest_remote_offset(self._rlmm, self._partition, log)
+        if copied_through > log.highest_offset_in_remote_storage:
+            log.update_highest_offset_in_remote_storage(copied_through)
+        from_offset = max(copied_through + 1, log.log_start_offset)
+        due = candidates(log.segments, from_offset, log.last_stable_offset, log.config, self._clock.now_ms())
+        copied = 0
+        for candidate in due:
+            if self._cancelled.is_set() or not self._wait_for_quota(candidate.segment.size_bytes):
+                break
+            self._copy(candidate)
+            copied += 1
+        return copied
+
+    def _wait_for_quota(self, size: int) -> bool:
+        """Wait until the copy quota allows another segment; whether it did before the task was cancelled."""
+        while (throttle_ms := self._quota.throttle_ms()) > 0:
+            if self._cancelled.wait(min(throttle_ms, _QUOTA_POLL_MS) / 1000):
+                return False
+        self._quota.record(size)
+        return True
+
+    def _copy(self, candidate: Candidate) -> None:
+        segment_id = RemoteLogSegmentId.generate_new(self._partition)
+        self._in_flight.begin(segment_id)
+        try:
+            self._copy_as(segment_id, candidate)
+        finally:
+            self._in_flight.end(segment_id)
+
+    def _copy_as(self, segment_id: RemoteLogSegmentId, candidate: Candidate) -> None:
+        segment, end_offset = candidate.segment, candidate.next_base_offset - 1
+        checked = check_segment(segment, candidate.next_base_offset)
+        metadata = self._started(segment_id, candidate, checked.size_bytes)
+        _result(self._rlmm.add_remote_log_segment_metadata(metadata))
+        try:
+            custom = self._rsm.copy_log_segment_data(metadata, self._data(candidate))
+            if custom is not None and len(custom.value) > self._custom_bytes_max:
+                raise CustomMetadataSizeLimitExceededError(
+                    f"{self._partition}: the storage plugin returned {len(custom.value)} bytes of custom metadata, "
+                    f"remote.log.metadata.custom.metadata.max.bytes is {self._custom_bytes_max}"
+                )
+        except Exception as error:
+            self._clean_up(metadata, error)
+            raise
+        _result(self._rlmm.update_remote_log_segment_metadata(self._finished(metadata, custom)))
+        self._log.update_highest_offset_in_remote_storage(end_offset)
+        logger.info("Copied %s to the remote tier as %s", segment.log_path.name, segment_id)
+
+    def _started(
+        self, segment_id: RemoteLogSegmentId, candidate: Candidate, size_bytes: int
+    ) -> RemoteLogSegmentMetadata:
+        segment = candidate.segment
+        epochs = self._log.leader_epochs.entries_in_range(segment.base_offset, candidate.next_base_offset)
+        if not epochs:
+            raise RemoteStorageError(
+                f"{segment.log_path}: no leader epoch is known of offsets {segment.base_offset} to "
+                f"{candidate.next_base_offset - 1}; the segment cannot be copied"
+            )
+        return RemoteLogSegmentMetadata(
+            segment_id=segment_id,
+            start_offset=segment.base_offset,
+            end_offset=candidate.next_base_offset - 1,
+            max_timestamp_ms=segment.largest_timestamp(),
+            broker_id=self._broker_id,
+            event_timestamp_ms=self._clock.now_ms(),
+            segment_size_bytes=size_bytes,
+            segment_leader_epochs={entry.epoch: entry.start_offset for entry in epochs},
+            txn_index_empty=segment.txn_index.is_empty,
+        )
+
+    def _data(self, candidate: Candidate) -> LogSegmentData:
+        segment = candidate.segment
+        snapshot = self._log.directory / snapshot_file(candidate.next_base_offset)
+        epochs = self._log.leader_epochs.entries_up_to(candidate.next_base_offset)
+        return LogSegmentData(
+            log_segment=segment.log_path,
+            offset_index=segment.offset_index_path,
+            time_index=segment.time_index_path,
+            transaction_index=segment.txn_index.path if segment.txn_index.exists else None,
+            producer_snapshot_index=snapshot if self._fs.exists(snapshot) else None,
+            leader_epoch_index=encode_epochs(epochs),
+        )
+
+    def _finished(
+        self, metadata: RemoteLogSegmentMetadata, custom: CustomMetadata | None
+    ) -> RemoteLogSegmentMetadataUpdate:
+        return RemoteLogSegmentMetadataUpdate(
+            metadata.segment_id,
+            self._clock.now_ms(),
+            custom,
+            RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
+            self._broker_id,
+        )
+
+    def _clean_up(self, metadata: RemoteLogSegmentMetadata, why: Exception) -> None:
+        """Remove what a failed copy left, if that is possible now; the expiration task does it later otherwise."""
+        if isinstance(why, RetriableRemoteStorageError):
+            return  # the store has trouble already
+        try:
+            self._deleter.delete(metadata)
+        except (StratalogError, OSError) as error:
+            logger.debug("What is left of %s is cleaned up later: %s", metadata.segment_id, error)
+
+
+def _result(future: Future[None]) -> None:
+    future.result()

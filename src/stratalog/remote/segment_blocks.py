@@ -1,0 +1,126 @@
+"""Records of remote segments in blocks: fetched in large ranges, read ahead, and kept for a moment.
+
+A consumer reads a segment in pieces, one fetch after the other; a store is fast only for large ranges, several at a time.
+So ranges are fetched in blocks of `BLOCK_BYTES`; whoever reads one block after another gets the next ones fetched
+meanwhile; the last blocks stay in memory up to a limit.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from typing_extensions import Buffer
+
+from stratalog.errors import RetriableRemoteStorageError
+from stratalog.remote.api import RemoteLogSegmentMetadata, RemoteStorageManager
+
+BLOCK_BYTES = 4 * 1024 * 1024
+BLOCKS_AHEAD = 4
+CAPACITY_BYTES = 128 * 1024 * 1024
+
+_Key = tuple[bytes, int]
+
+
+class SegmentBlocks:
+    """Blocks of segments through `rsm`. Thread-safe; one fetch for a block, however many wait for it."""
+
+    def __init__(
+        self,
+        rsm: RemoteStorageManager,
+        *,
+        block_bytes: int = BLOCK_BYTES,
+        blocks_ahead: int = BLOCKS_AHEAD,
+        capacity_bytes: int = CAPACITY_BYTES,
+    ) -> None:
+        self._rsm = rsm
+        self._block_bytes = block_bytes
+        self._ahead = blocks_ahead
+        self._blocks_max = max(capacity_bytes // block_bytes, blocks_ahead + 2)
+        self._blocks: OrderedDict[_Key, Future[memoryview]] = OrderedDict()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._pool = ThreadPoolExecutor(blocks_ahead, thread_name_prefix="remote-read-ahead")
+
+    def read(self, metadata: RemoteLogSegmentMetadata, start: int, end: int) -> list[memoryview]:
+        """The bytes [start, end) of a segment, as pieces in order; fewer only where the segment ends.
+
+        Raises RemoteStorageError.
+        """
+        end = min(end, metadata.segment_size_bytes)
+        if start >= end:
+            return []
+        size = self._block_bytes
+        first, last = start // size, (end - 1) // size
+        futures = [self._block(metadata, number) for number in range(first, last + 1)]
+        if self._was_read(metadata, first - 1) or last > first:
+            self._read_ahead(metadata, last + 1)
+        pieces = []
+        for number, future in zip(range(first, last + 1), futures, strict=True):
+            block = self._result(metadata, number, future)
+            at = number * size
+            pieces.append(block[max(start - at, 0) : end - at])
+        return pieces
+
+    def forget(self, segment_id: bytes) -> None:
+        """Drop the blocks of a segment."""
+        with self._lock:
+            for key in [key for key in self._blocks if key[0] == segment_id]:
+                del self._blocks[key]
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._blocks.clear()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _was_read(self, metadata: RemoteLogSegmentMetadata, number: int) -> bool:
+        return number < 0 or (metadata.segment_id.id.bytes, number) in self._blocks
+
+    def _read_ahead(self, metadata: RemoteLogSegmentMetadata, first: int) -> None:
+        behind = -(-metadata.segment_size_bytes // self._block_bytes)
+        for number in range(first, min(first + self._ahead, behind)):
+            self._block(metadata, number)
+
+    def _block(self, metadata: RemoteLogSegmentMetadata, number: int) -> Future[memoryview]:
+        """The block, being fetched or there already."""
+        key = (metadata.segment_id.id.bytes, number)
+        with self._lock:
+            if self._closed:
+                raise RetriableRemoteStorageError("the remote tier is being closed")
+            known = self._blocks.get(key)
+            if known is not None:
+                self._blocks.move_to_end(key)
+                return known
+            future = self._pool.submit(self._fetch, metadata, number)
+            self._blocks[key] = future
+            while len(self._blocks) > self._blocks_max:
+                self._blocks.popitem(last=False)
+            return future
+
+    def _result(
+        self, metadata: RemoteLogSegmentMetadata, number: int, future: Future[memoryview]
+    ) -> memoryview:
+        """The fetched block; a failure is forgotten, so that the next read tries again."""
+        try:
+            return future.result()
+        except BaseException as error:
+            key = (metadata.segment_id.id.bytes, number)
+            with self._lock:
+                if self._blocks.get(key) is future:
+                    del self._blocks[key]
+            if future.cancelled():
+                raise RetriableRemoteStorageError("the remote tier is being closed") from error
+            raise
+
+    def _fetch(self, metadata: RemoteLogSegmentMetadata, number: int) -> memoryview:
+        start = number * self._block_bytes
+        end = min(start + self._block_bytes, metadata.segment_size_bytes)
+        data: Buffer = self._rsm.fetch_log_segment(metadata, start, end)
+        view = memoryview(data).cast("B")
+        if len(view) != end - start:
+            raise RetriableRemoteStorageError(
+                f"{metadata.segment_id}: {len(view)} bytes came for positions {start} to {end} of the records"
+            )
+        return view
