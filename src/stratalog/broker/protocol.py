@@ -63,15 +63,13 @@ def message_module(key: ApiKey, version: int, kind: str) -> ModuleType:
 
 
 @cache
-def request_class(key: ApiKey, version: int) -> type[Any]:
-    cls: type[Any] = getattr(message_module(key, version, "request"), f"{key.message}Request")
-    return cls
+def request_class(key: ApiKey, version: int) -> Any:
+    return getattr(message_module(key, version, "request"), f"{key.message}Request")
 
 
 @cache
-def response_class(key: ApiKey, version: int) -> type[Any]:
-    cls: type[Any] = getattr(message_module(key, version, "response"), f"{key.message}Response")
-    return cls
+def response_class(key: ApiKey, version: int) -> Any:
+    return getattr(message_module(key, version, "response"), f"{key.message}Response")
 
 
 @cache
@@ -80,13 +78,13 @@ def is_flexible(key: ApiKey, version: int) -> bool:
 
 
 @cache
-def _reader(cls: type[Any]) -> Callable[[Buffer, int], tuple[Any, int]]:
+def _reader(cls: Any) -> Callable[[Buffer, int], tuple[Any, int]]:
     reader: Callable[[Buffer, int], tuple[Any, int]] = _kio().entity_reader(cls)
     return reader
 
 
 @cache
-def _writer(cls: type[Any]) -> Callable[[Any, Any], None]:
+def _writer(cls: Any) -> Callable[[Any, Any], None]:
     writer: Callable[[Any, Any], None] = _kio().entity_writer(cls)
     return writer
 
@@ -145,12 +143,12 @@ def _unsigned_varint(frame: memoryview, position: int) -> tuple[int, int]:
 
 
 def read_request(key: ApiKey, version: int, frame: memoryview, position: int) -> Any:
-    """Decode a request message; InvalidRequestError for bytes that are none."""
+    """Decode the request message at `position`; InvalidRequestError for bytes that are none."""
     try:
-        # kio wants a buffer whose offsets begin at its own start.
-        request, _ = _reader(request_class(key, version))(frame, position)
+        # kio takes nothing that is writable, and what it gives must outlive the frame.
+        request, _ = _reader(request_class(key, version))(bytes(frame[position:]), 0)
     except Exception as error:  # kio's own errors, ValueError, UnicodeDecodeError: all mean bad bytes
-        raise InvalidRequestError(f"{key.message} v{version} request cannot be read: {error}") from error
+        raise InvalidRequestError(str(error)) from error
     return request
 
 
@@ -159,7 +157,7 @@ def write_response(key: ApiKey, correlation_id: int, response: Any) -> bytes:
     buffer = io.BytesIO()
     buffer.write(b"\0\0\0\0")
     buffer.write(INT32.pack(correlation_id))
-    cls = type(response)
+    cls: Any = type(response)
     if cls.__flexible__ and key is not ApiKey.API_VERSIONS:
         buffer.write(b"\0")
     _writer(cls)(buffer, response)
@@ -204,12 +202,13 @@ class _Plan:
 
 
 @cache
-def _plan(cls: type[Any]) -> _Plan:
+def _plan(cls: Any) -> _Plan:
     converters: dict[str, Callable[[Any], Any] | None] = {}
     fillers: dict[str, Any] = {}
     for field in dataclasses.fields(cls):
         kind = field.metadata.get("kafka_type")
         is_array = str(field.type).startswith(("tuple", "Tuple"))
+        zero: Any
         if is_array:
             converters[field.name], zero = _to_tuple, ()
         elif kind == "error_code":
@@ -217,7 +216,7 @@ def _plan(cls: type[Any]) -> _Plan:
         elif kind in ("timedelta_i32", "timedelta_i64"):
             converters[field.name], zero = _to_timedelta, datetime.timedelta(0)
         elif kind == "datetime_i64":
-            converters[field.name], zero = _to_datetime, None
+            converters[field.name], zero = _to_datetime, _to_datetime(0)
         else:
             converters[field.name], zero = None, _ZEROS.get(str(kind))
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
@@ -225,7 +224,7 @@ def _plan(cls: type[Any]) -> _Plan:
     return _Plan(converters, fillers)
 
 
-def make_message(cls: type[Any], values: Mapping[str, Any]) -> Any:
+def make_message(cls: Any, values: Mapping[str, Any]) -> Any:
     """Make a message from plain values: fields that this version lacks are dropped, those not given get their default,
     or zero, empty or null where the specification names none. Error codes and times may be plain ints (milliseconds)."""
     plan = _plan(cls)
@@ -235,3 +234,10 @@ def make_message(cls: type[Any], values: Mapping[str, Any]) -> Any:
             convert = plan.converters[name]
             arguments[name] = value if convert is None else convert(value)
     return cls(**arguments)
+
+
+def warm_up() -> None:
+    """Import what the first requests of every client need, so that none of them waits for it."""
+    for key, version in ((ApiKey.API_VERSIONS, 3), (ApiKey.API_VERSIONS, 4), (ApiKey.METADATA, 12)):
+        _reader(request_class(key, version))
+        _writer(response_class(key, version))

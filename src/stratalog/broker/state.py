@@ -14,6 +14,7 @@ from uuid import UUID
 from stratalog.broker.metadata.store import STORE_FILE, MetadataStore
 from stratalog.broker.producer_ids import ProducerIds
 from stratalog.broker.purgatory import Purgatory
+from stratalog.broker.remote_reads import RemoteReads
 from stratalog.broker.topics import Topics
 from stratalog.config.broker import BrokerConfig
 from stratalog.engine.data_dir import stored_cluster_id
@@ -50,6 +51,7 @@ class BrokerState:
     """
 
     purgatory: Purgatory
+    remote_reads: RemoteReads
     loop: asyncio.AbstractEventLoop
     #: Commits and members of consumer groups; there from `start` on.
     groups: GroupCoordinator
@@ -106,6 +108,7 @@ class BrokerState:
 
         self.loop = loop
         self.purgatory = Purgatory(loop)
+        self.remote_reads = RemoteReads(loop, self.config["remote.log.reader.threads"])
         if self.config["remote.log.storage.system.enable"]:
             from stratalog.engine.tiering import start_tiering
 
@@ -128,6 +131,8 @@ class BrokerState:
         self._closed = True
         if hasattr(self, "groups"):
             self.groups.close()
+        if hasattr(self, "remote_reads"):
+            self.remote_reads.close()
         self._workers.shutdown(wait=True, cancel_futures=True)
         self.logs.close(clean=clean)
         self.metadata.close()

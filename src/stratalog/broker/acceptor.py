@@ -1,0 +1,142 @@
+"""The listening socket and everybody who came in by it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from typing import Any
+
+from stratalog.broker.apis import load_apis
+from stratalog.broker.connection import Connection
+from stratalog.broker.state import BrokerState
+
+logger = logging.getLogger(__name__)
+
+#: Where connections receive; pipelined small requests are parsed from here without a copy.
+_SCRATCH_BYTES = 256 * 1024
+#: Buffers of large requests that are kept for the next ones.
+_POOL_BYTES_MAX = 32 * 1024 * 1024
+#: Wait before accepting again when the process is out of file descriptors.
+_ACCEPT_PAUSE_S = 1.0
+_NO_DESCRIPTOR_ERRNOS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+class Acceptor:
+    """Accepts clients on a socket and keeps their connections. Belongs to the loop's thread."""
+
+    def __init__(self, state: BrokerState, listening: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+        config = state.config
+        self.state = state
+        self.apis = load_apis()
+        self.loop = loop
+        self.request_bytes_max: int = config["socket.request.max.bytes"]
+        self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
+        self.connections: set[Connection] = set()
+        self._listening = listening
+        self._connections_max: int = config["max.connections"]
+        self._idle_s = config["connections.max.idle.ms"] / 1000
+        self._buffers: list[bytearray] = []
+        self._buffers_bytes = 0
+        self._accepting = False
+        self._closed = False
+        self._sweeper: asyncio.TimerHandle | None = None
+        # Kafka's defaults of 100 KB would only stand in the way of the kernel's own tuning.
+        self._socket_options = [
+            (option, config[key])
+            for option, key in (
+                (socket.SO_SNDBUF, "socket.send.buffer.bytes"),
+                (socket.SO_RCVBUF, "socket.receive.buffer.bytes"),
+            )
+            if config.is_set(key) and config[key] > 0
+        ]
+
+    def start(self) -> None:
+        self._accept_again()
+        if self._idle_s > 0:
+            self._sweep()
+
+    def close(self) -> None:
+        """Stop listening and close every connection; what they wait for is cancelled."""
+        self._closed = True
+        if self._accepting:
+            self.loop.remove_reader(self._listening.fileno())
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self._listening.close()
+        for connection in list(self.connections):
+            connection.close()
+
+    # --- connections --------------------------------------------------------------------------------------------------
+
+    def _accept_again(self) -> None:
+        if not self._accepting and not self._closed:
+            self._accepting = True
+            self.loop.add_reader(self._listening.fileno(), self._on_acceptable)
+
+    def _pause_accepting(self) -> None:
+        if self._accepting:
+            self._accepting = False
+            self.loop.remove_reader(self._listening.fileno())
+
+    def _on_acceptable(self) -> None:
+        while True:
+            if len(self.connections) >= self._connections_max:
+                self._pause_accepting()  # `forget` goes on
+                return
+            try:
+                sock, address = self._listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _NO_DESCRIPTOR_ERRNOS:
+                    raise
+                logger.error("No connection can be accepted: %s; trying again", error.strerror)
+                self._pause_accepting()
+                self.loop.call_later(_ACCEPT_PAUSE_S, self._accept_again)
+                return
+            self._connect(sock, address)
+
+    def _connect(self, sock: socket.socket, address: Any) -> None:
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in self._socket_options:
+                sock.setsockopt(socket.SOL_SOCKET, option, value)
+            local_host = sock.getsockname()[0]
+        except OSError:  # gone already
+            sock.close()
+            return
+        self.connections.add(Connection(self, sock, address[0], local_host))
+
+    def forget(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        self._accept_again()
+
+    def _sweep(self) -> None:
+        """Close what has been idle for too long."""
+        oldest = self.loop.time() - self._idle_s
+        for connection in list(self.connections):
+            if connection.is_idle and connection.active_at < oldest:
+                logger.debug("Closing the idle connection from %s", connection.client_host)
+                connection.close()
+        self._sweeper = self.loop.call_later(min(self._idle_s / 2, 10.0), self._sweep)
+
+    # --- buffers ------------------------------------------------------------------------------------------------------
+
+    def take_buffer(self, size: int) -> bytearray:
+        """A buffer of at least `size` bytes, with anything in it."""
+        for index, buffer in enumerate(self._buffers):
+            if len(buffer) >= size:
+                del self._buffers[index]
+                self._buffers_bytes -= len(buffer)
+                return buffer
+        return bytearray(1 << (size - 1).bit_length())
+
+    def give_buffer(self, buffer: bytearray) -> None:
+        if self._buffers_bytes + len(buffer) <= _POOL_BYTES_MAX:
+            self._buffers.append(buffer)
+            self._buffers.sort(key=len)
+            self._buffers_bytes += len(buffer)

@@ -1,0 +1,102 @@
+"""Fetch (1): read batches from partitions, and wait for them when there are none.
+
+v4 to v18. v5: log start offset. v7: sessions (KIP-227), which are refused with session id 0, so that clients go on with
+full requests. v9: leader epochs (KIP-320). v10: zstd. v12: flexible, last fetched epoch (KIP-595). v13: topics by id. v15:
+replica id as a tagged field. Batches are sent from the segment's file by the kernel; a fetch at an offset inside a batch
+gets the whole batch. Below the local log start the remote tier is read on a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stratalog.broker.connection import PENDING, Chunk, Connection
+from stratalog.broker.dispatch import ApiKey, handles_frames
+from stratalog.broker.fetch_frames import (
+    FLEXIBLE_FROM,
+    TOPIC_IDS_FROM,
+    FetchRequest,
+    encode_fetch,
+    parse_fetch,
+)
+from stratalog.broker.fetching import (
+    FetchPlan,
+    FetchRead,
+    PendingFetch,
+    PendingRemoteFetch,
+    Results,
+    Wanted,
+    WantedTopic,
+    read_plan,
+)
+from stratalog.broker.state import BrokerState
+from stratalog.errors import FetchSessionIdNotFoundError, KafkaError, UnknownTopicIdError
+from stratalog.log.values import Isolation
+
+#: Session epochs that ask for everything: of a new session, and of none.
+_FULL_EPOCHS = (0, -1)
+
+
+@handles_frames(ApiKey.FETCH, versions=(4, 18), flexible_from=FLEXIBLE_FROM)
+def fetch(
+    connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
+) -> Sequence[Chunk] | None:
+    request = parse_fetch(frame, position, version)
+    if request.session_epoch not in _FULL_EPOCHS:
+        return encode_fetch(version, correlation_id, (), error_code=FetchSessionIdNotFoundError.code)
+    state = connection.state
+    plan = _plan(state, request, version)
+    read = read_plan(plan)
+
+    def answer_remote(results: Results) -> None:
+        connection.respond(encode_fetch(version, correlation_id, results))
+
+    def answer_again() -> None:
+        again = read_plan(plan)
+        if again.remote:
+            connection.pending = PendingRemoteFetch(state, plan, again, answer_remote)
+        else:
+            connection.respond(encode_fetch(version, correlation_id, again.results))
+
+    if read.remote:
+        connection.pending = PendingRemoteFetch(state, plan, read, answer_remote)
+        return PENDING
+    if _must_wait(plan, read):
+        connection.pending = PendingFetch(state, plan, read, answer_again)
+        return PENDING
+    return encode_fetch(version, correlation_id, read.results)
+
+
+def _must_wait(plan: FetchPlan, read: FetchRead) -> bool:
+    return (
+        read.size < plan.min_bytes
+        and plan.max_wait_ms > 0
+        and not read.urgent
+        and any(topic.partitions for topic in plan.topics)
+    )
+
+
+def _plan(state: BrokerState, request: FetchRequest, version: int) -> FetchPlan:
+    topics = []
+    for key, partitions in request.topics:
+        error: KafkaError | None = None
+        if version >= TOPIC_IDS_FROM:
+            name = state.topic_name(key)
+            if name is None:
+                error, name = UnknownTopicIdError("This server does not host this topic ID."), ""
+        else:
+            name = str(key, "utf-8")
+        get = state.logs.get
+        topics.append(
+            WantedTopic(key, [Wanted(get(name, entry.partition), entry, error) for entry in partitions])
+        )
+    max_bytes = min(request.max_bytes, state.config["fetch.max.bytes"])
+    isolation = Isolation.TXN_COMMITTED if request.isolation_level == 1 else Isolation.HIGH_WATERMARK
+    return FetchPlan(
+        topics,
+        isolation,
+        min(request.min_bytes, max_bytes),
+        max_bytes,
+        request.max_wait_ms,
+        request.replica_id,
+    )

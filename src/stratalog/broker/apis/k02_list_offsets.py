@@ -1,0 +1,134 @@
+"""ListOffsets (2): offsets by time, or the special ones.
+
+v1 to v11. v2: isolation level. v4: leader epochs. v6: flexible. Instead of a time: -1 latest, -2 earliest, v7 -3 the record
+with the largest timestamp (KIP-734), v8 -4 earliest local (KIP-405), v9 -5 latest tiered (KIP-1005), v11 -6 earliest that
+waits for upload (KIP-1023). A search by time may have to read the remote tier and runs on a worker thread then.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import Any, NamedTuple
+
+from stratalog.broker.dispatch import ApiKey, RequestContext, handles
+from stratalog.engine.partition import Partition
+from stratalog.errors import (
+    InvalidRequestError,
+    KafkaError,
+    RemoteStorageError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+    wire_code,
+)
+from stratalog.log.values import Isolation
+
+logger = logging.getLogger(__name__)
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = (
+    -1,
+    -2,
+    -3,
+    -4,
+    -5,
+    -6,
+)
+
+#: First version in which each special time may be asked for.
+_SINCE = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+
+
+class _Found(NamedTuple):
+    timestamp_ms: int = -1
+    offset: int = -1
+    leader_epoch: int = -1
+
+
+@handles(ApiKey.LIST_OFFSETS, versions=(1, 11))
+async def list_offsets(ctx: RequestContext, request: Any) -> Any:
+    committed = getattr(request, "isolation_level", 0) == 1
+    isolation = Isolation.TXN_COMMITTED if committed else Isolation.HIGH_WATERMARK
+    asked = Counter(
+        (topic.name, entry.partition_index) for topic in request.topics for entry in topic.partitions
+    )
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for entry in topic.partitions:
+            code, found = 0, _Found()
+            try:
+                if asked[topic.name, entry.partition_index] > 1:
+                    raise InvalidRequestError(f"{topic.name}-{entry.partition_index} is asked for twice")
+                found = await _find(ctx, topic.name, entry, isolation)
+            except (KafkaError, RemoteStorageError, OSError) as error:
+                if not isinstance(error, KafkaError):
+                    logger.warning("%s-%d: %s", topic.name, entry.partition_index, error)
+                code = wire_code(error)
+            partitions.append(
+                ctx.make(
+                    "ListOffsetsPartitionResponse",
+                    partition_index=entry.partition_index,
+                    error_code=code,
+                    timestamp=found.timestamp_ms,
+                    offset=found.offset,
+                    leader_epoch=found.leader_epoch,
+                )
+            )
+        topics.append(ctx.make("ListOffsetsTopicResponse", name=topic.name, partitions=partitions))
+    return ctx.respond(topics=topics)
+
+
+async def _find(ctx: RequestContext, topic: str, entry: Any, isolation: Isolation) -> _Found:
+    partition = ctx.broker.partition(topic, entry.partition_index)
+    if partition is None:
+        raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")
+    partition.check_epoch(getattr(entry, "current_leader_epoch", -1))
+    # kio gives times as datetimes where the specification has a plain number.
+    time_ms = entry.timestamp
+    if time_ms >= 0:
+        if partition.remote is None:
+            return _by_time(partition, time_ms, isolation)
+        return await ctx.broker.run_blocking(_by_time, partition, time_ms, isolation)
+    since = _SINCE.get(time_ms)
+    if since is None or ctx.version < since:
+        raise UnsupportedVersionError(f"timestamp {time_ms} means nothing in ListOffsets v{ctx.version}")
+    return _special(partition, time_ms, isolation)
+
+
+def _by_time(partition: Partition, time_ms: int, isolation: Isolation) -> _Found:
+    found = partition.offset_for_timestamp(time_ms)
+    if found is None or found.offset >= partition.latest_offset(isolation):
+        return _Found()
+    return _Found(found.timestamp_ms, found.offset, found.leader_epoch)
+
+
+def _special(partition: Partition, which: int, isolation: Isolation) -> _Found:
+    log = partition.log
+    if which == LATEST:
+        latest = log.leader_epochs.latest_epoch
+        return _Found(-1, partition.latest_offset(isolation), -1 if latest is None else latest)
+    if which == EARLIEST:
+        return _at(partition, log.log_start_offset)
+    if which == MAX_TIMESTAMP:
+        newest = partition.max_timestamp()
+        return _Found() if newest is None else _Found(newest.timestamp_ms, newest.offset, newest.leader_epoch)
+    if which == EARLIEST_LOCAL:
+        return _at(partition, log.local_log_start_offset)
+    tiered = log.highest_offset_in_remote_storage if partition.remote is not None else -1
+    if which == LATEST_TIERED:
+        return _at(partition, tiered) if tiered >= 0 else _Found()
+    if partition.remote is None:
+        return _Found()
+    return _at(partition, max(tiered + 1, log.log_start_offset))
+
+
+def _at(partition: Partition, offset: int) -> _Found:
+    epoch = partition.log.leader_epochs.epoch_for_offset(offset)
+    return _Found(-1, offset, -1 if epoch is None else epoch)

@@ -1,0 +1,138 @@
+"""Metadata (3): the broker, the topics, who leads what; creates topics that are asked for, where that is allowed.
+
+v0 to v13. v0: an empty list asks for all topics; from v1 null does. v4: allow_auto_topic_creation. v8 to v10: authorized
+operations of the cluster; v8: of topics. v9: flexible. v10: topic ids in the response, v12: in the request.
+Without an authorizer every operation is authorized, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from stratalog.broker.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.metadata.store import Topic
+from stratalog.broker.topics import INTERNAL_TOPICS, check_topic_name
+from stratalog.errors import (
+    InvalidTopicError,
+    KafkaError,
+    TopicAlreadyExistsError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
+
+logger = logging.getLogger(__name__)
+
+# Bits are AclOperation numbers: 3 READ, 4 WRITE, 5 CREATE, 6 DELETE, 7 ALTER, 8 DESCRIBE, 9 CLUSTER_ACTION,
+# 10 DESCRIBE_CONFIGS, 11 ALTER_CONFIGS, 12 IDEMPOTENT_WRITE.
+_TOPIC_OPERATIONS = sum(1 << n for n in (3, 4, 5, 6, 7, 8, 10, 11))
+_CLUSTER_OPERATIONS = sum(1 << n for n in (5, 7, 8, 9, 10, 11, 12))
+
+
+@handles(ApiKey.METADATA, versions=(0, 13))
+async def metadata(ctx: RequestContext, request: Any) -> Any:
+    broker = ctx.broker
+    topics = await _asked_topics(ctx, request)
+    fields: dict[str, Any] = {}
+    if getattr(request, "include_cluster_authorized_operations", False):
+        fields["cluster_authorized_operations"] = _CLUSTER_OPERATIONS
+    host = broker.listener.host or ctx.local_host
+    return ctx.respond(
+        brokers=[
+            ctx.make(
+                "MetadataResponseBroker",
+                node_id=broker.node_id,
+                host=host,
+                port=broker.listener.port,
+                rack=broker.config["broker.rack"],
+            )
+        ],
+        cluster_id=broker.cluster_id,
+        controller_id=broker.node_id,
+        topics=topics,
+        **fields,
+    )
+
+
+async def _asked_topics(ctx: RequestContext, request: Any) -> list[Any]:
+    store = ctx.broker.metadata
+    operations = (
+        _TOPIC_OPERATIONS if getattr(request, "include_topic_authorized_operations", False) else -(2**31)
+    )
+    if request.topics is None or (ctx.version == 0 and not request.topics):
+        return [_describe(ctx, topic, operations) for topic in store.topics()]
+    may_create = (
+        getattr(request, "allow_auto_topic_creation", True) and ctx.broker.config["auto.create.topics.enable"]
+    )
+    answers = []
+    for name, topic_id in _distinct(
+        (entry.name, getattr(entry, "topic_id", None)) for entry in request.topics
+    ):
+        try:
+            if topic_id is not None:
+                topic = store.topic_by_id(topic_id)
+                if topic is None:
+                    raise UnknownTopicIdError("This server does not host this topic ID.")
+            else:
+                topic = store.topic(name) or await _create(ctx, name, may_create)
+        except KafkaError as error:
+            answers.append(
+                ctx.make(
+                    "MetadataResponseTopic",
+                    error_code=error.code,
+                    name=name if topic_id is None or ctx.version >= 12 else "",
+                    topic_id=topic_id,
+                    is_internal=name in INTERNAL_TOPICS,
+                )
+            )
+        else:
+            answers.append(_describe(ctx, topic, operations))
+    return answers
+
+
+def _distinct(entries: Iterable[Any]) -> list[Any]:
+    return list(dict.fromkeys(entries))
+
+
+async def _create(ctx: RequestContext, name: str | None, may_create: bool) -> Topic:
+    """The unknown topic that was asked for, made now; or the error that says that it is not there."""
+    if name is None:
+        raise InvalidTopicError("neither a name nor an id")
+    check_topic_name(name)
+    if not may_create or name in INTERNAL_TOPICS:
+        raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
+    topics = ctx.broker.topics
+    try:
+        return await ctx.broker.run_blocking(topics.create, name)
+    except TopicAlreadyExistsError:  # somebody else was quicker
+        return topics.known(name)
+    except KafkaError as error:
+        logger.warning("Topic %s was asked for and cannot be created: %s", name, error)
+        raise
+
+
+def _describe(ctx: RequestContext, topic: Topic, operations: int) -> Any:
+    node_id = ctx.broker.node_id
+    logs = ctx.broker.logs
+    partitions = []
+    for index in range(topic.partition_count):
+        partition = logs.get(topic.name, index)
+        partitions.append(
+            ctx.make(
+                "MetadataResponsePartition",
+                partition_index=index,
+                leader_id=node_id,
+                leader_epoch=-1 if partition is None else partition.leader_epoch,
+                replica_nodes=(node_id,),
+                isr_nodes=(node_id,),
+            )
+        )
+    return ctx.make(
+        "MetadataResponseTopic",
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=partitions,
+        topic_authorized_operations=operations,
+    )

@@ -1,0 +1,58 @@
+"""ApiVersions (18): what this broker speaks, from the registry itself.
+
+v0 to v4. v3: flexible (but never the response's header), the client's software name is checked, features are told. A
+version that is not known is answered in v0 with UNSUPPORTED_VERSION and the range of this API, so that the client can come
+back (KIP-511).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from stratalog.broker.dispatch import REGISTRY, ApiKey, RequestContext, handles
+from stratalog.broker.metadata.features import LEVEL_MAX, LEVEL_MIN, METADATA_VERSION
+from stratalog.errors import InvalidRequestError, UnsupportedVersionError
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_SOFTWARE_FROM = 3
+
+
+def _unsupported(ctx: RequestContext, _request: Any, error: BaseException) -> Any:
+    api = REGISTRY[ApiKey.API_VERSIONS]
+    own = ctx.make("ApiVersion", api_key=api.key, min_version=api.min_version, max_version=api.max_version)
+    code = error.code if isinstance(error, (UnsupportedVersionError, InvalidRequestError)) else -1
+    return ctx.respond(error_code=code, api_keys=[own])
+
+
+@handles(ApiKey.API_VERSIONS, versions=(0, 4), on_error=_unsupported)
+def api_versions(ctx: RequestContext, request: Any) -> Any:
+    if ctx.version >= _SOFTWARE_FROM and not (
+        _SOFTWARE.fullmatch(request.client_software_name)
+        and _SOFTWARE.fullmatch(request.client_software_version)
+    ):
+        return ctx.respond(error_code=InvalidRequestError.code)
+    level = ctx.broker.metadata.metadata_version
+    return ctx.respond(
+        api_keys=[
+            ctx.make(
+                "ApiVersion", api_key=api.key, min_version=api.advertised_min, max_version=api.max_version
+            )
+            for _, api in sorted(REGISTRY.items())
+        ],
+        supported_features=[
+            ctx.make(
+                "SupportedFeatureKey", name=METADATA_VERSION, min_version=LEVEL_MIN, max_version=LEVEL_MAX
+            )
+        ]
+        if ctx.version >= _SOFTWARE_FROM
+        else [],
+        finalized_features_epoch=0,
+        finalized_features=[
+            ctx.make(
+                "FinalizedFeatureKey", name=METADATA_VERSION, min_version_level=level, max_version_level=level
+            )
+        ]
+        if ctx.version >= _SOFTWARE_FROM
+        else [],
+    )

@@ -1,0 +1,103 @@
+"""Addresses: what the user asks for, what is bound, what clients are told."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from dataclasses import dataclass
+
+from stratalog.broker.state import Listener
+from stratalog.config.broker import BrokerConfig
+from stratalog.errors import InvalidConfigError, UsageError
+
+_PORT_MAX = 65_535
+_ANY_HOSTS = {"", "0.0.0.0", "::"}
+
+
+@dataclass(frozen=True, slots=True)
+class ListenAddress:
+    """Where to listen; an empty host is every interface, port 0 a free port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return join_host_port(self.host, self.port)
+
+
+def join_host_port(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def parse_address(text: str, what: str) -> ListenAddress:
+    """Parse HOST:PORT or [IPV6]:PORT; UsageError names `what` held something else."""
+    host, separator, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        separator = ""
+    if not separator or not port.isascii() or not port.isdecimal() or int(port) > _PORT_MAX:
+        raise UsageError(f"{what} {text}: expected HOST:PORT with a port from 0 to {_PORT_MAX}")
+    return ListenAddress(host, int(port))
+
+
+def listen_address(listen: str | None, config: BrokerConfig) -> ListenAddress:
+    """`listen`, or without one the listener that `listeners` names."""
+    if listen is not None:
+        return parse_address(listen, "listen address")
+    return _parse_listener(config["listeners"], "listeners")
+
+
+def advertised_listener(config: BrokerConfig, bound: ListenAddress) -> Listener:
+    """What clients are told to connect to: `advertised.listeners`, or what is bound.
+
+    A host that stands for every interface is left empty: each client is told the address by which it came in.
+    """
+    advertised = config["advertised.listeners"]
+    if advertised:
+        address = _parse_listener(advertised, "advertised.listeners")
+        if address.host in _ANY_HOSTS:
+            raise InvalidConfigError(
+                f"Invalid value {advertised} for configuration advertised.listeners: "
+                "clients cannot connect to a wildcard address; name a host"
+            )
+        return Listener(address.host, address.port or bound.port)
+    return Listener("" if bound.host in _ANY_HOSTS else bound.host, bound.port)
+
+
+def _parse_listener(value: str, key: str) -> ListenAddress:
+    entries = [entry.strip() for entry in value.split(",") if entry.strip()]
+    plain = [entry for entry in entries if entry.upper().startswith("PLAINTEXT://")]
+    if not plain:
+        raise InvalidConfigError(
+            f"Invalid value {value} for configuration {key}: expected a listener such as PLAINTEXT://127.0.0.1:9092"
+        )
+    return parse_address(plain[0].split("://", 1)[1], key)
+
+
+def bind(address: ListenAddress, backlog: int) -> socket.socket:
+    """A listening, non-blocking socket; UsageError in one line when the address cannot be had."""
+    try:
+        found = socket.getaddrinfo(
+            address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except socket.gaierror as error:
+        raise UsageError(
+            f"cannot listen on {address}: host {address.host!r} is not known ({error.strerror})"
+        ) from error
+    # With every interface asked for, IPv4 is what clients expect to find.
+    family, kind, protocol, _, where = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(where)
+        sock.listen(backlog)
+        sock.setblocking(False)
+    except OSError as error:
+        sock.close()
+        if error.errno == errno.EADDRINUSE:
+            raise UsageError(
+                f"cannot listen on {address}: the port is in use; stop what uses it or take another"
+            ) from error
+        raise UsageError(f"cannot listen on {address}: {error.strerror}") from error
+    return sock

@@ -1,0 +1,233 @@
+"""Produce requests and responses as bytes, versions 3 to 13; kio is the oracle of both in the tests.
+
+    request:  [transactional id] acks int16, timeout int32, topics[ name (v13: id) , partitions[ index int32, records ] ]
+    response: topics[ name (v13: id), partitions[ index int32, error int16, base offset int64, log append time int64,
+              v5+: log start offset int64, v8+: record errors[], error message ] ], throttle int32
+
+Versions from 9 on are flexible: lengths are varints of length + 1, and every struct ends with tagged fields.
+Source: ProduceRequest.json, ProduceResponse.json of Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from stratalog.broker.protocol import INT16, INT32, skip_tagged_fields
+from stratalog.errors import InvalidRequestError
+
+FLEXIBLE_FROM = 9
+TOPIC_IDS_FROM = 13
+
+_LOG_START_OFFSET_FROM = 5
+_ERROR_MESSAGE_FROM = 8
+
+_ACKS_TIMEOUT = struct.Struct(">hi")
+_INDEX_LENGTH = struct.Struct(">ii")
+_RESULT = struct.Struct(">ihqq")
+_RESULT_V5 = struct.Struct(">ihqqq")
+
+
+class PartitionRecords(NamedTuple):
+    """What is to be appended to one partition; `records` is a writable view into the request, None for null."""
+
+    partition: int
+    records: memoryview | None
+
+
+class TopicRecords(NamedTuple):
+    """`key` is the topic as the request spells it: its name in UTF-8, or the 16 bytes of its id."""
+
+    key: bytes
+    partitions: list[PartitionRecords]
+
+
+class ProduceRequest(NamedTuple):
+    transactional_id: bytes | None
+    acks: int
+    timeout_ms: int
+    topics: list[TopicRecords]
+
+
+class PartitionResult(NamedTuple):
+    """What became of one partition's records; offsets are -1 with an error."""
+
+    partition: int
+    error_code: int
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    error_message: str | None = None
+
+
+def parse_produce(frame: memoryview, position: int, version: int) -> ProduceRequest:
+    """Parse from `position`, behind the request header. InvalidRequestError, IndexError or struct.error on bad bytes."""
+    if version < FLEXIBLE_FROM:
+        return _parse_legacy(frame, position)
+    return _parse_flexible(frame, position, version)
+
+
+def _parse_legacy(frame: memoryview, position: int) -> ProduceRequest:
+    end = len(frame)
+    int16, int32, index_length = INT16.unpack_from, INT32.unpack_from, _INDEX_LENGTH.unpack_from
+    transactional_id = None
+    (length,) = int16(frame, position)
+    position += 2
+    if length >= 0:
+        transactional_id = bytes(frame[position : position + length])
+        position += length
+    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
+    position += 6
+    topics = []
+    (topic_count,) = int32(frame, position)
+    position += 4
+    for _ in range(topic_count):
+        (length,) = int16(frame, position)
+        position += 2
+        name = bytes(frame[position : position + length])
+        if length < 0 or len(name) != length:
+            raise InvalidRequestError("a topic name runs beyond the end of the request")
+        position += length
+        (partition_count,) = int32(frame, position)
+        position += 4
+        partitions = []
+        for _ in range(partition_count):
+            index, length = index_length(frame, position)
+            position += 8
+            if length < 0:
+                partitions.append(PartitionRecords(index, None))
+                continue
+            if position + length > end:
+                raise InvalidRequestError("records run beyond the end of the request")
+            partitions.append(PartitionRecords(index, frame[position : position + length]))
+            position += length
+        topics.append(TopicRecords(name, partitions))
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+def _parse_flexible(frame: memoryview, position: int, version: int) -> ProduceRequest:
+    end = len(frame)
+    int32 = INT32.unpack_from
+    transactional_id = None
+    length, position = compact_length(frame, position)
+    if length >= 0:
+        transactional_id = bytes(frame[position : position + length])
+        position += length
+    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
+    position += 6
+    topics = []
+    topic_count, position = compact_length(frame, position)
+    for _ in range(topic_count):
+        if version >= TOPIC_IDS_FROM:
+            length = 16
+        else:
+            length, position = compact_length(frame, position)
+        key = bytes(frame[position : position + length])
+        if length < 0 or len(key) != length:
+            raise InvalidRequestError("a topic runs beyond the end of the request")
+        position += length
+        partition_count, position = compact_length(frame, position)
+        partitions = []
+        for _ in range(partition_count):
+            (index,) = int32(frame, position)
+            length, position = compact_length(frame, position + 4)
+            if length < 0:
+                partitions.append(PartitionRecords(index, None))
+            else:
+                if position + length > end:
+                    raise InvalidRequestError("records run beyond the end of the request")
+                partitions.append(PartitionRecords(index, frame[position : position + length]))
+                position += length
+            position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
+        position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
+        topics.append(TopicRecords(key, partitions))
+    skip_tagged_fields(frame, position)
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+def compact_length(frame: memoryview, position: int) -> tuple[int, int]:
+    """A compact length (-1 for null) and the position behind it."""
+    byte = frame[position]
+    if byte < 0x80:
+        return byte - 1, position + 1
+    value = byte & 0x7F
+    shift = 7
+    while True:
+        position += 1
+        byte = frame[position]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value - 1, position + 1
+        shift += 7
+        if shift > 28:
+            raise InvalidRequestError("a varint of more than five bytes")
+
+
+def encode_produce(
+    version: int, correlation_id: int, results: Sequence[tuple[bytes, Sequence[PartitionResult]]]
+) -> bytearray:
+    """A whole response frame; each topic by its key as in the request."""
+    out = bytearray(8)
+    INT32.pack_into(out, 4, correlation_id)
+    flexible = version >= FLEXIBLE_FROM
+    if flexible:
+        out.append(0)
+        out += varint(len(results) + 1)
+    else:
+        out += INT32.pack(len(results))
+    for key, partitions in results:
+        if version >= TOPIC_IDS_FROM:
+            out += key
+            out += varint(len(partitions) + 1)
+        elif flexible:
+            out += varint(len(key) + 1)
+            out += key
+            out += varint(len(partitions) + 1)
+        else:
+            out += INT16.pack(len(key))
+            out += key
+            out += INT32.pack(len(partitions))
+        for result in partitions:
+            index, error_code, base_offset, log_append_time, log_start_offset, message = result
+            if version >= _LOG_START_OFFSET_FROM:
+                out += _RESULT_V5.pack(index, error_code, base_offset, log_append_time, log_start_offset)
+            else:
+                out += _RESULT.pack(index, error_code, base_offset, log_append_time)
+            if flexible:
+                if message is None:
+                    out += b"\x01\x00\x00"  # no record errors, null message, no tagged fields
+                else:
+                    text = message.encode()
+                    out += b"\x01"
+                    out += varint(len(text) + 1)
+                    out += text
+                    out.append(0)
+            elif version >= _ERROR_MESSAGE_FROM:
+                out += b"\0\0\0\0"
+                if message is None:
+                    out += b"\xff\xff"
+                else:
+                    text = message.encode()
+                    out += INT16.pack(len(text))
+                    out += text
+        if flexible:
+            out.append(0)
+    out += b"\0\0\0\0\0" if flexible else b"\0\0\0\0"
+    INT32.pack_into(out, 0, len(out) - 4)
+    return out
+
+
+def varint(value: int) -> bytes:
+    """An unsigned varint."""
+    if value < 0x80:
+        return _ONE_BYTE[value]
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+_ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))

@@ -1,0 +1,218 @@
+"""The broker as a whole: its state, its socket, and the event loop that they run on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from stratalog.broker.acceptor import Acceptor
+from stratalog.broker.listen_address import (
+    ListenAddress,
+    advertised_listener,
+    bind,
+    join_host_port,
+    listen_address,
+)
+from stratalog.broker.protocol import warm_up
+from stratalog.broker.state import BrokerState
+from stratalog.config.broker import BrokerConfig
+from stratalog.errors import UsageError
+from stratalog.util.clock import SYSTEM_CLOCK, Clock
+
+logger = logging.getLogger(__name__)
+
+StrPath = str | os.PathLike[str]
+
+_THIS_MACHINE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+class _Instance:
+    """An open broker that does not run yet: a bound socket and the state behind it."""
+
+    def __init__(
+        self,
+        data_dir: StrPath | Sequence[StrPath] | None,
+        listen: str | None,
+        config: Mapping[str, object] | None,
+        clock: Clock,
+    ) -> None:
+        settings = BrokerConfig.from_properties(
+            {name: _text(value) for name, value in (config or {}).items()}
+        )
+        for name in settings.unknown:
+            logger.info("Configuration key %s is not known to this broker", name)
+        dirs = _data_dirs(data_dir, settings)
+        asked = listen_address(listen, settings)
+        # Bound first: a port in use must leave the directories as they were.
+        self.listening = bind(asked, settings["socket.listen.backlog.size"])
+        try:
+            self.bound = ListenAddress(asked.host, self.listening.getsockname()[1])
+            listener = advertised_listener(settings, self.bound)
+            self.state = BrokerState(dirs, settings, clock=clock)
+        except BaseException:
+            self.listening.close()
+            raise
+        self.state.listener = listener
+
+    async def run(self, stop: asyncio.Event, on_ready: Callable[[], object]) -> None:
+        """Serve until `stop` is set. The state is not closed afterwards."""
+        loop = asyncio.get_running_loop()
+        try:
+            self.state.start(loop)
+            acceptor = Acceptor(self.state, self.listening, loop)
+        except BaseException:
+            self.listening.close()
+            raise
+        acceptor.start()
+        try:
+            on_ready()
+            loop.call_soon(warm_up)
+            await stop.wait()
+        finally:
+            acceptor.close()
+            await asyncio.sleep(0)  # let cancelled requests end
+
+
+class Broker:
+    """An in-process broker on a thread of its own.
+
+        with Broker(data_dir=path, listen="127.0.0.1:0") as broker:
+            Producer({"bootstrap.servers": broker.bootstrap_servers})
+
+    `data_dir` is one directory or several; without one, `log.dirs` counts. `listen` is HOST:PORT, port 0 takes a free one;
+    without one, `listeners` counts. `config` holds broker keys under Kafka's names. The broker serves from the moment the
+    constructor returns until `close`.
+
+    UsageError (port in use, bad address), InvalidConfigError and DataDirError say in one line what is wrong; nothing is
+    left running or half-written then.
+    """
+
+    def __init__(
+        self,
+        data_dir: StrPath | Sequence[StrPath] | None = None,
+        listen: str | None = "127.0.0.1:0",
+        config: Mapping[str, object] | None = None,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._instance = _Instance(data_dir, listen, config, clock)
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="stratalog-broker", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        """Undo a start that failed."""
+        if self._failure is not None:
+            self._thread.join()
+            self._instance.state.close(clean=False)
+            raise self._failure
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """HOST:PORT for clients on this machine."""
+        return _bootstrap_servers(self._instance)
+
+    @property
+    def state(self) -> BrokerState:
+        """The broker's inside, for tests and tools in the same process."""
+        return self._instance.state
+
+    def close(self) -> None:
+        """Stop serving, flush everything and leave the directories clean. Harmless when called again."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._loop.call_soon_threadsafe(self._stop.set)
+        except RuntimeError:  # the loop has ended by a failure of its own
+            logger.debug("The broker's loop had ended before")
+        self._thread.join()
+        self._instance.state.close(clean=self._failure is None)
+
+    def __enter__(self) -> Broker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=new_event_loop()) as runner:
+                runner.run(self._main())
+        except BaseException as error:
+            self._failure = error
+            if self._ready.is_set():
+                logger.exception("The broker stopped")
+        finally:
+            self._ready.set()
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        await self._instance.run(self._stop, self._ready.set)
+
+
+async def serve(
+    data_dir: StrPath | Sequence[StrPath] | None = None,
+    listen: str | None = None,
+    config: Mapping[str, object] | None = None,
+    *,
+    stop: asyncio.Event,
+    on_ready: Callable[[str], object] = lambda _: None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> None:
+    """Serve on the running loop until `stop` is set, then close cleanly.
+
+    `on_ready` is called with the bootstrap address once clients are answered. Arguments and errors as for `Broker`.
+    """
+    instance = _Instance(data_dir, listen, config, clock)
+    clean = False
+    try:
+        await instance.run(stop, lambda: on_ready(_bootstrap_servers(instance)))
+        clean = True
+    finally:
+        instance.state.close(clean=clean)
+
+
+def new_event_loop() -> Callable[[], asyncio.AbstractEventLoop]:
+    """What makes the fastest event loop that is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop
+    return uvloop.new_event_loop
+
+
+def _bootstrap_servers(instance: _Instance) -> str:
+    host = instance.bound.host
+    return join_host_port(_THIS_MACHINE.get(host, host), instance.bound.port)
+
+
+def _data_dirs(data_dir: StrPath | Sequence[StrPath] | None, config: BrokerConfig) -> list[Path]:
+    if data_dir is None:
+        dirs = [Path(name) for name in config["log.dirs"]]
+    elif isinstance(data_dir, str | os.PathLike):
+        dirs = [Path(data_dir)]
+    else:
+        dirs = [Path(name) for name in data_dir]
+    if not dirs:
+        raise UsageError("no data directory: give one, or set log.dirs")
+    return dirs
+
+
+def _text(value: object) -> str | None:
+    """A configuration value as it would stand in a properties file."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return None if value is None else str(value)
