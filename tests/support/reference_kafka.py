@@ -171,13 +171,18 @@ class ReferenceKafka:
     def partition_dir(self, topic: str, partition: int = 0) -> Path:
         return self.data_dir / f"{topic}-{partition}"
 
-    def start(self) -> ReferenceKafka:
-        """Start and wait until it answers a request; formats the directory at the first start."""
+    def prepare(self) -> Path:
+        """Write the properties, format the directory when it is new; give the path of the properties."""
         self.directory.mkdir(parents=True, exist_ok=True)
         properties = self.directory / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in self._properties().items()))
         if not (self.data_dir / "meta.properties").exists():
             self._format(properties)
+        return properties
+
+    def start(self) -> ReferenceKafka:
+        """Start and wait until it answers a request; prepares the directory at the first start."""
+        properties = self.prepare()
         options = [*self.jvm_options, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", self.classpath]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(

@@ -1,0 +1,122 @@
+"""Produce against Kafka 4.4.0: large batches, small batches pipelined, small ones one at a time; one connection.
+
+    python -m benchmarks.produce [--jobs large,small,latency] [--rounds 5] [--json FILE]
+
+Same client, same bytes, acks=all, a topic of one partition made for each round, uncompressed. A round's answers are all
+checked: error codes and the sequence of base offsets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import random
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from benchmarks.support import wire
+from benchmarks.support.brokers import Broker, Kafka, Stratalog
+from benchmarks.support.client import Client
+from benchmarks.support.measure import Rounds, Sample, alternate, percentile
+from benchmarks.support.report import Report, Result
+from stratalog.records.batch_builder import build_batch
+from stratalog.records.record import Record
+
+LARGE_RECORDS = 1000
+LARGE_VALUE_BYTES = 1024
+SMALL_VALUE_BYTES = 100
+#: Unanswered requests: what the Java producer allows, and what makes small requests a stream.
+LARGE_WINDOW = 5
+SMALL_WINDOW = 200
+
+_topic_number = itertools.count()
+
+
+def batch(records: int, value_bytes: int) -> bytes:
+    """An uncompressed batch of records without keys, the same at every call."""
+    chance = random.Random(7)
+    values = (chance.randbytes(value_bytes) for _ in range(records))
+    return build_batch([Record(i, 1_700_000_000_000 + i, None, value) for i, value in enumerate(values)])
+
+
+def in_new_topic(broker: Broker, run: Callable[[Client, str], Sample]) -> Sample:
+    topic = f"produce-{next(_topic_number)}"
+    broker.create_topic(topic)
+    try:
+        with Client(broker.address) as client:
+            before = broker.cpu_seconds()
+            sample = run(client, topic)
+            return {**sample, "broker_cpu_seconds": broker.cpu_seconds() - before}
+    finally:
+        broker.delete_topic(topic)
+
+
+def large(count: int, client: Client, topic: str) -> Sample:
+    data = batch(LARGE_RECORDS, LARGE_VALUE_BYTES)
+    request = wire.produce_request(topic, data)
+    seconds = client.produce_pipelined(topic, request, count, window=LARGE_WINDOW, records=LARGE_RECORDS)
+    return {"bytes_per_second": count * len(data) / seconds}
+
+
+def small(count: int, client: Client, topic: str) -> Sample:
+    request = wire.produce_request(topic, batch(1, SMALL_VALUE_BYTES))
+    seconds = client.produce_pipelined(topic, request, count, window=SMALL_WINDOW, records=1)
+    return {"requests_per_second": count / seconds}
+
+
+def latency(count: int, client: Client, topic: str) -> Sample:
+    request = wire.produce_request(topic, batch(1, SMALL_VALUE_BYTES))
+    taken = client.produce_one_at_a_time(topic, request, count)
+    return {"p50_seconds": percentile(taken, 0.50), "p99_seconds": percentile(taken, 0.99)}
+
+
+def measure(ours: Broker, kafka: Broker, run: Callable[[Client, str], Sample], rounds: int) -> Rounds:
+    mine, theirs = ((broker.name, partial(in_new_topic, broker, run)) for broker in (ours, kafka))
+    return alternate(mine, theirs, rounds=rounds)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--jobs", default="large,small,latency", help="which of them (default: all)")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="that count, after one that does not (default: 5)"
+    )
+    parser.add_argument("--large-requests", type=int, default=400, help="a round (default: 400, 1 MB each)")
+    parser.add_argument("--small-requests", type=int, default=60_000, help="a round (default: 60,000)")
+    parser.add_argument("--latency-requests", type=int, default=5_000, help="a round (default: 5,000)")
+    parser.add_argument("--dir", help="where the brokers keep their data (default: a temporary directory)")
+    parser.add_argument("--json", help="write all samples there (- for stdout)")
+    options = parser.parse_args(argv)
+    jobs = options.jobs.split(",")
+    report = Report(options.json)
+    with tempfile.TemporaryDirectory(prefix="stratalog-produce-", dir=options.dir) as directory:
+        ours, kafka = Stratalog(Path(directory) / "stratalog"), Kafka(Path(directory) / "kafka")
+        with ours, kafka:
+            if "large" in jobs:
+                rounds = measure(ours, kafka, partial(large, options.large_requests), options.rounds)
+                job = "produce, 1 MB batches, one connection"
+                result = Result.of(job, rounds, "bytes_per_second", unit="MB/s", scale=1e6, target=1.5)
+                report.add(result, rounds, requests=options.large_requests, window=LARGE_WINDOW)
+            if "small" in jobs:
+                rounds = measure(ours, kafka, partial(small, options.small_requests), options.rounds)
+                job = "produce, small batches pipelined, one connection"
+                result = Result.of(job, rounds, "requests_per_second", unit="requests/s", target=5)
+                report.add(result, rounds, requests=options.small_requests, window=SMALL_WINDOW)
+            if "latency" in jobs:
+                rounds = measure(ours, kafka, partial(latency, options.latency_requests), options.rounds)
+                for which in ("p50", "p99"):
+                    job = f"produce, small, one at a time, {which}"
+                    what = f"{which}_seconds"
+                    result = Result.of(
+                        job, rounds, what, unit="us", scale=1e-6, target=0.8, more_is_better=False
+                    )
+                    report.add(result, rounds, requests=options.latency_requests)
+    report.close()
+
+
+if __name__ == "__main__":
+    main()
