@@ -21,9 +21,9 @@ from stratalog.config.keys import (
 from stratalog.config.topic import TOPIC_KEYS
 from stratalog.errors import UsageError
 
-_INT, _LONG, _BOOL, _STR, _LIST, _DOUBLE, _SHORT = (
+_INT, _LONG, _BOOL, _STR, _LIST, _DOUBLE, _SHORT, _PASSWORD = (
     ConfigType.INT, ConfigType.LONG, ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LIST, ConfigType.DOUBLE,
-    ConfigType.SHORT,
+    ConfigType.SHORT, ConfigType.PASSWORD,
 )  # fmt: skip
 
 
@@ -174,6 +174,21 @@ BROKER_KEYS = ConfigRegistry(
         _key("stratalog.remote.url", _STR, None,
              "Object store of the remote tier (file:///dir, s3://bucket/prefix); without one, the directory "
              "'remote-store' under the first log directory."),
+        _key("stratalog.remote.s3.endpoint", _STR, None,
+             "URL of an S3 server other than AWS (http://host:port); AWS_ENDPOINT_URL does the same."),
+        _key("stratalog.remote.s3.region", _STR, None, "Region of the bucket; AWS_REGION does the same."),
+        _key("stratalog.remote.s3.access.key.id", _STR, None,
+             "Access key; without one, AWS_ACCESS_KEY_ID or the credentials of the machine's role."),
+        _key("stratalog.remote.s3.secret.access.key", _PASSWORD, None,
+             "Secret of the access key; AWS_SECRET_ACCESS_KEY does the same."),
+        _key("stratalog.remote.s3.session.token", _PASSWORD, None,
+             "Token of temporary credentials; AWS_SESSION_TOKEN does the same."),
+        _key("stratalog.remote.s3.path.style", _BOOL, None,
+             "Whether the bucket is in the path of requests rather than in the host name; by default with an endpoint."),
+        _key("stratalog.remote.request.timeout.ms", _INT, 30_000,
+             "Longest wait for one request to the object store.", at_least(1)),
+        _key("stratalog.remote.deadline.ms", _INT, 60_000,
+             "Longest wait for one operation with its retries; an upload may last longer while it moves.", at_least(1)),
     ]
 )  # fmt: skip
 

@@ -18,6 +18,7 @@ from stratalog.remote.api import RemoteLogMetadataManager, RemoteStorageManager
 from stratalog.remote.manager import RemoteLogManager
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.remote.storage.options import storage_manager_options
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 
@@ -79,9 +80,8 @@ def _storage_manager(config: BrokerConfig, data_dir: Path, cluster_id: str) -> R
         plugin.configure({"broker.id": str(config["node.id"]), "cluster.id": cluster_id, **options})
         return plugin
     manager = ObjectStoreRemoteStorageManager()
-    manager.configure(
-        {**options, "url": config["stratalog.remote.url"] or (data_dir / DEFAULT_STORE).absolute().as_uri()}
-    )
+    default_url = (data_dir / DEFAULT_STORE).absolute().as_uri()
+    manager.configure({**storage_manager_options(config, default_url), **options})
     threading.Thread(target=_look_at, args=(manager.store,), name="remote-store-check", daemon=True).start()
     return manager
 

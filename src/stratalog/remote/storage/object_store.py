@@ -10,6 +10,7 @@ Every request to a network store has a deadline (`StoreOptions.timeout_ms`, conn
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from abc import ABC, abstractmethod
@@ -76,8 +77,8 @@ class ObjectStore(ABC):
         """Open `file:///dir`, `memory://name`, `s3://bucket/prefix`, `gs://...` or `az://...`.
 
         `options` are those of `StoreOptions`; every other one goes to obstore's store of that kind as it is (`endpoint`,
-        `access_key_id`, `secret_access_key`, `session_token`, `region`, ...). Nothing is contacted yet. UsageError when
-        the URL or an option cannot be used.
+        `access_key_id`, `secret_access_key`, `session_token`, `region`, ...). What is not given for S3 is taken from AWS_*
+        in the environment. Nothing is contacted yet. UsageError when the URL or an option cannot be used.
         """
         return _open(url, options or {}, fs)
 
@@ -314,6 +315,7 @@ class _RangeBehindEndError(RemoteStorageError):
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
+_MESSAGE = re.compile(r"<Message>([^<]+)</Message>")
 _DENIED = {
     "InvalidAccessKeyId": "the access key is not known there; check the credentials",
     "SignatureDoesNotMatch": "the secret key is wrong; check the credentials",
@@ -350,6 +352,8 @@ def map_store_error(error: BaseException, operation: str, where: str) -> RemoteS
         return RetriableRemoteStorageError(what + "the connection to the store broke")
     if "os error 28" in text:
         return RetriableRemoteStorageError(what + "no space is left on the device")
+    if code and (message := _MESSAGE.search(text)):
+        return RemoteStorageError(what + f"the store refused: {message[1].rstrip('.')} ({code})")
     return RemoteStorageError(what + _first_line(text))
 
 
@@ -410,10 +414,17 @@ def _memory_store(name: str) -> Any:
         return _memory_stores.setdefault(name, MemoryStore())
 
 
+def _endpoint_of_environment() -> str | None:
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+
+
 def _network_store(url: str, scheme: str, own: StoreOptions, rest: dict[str, str]) -> Any:
     from obstore.exceptions import BaseError
     from obstore.store import from_url
 
+    s3 = scheme in ("s3", "s3a")
+    if s3 and "endpoint" not in rest and (named := _endpoint_of_environment()):
+        rest = {**rest, "endpoint": named}
     endpoint = rest.get("endpoint", "")
     client: dict[str, Any] = {
         "timeout": timedelta(milliseconds=own.timeout_ms),
@@ -426,7 +437,7 @@ def _network_store(url: str, scheme: str, own: StoreOptions, rest: dict[str, str
     if own.root_certificate_file:
         client["root_certificate"] = REAL_FILESYSTEM.read_bytes(own.root_certificate_file)
     config: dict[str, Any] = dict(rest)
-    if scheme in ("s3", "s3a"):
+    if s3:
         path_style = bool(endpoint) if own.path_style is None else own.path_style
         config.setdefault("virtual_hosted_style_request", not path_style)
         config.setdefault("region", "us-east-1")

