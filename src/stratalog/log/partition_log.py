@@ -121,7 +121,7 @@ class PartitionLog:
         self._active = loaded.segments.all[-1]
         self._log_start_offset = loaded.log_start_offset
         self._local_log_start_offset = max(loaded.log_start_offset, loaded.segments.all[0].base_offset)
-        self._recovery_point = loaded.recovery_point
+        self._recovery_point = max(loaded.recovery_point, loaded.log_start_offset)
         self._last_flush_ms = clock.now_ms()
         self._sealed_end_offset = 0
         self._end = LogOffset(loaded.log_end_offset, self._active.base_offset, self._active.size_bytes)
@@ -227,7 +227,9 @@ class PartitionLog:
     def last_stable_offset(self) -> int:
         """Everything below is below the high watermark and of no open transaction."""
         unstable, high_watermark = self._first_unstable_offset, self._high_watermark.offset
-        return high_watermark if unstable is None or unstable > high_watermark else unstable
+        if unstable is None or unstable > high_watermark:
+            return high_watermark
+        return max(unstable, self._log_start_offset)
 
     @property
     def recovery_point(self) -> int:
@@ -402,8 +404,8 @@ class PartitionLog:
         else:
             active.become_inactive()
             segment = self._new_segment(base_offset)
-            self._sealed_end_offset = base_offset
             self._install(self._segments.added(segment), self._end.offset)
+            self._sealed_end_offset = base_offset
         self.producers.update_map_end_offset(base_offset)
         self.producers.take_snapshot(sync=False)
         return self._active
@@ -428,6 +430,7 @@ class PartitionLog:
         if at_end or self._high_watermark.offset >= end_offset:
             self._high_watermark = self._end
         self._recovery_point = min(self._recovery_point, end_offset)
+        self._sealed_end_offset = min(self._sealed_end_offset, end_offset)
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -565,6 +568,7 @@ class PartitionLog:
             if offset <= self._log_start_offset:
                 return False
             self._log_start_offset = offset
+            self._recovery_point = max(self._recovery_point, offset)
             self.leader_epochs.truncate_from_start(offset)
             self.producers.on_log_start_offset(offset)
             self._first_unstable_offset = self.producers.first_unstable_offset
@@ -604,8 +608,8 @@ class PartitionLog:
             self.producers.truncate_fully_and_start_at(offset)
             self._log_start_offset = offset if log_start_offset is None else log_start_offset
             self._local_log_start_offset = offset
-            self._reload_producers(offset)
             self._high_watermark = self._end
+            self._reload_producers(offset)
 
     def _reload_producers(self, end_offset: int) -> None:
         rebuild_producer_state(
@@ -616,7 +620,10 @@ class PartitionLog:
             now_ms=self._clock.now_ms(),
             after_clean_shutdown=False,
         )
-        self._first_unstable_offset = self.producers.first_unstable_offset
+        # Below the high watermark nothing changed, and neither did what is unstable there.
+        if self._high_watermark.offset >= end_offset:
+            self.producers.on_high_watermark(end_offset)
+            self._first_unstable_offset = self.producers.first_unstable_offset
 
     # --- deletion ---------------------------------------------------------------------------------------------------
 
@@ -737,17 +744,19 @@ class PartitionLog:
             return self.producers.remove_expired(now_ms)
 
     def close(self, *, flush: bool = True) -> None:
-        """Flush, take a producer snapshot and cut the indexes to their entries. Harmless when called again.
+        """Seal the active segment, flush and take a producer snapshot. Harmless when called again.
 
-        Slices stay readable; everything else raises KafkaStorageError from here on.
+        Slices stay readable; everything else raises KafkaStorageError from here on. Without `flush` the files are left
+        as they are: for a directory that is to be deleted.
         """
         with self._lock:
             if self._closed:
                 return
             if flush:
+                self._active.become_inactive()
                 self.flush()
+                self.producers.take_snapshot()
             self._closed = True
-            self.producers.take_snapshot()
             for segment in self._segments:
                 segment.close()
             for condemned in self._condemned:
@@ -762,7 +771,7 @@ class PartitionLog:
             if not self._closed:
                 self._closed = True
                 for segment in self._segments:
-                    segment.close_quietly()
+                    segment.close()
                 self._segments = Segments(())
             self._fs.remove_tree(self.directory)
 

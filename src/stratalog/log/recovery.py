@@ -238,7 +238,7 @@ class LogLoader:
     def _drop(self, segments: Sequence[LogSegment]) -> None:
         for segment in segments:
             self._segments.remove(segment)
-            segment.close_quietly()
+            segment.close()
             segment.change_suffix("", DELETED_SUFFIX)
             self._condemned += [*segment.index_paths, segment.log_path]
             snapshot = self._producers.mark_snapshot_deleted(segment.base_offset)

@@ -491,17 +491,7 @@ class LogSegment:
             self._fs.remove(path)
 
     def close(self) -> None:
-        """Add the last time index entry and cut the indexes to their entries; the `.log` stays open for its slices."""
-        if self._max_timestamp is not _UNKNOWN:
-            self._seal_time_index()
-        self._trim_log()
-        for index in (self._offset_index, self._time_index):
-            if index is not None:
-                index.close()
-        self.txn_index.close()
-
-    def close_quietly(self) -> None:
-        """Let go of the indexes and leave the files as they are: the disk may have failed."""
+        """Let go of the indexes and leave all files as they are; the `.log` stays open for its slices."""
         for index in (self._offset_index, self._time_index):
             if index is not None:
                 index.close_handles()

@@ -1,0 +1,172 @@
+"""Random lives of a partition, by seed: what a broker may do to a log, in an order that it could happen."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from stratalog.records.batch_builder import build_batch
+from stratalog.records.control import ControlType, end_transaction_marker
+from stratalog.records.record import Record
+from tests.log.parity.scenario import follower, leader
+
+START_MS = 1_700_000_000_000
+DIRECTORY = "orders-0"
+
+
+class Life:
+    """Lines of one life so far, and the little that must be known to go on plausibly."""
+
+    def __init__(self, seed: int, directory: str = DIRECTORY) -> None:
+        self.random = random.Random(seed)
+        self.directory = directory
+        self.now_ms = START_MS
+        self.lines = [f"time {self.now_ms}"]
+        self.end_offset = 0
+        self.epoch = 0
+        self.sequences: dict[int, int] = {}
+        self.in_transaction: set[int] = set()
+        self.last_idempotent: str | None = None
+        self.config = self._config()
+        #: An index that fills up within one append fails that append in Kafka; ours makes no entry then.
+        self.has_tiny_indexes = "segment.index.bytes=60 " in self.config
+        self.open("clean", 0)
+
+    def _config(self) -> str:
+        pick = self.random.choice
+        values = {
+            "internal.segment.bytes": pick((2_000, 6_000, 20_000)),
+            "index.interval.bytes": pick((0, 300, 1_000, 4_096)),
+            "segment.index.bytes": pick((60, 480, 4_096, 1 << 20)),
+            "segment.ms": pick((20_000, 1 << 40)),
+            "retention.ms": pick((-1, 15_000, 60_000)),
+            "retention.bytes": pick((-1, 10_000)),
+            "message.timestamp.type": pick(("CreateTime", "CreateTime", "CreateTime", "LogAppendTime")),
+        }
+        return " ".join(f"{key}={value}" for key, value in values.items())
+
+    def open(self, how: str, recovery_point: int) -> None:
+        self.lines.append(
+            f"open {self.directory} {how} 0 {recovery_point} AAECAwQFBgcICQoLDA0ODw {self.config}"
+        )
+
+    def _records(self, first_offset: int = 0) -> list[Record]:
+        choose = self.random
+        self.now_ms += choose.choice((0, 1, 10, 500, 3_000))
+        self.lines.append(f"time {self.now_ms}")
+        return [
+            Record(
+                first_offset + i,
+                self.now_ms - choose.choice((0, 0, 5, 2_000)),
+                choose.choice((None, b"k", b"key-%d" % choose.randrange(9))),
+                bytes([choose.randrange(256)]) * choose.choice((0, 10, 100, 700)),
+                (("h", b"x"),) if choose.random() < 0.1 else (),
+            )
+            for i in range(choose.choice((1, 1, 2, 5)))
+        ]
+
+    def plain(self) -> None:
+        records = self._records()
+        self._lead(build_batch(records), len(records))
+
+    def _lead(self, batch: bytes, count: int, origin: str = "client") -> None:
+        self.lines.append(leader(batch, self.epoch, origin))
+        self.end_offset += count
+
+    def idempotent(self) -> None:
+        producer = self.random.randrange(4)
+        transactional = producer >= 2
+        records = self._records()
+        sequence = self.sequences.get(producer, 0)
+        if self.random.random() < 0.1:
+            sequence += 3  # refused: out of order, unless the producer is new
+        batch = build_batch(
+            records,
+            producer_id=producer,
+            producer_epoch=0,
+            base_sequence=sequence,
+            is_transactional=transactional,
+        )
+        self.last_idempotent = leader(batch, self.epoch)
+        self._lead(batch, len(records))
+        if sequence == self.sequences.get(producer, sequence):
+            self.sequences[producer] = sequence + len(records)
+            if transactional:
+                self.in_transaction.add(producer)
+
+    def duplicate(self) -> None:
+        if self.last_idempotent is not None:
+            self.lines.append(self.last_idempotent)
+
+    def end_transaction(self) -> None:
+        if self.in_transaction:
+            producer = self.in_transaction.pop()
+            kind = self.random.choice((ControlType.ABORT, ControlType.COMMIT))
+            marker = end_transaction_marker(
+                kind, producer_id=producer, producer_epoch=0, coordinator_epoch=1, timestamp_ms=self.now_ms
+            )
+            self._lead(marker, 1, "coordinator")
+
+    def replicated(self) -> None:
+        """Several batches at once, as a follower gets them."""
+        self.lines.append("offsets")
+        self.lines.append("hw end")
+        batches, offset = b"", self.end_offset + self.random.choice((0, 0, 3)) + 1_000
+        for _ in range(1 if self.has_tiny_indexes else self.random.choice((1, 3, 8))):
+            records = self._records(offset)
+            offset += len(records)
+            batches += build_batch(records, base_offset=records[0].offset, partition_leader_epoch=self.epoch)
+        self.lines.append(follower(batches))
+        self.end_offset = offset
+
+    def new_epoch(self) -> None:
+        self.epoch += self.random.choice((1, 2))
+
+    def watermark(self) -> None:
+        self.lines.append("hw end")
+
+    def retention(self) -> None:
+        self.lines += ["hw end", "delete", "offsets"]
+
+    def roll(self) -> None:
+        self.lines.append("roll")
+
+    def restart(self) -> None:
+        self.lines += ["purge", "close"]
+        self.open("clean", 0)
+
+    def crash(self) -> None:
+        if self.has_tiny_indexes:
+            return
+        self.lines += ["abandon"]
+        self.open("unclean", 0)
+
+    def truncation(self) -> None:
+        self.end_offset = max(0, self.end_offset - self.random.choice((1, 3, 20)))
+        self.lines += [f"truncate {self.end_offset}", "offsets"]
+
+    def step(self) -> None:
+        steps: list[tuple[int, Callable[[], None]]] = [
+            (40, self.plain),
+            (20, self.idempotent),
+            (2, self.duplicate),
+            (6, self.end_transaction),
+            (4, self.replicated),
+            (1, self.new_epoch),
+            (4, self.watermark),
+            (2, self.retention),
+            (1, self.roll),
+            (1, self.restart),
+            (1, self.crash),
+            (1, self.truncation),
+        ]
+        weights = [weight for weight, _ in steps]
+        self.random.choices([step for _, step in steps], weights)[0]()
+
+
+def random_life(seed: int, steps: int, directory: str = DIRECTORY) -> list[str]:
+    life = Life(seed, directory)
+    for _ in range(steps):
+        life.step()
+    life.lines += ["offsets", f"copy {directory} {directory}.live", "close", "purge"]
+    return life.lines
