@@ -76,7 +76,8 @@ class Broker(ABC):
             client.wait_for_partition(topic)
 
     def delete_topic(self, topic: str) -> None:
-        self._admin().delete_topics([topic])[topic].result(60)
+        admin = self._admin()  # closed when nothing holds it, its requests with it
+        admin.delete_topics([topic])[topic].result(60)
 
     def _admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 3})
