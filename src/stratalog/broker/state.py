@@ -137,6 +137,11 @@ class BrokerState:
         self.logs.close(clean=clean)
         self.metadata.close()
 
+    @property
+    def static_config(self) -> BrokerConfig:
+        """What the broker was started with, without dynamic configuration."""
+        return self._static_config
+
     # --- lookups ------------------------------------------------------------------------------------------------------
 
     def partition(self, topic: str, partition: int) -> Partition | None:

@@ -28,6 +28,7 @@ async def find_coordinator(ctx: RequestContext, request: Any) -> Any:
             "host": ctx.broker.listener.host or ctx.local_host,
             "port": ctx.broker.listener.port,
             "error_code": 0,
+            "error_message": "NONE" if ctx.version < _BATCHED_FROM else "",
         }
     else:
         kind = _KINDS.get(key_type, f"keys of type {key_type}")

@@ -12,7 +12,7 @@ from stratalog.broker.dispatch import ApiKey, RequestContext, handles
 from stratalog.broker.groups.group import ClassicGroup
 from stratalog.broker.groups.state import GroupState
 from stratalog.broker.groups.wire import GROUP_OPERATIONS, OPERATIONS_UNKNOWN
-from stratalog.errors import GroupIdNotFoundError, InvalidGroupIdError
+from stratalog.errors import GroupIdNotFoundError
 
 _NOT_FOUND_FROM = 6
 
@@ -25,13 +25,6 @@ def describe_groups(ctx: RequestContext, request: Any) -> Any:
 
 
 def _describe(ctx: RequestContext, group_id: str, operations: int) -> Any:
-    if not group_id:
-        return ctx.make(
-            "DescribedGroup",
-            group_id=group_id,
-            error_code=InvalidGroupIdError.code,
-            authorized_operations=OPERATIONS_UNKNOWN,
-        )
     try:
         group = ctx.broker.groups.known(group_id)
     except GroupIdNotFoundError as error:

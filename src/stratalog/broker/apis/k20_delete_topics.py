@@ -1,0 +1,94 @@
+"""DeleteTopics: topics with all their records, and the commits that groups have for them.
+
+By name; from version 6 on also by id. With `delete.topic.enable=false` nothing is deleted: TOPIC_DELETION_DISABLED (before
+version 3: INVALID_REQUEST).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from stratalog.broker.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.metadata.store import Topic
+from stratalog.errors import (
+    InvalidRequestError,
+    KafkaError,
+    TopicDeletionDisabledError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
+
+_BY_ID_FROM = 6
+_DISABLED_ERROR_FROM = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """One topic of the request, by name or by id."""
+
+    name: str | None
+    topic_id: UUID | None
+
+
+@handles(ApiKey.DELETE_TOPICS, versions=(1, 6))
+async def delete_topics(ctx: RequestContext, request: Any) -> Any:
+    wanted = _wanted(ctx, request)
+    if not ctx.broker.config["delete.topic.enable"]:
+        message = "Topic deletion is disabled."
+        old = ctx.version < _DISABLED_ERROR_FROM
+        disabled = InvalidRequestError(message) if old else TopicDeletionDisabledError(message)
+        return ctx.respond(responses=[_result(ctx, each.name, each.topic_id, disabled) for each in wanted])
+    times = Counter(wanted)
+    responses = []
+    for each in times:
+        topic: Topic | None = None
+        failure: KafkaError | None = None
+        try:
+            topic = _find(ctx, each, times[each])
+            await ctx.broker.run_blocking(ctx.broker.topics.delete, topic.name)
+            ctx.broker.groups.topic_deleted(topic.name)
+        except KafkaError as error:
+            failure = error
+        if failure is None and topic is not None:
+            responses.append(_result(ctx, topic.name, topic.topic_id, None))
+        else:
+            responses.append(_result(ctx, each.name, each.topic_id, failure))
+    return ctx.respond(responses=responses)
+
+
+def _wanted(ctx: RequestContext, request: Any) -> list[_Wanted]:
+    if ctx.version >= _BY_ID_FROM:
+        return [_Wanted(topic.name, topic.topic_id) for topic in request.topics]
+    return [_Wanted(name, None) for name in request.topic_names]
+
+
+def _find(ctx: RequestContext, wanted: _Wanted, times: int) -> Topic:
+    if wanted.name is None and wanted.topic_id is None:
+        raise InvalidRequestError("Neither topic name nor id were specified.")
+    if wanted.name is not None and wanted.topic_id is not None:
+        raise InvalidRequestError("You may not specify both topic name and topic id.")
+    if times > 1:
+        raise InvalidRequestError(f"Duplicate topic {'name' if wanted.topic_id is None else 'id'}.")
+    store = ctx.broker.metadata
+    if wanted.topic_id is not None:
+        topic = store.topic_by_id(wanted.topic_id)
+        if topic is None:
+            raise UnknownTopicIdError("This server does not host this topic ID.")
+        return topic
+    topic = store.topic(wanted.name or "")
+    if topic is None:
+        raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")
+    return topic
+
+
+def _result(ctx: RequestContext, name: str | None, topic_id: UUID | None, error: KafkaError | None) -> Any:
+    return ctx.make(
+        "DeletableTopicResult",
+        name=name if ctx.version >= _BY_ID_FROM else name or "",
+        topic_id=topic_id,
+        error_code=0 if error is None else error.code,
+        error_message=None if error is None else str(error),
+    )

@@ -1,0 +1,70 @@
+"""DeleteRecords: move the log start offset of partitions up; -1 means up to the high watermark.
+
+Only topics that are cleaned by deletion alone can lose records this way (POLICY_VIOLATION otherwise), and no internal ones.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stratalog.broker.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.topics import INTERNAL_TOPICS
+from stratalog.errors import (
+    InvalidTopicError,
+    KafkaError,
+    NotLeaderOrFollowerError,
+    OffsetOutOfRangeError,
+    PolicyViolationError,
+    UnknownTopicOrPartitionError,
+)
+
+_HIGH_WATERMARK = -1
+_NO_OFFSET = -1
+
+
+@handles(ApiKey.DELETE_RECORDS, versions=(0, 2))
+async def delete_records(ctx: RequestContext, request: Any) -> Any:
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for wanted in topic.partitions:
+            error_code, low_watermark = 0, _NO_OFFSET
+            try:
+                low_watermark = await ctx.broker.run_blocking(
+                    _delete, ctx, topic.name, wanted.partition_index, wanted.offset
+                )
+            except KafkaError as error:
+                error_code = error.code
+            partitions.append(
+                ctx.make(
+                    "DeleteRecordsPartitionResult",
+                    partition_index=wanted.partition_index,
+                    low_watermark=low_watermark,
+                    error_code=error_code,
+                )
+            )
+        topics.append(ctx.make("DeleteRecordsTopicResult", name=topic.name, partitions=partitions))
+    return ctx.respond(topics=topics)
+
+
+def _delete(ctx: RequestContext, topic: str, index: int, offset: int) -> int:
+    """Delete what is below `offset`; the log start offset after it."""
+    partition = ctx.broker.partition(topic, index)
+    if partition is None:
+        raise UnknownTopicOrPartitionError(f"{topic}-{index} does not exist")
+    if topic in INTERNAL_TOPICS:
+        raise InvalidTopicError(f"Cannot delete records of internal topic {topic}.")
+    if partition.leader_epoch < 0:
+        raise NotLeaderOrFollowerError(f"{topic}-{index} is not led by this broker")
+    log = partition.log
+    if log.config.cleanup_policy != {"delete"}:
+        raise PolicyViolationError(
+            f"Records of partition {topic}-{index} can not be deleted due to the configured policy"
+        )
+    target = log.high_watermark if offset == _HIGH_WATERMARK else offset
+    if not 0 <= target <= log.high_watermark:
+        raise OffsetOutOfRangeError(
+            f"The specified offset {target} is higher than the high watermark {log.high_watermark} of {topic}-{index}"
+        )
+    log.increment_log_start_offset(target, "DeleteRecords")
+    return log.log_start_offset

@@ -1,0 +1,41 @@
+"""CreatePartitions: more partitions for topics that exist; never fewer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from stratalog.broker.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.metadata.topic_requests import check_more_partitions, check_partition_total
+from stratalog.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
+
+
+@handles(ApiKey.CREATE_PARTITIONS, versions=(0, 3))
+async def create_partitions(ctx: RequestContext, request: Any) -> Any:
+    times = Counter(topic.name for topic in request.topics)
+    results = []
+    for name, topic in {topic.name: topic for topic in request.topics}.items():
+        error_code, message = 0, None
+        try:
+            if times[name] > 1:
+                raise InvalidRequestError("Duplicate topic name.")
+            _check(ctx, topic)
+            if not request.validate_only:
+                await ctx.broker.run_blocking(ctx.broker.topics.add_partitions, name, topic.count)
+        except KafkaError as error:
+            error_code, message = error.code, str(error) or None
+        results.append(
+            ctx.make("CreatePartitionsTopicResult", name=name, error_code=error_code, error_message=message)
+        )
+    return ctx.respond(results=results)
+
+
+def _check(ctx: RequestContext, topic: Any) -> None:
+    known = ctx.broker.metadata.topic(topic.name)
+    if known is None:
+        raise UnknownTopicOrPartitionError
+    assignments = None if topic.assignments is None else [part.broker_ids for part in topic.assignments]
+    check_more_partitions(
+        topic.name, known.partition_count, topic.count, assignments, node_id=ctx.broker.node_id
+    )
+    check_partition_total(topic.count - known.partition_count)

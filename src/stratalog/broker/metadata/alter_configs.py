@@ -1,0 +1,77 @@
+"""Changing configurations: from a resource of AlterConfigs or IncrementalAlterConfigs to what is stored and in force."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
+
+from stratalog.broker.metadata.config_changes import check_broker_configs, check_topic_configs
+from stratalog.broker.topics import check_topic_name
+from stratalog.errors import InvalidRequestError, UnknownTopicOrPartitionError
+
+if TYPE_CHECKING:
+    from stratalog.broker.state import BrokerState
+
+#: Resource types of the configuration APIs.
+TOPIC, BROKER = 2, 4
+
+#: What is set before -> what is to be set after.
+Make = Callable[[Mapping[str, str]], dict[str, str]]
+
+#: Between reading what is set and replacing it nobody else may.
+_altering = threading.Lock()
+
+
+def alter(
+    broker: BrokerState, resource_type: int, name: str, make: Make, *, given: Collection[str], validate_only: bool
+) -> None:
+    """Change the configs of one resource, durable and in force on return; may block on disk.
+
+    `given` are the keys that the request sets. Raises what the client has to be told, and then nothing has changed.
+    """
+    with _altering:
+        if resource_type == TOPIC:
+            _alter_topic(broker, name, make, given, validate_only)
+        elif resource_type == BROKER:
+            _alter_broker(broker, name, make, validate_only)
+        else:
+            raise InvalidRequestError(f"Unknown resource type {resource_type}")
+
+
+def _alter_topic(
+    broker: BrokerState, name: str, make: Make, given: Collection[str], validate_only: bool
+) -> None:
+    if not name:
+        raise InvalidRequestError("Default topic resources are not allowed.")
+    check_topic_name(name)
+    topic = broker.metadata.topic(name)
+    before: Mapping[str, str] = {} if topic is None else topic.configs
+    after = make(before)
+    broker.topics.log_config(after)
+    check_topic_configs(before, after, broker.config, given=given)
+    if topic is None:
+        raise UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")
+    if not validate_only:
+        broker.topics.set_configs(name, after)
+
+
+def _alter_broker(broker: BrokerState, name: str, make: Make, validate_only: bool) -> None:
+    node_id = broker_of(name, broker.node_id)
+    after = make(broker.metadata.broker_configs(node_id))
+    check_broker_configs(after, broker.static_config)
+    if not validate_only:
+        broker.set_broker_configs(node_id, after)
+
+
+def broker_of(name: str, node_id: int) -> int | None:
+    """The broker that a resource's name means, None for all; InvalidRequestError unless it is this one."""
+    if not name:
+        return None
+    try:
+        wanted = int(name)
+    except ValueError:
+        raise InvalidRequestError(f"Node id must be an integer, but it is: {name}") from None
+    if wanted != node_id:
+        raise InvalidRequestError(f"Unexpected broker id, expected {node_id}, but received {name}")
+    return wanted

@@ -1,0 +1,143 @@
+"""What AlterConfigs and IncrementalAlterConfigs make of the configs that are set: pure, with Kafka's errors."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from stratalog.config.broker import BROKER_KEYS, BrokerConfig
+from stratalog.config.keys import ConfigKey, ConfigRegistry, ConfigType, invalid
+from stratalog.config.topic import TOPIC_KEYS
+from stratalog.errors import InvalidConfigError, InvalidRequestError
+
+REMOTE_STORAGE_ENABLE = "remote.storage.enable"
+REMOTE_LOG_DELETE_ON_DISABLE = "remote.log.delete.on.disable"
+
+#: KIP-760: topic keys that have a minimum set by the operator, with the broker key of that minimum.
+SEGMENT_MINIMUMS = {"segment.ms": "min.topic.segment.ms", "segment.bytes": "min.topic.segment.bytes"}
+
+
+class Operation(IntEnum):
+    """What to do with a key; the numbers are those of IncrementalAlterConfigs."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of one key. Only DELETE goes without a value."""
+
+    name: str
+    operation: Operation
+    value: str | None = None
+
+
+def parse_changes(parts: Iterable[tuple[str, int, str | None]]) -> list[Change]:
+    """Changes from (name, operation, value); InvalidRequestError for doubles, nulls and unknown operations."""
+    given = list(parts)
+    if any(count > 1 for count in Counter(name for name, _, _ in given).values()):
+        raise InvalidRequestError("Error due to duplicate config keys")
+    nulls = [name for name, operation, value in given if value is None and operation != Operation.DELETE]
+    if nulls:
+        raise InvalidRequestError(f"Null value not supported for : {', '.join(nulls)}")
+    unknown = [operation for _, operation, _ in given if operation not in set(Operation)]
+    if unknown:
+        raise InvalidRequestError(f"Unknown operations type {unknown[0]}")
+    return [Change(name, Operation(operation), value) for name, operation, value in given]
+
+
+def changed_topic_configs(current: Mapping[str, str], changes: Sequence[Change]) -> dict[str, str]:
+    """What is set on a topic after the changes; InvalidConfigError for APPEND and SUBTRACT on what is no list."""
+    after = dict(current)
+    for change in changes:
+        _apply(after, change, TOPIC_KEYS, "Can't {operation} to key {name} because its type is not LIST.")
+    return after
+
+
+def changed_broker_configs(current: Mapping[str, str], changes: Sequence[Change]) -> dict[str, str]:
+    """What is set dynamically on a broker, or on all, after the changes."""
+    after = dict(current)
+    for change in changes:
+        _apply(after, change, BROKER_KEYS, "Config value append is not allowed for config key: {name}")
+    return after
+
+
+def _apply(configs: dict[str, str], change: Change, registry: ConfigRegistry, refusal: str) -> None:
+    if change.operation is Operation.SET:
+        configs[change.name] = change.value or ""
+        return
+    if change.operation is Operation.DELETE:
+        configs.pop(change.name, None)
+        return
+    key = registry.get(change.name)
+    if key is None or key.type is not ConfigType.LIST:
+        raise InvalidConfigError(refusal.format(operation=change.operation.name, name=change.name))
+    parts = _parts(configs.get(change.name), key)
+    for part in (change.value or "").split(","):
+        if change.operation is Operation.APPEND and part not in parts:
+            parts.append(part)
+        elif change.operation is Operation.SUBTRACT and part in parts:
+            parts.remove(part)
+    configs[change.name] = ",".join(parts)
+
+
+def _parts(value: str | None, key: ConfigKey) -> list[str]:
+    text = value if value is not None else key.render(key.default) or ""
+    return [part for part in text.split(",") if part]
+
+
+def check_broker_configs(configs: Mapping[str, str], static: BrokerConfig) -> None:
+    """Raise InvalidRequestError unless these may be set dynamically and are good values."""
+    fixed = sorted(name for name in configs if (key := BROKER_KEYS.get(name)) is not None and not key.dynamic)
+    if fixed:
+        raise InvalidRequestError(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+    try:
+        static.with_overrides(dict(configs))
+    except InvalidConfigError as error:
+        raise InvalidRequestError(str(error)) from error
+
+
+def check_topic_configs(
+    before: Mapping[str, str], after: Mapping[str, str], broker: BrokerConfig, *, given: Iterable[str]
+) -> None:
+    """Raise InvalidConfigError for what only a broker can judge of a topic's configs (each of them is already good).
+
+    `given` are the keys that the request sets: the minimums of KIP-760 hold for them, and not for what is set already.
+    """
+    for name in given:
+        minimum_key = SEGMENT_MINIMUMS.get(name)
+        if minimum_key is None or name not in after:
+            continue
+        minimum = broker[minimum_key]
+        if int(after[name]) < minimum:
+            raise invalid(name, after[name], f"Value must be at least {minimum} ({minimum_key})")
+    enabled_before, enabled_after = (_is_true(configs, REMOTE_STORAGE_ENABLE) for configs in (before, after))
+    if enabled_after and not broker["remote.log.storage.system.enable"]:
+        raise InvalidConfigError(
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
+        )
+    if enabled_before and not enabled_after and not _is_true(after, REMOTE_LOG_DELETE_ON_DISABLE):
+        raise InvalidConfigError(
+            "It is invalid to disable remote storage without deleting remote data. If you want to keep the remote data "
+            "and turn to read only, please set `remote.storage.enable=true,remote.log.copy.disable=true`. If you want to "
+            "disable remote storage and delete all remote data, please set "
+            "`remote.storage.enable=false,remote.log.delete.on.disable=true`."
+        )
+
+
+def _is_true(configs: Mapping[str, str], name: str) -> bool:
+    return configs.get(name, "false").strip().lower() == "true"
+
+
+def small_segment_warnings(topic: str, configs: Mapping[str, str], broker: BrokerConfig) -> list[str]:
+    """What to warn of at a start: segment settings of a topic that are below the operator's minimums (KIP-760)."""
+    return [
+        f"Topic {topic} has {name} ({configs[name]}) that is less than {minimum_key} ({broker[minimum_key]})."
+        for name, minimum_key in SEGMENT_MINIMUMS.items()
+        if name in configs and int(configs[name]) < broker[minimum_key]
+    ]

@@ -1,0 +1,201 @@
+"""What DescribeConfigs says of a topic or a broker: values, where each comes from, and its synonyms. Pure.
+
+A value is looked for, from strong to weak, on the topic, among the dynamic configs of the broker, those of all brokers, in
+the file that the broker was started with, and in the defaults. Synonyms are the other keys that would have set it (a
+topic's `retention.ms`: `log.retention.ms`, `log.retention.minutes`, `log.retention.hours`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from stratalog.config.broker import BROKER_KEYS, BrokerConfig
+from stratalog.config.keys import ConfigKey, ConfigType
+from stratalog.config.topic import TOPIC_KEYS
+
+if TYPE_CHECKING:
+    from stratalog.broker.state import BrokerState
+
+#: Keys that are not shown unless they are set.
+_INTERNAL_PREFIX = "internal."
+_UNKNOWN_TYPE = 0
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from; the numbers are those of DescribeConfigs."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """A key that sets, or would set, the value, with what it says; None for a secret."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One configuration. `type` is the number of its `ConfigType`, 0 for a key that is not known here."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    is_read_only: bool
+    is_sensitive: bool
+    type: int
+    documentation: str | None
+    synonyms: tuple[Synonym, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLevels:
+    """All that configures a broker: from its file, from the cluster's dynamic configs, from its own, and the outcome."""
+
+    static: Mapping[str, str | None]
+    cluster: Mapping[str, str]
+    own: Mapping[str, str]
+    effective: BrokerConfig
+
+    @classmethod
+    def of(cls, broker: BrokerState) -> BrokerLevels:
+        """The levels of a running broker."""
+        stored = broker.metadata
+        return cls(
+            static=broker.static_config.properties,
+            cluster=stored.broker_configs(None),
+            own=stored.broker_configs(broker.node_id),
+            effective=broker.config,
+        )
+
+
+def topic_entries(
+    configs: Mapping[str, str], broker: BrokerLevels, only: Collection[str] | None = None
+) -> list[ConfigEntry]:
+    """The configuration of a topic on which `configs` are set; all of it, or `only` some keys."""
+    values = broker.effective.topic_defaults()
+    set_values = TOPIC_KEYS.parse(configs)
+    entries = []
+    for key in TOPIC_KEYS:
+        if not _is_wanted(key.name, configs, only):
+            continue
+        synonyms = _synonyms(key.broker_key, broker) if key.broker_key else []
+        value = render(key, set_values.get(key.name, values.get(key.name, key.default)))
+        if key.name in configs:
+            synonyms.insert(0, Synonym(key.name, _hide(key, value), ConfigSource.TOPIC))
+        entries.append(_entry(key, value, synonyms, is_read_only=False))
+    return entries
+
+
+def broker_entries(broker: BrokerLevels, only: Collection[str] | None = None) -> list[ConfigEntry]:
+    """The configuration of a broker; keys that are set but not known are shown without their values."""
+    effective = broker.effective
+    entries = []
+    for key in BROKER_KEYS:
+        if not _is_wanted(key.name, effective.properties, only):
+            continue
+        synonyms = _synonyms(key.name, broker)
+        # A key with coarser spellings has no default of its own: it may be null while one of them rules.
+        derived = bool(key.coarser) and not effective.is_set(key.name)
+        value = None if derived else render(key, effective[key.name])
+        entries.append(_entry(key, value, synonyms, is_read_only=not key.dynamic))
+    for name in effective.unknown:
+        if only is None or name in only:
+            unknown = _synonyms(name, broker)
+            source = unknown[0].source if unknown else ConfigSource.STATIC_BROKER
+            entries.append(ConfigEntry(name, None, source, True, True, _UNKNOWN_TYPE, None, tuple(unknown)))
+    return entries
+
+
+def cluster_entries(broker: BrokerLevels, only: Collection[str] | None = None) -> list[ConfigEntry]:
+    """What is set dynamically for all brokers."""
+    entries = []
+    for name, value in broker.cluster.items():
+        if only is not None and name not in only:
+            continue
+        key = BROKER_KEYS.get(name)
+        if key is None:
+            entries.append(
+                ConfigEntry(
+                    name, None, ConfigSource.DYNAMIC_DEFAULT_BROKER, True, True, _UNKNOWN_TYPE, None,
+                    (Synonym(name, None, ConfigSource.DYNAMIC_DEFAULT_BROKER),),
+                )
+            )  # fmt: skip
+        else:
+            synonym = Synonym(name, _hide(key, value), ConfigSource.DYNAMIC_DEFAULT_BROKER)
+            entries.append(_entry(key, value, [synonym], is_read_only=not key.dynamic))
+    return entries
+
+
+def render(key: ConfigKey, value: Any) -> str | None:
+    """A typed value as text, as Java's ConfigDef prints it."""
+    text = key.render(value)
+    if key.type is ConfigType.DOUBLE and text is not None:
+        return text.replace("e+", "E").replace("e", "E")
+    return text
+
+
+def _is_wanted(name: str, configs: Mapping[str, object], only: Collection[str] | None) -> bool:
+    if only is not None:
+        return name in only
+    return name in configs or not name.startswith(_INTERNAL_PREFIX)
+
+
+def _entry(key: ConfigKey, value: str | None, synonyms: Iterable[Synonym], *, is_read_only: bool) -> ConfigEntry:
+    found = tuple(synonyms)
+    return ConfigEntry(
+        name=key.name,
+        value=_hide(key, value),
+        source=found[0].source if found else ConfigSource.DEFAULT,
+        is_read_only=is_read_only,
+        is_sensitive=_is_sensitive(key),
+        type=key.type.value,
+        documentation=key.doc,
+        synonyms=found,
+    )
+
+
+def _synonyms(name: str, broker: BrokerLevels) -> list[Synonym]:
+    """Every level's say on a broker key, strong to weak; nothing unless the key itself is among it."""
+    key = BROKER_KEYS.get(name)
+    names = [name] if key is None else [name, *(coarse for coarse, _ in key.coarser)]
+    levels: tuple[tuple[Mapping[str, str | None], ConfigSource], ...] = (
+        (dict(broker.own), ConfigSource.DYNAMIC_BROKER),
+        (dict(broker.cluster), ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        (broker.static, ConfigSource.STATIC_BROKER),
+    )
+    found = []
+    for level, source in levels:
+        for known in names:
+            value = level.get(known)
+            if value is not None:
+                found.append(Synonym(known, _hide(BROKER_KEYS.get(known), value), source))
+    for known in names:
+        default = _default(known)
+        if default is not None:
+            found.append(Synonym(known, default, ConfigSource.DEFAULT))
+    while found and found[0].name != name:
+        del found[0]
+    return found
+
+
+def _default(name: str) -> str | None:
+    key = BROKER_KEYS.get(name)
+    return None if key is None or key.coarser else render(key, key.default)
+
+
+def _is_sensitive(key: ConfigKey | None) -> bool:
+    return key is None or key.type is ConfigType.PASSWORD
+
+
+def _hide(key: ConfigKey | None, value: str | None) -> str | None:
+    return None if _is_sensitive(key) else value
