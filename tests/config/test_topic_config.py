@@ -52,7 +52,7 @@ def test_the_finest_spelling_of_a_time_wins(properties: dict[str, str], expected
         ("cleanup.policy", "shred", "String must be one of: compact, delete"),
         ("preallocate", "yes", "Expected value to be either true or false"),
         ("min.cleanable.dirty.ratio", "1.5", "Value must be no more than 1"),
-        ("max.message.bytes", "99999999999", "it must fit a 32-bit integer"),
+        ("max.message.bytes", "99999999999", "Not a number of type INT"),
         ("segment.bites", "5", "Unknown topic config name: segment.bites"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -32,11 +33,6 @@ _RANGES = {
     ConfigType.INT: (-(2**31), INT_MAX),
     ConfigType.LONG: (-(2**63), LONG_MAX),
 }
-_TYPE_NOUNS = {
-    ConfigType.SHORT: "a 16-bit integer",
-    ConfigType.INT: "a 32-bit integer",
-    ConfigType.LONG: "a 64-bit integer",
-}
 
 #: Takes (key, parsed value) and raises InvalidConfigError when the value is not allowed.
 Validator = Callable[[str, Any], None]
@@ -63,6 +59,24 @@ def between(minimum: float, maximum: float) -> Validator:
             raise invalid(key, value, f"Value must be no more than {maximum}")
 
     return check
+
+
+def between_or(minimum: int, maximum: int, special: int) -> Validator:
+    def check(key: str, value: Any) -> None:
+        if value != special and not minimum <= value <= maximum:
+            raise invalid(key, value, f"Value must be between {minimum} and {maximum} or equal to {special}")
+
+    return check
+
+
+def throttled_replicas(key: str, value: Any) -> None:
+    """Pairs of partition and broker, or '*' alone."""
+    if "".join(value) != "*" and not all(re.fullmatch(r"([0-9]+:[0-9]+)?", pair) for pair in value):
+        raise invalid(
+            key, f"[{', '.join(value)}]",
+            f"{key} must be the literal '*' or a list of replicas in the following format: "
+            "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
+        )  # fmt: skip
 
 
 def one_of(*allowed: str) -> Validator:
@@ -133,9 +147,7 @@ def _parse(key: ConfigKey, raw: str | None) -> Any:
         except ValueError:
             raise invalid(key.name, raw, f"Not a number of type {key.type.name}") from None
         if not low <= number <= high:
-            raise invalid(
-                key.name, raw, f"Not a number of type {key.type.name}: it must fit {_TYPE_NOUNS[key.type]}"
-            )
+            raise invalid(key.name, raw, f"Not a number of type {key.type.name}")
         return number
     if key.type is ConfigType.DOUBLE:
         try:

@@ -17,10 +17,13 @@ from stratalog.config.keys import (
     ConfigType,
     at_least,
     between,
+    between_or,
     invalid,
     list_of,
     one_of,
+    throttled_replicas,
 )
+from stratalog.errors import InvalidConfigError
 
 if TYPE_CHECKING:
     from stratalog.config.broker import BrokerConfig
@@ -47,7 +50,7 @@ TOPIC_KEYS = ConfigRegistry(
              "The codec of stored batches; 'producer' keeps what the producer chose.",
              one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
         _key("compression.gzip.level", ConfigType.INT, -1, "compression.gzip.level",
-             "Level for gzip; -1 is the codec's own default.", between(-1, 9)),
+             "Level for gzip; -1 is the codec's own default.", between_or(1, 9, -1)),
         _key("compression.lz4.level", ConfigType.INT, 9, "compression.lz4.level",
              "Level for lz4.", between(1, 17)),
         _key("compression.zstd.level", ConfigType.INT, 3, "compression.zstd.level",
@@ -61,11 +64,11 @@ TOPIC_KEYS = ConfigRegistry(
         _key("flush.ms", ConfigType.LONG, LONG_MAX, "log.flush.interval.ms",
              "Sync to disk after this long.", at_least(0)),
         _key("follower.replication.throttled.replicas", ConfigType.LIST, (), "",
-             "Replicas throttled as followers."),
+             "Replicas throttled as followers.", throttled_replicas),
         _key("index.interval.bytes", ConfigType.INT, 4096, "log.index.interval.bytes",
              "Bytes of log between two index entries.", at_least(0)),
         _key("leader.replication.throttled.replicas", ConfigType.LIST, (), "",
-             "Replicas throttled as leaders."),
+             "Replicas throttled as leaders.", throttled_replicas),
         _key("local.retention.bytes", ConfigType.LONG, LOCAL_RETENTION_SAME, "log.local.retention.bytes",
              "Local size limit of a tiered partition; -2 is retention.bytes.", at_least(-2)),
         _key("local.retention.ms", ConfigType.LONG, LOCAL_RETENTION_SAME, "log.local.retention.ms",
@@ -100,7 +103,7 @@ TOPIC_KEYS = ConfigRegistry(
         _key("remote.storage.enable", ConfigType.BOOLEAN, False, "",
              "Keep sealed segments in the object store."),
         _key("retention.bytes", ConfigType.LONG, -1, "log.retention.bytes",
-             "Size limit of a partition; -1 is none.", at_least(-1)),
+             "Size limit of a partition; less than 0 is none."),
         _key("retention.ms", ConfigType.LONG, 7 * _DAY_MS, "log.retention.ms",
              "Age limit of a record; -1 is none.", at_least(-1)),
         _key("segment.bytes", ConfigType.LONG, 1024**3, "log.segment.bytes",
@@ -218,10 +221,10 @@ def _check(config: LogConfig) -> None:
             "finalize it with 'stratalog features upgrade --release-version 4.4'",
         )  # fmt: skip
     if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
-        raise invalid(
-            "min.compaction.lag.ms", config.min_compaction_lag_ms,
-            f"must not exceed max.compaction.lag.ms ({config.max_compaction_lag_ms})",
-        )  # fmt: skip
+        raise InvalidConfigError(
+            f"conflict topic config setting min.compaction.lag.ms ({config.min_compaction_lag_ms}) > "
+            f"max.compaction.lag.ms ({config.max_compaction_lag_ms})"
+        )
     if config.remote_storage_enable:
         _check_tiered(config)
 
