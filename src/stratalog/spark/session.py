@@ -19,7 +19,7 @@ PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 _LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 
-_DEFAULTS: Final[Mapping[str, str]] = {
+_DEFAULTS: Final = {
     "spark.master": "local[*]",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -49,7 +49,7 @@ def open_local_session(name: str, conf: Mapping[str, str | int | bool]) -> Spark
     except ImportError as error:
         raise UsageError("Spark is not installed: `pip install stratalog[spark]`") from error
 
-    properties = _DEFAULTS | {key: _property_value(value) for key, value in conf.items()}
+    properties: dict[str, str] = _DEFAULTS | {key: _property_value(value) for key, value in conf.items()}
     # Workers are started by the JVM and import the source by name, from wherever this process has it.
     python_path = properties.get("spark.executorEnv.PYTHONPATH", "").split(os.pathsep)
     properties["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(filter(None, [*python_path, _import_root()]))

@@ -1,0 +1,213 @@
+"""From the bytes of a piece to Arrow record batches in the columns of `stratalog.records.columns`.
+
+A block is cut into whole batches; a batch that straddles two blocks is put together on its own. What the header alone rules
+out (aborted transactions, timestamps) is not decoded. A batch that fails its CRC, or stands where it cannot, is never
+served: it is reported with file and position, and left out if `on_data_loss` returns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from stratalog.errors import KafkaError, RecordListTooLargeError
+from stratalog.log.txn_index import AbortedTransaction
+from stratalog.records import batch_format as fmt
+from stratalog.records.batch import RecordBatch, checked_batch_size
+from stratalog.records.columns import decode_columns
+from stratalog.spark.batch_table import BatchTable
+from stratalog.spark.blocks import Block
+from stratalog.spark.intervals import Intervals
+from stratalog.spark.splits import Piece
+
+#: About what one Arrow batch holds; decompressed sizes are estimated from those of the batches before.
+OUTPUT_BYTES: Final = 8 * 1024 * 1024
+
+_COMPRESSION_RATIO_GUESS: Final = 4.0
+_POSITION: Final = re.compile(r"\bposition \d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is wanted of the records of a split, besides their offsets.
+
+    `columns` are those of `decode_columns`, `timestamp` among them when times are restricted.
+    """
+
+    columns: tuple[str, ...]
+    timestamps_ms: Intervals
+    aborted: tuple[AbortedTransaction, ...] = ()
+
+
+@dataclass(slots=True)
+class PieceDecoder:
+    """Decodes the blocks of one piece; `source` names its file or object. One use, one thread."""
+
+    piece: Piece
+    source: str
+    selection: Selection
+    on_data_loss: Callable[[str], None]
+    _ratio: float = _COMPRESSION_RATIO_GUESS
+    _base_min: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._base_min = self.piece.base_min
+
+    def decode(self, blocks: Iterator[Block]) -> Iterator[pa.RecordBatch]:
+        """What is wanted of the blocks, in order. Raises what `on_data_loss` raises, OSError, RemoteStorageError."""
+        carry = bytearray()  # the beginning of a batch that the blocks so far did not hold whole
+        reached = self.piece.start_position
+        for position, data in blocks:
+            view = memoryview(data)
+            reached = position + len(view)
+            at = 0
+            if carry:
+                carry_position = position - len(carry)
+                try:
+                    at = _complete(carry, view)
+                except KafkaError as error:
+                    self._report(carry_position, error)
+                    return
+                if at < 0:
+                    continue
+                yield from self._decode_whole(carry_position, memoryview(carry), BatchTable.scan(carry))
+            table = BatchTable.scan(view[at:])
+            yield from self._decode_whole(position + at, view[at:], table)
+            if table.bad:
+                self._report_header(position + at + table.end, view[at + table.end :])
+                return
+            carry = bytearray(view[at + table.end :])
+        if carry or reached < self.piece.end_position:
+            self.on_data_loss(
+                f"{self.source}: no whole batch at position {reached - len(carry)}; expected batches up to position "
+                f"{self.piece.end_position}"
+            )
+
+    def _decode_whole(self, position: int, view: memoryview, table: BatchTable) -> Iterator[pa.RecordBatch]:
+        """Whole batches, the first of which stands at `position` of the source."""
+        if len(table) == 0:
+            return
+        wanted = self._in_place(position, table)
+        ruled_out = wanted & self._ruled_out(table)
+        for index in np.flatnonzero(ruled_out).tolist():
+            self._verify(position, view, int(table.positions[index]))
+        wanted &= (
+            ~ruled_out & (table.attributes & fmt.CONTROL_BIT == 0) & (table.base_offsets < self.piece.end)
+        )
+        for first, last in self._runs(wanted, table):
+            yield from self._decode_run(position, view, table, first, last)
+
+    def _in_place(self, position: int, table: BatchTable) -> Any:
+        """Which batches have a base offset that can be theirs: within the piece, and above that of the batch before."""
+        bases = table.base_offsets
+        before = np.concatenate(([self._base_min - 1], bases[:-1]))
+        fits = (bases > before) & (bases < self.piece.base_end)
+        for index in np.flatnonzero(~fits).tolist():
+            self.on_data_loss(
+                f"{self.source}: batch at position {position + int(table.positions[index])} has base offset "
+                f"{int(bases[index])}, expected one from {int(before[index]) + 1} up to {self.piece.base_end - 1}"
+            )
+        self._base_min = max(self._base_min, int(bases[-1]) + 1)
+        return fits
+
+    def _ruled_out(self, table: BatchTable) -> Any:
+        """Which batches have no wanted record, by their headers."""
+        out = np.zeros(len(table), np.bool_)
+        times = self.selection.timestamps_ms
+        if not times.is_everything:
+            out |= table.max_timestamps_ms < times.low
+            append_time = table.attributes & fmt.LOG_APPEND_TIME_BIT != 0
+            out |= append_time & (table.max_timestamps_ms > times.high)
+        for each in self.selection.aborted:
+            out |= (
+                (table.producer_ids == each.producer_id)
+                & (table.attributes & fmt.TRANSACTIONAL_BIT != 0)
+                & (table.base_offsets >= each.first_offset)
+                & (table.base_offsets <= each.last_offset)
+            )
+        return out
+
+    def _runs(self, wanted: Any, table: BatchTable) -> Iterator[tuple[int, int]]:
+        """Ranges of wanted batches that lie together and make about OUTPUT_BYTES."""
+        edges = np.flatnonzero(np.diff(np.concatenate(([False], wanted, [False])).astype(np.int8)))
+        for first, last in edges.reshape(-1, 2).tolist():
+            sizes = table.sizes[first:last]
+            compressed = table.attributes[first:last] & fmt.CODEC_MASK != 0
+            while first < last:
+                weights = np.where(compressed, sizes * self._ratio, sizes)
+                count = max(1, int(np.searchsorted(np.cumsum(weights), OUTPUT_BYTES, "right")))
+                yield first, min(first + count, last)
+                first += count
+                sizes, compressed = sizes[count:], compressed[count:]
+
+    def _decode_run(
+        self, position: int, view: memoryview, table: BatchTable, first: int, last: int
+    ) -> Iterator[pa.RecordBatch]:
+        start, end = int(table.positions[first]), int(table.positions[last - 1] + table.sizes[last - 1])
+        try:
+            found = decode_columns(
+                view[start:end],
+                start_offset=self.piece.start,
+                end_offset=self.piece.end,
+                columns=self.selection.columns,
+            )
+        except KafkaError as error:
+            if last - first > 1:
+                middle = (first + last) // 2
+                yield from self._decode_run(position, view, table, first, middle)
+                yield from self._decode_run(position, view, table, middle, last)
+            elif isinstance(error, RecordListTooLargeError):
+                raise
+            else:
+                self._report(position + start, error)
+            return
+        if table.attributes[first] & fmt.CODEC_MASK:
+            self._ratio = min(max(found.nbytes / (end - start), 1.0), 1000.0)
+        found = self._in_time(found)
+        if found.num_rows:
+            yield found
+
+    def _in_time(self, found: pa.RecordBatch) -> pa.RecordBatch:
+        times = self.selection.timestamps_ms
+        if times.is_everything or not found.num_rows:
+            return found
+        values = found.column("timestamp").to_numpy()
+        keep = np.zeros(len(values), np.bool_)
+        for low, high in times:
+            keep |= (values >= low) & (values <= high)
+        return found if keep.all() else found.filter(pa.array(keep))
+
+    def _verify(self, position: int, view: memoryview, at: int) -> None:
+        """A batch is ruled out by a header that its CRC vouches for."""
+        try:
+            RecordBatch(view, at).ensure_valid()
+        except KafkaError as error:
+            self._report(position + at, error)
+
+    def _report_header(self, position: int, view: memoryview) -> None:
+        try:
+            checked_batch_size(view, 0)
+        except KafkaError as error:
+            self._report(position, error)
+
+    def _report(self, position: int, error: KafkaError) -> None:
+        """An error about the batch at `position`; the decoder's own positions are relative to a block."""
+        self.on_data_loss(f"{self.source}: {_POSITION.sub(f'position {position}', str(error), count=1)}")
+
+
+def _complete(carry: bytearray, view: memoryview) -> int:
+    """Add to a batch's beginning what it lacks; return how much of `view` that took, -1 if it lacks more than that."""
+    taken = 0
+    if len(carry) < fmt.HEADER_SIZE_UP_TO_MAGIC:
+        taken = min(fmt.HEADER_SIZE_UP_TO_MAGIC - len(carry), len(view))
+        carry += view[:taken]
+        if len(carry) < fmt.HEADER_SIZE_UP_TO_MAGIC:
+            return -1
+    missing = checked_batch_size(carry, 0) - len(carry)
+    carry += view[taken : taken + missing]
+    return taken + missing if missing <= len(view) - taken else -1

@@ -1,0 +1,64 @@
+"""Indexes of segments, read once for each query, whatever tier they are in."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from stratalog.errors import RemoteStorageError
+from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.spark.indexes import OffsetEntries, TimeEntries, offset_entries, time_entries
+from stratalog.spark.places import Place, PlaceMissingError, Places
+from stratalog.spark.segments import Segment
+
+logger = logging.getLogger("stratalog.spark")
+
+_READERS: Final = 16
+
+T = TypeVar("T")
+
+
+class IndexAccess:
+    """A missing or damaged index is one without entries: the plan gets coarser. Thread-safe."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._offsets: dict[Place, OffsetEntries] = {}
+        self._times: dict[Place, TimeEntries] = {}
+
+    def offset_entries(self, segment: Segment) -> OffsetEntries:
+        found = self._offsets.get(segment.log)
+        if found is None:
+            data = self._read(segment, segment.index, ObjectKind.OFFSET_INDEX)
+            found = self._offsets[segment.log] = offset_entries(data, segment.base_offset, segment.size)
+        return found
+
+    def time_entries(self, segment: Segment) -> TimeEntries:
+        found = self._times.get(segment.log)
+        if found is None:
+            data = self._read(segment, segment.time_index, ObjectKind.TIME_INDEX)
+            found = self._times[segment.log] = time_entries(data, segment.base_offset)
+        return found
+
+    def for_all(self, segments: list[Segment], read: Callable[[Segment], T]) -> list[T]:
+        """`read` for each segment, several at once: a bucket answers many requests in the time of one."""
+        if len(segments) < 2:
+            return [read(each) for each in segments]
+        with ThreadPoolExecutor(_READERS, thread_name_prefix="stratalog-index") as pool:
+            return list(pool.map(read, segments))
+
+    def _read(self, segment: Segment, place: Place | None, kind: ObjectKind) -> bytes:
+        if place is None:
+            return b""
+        try:
+            data = self._places.read(place)
+            if segment.manifest is not None:
+                segment.manifest.check_object(kind, data)
+        except PlaceMissingError:
+            return b""
+        except RemoteStorageError as error:
+            logger.warning("%s; the segment is read without this index", error)
+            return b""
+        return data

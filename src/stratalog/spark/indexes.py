@@ -1,0 +1,94 @@
+"""Offset and time indexes as arrays: for planning, which looks at whole indexes of either tier. Pure.
+
+Indexes only save work here: one that is damaged, missing, or preallocated with a zero tail gives fewer entries or none, and
+the plan gets coarser, never wrong; whoever reads from an entry's position checks what stands there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from typing_extensions import Buffer
+
+from stratalog.log.offset_index_format import LARGE, LEGACY
+from stratalog.log.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
+
+_LEGACY_ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i4")])
+_LARGE_ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i8")])
+_TIME_ENTRY: Final = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+
+Array = Any  # a one-dimensional numpy array of int64
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetEntries:
+    """Entries (offset, position), strictly ascending in both: the batch that begins at `position` does not begin behind
+    `offset`, and every batch before it ends before `offset`.
+    """
+
+    offsets: Array
+    positions: Array
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeEntries:
+    """Entries (timestamp, offset), timestamps strictly ascending: no record up to `offset` is newer than `timestamp`."""
+
+    timestamps_ms: Array
+    offsets: Array
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+def offset_entries(data: Buffer, base_offset: int, log_size: int) -> OffsetEntries:
+    """The entries of an offset index of either format for a `.log` of `log_size` bytes; none if it is damaged."""
+    for entry, form in ((_LEGACY_ENTRY, LEGACY), (_LARGE_ENTRY, LARGE)):
+        table = _table(data, entry)
+        offsets, positions = table["offset"].astype(np.int64), table["position"].astype(np.int64)
+        count = _ascending(offsets, positions)
+        used = len(bytes(data).rstrip(b"\0"))
+        # All but the zero tail must be entries of this format: of the other one, some prefix may look so.
+        if count * form.entry_size >= used and (count == 0 or positions[count - 1] < log_size):
+            return OffsetEntries(offsets[:count] + base_offset, positions[:count])
+    return OffsetEntries(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def time_entries(data: Buffer, base_offset: int) -> TimeEntries:
+    """The entries of a time index up to the first that is out of order."""
+    table = _table(data, _TIME_ENTRY)
+    timestamps, offsets = table["timestamp"].astype(np.int64), table["offset"].astype(np.int64)
+    count = len(table)
+    if count:
+        bad = np.flatnonzero((timestamps[1:] <= timestamps[:-1]) | (offsets[1:] < offsets[:-1]))
+        count = int(bad[0]) + 1 if len(bad) else count
+        if timestamps[0] <= 0 and offsets[0] == 0 and count == 1:  # nothing but a zero tail
+            count = 0
+        if count and (timestamps[0] < 0 or offsets[0] < 0):
+            count = 0
+    return TimeEntries(timestamps[:count], offsets[:count] + base_offset)
+
+
+def _table(data: Buffer, entry: np.dtype[Any]) -> Any:
+    view = memoryview(data).cast("B")
+    return np.frombuffer(view[: len(view) // entry.itemsize * entry.itemsize], entry)
+
+
+def _ascending(offsets: Array, positions: Array) -> int:
+    """How many entries from the first on ascend strictly in both fields."""
+    if len(offsets) == 0 or offsets[0] < 0 or positions[0] < 0:
+        return 0
+    if offsets[0] == 0 and positions[0] == 0 and (len(offsets) == 1 or offsets[1] == 0):
+        return 0  # a zero tail from the start
+    bad = np.flatnonzero((offsets[1:] <= offsets[:-1]) | (positions[1:] <= positions[:-1]))
+    return int(bad[0]) + 1 if len(bad) else len(offsets)
+
+
+assert _LEGACY_ENTRY.itemsize == LEGACY.entry_size
+assert _LARGE_ENTRY.itemsize == LARGE.entry_size
+assert _TIME_ENTRY.itemsize == TIME_ENTRY_SIZE

@@ -1,0 +1,131 @@
+"""From starting and ending options to offsets of a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from stratalog.errors import UsageError
+from stratalog.records.batch import RecordBatch, iter_batches
+from stratalog.spark.index_access import IndexAccess
+from stratalog.spark.options import EARLIEST, LATEST, Limit, LimitKind, TopicPartition
+from stratalog.spark.places import Places
+from stratalog.spark.segments import SegmentRange
+from stratalog.spark.snapshot import PartitionSnapshot
+
+_WINDOW_BYTES = 256 * 1024
+
+
+def check_names_all(limit: Limit, subscribed: frozenset[TopicPartition]) -> None:
+    """Limits by partition name exactly the subscribed partitions, as Spark's source demands. UsageError."""
+    if limit.kind not in (LimitKind.OFFSETS, LimitKind.TIMESTAMPS):
+        return
+    for what, keys in (
+        ("does not name", subscribed - limit.by_partition.keys()),
+        ("names unknown", limit.by_partition.keys() - subscribed),
+    ):
+        if keys:
+            names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(keys))
+            raise UsageError(
+                f"option {limit.option} {what} {names}; it must name all partitions that are read, and no other"
+            )
+
+
+class LimitResolver:
+    """Resolves limits against snapshots; reads indexes and a few batches for timestamps."""
+
+    def __init__(self, places: Places, indexes: IndexAccess, on_data_loss: Callable[[str], None]) -> None:
+        self._places = places
+        self._indexes = indexes
+        self._lost = on_data_loss
+
+    def start(self, limit: Limit, snapshot: PartitionSnapshot, *, latest_if_none: bool) -> int:
+        """The first offset to read. UsageError when no record is as new as a timestamp (unless `latest_if_none`)."""
+        name = f"{snapshot.topic}-{snapshot.partition}"
+        match limit.kind:
+            case LimitKind.EARLIEST:
+                return snapshot.log_start
+            case LimitKind.OFFSETS:
+                offset = limit.by_partition[snapshot.topic, snapshot.partition]
+                if offset == EARLIEST:
+                    return snapshot.log_start
+                if offset < snapshot.log_start:
+                    self._lost(f"{name}: offset {offset} is gone; the log begins at {snapshot.log_start}")
+                elif offset > snapshot.end:
+                    self._lost(f"{name}: offset {offset} is not there; the log ends at {snapshot.end}")
+                return min(max(offset, snapshot.log_start), snapshot.end)
+            case _:
+                timestamp_ms = _timestamp(limit, snapshot)
+                offset_found = self.first_offset_at(snapshot, timestamp_ms)
+                if offset_found is None and not latest_if_none:
+                    raise UsageError(
+                        f"option {limit.option}: no record of {name} has timestamp {timestamp_ms} or a later one; "
+                        "startingOffsetsByTimestampStrategy=latest would read nothing from it"
+                    )
+                return snapshot.end if offset_found is None else offset_found
+
+    def end(self, limit: Limit, snapshot: PartitionSnapshot) -> int:
+        """The offset before which reading ends."""
+        name = f"{snapshot.topic}-{snapshot.partition}"
+        match limit.kind:
+            case LimitKind.LATEST:
+                return snapshot.end
+            case LimitKind.OFFSETS:
+                offset = limit.by_partition[snapshot.topic, snapshot.partition]
+                if offset == LATEST:
+                    return snapshot.end
+                if offset > snapshot.end:
+                    self._lost(f"{name}: offset {offset} is not there; the log ends at {snapshot.end}")
+                return min(offset, snapshot.end)
+            case _:
+                found = self.first_offset_at(snapshot, _timestamp(limit, snapshot))
+                return snapshot.end if found is None else found
+
+    def first_offset_at(self, snapshot: PartitionSnapshot, timestamp_ms: int) -> int | None:
+        """Offset of the first record with this timestamp or a later one (Kafka's `offsetsForTimes`); None without one."""
+        for each in snapshot.ranges:
+            newest = each.segment.max_timestamp_ms
+            if newest is not None and newest < timestamp_ms:
+                continue
+            found = self._first_in(each, timestamp_ms)
+            if found is not None:
+                return found
+        return None
+
+    def _first_in(self, wanted: SegmentRange, timestamp_ms: int) -> int | None:
+        times = self._indexes.time_entries(wanted.segment)
+        before = int(np.searchsorted(times.timestamps_ms, timestamp_ms, side="left")) - 1
+        start = max(wanted.start, int(times.offsets[before]) + 1) if before >= 0 else wanted.start
+        for batch in self._batches(wanted, start):
+            if batch.max_timestamp < timestamp_ms or batch.is_control or batch.next_offset <= start:
+                continue
+            batch.ensure_valid()
+            for record in batch.records():
+                if record.timestamp_ms >= timestamp_ms and start <= record.offset < wanted.end:
+                    return record.offset
+        return None
+
+    def _batches(self, wanted: SegmentRange, start: int) -> Iterator[RecordBatch]:
+        """Batches of a segment from about `start` on, read in growing windows."""
+        segment = wanted.segment
+        offsets = self._indexes.offset_entries(segment)
+        slot = int(np.searchsorted(offsets.offsets, start, side="right")) - 1
+        position = int(offsets.positions[slot]) if slot >= 0 else 0
+        window = _WINDOW_BYTES
+        while position < segment.size:
+            data = self._places.read_range(segment.log, position, min(position + window, segment.size))
+            done = 0
+            for batch in iter_batches(data):
+                yield batch
+                done = batch.start + batch.size
+            if done == 0 and memoryview(data).nbytes < window:
+                return
+            position += done
+            window *= 2
+
+
+def _timestamp(limit: Limit, snapshot: PartitionSnapshot) -> int:
+    if limit.kind is LimitKind.TIMESTAMP:
+        return limit.timestamp_ms
+    return limit.by_partition[snapshot.topic, snapshot.partition]

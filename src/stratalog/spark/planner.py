@@ -1,0 +1,187 @@
+"""From options and pushed filters to the splits of a query."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from stratalog.log.txn_index import AbortedTransaction
+from stratalog.records import batch_format as fmt
+from stratalog.records.batch import RecordBatch
+from stratalog.spark.filters import Constraints
+from stratalog.spark.index_access import IndexAccess
+from stratalog.spark.limits import LimitResolver, check_names_all
+from stratalog.spark.options import ReadOptions
+from stratalog.spark.places import Place, PlaceMissingError, Places, Tier
+from stratalog.spark.segments import Segment, SegmentRange, holes
+from stratalog.spark.snapshot import PartitionSnapshot, SnapshotReader, on_data_loss
+from stratalog.spark.splits import (
+    Piece,
+    SplitPlan,
+    cut_segment,
+    limit_records,
+    narrow_by_time,
+    needs_index,
+    pack,
+    within_time,
+)
+from stratalog.spark.transactions import transaction_state
+from stratalog.util.filesystem import File
+
+logger = logging.getLogger("stratalog.spark")
+
+_SPLIT_BYTES_MIN: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is read of one partition."""
+
+    snapshot: PartitionSnapshot
+    ranges: tuple[SegmentRange, ...]
+    aborted: tuple[AbortedTransaction, ...]
+
+
+class Planner:
+    """Plans one query. One use."""
+
+    def __init__(self, options: ReadOptions, constraints: Constraints, places: Places) -> None:
+        self._options = options
+        self._constraints = constraints
+        self._places = places
+        self._indexes = IndexAccess(places)
+        self._lost = on_data_loss(options.fail_on_data_loss)
+        self._limits = LimitResolver(places, self._indexes, self._lost)
+
+    def plan(self) -> list[SplitPlan]:
+        """Splits that together give every wanted record once. Raises StratalogError."""
+        constraints = self._constraints
+        reader = SnapshotReader(self._options, self._places)
+        subscribed = reader.discover(
+            lambda topic, partition: topic in constraints.topics and partition in constraints.partitions
+        )
+        for limit in (self._options.starting, self._options.ending):
+            check_names_all(limit, subscribed)
+        return self._split([self._narrow(snapshot) for snapshot in reader.partitions()])
+
+    def _narrow(self, snapshot: PartitionSnapshot) -> _Wanted:
+        """Starting and ending options, transactions and filters on offsets and time."""
+        options = self._options
+        aborted: tuple[AbortedTransaction, ...] = ()
+        if options.read_committed:
+            state = transaction_state(snapshot, self._places)
+            aborted = state.aborted
+            snapshot = replace(snapshot, end=state.last_stable_offset)
+        start = self._limits.start(
+            options.starting, snapshot, latest_if_none=options.timestamp_strategy_is_latest
+        )
+        end = self._limits.end(options.ending, snapshot)
+        for low, high in holes(snapshot.ranges, start, end):
+            self._lost(
+                f"{snapshot.topic}-{snapshot.partition}: no segment has the offsets from {low} to {high - 1}"
+            )
+        ranges: list[SegmentRange] = []
+        for low, high in self._constraints.offsets:
+            ranges += snapshot.between(max(low, start), min(high + 1, end))
+        return _Wanted(snapshot, tuple(self._narrow_by_time(ranges)), aborted)
+
+    def _narrow_by_time(self, ranges: list[SegmentRange]) -> list[SegmentRange]:
+        times = self._constraints.timestamps_ms
+        if not times:
+            return []
+        if times.is_everything:
+            return ranges
+        disorder_ms = self._options.timestamp_disorder_ms
+        kept = within_time(ranges, times.low, times.high, disorder_ms)
+        self._indexes.for_all([each.segment for each in kept], self._indexes.time_entries)
+        narrowed = [
+            narrow_by_time(each, self._indexes.time_entries(each.segment), times.low, times.high, disorder_ms)
+            for each in kept
+        ]
+        return [each for each in narrowed if each is not None]
+
+    # --- splits -----------------------------------------------------------------------------------------------------
+
+    def _split(self, wanted: Sequence[_Wanted]) -> list[SplitPlan]:
+        """Splits of `splitBytes`; smaller ones, by bytes and then by offsets, to come to `minPartitions`."""
+        options = self._options
+        plans = self._split_by(wanted, options.split_bytes, options.max_records_per_partition)
+        minimum = options.min_partitions
+        if minimum is None or len(plans) >= minimum or not plans:
+            return plans
+        split_bytes = max(_SPLIT_BYTES_MIN, -(-sum(plan.size for plan in plans) // minimum))
+        plans = self._split_by(wanted, split_bytes, options.max_records_per_partition)
+        if len(plans) >= minimum:
+            return plans
+        records = sum(each.end - each.start for part in wanted for each in part.ranges)
+        records_max = -(-records // minimum)
+        if options.max_records_per_partition is not None:
+            records_max = min(records_max, options.max_records_per_partition)
+        return self._split_by(wanted, split_bytes, records_max)
+
+    def _split_by(
+        self, wanted: Sequence[_Wanted], split_bytes: int, records_max: int | None
+    ) -> list[SplitPlan]:
+        plans = []
+        for part in wanted:
+            ranges = list(limit_records(part.ranges, records_max))
+            needing = [each.segment for each in ranges if needs_index(each, split_bytes)]
+            self._indexes.for_all(
+                list({each.log: each for each in needing}.values()), self._indexes.offset_entries
+            )
+            copies = part.snapshot.copies
+            pieces = [
+                piece
+                for each in ranges
+                for piece in self._pieces(each, split_bytes, copies.get(each.segment.log))
+            ]
+            plans += pack(
+                part.snapshot.topic, part.snapshot.partition, pieces, split_bytes, records_max, part.aborted
+            )
+        return plans
+
+    def _pieces(self, wanted: SegmentRange, split_bytes: int, copy: Place | None) -> list[Piece]:
+        entries = self._indexes.offset_entries(wanted.segment) if needs_index(wanted, split_bytes) else None
+        pieces = cut_segment(wanted, entries, split_bytes, copy)
+        if wanted.segment.tier is Tier.REMOTE:
+            return pieces
+        proved = self._prove(wanted.segment, pieces)
+        if proved is None:
+            logger.warning("%s does not fit its log; the segment is read without it", wanted.segment.index)
+            return cut_segment(wanted, None, split_bytes, copy)
+        return proved
+
+    def _prove(self, segment: Segment, pieces: list[Piece]) -> list[Piece] | None:
+        """The pieces of a local segment with exact bounds, from the batch headers at the cuts.
+
+        None when a cut is not where a batch with such an offset begins.
+        """
+        exact = []
+        try:
+            with self._places.open_local(segment.log) as file:
+                for piece in pieces:
+                    low = _base_offset_at(file, segment, piece.start_position)
+                    high = _base_offset_at(file, segment, piece.end_position)
+                    if low is None or high is None or not piece.base_min <= low < high <= piece.base_end:
+                        return None
+                    start, end = max(piece.start, low), min(piece.end, high)
+                    if start < end:
+                        exact.append(replace(piece, start=start, end=end, base_min=low, base_end=high))
+        except PlaceMissingError:  # deleted since the snapshot; reading looks for it elsewhere
+            return pieces
+        return exact
+
+
+def _base_offset_at(file: File, segment: Segment, position: int) -> int | None:
+    """Base offset of the batch at a position; the end of the segment is one too. None when no batch begins there."""
+    if position == 0:
+        return segment.base_offset
+    if position == segment.size:
+        return segment.end_offset
+    header = file.pread(fmt.HEADER_SIZE, position)
+    if len(header) < fmt.HEADER_SIZE:
+        return None
+    batch = RecordBatch(header)
+    return batch.base_offset if batch.magic == fmt.MAGIC else None

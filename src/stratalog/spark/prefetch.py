@@ -1,0 +1,61 @@
+"""Run an iterator ahead of its consumer, on a thread."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    error: BaseException
+
+
+_END = object()
+
+
+def run_ahead(source: Iterator[T], depth: int) -> Iterator[T]:
+    """The items of `source`, which is run on a thread up to `depth` items ahead; its error is raised in its place.
+
+    When the consumer stops early, the thread ends with the item it is at. `source` is closed by its thread.
+    """
+    items: queue.Queue[object] = queue.Queue(depth)
+    stopped = threading.Event()
+
+    def put(item: object) -> bool:
+        while not stopped.is_set():
+            try:
+                items.put(item, timeout=0.1)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def work() -> None:
+        try:
+            for item in source:
+                if not put(item):
+                    break
+            put(_END)
+        except BaseException as error:
+            put(_Failed(error))
+        finally:
+            close = getattr(source, "close", None)
+            if close is not None:
+                close()
+
+    thread = threading.Thread(target=work, name="stratalog-run-ahead", daemon=True)
+    thread.start()
+    try:
+        while (item := items.get()) is not _END:
+            if isinstance(item, _Failed):
+                raise item.error
+            yield item  # type: ignore[misc]  # the queue also carries the two signals
+    finally:
+        stopped.set()
+        thread.join()

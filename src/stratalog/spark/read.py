@@ -1,0 +1,86 @@
+"""Read one split on a worker: either tier, and what to do when a file is gone since the query was planned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import pyarrow as pa
+
+from stratalog.remote.catalog import list_remote_segments
+from stratalog.spark.blocks import read_blocks
+from stratalog.spark.decode import PieceDecoder, Selection
+from stratalog.spark.index_access import IndexAccess
+from stratalog.spark.places import PlaceMissingError, Places, Tier
+from stratalog.spark.segments import SegmentRange, merge_tiers, remote_segment
+from stratalog.spark.snapshot import of_one_topic_each
+from stratalog.spark.splits import Piece, SplitPlan, cut_segment
+
+
+@dataclass(frozen=True, slots=True)
+class SplitReader:
+    """Reads splits of one query."""
+
+    places: Places
+    on_data_loss: Callable[[str], None]
+
+    def read(self, plan: SplitPlan, selection: Selection) -> Iterator[pa.RecordBatch]:
+        """The wanted records of a split, in order. Raises what `on_data_loss` raises, RemoteStorageError, OSError."""
+        selection = replace(selection, aborted=plan.aborted)
+        for piece in plan.pieces:
+            yield from self._read_piece(plan, piece, selection)
+
+    def _read_piece(self, plan: SplitPlan, piece: Piece, selection: Selection) -> Iterator[pa.RecordBatch]:
+        source = self.places.describe(piece.log)
+        blocks = read_blocks(self.places, piece.log, piece.start_position, piece.end_position)
+        try:
+            first = next(blocks, None)
+        except PlaceMissingError:
+            for elsewhere in self._elsewhere(plan, piece):
+                yield from self._read_piece(plan, elsewhere, selection)
+            return
+        decoder = PieceDecoder(piece, source, selection, self.on_data_loss)
+        try:
+            yield from decoder.decode(chain([first] if first else [], blocks))
+        except PlaceMissingError:
+            self.on_data_loss(
+                f"{source} was deleted while it was read; records up to offset {piece.end - 1} are missing"
+            )
+
+    def _elsewhere(self, plan: SplitPlan, piece: Piece) -> list[Piece]:
+        """Where the records of a piece are, when its log is gone: a local segment may be in the remote tier by now."""
+        name = f"{plan.topic}-{plan.partition}"
+        lost = f"{self.places.describe(piece.log)} is gone since the query was planned"
+        if piece.copy is not None:
+            return [replace(piece, log=piece.copy, copy=None)]
+        if piece.log.tier is Tier.REMOTE or self.places.remote_url is None:
+            where = "" if piece.log.tier is Tier.REMOTE else ", and no remote tier was given"
+            self.on_data_loss(
+                f"{lost}{where}; {name} lacks the offsets from {piece.start} to {piece.end - 1}"
+            )
+            return []
+        found = self._remote_ranges(plan, piece)
+        at = piece.start
+        for each in [*found, None]:
+            until = piece.end if each is None else each.start
+            if at < until:
+                self.on_data_loss(
+                    f"{lost}; {name} has no offsets from {at} to {until - 1} in the remote tier"
+                )
+            at = piece.end if each is None else each.end
+        indexes = IndexAccess(self.places)
+        return [
+            found_piece
+            for each in found
+            for found_piece in cut_segment(each, indexes.offset_entries(each.segment), each.segment.size + 1)
+        ]
+
+    def _remote_ranges(self, plan: SplitPlan, piece: Piece) -> list[SegmentRange]:
+        manifests = of_one_topic_each(list_remote_segments(self.places.store, [plan.topic], covered=True), {})
+        segments = [remote_segment(each) for each in manifests.get((plan.topic, plan.partition), [])]
+        return [
+            replace(each, start=max(each.start, piece.start), end=min(each.end, piece.end))
+            for each in merge_tiers(segments)
+            if max(each.start, piece.start) < min(each.end, piece.end)
+        ]

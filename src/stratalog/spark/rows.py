@@ -1,0 +1,137 @@
+"""Decoded columns as rows of the source: the schema of Spark's Kafka source, in Arrow exactly as Spark demands it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from stratalog.errors import UsageError
+from stratalog.spark.options import COLUMNS
+
+_TYPES: Final[dict[str, DataType]] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    "headers": ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
+}
+assert tuple(_TYPES) == COLUMNS
+
+_DECODED: Final = {
+    "key": "key",
+    "value": "value",
+    "offset": "offset",
+    "timestamp": "timestamp",
+    "timestampType": "timestamp_type",
+    "headers": "headers",
+}
+"""The column of `decode_columns` that a column of ours is made of."""
+
+_TIMESTAMP: Final = pa.timestamp("us", "UTC")
+_MILLISECONDS_MAX: Final = ((1 << 63) - 1) // 1000
+
+
+def spark_schema(columns: Sequence[str]) -> StructType:
+    """The schema with these columns, in this order."""
+    return StructType([StructField(name, _TYPES[name]) for name in columns])
+
+
+def checked_columns(schema: StructType) -> tuple[str, ...]:
+    """The columns of a schema that a query gave itself: some of ours, with our types. UsageError."""
+    for field in schema.fields:
+        if field.name not in _TYPES or field.dataType != _TYPES[field.name]:
+            expected = _TYPES.get(field.name)
+            what = (
+                f"expected {expected.simpleString()}"
+                if expected
+                else f"expected some of {', '.join(COLUMNS)}"
+            )
+            raise UsageError(f"column {field.name} {field.dataType.simpleString()} in the schema: {what}")
+    return tuple(schema.fieldNames())
+
+
+def decoded_columns(columns: Sequence[str], *, with_timestamp: bool) -> tuple[str, ...]:
+    """What must be decoded for these columns."""
+    names = [_DECODED[name] for name in columns if name in _DECODED]
+    if with_timestamp and "timestamp" not in names:
+        names.append("timestamp")
+    return tuple(names)
+
+
+class RowMaker:
+    """Makes rows of one partition. Columns with one value for all rows are made once and sliced."""
+
+    def __init__(self, schema: StructType, topic: str, partition: int) -> None:
+        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._topic = _Constant(pa.scalar(topic, pa.string()))
+        self._partition = _Constant(pa.scalar(partition, pa.int32()))
+
+    def rows(self, decoded: pa.RecordBatch) -> pa.RecordBatch:
+        """`decoded` (columns of `decode_columns`) in the schema."""
+        arrays = [self._array(field, decoded) for field in self._schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _array(self, field: pa.Field, decoded: pa.RecordBatch) -> Any:
+        match field.name:
+            case "topic":
+                return self._topic.array(decoded.num_rows)
+            case "partition":
+                return self._partition.array(decoded.num_rows)
+            case "timestamp":
+                return _to_microseconds(decoded.column("timestamp"))
+            case "headers":
+                return _retyped(decoded.column("headers"), field.type)
+            case name:
+                return decoded.column(_DECODED[name])
+
+
+class _Constant:
+    """Arrays of one repeated value."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+        self._longest = pa.repeat(value, 0)
+
+    def array(self, length: int) -> Any:
+        if len(self._longest) < length:
+            self._longest = pa.repeat(self._value, length)
+        return self._longest.slice(0, length)
+
+
+def _to_microseconds(milliseconds: Any) -> Any:
+    """Timestamps; those beyond what microseconds can hold become the last ones that they can."""
+    values = milliseconds.to_numpy()
+    if len(values) and (values.max() > _MILLISECONDS_MAX or values.min() < -_MILLISECONDS_MAX):
+        values = np.clip(values, -_MILLISECONDS_MAX, _MILLISECONDS_MAX)
+    return pa.Array.from_buffers(_TIMESTAMP, len(values), [None, pa.py_buffer(values * 1000)])
+
+
+def _retyped(headers: Any, wanted: pa.ListType) -> Any:
+    """The same lists with the field names that Spark uses; no data is copied."""
+    if headers.offset:
+        headers = pa.concat_arrays([headers])
+    entries = headers.values
+    structs = pa.StructArray.from_arrays(
+        [entries.field("key"), entries.field("value")], fields=list(wanted.value_type)
+    )
+    return pa.Array.from_buffers(
+        wanted, len(headers), headers.buffers()[:2], headers.null_count, 0, children=[structs]
+    )

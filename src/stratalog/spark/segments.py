@@ -1,0 +1,276 @@
+"""Segments of one partition in both tiers, and which of them serves which offsets.
+
+`merge_tiers` is pure; `LocalSegments` looks at a partition directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from stratalog.errors import CorruptRecordError
+from stratalog.log import time_index
+from stratalog.log.offset_index_format import LARGE, LEGACY
+from stratalog.log.scan import SegmentFiles, list_segments, scan_headers
+from stratalog.records.batch import RecordBatch
+from stratalog.records.batch_format import HEADER_SIZE
+from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.spark.places import Place, Tier
+from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem
+
+NO_TIMESTAMP: Final = -1
+
+#: A batch that misses at least this many bytes at its end counts as torn, not as damaged.
+_TORN_ZEROS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One segment: offsets [base_offset, end_offset) in the first `size` bytes of `log`, all of them whole batches.
+
+    `max_timestamp_ms` is an upper bound of its records' timestamps, None when nothing tells. `is_active` says that records
+    may still be added. Indexes may be missing or damaged. `manifest` is there for a remote segment.
+    """
+
+    base_offset: int
+    end_offset: int
+    size: int
+    max_timestamp_ms: int | None
+    log: Place
+    index: Place | None
+    time_index: Place | None
+    txn_index: Place | None
+    snapshot: Place | None
+    is_active: bool = False
+    epoch: int = -1
+    manifest: SegmentManifest | None = None
+
+    @property
+    def tier(self) -> Tier:
+        return self.log.tier
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRange:
+    """The offsets [start, end) that are read from `segment`."""
+
+    segment: Segment
+    start: int
+    end: int
+
+
+def remote_segment(manifest: SegmentManifest) -> Segment:
+    """What a manifest says."""
+
+    def place(kind: ObjectKind) -> Place | None:
+        return Place(Tier.REMOTE, manifest.key(kind)) if kind in manifest.objects else None
+
+    return Segment(
+        base_offset=manifest.base_offset,
+        end_offset=manifest.end_offset + 1,
+        size=manifest.segment_size_in_bytes,
+        max_timestamp_ms=manifest.max_timestamp if manifest.max_timestamp >= 0 else None,
+        log=Place(Tier.REMOTE, manifest.key()),
+        index=place(ObjectKind.OFFSET_INDEX),
+        time_index=place(ObjectKind.TIME_INDEX),
+        txn_index=None if manifest.txn_index_empty else place(ObjectKind.TXN_INDEX),
+        snapshot=place(ObjectKind.PRODUCER_SNAPSHOT),
+        epoch=max(manifest.leader_epochs),
+        manifest=manifest,
+    )
+
+
+def merge_tiers(segments: Iterable[Segment]) -> list[SegmentRange]:
+    """Ascending, disjoint ranges that cover every offset that any segment has, each offset once.
+
+    Where several segments have an offset, a local one serves it, else the remote one of the highest leader epoch, and of
+    those the one that reaches furthest. Holes between ranges are offsets that no segment has.
+    """
+    by_base = sorted((s for s in segments if s.end_offset > s.base_offset), key=lambda s: s.base_offset)
+    ranges: list[SegmentRange] = []
+    open_: list[Segment] = []  # segments that begin at or before the cursor and reach beyond it
+    upcoming = 0
+    cursor = by_base[0].base_offset if by_base else 0
+    while True:
+        while upcoming < len(by_base) and by_base[upcoming].base_offset <= cursor:
+            open_.append(by_base[upcoming])
+            upcoming += 1
+        open_ = [s for s in open_ if s.end_offset > cursor]
+        if not open_:
+            if upcoming == len(by_base):
+                return ranges
+            cursor = by_base[upcoming].base_offset
+            continue
+        best = max(open_, key=_rank)
+        end = best.end_offset
+        for other in by_base[upcoming:]:
+            if other.base_offset >= end:
+                break
+            if _rank(other) > _rank(best):
+                end = other.base_offset
+                break
+        if ranges and ranges[-1].segment is best and ranges[-1].end == cursor:
+            ranges[-1] = SegmentRange(best, ranges[-1].start, end)
+        else:
+            ranges.append(SegmentRange(best, cursor, end))
+        cursor = end
+
+
+def _rank(segment: Segment) -> tuple[bool, int, int]:
+    return segment.tier is Tier.LOCAL, segment.epoch, segment.end_offset
+
+
+class LocalSegments:
+    """The segments of a partition directory as they are now; a running broker may append, roll and delete meanwhile.
+
+    `on_damage` is told of bytes that no crash explains and that cannot be read around.
+    """
+
+    def __init__(
+        self, directory: Path, on_damage: Callable[[str], None], fs: FileSystem = REAL_FILESYSTEM
+    ) -> None:
+        self._directory = directory
+        self._on_damage = on_damage
+        self._fs = fs
+
+    def list(self) -> list[Segment]:
+        """All that have records, in order."""
+        files = list_segments(self._directory, self._fs)
+        found = []
+        for each, following in zip(files, [*files[1:], None], strict=True):
+            try:
+                segment = self._segment(each, None if following is None else following.base_offset)
+            except FileNotFoundError:  # deleted since the listing
+                continue
+            if segment.end_offset > segment.base_offset:
+                found.append(segment)
+        return found
+
+    def _segment(self, files: SegmentFiles, next_base: int | None) -> Segment:
+        with self._fs.open(files.log) as log:
+            tail = read_tail(log, *self._near_end(files, log))
+        if tail.damage is not None:
+            self._on_damage(tail.damage)
+        elif next_base is not None and tail.end_position < files.size:
+            self._on_damage(
+                f"{files.log}: {files.size - tail.end_position} bytes at position {tail.end_position} are no whole batch, "
+                f"but a segment with base offset {next_base} follows"
+            )
+        newest = max(self._last_time(files), tail.max_timestamp_ms)
+        return Segment(
+            base_offset=files.base_offset,
+            end_offset=tail.end_offset if next_base is None else min(tail.end_offset, next_base),
+            size=tail.end_position,
+            max_timestamp_ms=None if newest == NO_TIMESTAMP else newest,
+            log=_local(files.log),
+            index=_local(files.index),
+            time_index=_local(files.timeindex),
+            txn_index=None if files.txnindex is None else _local(files.txnindex),
+            snapshot=None if files.snapshot is None else _local(files.snapshot),
+            is_active=next_base is None,
+        )
+
+    def _near_end(self, files: SegmentFiles, log: File) -> tuple[int, int]:
+        """Position and base offset of a batch near the end: from the offset index, proved by the batch's header.
+
+        The beginning of the file when nothing helps.
+        """
+        for form in (LEGACY, LARGE):
+            entry = self._last_entry(files.index, form.entry_size)
+            if entry is None:
+                continue
+            relative, position = form.entry.unpack(entry)
+            if 0 < position <= files.size - HEADER_SIZE and relative > 0:
+                header = log.pread(HEADER_SIZE, position)
+                batch = RecordBatch(header) if len(header) == HEADER_SIZE else None
+                if batch and batch.magic == 2 and 0 < batch.base_offset - files.base_offset <= relative:
+                    return position, batch.base_offset
+        return 0, files.base_offset
+
+    def _last_time(self, files: SegmentFiles) -> int:
+        entry = self._last_entry(files.timeindex, time_index.ENTRY_SIZE)
+        return NO_TIMESTAMP if entry is None else int(time_index.ENTRY.unpack(entry)[0])
+
+    def _last_entry(self, index: Path, entry_size: int) -> bytes | None:
+        """The last entry of an index file that is not part of a zero tail."""
+        try:
+            with self._fs.open(index) as file:
+                return _last_nonzero(file, file.size() // entry_size, entry_size)
+        except FileNotFoundError:
+            return None
+
+
+def _local(path: Path) -> Place:
+    return Place(Tier.LOCAL, str(path))
+
+
+def _last_nonzero(file: File, entries: int, entry_size: int) -> bytes | None:
+    """The last entry with any bit set, found by bisection: a preallocated index is zero behind its entries."""
+    if entries and any(last := file.pread(entry_size, (entries - 1) * entry_size)):
+        return last
+    low, high = 0, entries  # the slots before `low` are used, those from `high` on are not
+    while low < high:
+        middle = (low + high) // 2
+        if any(file.pread(entry_size, middle * entry_size)):
+            low = middle + 1
+        else:
+            high = middle
+    return file.pread(entry_size, (low - 1) * entry_size) if low else None
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Where the whole batches of a `.log` end, and the newest timestamp on the way there.
+
+    `damage` says what stands there when neither a crash nor a write under way explains it.
+    """
+
+    end_position: int
+    end_offset: int
+    max_timestamp_ms: int
+    damage: str | None = None
+
+
+def read_tail(log: File, start: int, base_offset: int) -> Tail:
+    """Walk the headers from `start`, where a batch with `base_offset` begins.
+
+    Torn, and left out: an incomplete batch; zeros (preallocation, or pages that never got to the disk); a last batch whose
+    CRC fails and that ends in zeros for that reason. Any other batch is taken by its header: whoever reads it checks it.
+    """
+    size = log.size()
+    end_position, end_offset, newest = start, base_offset, NO_TIMESTAMP
+    before, last, damage = (start, base_offset, NO_TIMESTAMP), None, None
+    try:
+        for position, batch in scan_headers(log, start, size):
+            before, last = (end_position, end_offset, newest), (position, batch.size)
+            end_position, end_offset = position + batch.size, batch.next_offset
+            newest = max(newest, batch.max_timestamp)
+    except CorruptRecordError as error:
+        if any(log.pread(HEADER_SIZE, end_position)):
+            damage = str(error)
+    if last is not None and _is_torn(log.pread(last[1], last[0])):
+        end_position, end_offset, newest = before
+    return Tail(end_position, end_offset, newest, damage)
+
+
+def _is_torn(batch: bytes) -> bool:
+    """Whether the pages at the end of this batch were never written: its CRC fails, and its last bytes are zero."""
+    return not any(batch[-_TORN_ZEROS:]) and not RecordBatch(batch).is_crc_valid
+
+
+def holes(ranges: Sequence[SegmentRange], start: int, end: int) -> list[tuple[int, int]]:
+    """Offsets of [start, end) that are in no range and that no compaction explains: all holes next to a remote segment.
+
+    Between two local segments there may be holes: compaction removes records.
+    """
+    found = []
+    for before, after in pairwise(ranges):
+        local = before.segment.tier is Tier.LOCAL and after.segment.tier is Tier.LOCAL
+        low, high = max(before.end, start), min(after.start, end)
+        if low < high and not local:
+            found.append((low, high))
+    return found

@@ -1,0 +1,227 @@
+"""What data directories and bucket hold at one moment: partitions, their segments by offset, and where they end.
+
+A snapshot is taken once, at planning, and fixes the end of every partition; what is appended later belongs to the next
+query. Local directories are listed before the bucket: a segment that moves there meanwhile is seen at least once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID
+
+from stratalog.errors import CorruptCheckpointError, StratalogError, UsageError
+from stratalog.log.checkpoints import LOG_START_OFFSETS, OffsetCheckpoint, PartitionMetadataFile
+from stratalog.log.file_names import PARTITION_METADATA, parse_partition_dir
+from stratalog.log.scan import list_partitions
+from stratalog.remote.catalog import list_remote_segments
+from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.remote.storage.object_key import parse_topic_directory
+from stratalog.spark.options import ReadOptions, TopicPartition
+from stratalog.spark.places import Place, Places
+from stratalog.spark.segments import LocalSegments, Segment, SegmentRange, merge_tiers, remote_segment
+from stratalog.util.filesystem import FileSystem
+
+logger = logging.getLogger("stratalog.spark")
+
+
+class DataLossError(StratalogError):
+    """Records that were asked for are not there, or not readable; `failOnDataLoss=false` reads around them."""
+
+
+def on_data_loss(fail: bool) -> Callable[[str], None]:
+    """What to do about lost or damaged data: raise DataLossError, or warn."""
+
+    def fail_with(message: str) -> None:
+        raise DataLossError(f"{message}; set failOnDataLoss=false to read around it")
+
+    def warn(message: str) -> None:
+        logger.warning("%s; read around, as failOnDataLoss=false says", message)
+
+    return fail_with if fail else warn
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSnapshot:
+    """One partition: ascending, disjoint ranges of what is there, within [log_start, end).
+
+    `copies` gives, for the log of a local segment, the remote object with the very same bytes.
+    """
+
+    topic: str
+    partition: int
+    ranges: tuple[SegmentRange, ...]
+    log_start: int
+    end: int
+    copies: Mapping[Place, Place] = field(default_factory=dict)
+
+    @property
+    def segments(self) -> list[Segment]:
+        return list({id(each.segment): each.segment for each in self.ranges}.values())
+
+    def between(self, start: int, end: int) -> list[SegmentRange]:
+        """The ranges cut to [start, end)."""
+        return [
+            replace(each, start=max(each.start, start), end=min(each.end, end))
+            for each in self.ranges
+            if max(each.start, start) < min(each.end, end)
+        ]
+
+
+class _LocalPartition(NamedTuple):
+    directory: Path
+    topic_id: UUID | None
+    segments: list[Segment]
+    log_start: int
+
+
+class SnapshotReader:
+    """Looks at all paths and the bucket of a query. `discover` comes first."""
+
+    def __init__(self, options: ReadOptions, places: Places) -> None:
+        self._options = options
+        self._places = places
+        self._fs: FileSystem = places.fs
+        self._lost = on_data_loss(options.fail_on_data_loss)
+        self._directories: dict[TopicPartition, Path] = {}
+        self._local: dict[TopicPartition, _LocalPartition] = {}
+        self._manifests: list[SegmentManifest] = []
+
+    def discover(self, wanted: Callable[[str, int], bool]) -> frozenset[TopicPartition]:
+        """Names of all subscribed partitions; looks closer at those for which `wanted(topic, partition)`.
+
+        UsageError for a path that is none, and for a topic or partition that was asked for by name and is nowhere.
+        """
+        subscription = self._options.subscription
+        present = self._partition_directories()
+        for key, directory in present.items():
+            if subscription.wants(*key) and wanted(*key):
+                self._local[key] = self._read_local(*key, directory)
+        manifests = self._read_manifests()
+        names = present.keys() | {_key(each) for each in manifests}
+        self._check_present(names)
+        self._manifests = [
+            each for each in manifests if subscription.wants(*_key(each)) and wanted(*_key(each))
+        ]
+        return frozenset(key for key in names if subscription.wants(*key))
+
+    def partitions(self) -> list[PartitionSnapshot]:
+        """The wanted partitions, by topic and number."""
+        topic_ids = {key[0]: each.topic_id for key, each in self._local.items() if each.topic_id is not None}
+        remote = of_one_topic_each(self._manifests, topic_ids)
+        keys = sorted(self._local.keys() | remote.keys())
+        return [_merge(key, self._local.get(key), remote.get(key, [])) for key in keys]
+
+    # --- local ------------------------------------------------------------------------------------------------------
+
+    def _partition_directories(self) -> dict[TopicPartition, Path]:
+        """Every partition directory under the paths."""
+        found: dict[TopicPartition, Path] = {}
+        for name in self._options.paths:
+            for key, directory in self._under(_local_path(name)):
+                if key in found and found[key] != directory:
+                    raise UsageError(
+                        f"partition {key[0]}-{key[1]} is in two places: {found[key]} and {directory}"
+                    )
+                found[key] = directory
+        return found
+
+    def _under(self, root: Path) -> list[tuple[TopicPartition, Path]]:
+        if not self._fs.is_dir(root):
+            what = "is no directory" if self._fs.exists(root) else "does not exist"
+            raise UsageError(f"option path: {root} {what}")
+        try:
+            own = parse_partition_dir(root.resolve().name)
+            if own is not None and any(name.endswith(".log") for name in self._fs.list_dir(root)):
+                return [(own, root)]
+            return [((each.topic, each.partition), each.path) for each in list_partitions(root, self._fs)]
+        except OSError as error:
+            raise UsageError(f"option path: {root} cannot be read: {error.strerror or error}") from error
+
+    def _read_local(self, topic: str, partition: int, directory: Path) -> _LocalPartition:
+        try:
+            topic_id = PartitionMetadataFile(directory / PARTITION_METADATA, self._fs).read()
+            starts = OffsetCheckpoint(directory.parent / LOG_START_OFFSETS, self._fs).read()
+        except CorruptCheckpointError as error:
+            self._lost(str(error))
+            topic_id, starts = None, {}
+        segments = LocalSegments(directory, self._lost, self._fs).list()
+        return _LocalPartition(directory, topic_id, segments, starts.get((topic, partition), 0))
+
+    # --- remote -----------------------------------------------------------------------------------------------------
+
+    def _read_manifests(self) -> list[SegmentManifest]:
+        """All manifests of subscribed topics."""
+        if self._options.remote_url is None:
+            return []
+        store = self._places.store
+        topics = {parse_topic_directory(name) for name in store.list_level("").directories}
+        subscribed = [topic for topic in topics if topic and self._options.subscription.wants_topic(topic)]
+        return list_remote_segments(store, subscribed, covered=True) if subscribed else []
+
+    def _check_present(self, present: Collection[TopicPartition]) -> None:
+        subscription = self._options.subscription
+        where = " or ".join(filter(None, [*self._options.paths, self._options.remote_url]))
+        missing = sorted(subscription.named_topics - {topic for topic, _ in present})
+        if missing:
+            raise UsageError(f"there is no topic {', '.join(missing)} in {where}")
+        absent = sorted((subscription.partitions or frozenset()) - set(present))
+        if absent:
+            names = ", ".join(f"{topic}-{partition}" for topic, partition in absent)
+            raise UsageError(f"there is no partition {names} in {where}")
+
+
+def _merge(
+    key: TopicPartition, local: _LocalPartition | None, manifests: Sequence[SegmentManifest]
+) -> PartitionSnapshot:
+    local_segments = [] if local is None else local.segments
+    remote_segments = [remote_segment(each) for each in manifests]
+    ranges = merge_tiers([*local_segments, *remote_segments])
+    log_start = max(local.log_start if local else 0, ranges[0].start if ranges else 0)
+    end = max(ranges[-1].end if ranges else 0, log_start)
+    by_range = {(each.base_offset, each.end_offset, each.size): each.log for each in remote_segments}
+    copies = {
+        each.log: by_range[each.base_offset, each.end_offset, each.size]
+        for each in local_segments
+        if (each.base_offset, each.end_offset, each.size) in by_range
+    }
+    snapshot = PartitionSnapshot(*key, tuple(ranges), log_start, end, copies)
+    return replace(snapshot, ranges=tuple(snapshot.between(log_start, end)))
+
+
+def _key(manifest: SegmentManifest) -> TopicPartition:
+    return manifest.topic, manifest.partition
+
+
+def _local_path(name: str) -> Path:
+    """A path or a file:// URL; UsageError for another scheme."""
+    if "://" in name or name.startswith("file:"):
+        from urllib.parse import unquote, urlsplit
+
+        url = urlsplit(name)
+        if url.scheme != "file" or url.netloc not in ("", "localhost"):
+            raise UsageError(
+                f"option path={name}: expected a local directory; object stores go to option remote"
+            )
+        return Path(unquote(url.path))
+    return Path(name)
+
+
+def of_one_topic_each(
+    manifests: Iterable[SegmentManifest], topic_ids: Mapping[str, UUID]
+) -> dict[TopicPartition, list[SegmentManifest]]:
+    """Manifests by partition, of one incarnation of each topic: the local one's, else that with the newest copy."""
+    newest: dict[str, tuple[int, UUID]] = {}
+    all_of_them = list(manifests)
+    for each in all_of_them:
+        newest[each.topic] = max(
+            newest.get(each.topic, (-1, each.topic_id)), (each.event_timestamp, each.topic_id)
+        )
+    found: dict[TopicPartition, list[SegmentManifest]] = {}
+    for each in all_of_them:
+        if each.topic_id == topic_ids.get(each.topic, newest[each.topic][1]):
+            found.setdefault((each.topic, each.partition), []).append(each)
+    return found

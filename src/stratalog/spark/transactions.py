@@ -1,0 +1,119 @@
+"""Transactions of a partition snapshot, for `isolationLevel=read_committed`: where committed data ends, what was aborted.
+
+Aborted transactions come from the transaction indexes; those of the active segment from its own batches, because a running
+broker writes the marker before the index entry. Open ones come from the producer state at the last segment and the batches
+after it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stratalog.errors import CorruptSnapshotError
+from stratalog.log import producer_snapshot
+from stratalog.log.scan import scan_headers
+from stratalog.log.txn_index import AbortedTransaction, decode_entries
+from stratalog.records.batch import RecordBatch
+from stratalog.records.control import ControlType, parse_control_key
+from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.spark.places import Place, PlaceMissingError, Places, Tier
+from stratalog.spark.segments import Segment
+from stratalog.spark.snapshot import DataLossError, PartitionSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionState:
+    """Everything before `last_stable_offset` is decided; what of it was aborted, in the order of the markers."""
+
+    last_stable_offset: int
+    aborted: tuple[AbortedTransaction, ...]
+
+    def aborted_between(self, start: int, end: int) -> tuple[AbortedTransaction, ...]:
+        """Those that have records in [start, end)."""
+        return tuple(each for each in self.aborted if each.last_offset >= start and each.first_offset < end)
+
+
+def transaction_state(snapshot: PartitionSnapshot, places: Places) -> TransactionState:
+    """Raises DataLossError when the producer state that is needed is missing or damaged, CorruptIndexError."""
+    aborted: set[AbortedTransaction] = set()
+    open_: dict[int, int] = {}
+    segments = snapshot.segments
+    for segment in segments:
+        aborted.update(_indexed(segment, places))
+    if segments:
+        last = segments[-1]
+        open_ = _open_in_snapshot(last, places)
+        # The snapshot of a remote segment is of its end, a local one of its beginning.
+        if last.tier is Tier.LOCAL:
+            aborted.update(_replay(last, places, open_))
+    return TransactionState(
+        min([snapshot.end, *open_.values()]), tuple(sorted(aborted, key=lambda each: each.last_offset))
+    )
+
+
+def _indexed(segment: Segment, places: Places) -> list[AbortedTransaction]:
+    if segment.txn_index is None:
+        return []
+    try:
+        data = _read_checked(segment, segment.txn_index, ObjectKind.TXN_INDEX, places)
+    except PlaceMissingError as error:
+        raise DataLossError(
+            f"isolationLevel=read_committed needs the transaction index of {places.describe(segment.log)}: {error}"
+        ) from error
+    return list(decode_entries(data, places.describe(segment.txn_index)))
+
+
+def _open_in_snapshot(segment: Segment, places: Places) -> dict[int, int]:
+    """First offsets of the open transactions by producer id, as of the segment's producer snapshot."""
+    if segment.snapshot is None:
+        return {}
+    try:
+        data = _read_checked(segment, segment.snapshot, ObjectKind.PRODUCER_SNAPSHOT, places)
+        entries = producer_snapshot.decode(data, places.describe(segment.snapshot))
+    except (PlaceMissingError, CorruptSnapshotError) as error:
+        raise DataLossError(
+            f"isolationLevel=read_committed needs the producer state of {places.describe(segment.log)}: {error}"
+        ) from error
+    return {
+        each.producer_id: each.current_txn_first_offset
+        for each in entries
+        if each.current_txn_first_offset >= 0
+    }
+
+
+def _read_checked(segment: Segment, place: Place, kind: ObjectKind, places: Places) -> bytes:
+    data = places.read(place)
+    if segment.manifest is not None:
+        segment.manifest.check_object(kind, data)
+    return data
+
+
+def _replay(segment: Segment, places: Places, open_: dict[int, int]) -> list[AbortedTransaction]:
+    """Bring `open_` from the beginning of a segment to its end; return the transactions that were aborted in it."""
+    aborted = []
+    try:
+        file = places.open_local(segment.log)
+    except PlaceMissingError as error:
+        raise DataLossError(str(error)) from error
+    with file:
+        for position, batch in scan_headers(file, 0, segment.size):
+            if batch.is_control:
+                kind = _marker(RecordBatch(file.pread(batch.size, position)))
+                first = (
+                    open_.pop(batch.producer_id, None)
+                    if kind in (ControlType.ABORT, ControlType.COMMIT)
+                    else None
+                )
+                if kind is ControlType.ABORT and first is not None:
+                    stable = min([batch.next_offset, *open_.values()])
+                    aborted.append(AbortedTransaction(batch.producer_id, first, batch.last_offset, stable))
+            elif batch.is_transactional:
+                open_.setdefault(batch.producer_id, batch.base_offset)
+    return aborted
+
+
+def _marker(batch: RecordBatch) -> ControlType:
+    batch.ensure_valid()
+    for record in batch.records():
+        return parse_control_key(record.key)
+    return ControlType.UNKNOWN
