@@ -27,10 +27,10 @@ class Assignment:
     brokers: tuple[int, ...]
 
 
-def check_partition_total(partitions: int) -> None:
+def check_partition_total(partitions: int, what: str = "partitions") -> None:
     """PolicyViolationError when one request would make more partitions than `PARTITIONS_MAX`."""
     if partitions > PARTITIONS_MAX:
-        raise PolicyViolationError("Excessively large number of partitions per request.")
+        raise PolicyViolationError(f"Excessively large number of {what} per request.")
 
 
 def new_topic_partitions(
