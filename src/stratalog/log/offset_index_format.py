@@ -55,3 +55,28 @@ def decode_entries(
     whole = view.nbytes // form.entry_size * form.entry_size
     for relative, position in form.entry.iter_unpack(view[:whole]):
         yield OffsetPosition(base_offset + relative, position)
+
+
+def detect_format(data: Buffer, base_offset: int, fallback: OffsetIndexFormat = LEGACY) -> OffsetIndexFormat:
+    """The format of an index file by its content, as KIP-1333 tells them apart.
+
+    By size where only one fits; else by the first entries, which must not descend; `fallback` where both or neither will do.
+    Only a hint: whoever has the `.log` at hand proves it there.
+    """
+    size = memoryview(data).nbytes
+    fits = [form for form in (LEGACY, LARGE) if size % form.entry_size == 0]
+    if len(fits) == 2:
+        fits = [form for form in fits if _looks_right(data, base_offset, form)]
+    return fits[0] if len(fits) == 1 else fallback
+
+
+def _looks_right(data: Buffer, base_offset: int, form: OffsetIndexFormat) -> bool:
+    before = OffsetPosition(base_offset, 0)
+    for entry in decode_entries(memoryview(data)[: _ENTRIES_LOOKED_AT * form.entry_size], base_offset, form):
+        if entry.offset < before.offset or entry.position < before.position:
+            return False
+        before = entry
+    return True
+
+
+_ENTRIES_LOOKED_AT: Final = 24

@@ -1,0 +1,140 @@
+"""What the records of internal topics say, in the words of kafka-dump-log's decoders.
+
+A decoder never fails: a record that it cannot read is told so in its place, as Kafka does.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+from stratalog.cli.dump.message_schema import (
+    JsonValue,
+    MalformedMessageError,
+    decode_message,
+    schemas,
+    to_json,
+)
+from stratalog.cli.dump.output import Decoded, plain_text
+from stratalog.errors import CorruptRecordError
+from stratalog.records.record import Record
+from stratalog.util.uuids import uuid_to_base64
+
+Decoder = Callable[[Record], Decoded]
+
+
+def decoder_for(name: str | None) -> Decoder:
+    """The decoder of an option ("offsets", ...); None: key and value are text."""
+    if name is None:
+        return _plain
+    if name == "remote-log-metadata":
+        return _remote_log_metadata
+    kind = _COORDINATORS[name]
+    return lambda record: _coordinator_record(kind, record)
+
+
+_COORDINATORS: Final = {"offsets": "group", "transaction-log": "transaction", "share-group-state": "share"}
+
+
+def _plain(record: Record) -> Decoded:
+    return Decoded(plain_text(record.key), plain_text(record.value))
+
+
+def _coordinator_record(kind: str, record: Record) -> Decoded:
+    if record.key is None:
+        return Decoded(
+            f"Failed to decode message at offset {record.offset} using the specified decoder (message had a missing key)",
+            None,
+        )
+    try:
+        key_type, key_data = _split_version(record.key)
+        entry = schemas()[kind].get(str(key_type))
+        if entry is None:
+            return Decoded(f"Unknown record type {key_type} at offset {record.offset}, skipping.", None)
+        key: dict[str, JsonValue] = {"type": str(key_type), "data": decode_message(entry["key"], 0, key_data)}
+        if record.value is None:
+            return Decoded(to_json(key), "<DELETE>")
+        version, data = _split_version(record.value)
+        value = decode_message(entry["value"], version, data)
+        if entry["value"]["name"] == "GroupMetadataValue":
+            _open_consumer_protocol(value)
+        return Decoded(to_json(key), to_json({"version": str(version), "data": value}))
+    except MalformedMessageError as error:
+        return Decoded(f"Error at offset {record.offset}, skipping. {error}", None)
+
+
+def _open_consumer_protocol(group: dict[str, Any]) -> None:
+    """Show subscription and assignment of consumers instead of their bytes; what is not theirs stays as it is."""
+    if group.get("protocolType") != "consumer":
+        return
+    protocol = schemas()["protocol"]
+    for member in group.get("members") or ():
+        for name, schema in (
+            ("subscription", protocol["ConsumerProtocolSubscription"]),
+            ("assignment", protocol["ConsumerProtocolAssignment"]),
+        ):
+            try:
+                version, data = _split_version(base64.b64decode(member[name]))
+                member[name] = decode_message(schema, version, data)
+            except (MalformedMessageError, KeyError, TypeError):
+                continue
+
+
+def _split_version(data: bytes) -> tuple[int, bytes]:
+    if len(data) < 2:
+        raise MalformedMessageError(f"{len(data)} bytes, expected at least the 2 of a version")
+    (version,) = struct.unpack_from(">h", data)
+    return version, data[2:]
+
+
+def _remote_log_metadata(record: Record) -> Decoded:
+    from stratalog.remote.metadata.serde import decode
+
+    try:
+        return Decoded(None, _event_text(decode(record.value or b"")))
+    except CorruptRecordError as error:
+        return Decoded(None, f"Error at offset {record.offset}, skipping. {error}")
+
+
+def _event_text(event: Any) -> str:
+    """`toString` of Kafka's classes."""
+    from stratalog.remote.api import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
+
+    if isinstance(event, RemoteLogSegmentMetadata):
+        epochs = ", ".join(
+            f"{epoch}={offset}" for epoch, offset in sorted(event.segment_leader_epochs.items())
+        )
+        return (
+            f"RemoteLogSegmentMetadata{{remoteLogSegmentId={_segment_id(event.segment_id)},"
+            f" startOffset={event.start_offset}, endOffset={event.end_offset}, brokerId={event.broker_id},"
+            f" maxTimestampMs={event.max_timestamp_ms}, eventTimestampMs={event.event_timestamp_ms},"
+            f" segmentLeaderEpochs={{{epochs}}}, segmentSizeInBytes={event.segment_size_bytes},"
+            f" customMetadata={_custom_metadata(event.custom_metadata)}, state={event.state.name}}}"
+        )
+    if isinstance(event, RemoteLogSegmentMetadataUpdate):
+        return (
+            f"RemoteLogSegmentMetadataUpdate{{remoteLogSegmentId={_segment_id(event.segment_id)},"
+            f" customMetadata={_custom_metadata(event.custom_metadata)}, state={event.state.name},"
+            f" eventTimestampMs={event.event_timestamp_ms}, brokerId={event.broker_id}}}"
+        )
+    return (
+        f"RemotePartitionDeleteMetadata{{topicPartition={_partition(event.topic_id_partition)},"
+        f" state={event.state.name}, eventTimestampMs={event.event_timestamp_ms}, brokerId={event.broker_id}}}"
+    )
+
+
+def _segment_id(segment_id: Any) -> str:
+    return (
+        f"RemoteLogSegmentId{{topicIdPartition={_partition(segment_id.topic_id_partition)},"
+        f" id={uuid_to_base64(segment_id.id)}}}"
+    )
+
+
+def _partition(partition: Any) -> str:
+    return f"{uuid_to_base64(partition.topic_id)}:{partition.topic}-{partition.partition}"
+
+
+def _custom_metadata(custom: Any) -> str:
+    return "Optional.empty" if custom is None else f"Optional[CustomMetadata{{{len(custom.value)} bytes}}]"

@@ -1,0 +1,83 @@
+"""Which kind of file a name says, and what prints it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from stratalog.cli.dump import index_dump, log_dump, small_files
+from stratalog.cli.dump.output import Problems, TextOutput
+from stratalog.cli.dump.source import Source
+from stratalog.errors import UsageError
+from stratalog.log import checkpoints
+from stratalog.log.file_names import (
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    PARTITION_METADATA,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+)
+
+#: A segment's file: base offset, in a bucket also the segment's id, the kind, and a suffix while it comes or goes.
+_SEGMENT_FILE: Final = re.compile(
+    r"(?P<stem>(?P<offset>\d{20})(-[A-Za-z0-9_-]{22})?)"
+    r"(?P<kind>\.log|\.index|\.timeindex|\.txnindex|\.snapshot|\.leader-epoch-checkpoint)(\.deleted|\.cleaned|\.swap)?"
+)
+_OFFSET_CHECKPOINTS: Final = (
+    checkpoints.RECOVERY_POINTS,
+    checkpoints.LOG_START_OFFSETS,
+    checkpoints.HIGH_WATERMARKS,
+    checkpoints.CLEANER_OFFSETS,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FileKind:
+    """A file's kind (its suffix, or its whole name for checkpoints); base offset and stem for a segment's files."""
+
+    kind: str
+    base_offset: int = 0
+    stem: str = ""
+
+
+def kind_of(name: str) -> FileKind:
+    """The kind of a file by its name (path or URL). UsageError if `dump` has nothing to say about it."""
+    base_name = name.rstrip("/").rpartition("/")[2]
+    match = _SEGMENT_FILE.fullmatch(base_name)
+    if match is not None:
+        return FileKind(match["kind"], int(match["offset"]), match["stem"])
+    if base_name in (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, *_OFFSET_CHECKPOINTS):
+        return FileKind(base_name)
+    raise UsageError(
+        f"{name}: not a file that can be dumped; expected <20-digit offset>.log, .index, .timeindex, .txnindex or"
+        f" .snapshot, {LEADER_EPOCH_CHECKPOINT}, {PARTITION_METADATA} or an offset checkpoint"
+    )
+
+
+def dump_file(source: Source, output: TextOutput, problems: Problems) -> None:
+    """Print one file."""
+    file = kind_of(source.name)
+    output.begin(source.name)
+    kind, base_offset, stem = file.kind, file.base_offset, file.stem
+    if kind == LOG_SUFFIX:
+        log_dump.dump_log(source, base_offset, output, problems)
+    elif kind == OFFSET_INDEX_SUFFIX:
+        index_dump.dump_offset_index(source, base_offset, stem, output, problems)
+    elif kind == TIME_INDEX_SUFFIX:
+        index_dump.dump_time_index(source, base_offset, stem, output, problems)
+    else:
+        _SMALL[kind](source, output, problems)
+
+
+_SMALL: Final[dict[str, Callable[[Source, TextOutput, Problems], None]]] = {
+    TXN_INDEX_SUFFIX: small_files.dump_txn_index,
+    SNAPSHOT_SUFFIX: small_files.dump_snapshot,
+    LEADER_EPOCH_CHECKPOINT: small_files.dump_leader_epochs,
+    f".{LEADER_EPOCH_CHECKPOINT}": small_files.dump_leader_epochs,
+    PARTITION_METADATA: small_files.dump_partition_metadata,
+    **dict.fromkeys(_OFFSET_CHECKPOINTS, small_files.dump_offset_checkpoint),
+}

@@ -1,0 +1,249 @@
+"""`.index` and `.timeindex`: their entries, each one checked against the `.log` beside the index.
+
+An index in use is longer than its entries: printing stops at the first entry of zeros, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from typing_extensions import Buffer
+
+from stratalog.cli.dump.output import DumpOptions, Problems, TextOutput
+from stratalog.cli.dump.source import Source, read_all
+from stratalog.errors import StratalogError, UsageError
+from stratalog.log import time_index
+from stratalog.log.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX
+from stratalog.log.offset_index_format import OffsetIndexFormat, decode_entries, detect_format
+from stratalog.log.values import OffsetPosition
+from stratalog.records.batch import RecordBatch, checked_batch_size
+from stratalog.records.batch_format import HEADER_SIZE, NO_TIMESTAMP
+
+#: Bytes read at once to find batches; a larger batch takes a read of its own.
+READ_AHEAD: Final = 64 * 1024
+
+_OUT_OF_ORDER: Final = "  Index timestamp: {}, Previously indexed timestamp: {}"
+
+
+def dump_offset_index(
+    source: Source, base_offset: int, stem: str, output: TextOutput, problems: Problems
+) -> None:
+    """Print an offset index in either format."""
+    options, data = output.options, read_all(source)
+    form = detect_format(data, base_offset)
+    size = memoryview(data).nbytes
+    if size < form.entry_size and size == 0:
+        output.note(f"{source.name} is empty.")
+        return
+    if options.index_sanity_check:
+        _say_sane(source, output, problems, _offset_index_fault(data, base_offset, form))
+        return
+    log = _log_beside(source, stem, options, problems)
+    mismatches: list[tuple[int, int]] = []
+    try:
+        for slot, entry in enumerate(decode_entries(data, base_offset, form)):
+            if entry.offset == base_offset and slot > 0:
+                break
+            if log is not None:
+                found = _last_offset_at(log, entry.position)
+                if found is None:
+                    problems.add(
+                        f"{source.name}: entry {slot}: no batch at position {entry.position} of {log.source.name}"
+                    )
+                elif found != entry.offset:
+                    mismatches.append((entry.offset, found))
+            if not options.verify_index_only:
+                output.fields(offset=entry.offset, position=entry.position)
+    finally:
+        if log is not None:
+            log.source.close()
+    if mismatches:
+        problems.add(f"Mismatches in :{source.location}")
+        for index_offset, log_offset in mismatches:
+            problems.remark(f"  Index offset: {index_offset}, log offset: {log_offset}")
+    _warn_of_rest(source, size, form.entry_size, problems)
+
+
+def dump_time_index(
+    source: Source, base_offset: int, stem: str, output: TextOutput, problems: Problems
+) -> None:
+    options, data = output.options, read_all(source)
+    if options.index_sanity_check:
+        _say_sane(source, output, problems, _time_index_fault(data, base_offset))
+        return
+    log = _log_beside(source, stem, options, problems)
+    try:
+        check = _TimeCheck(source, log, _offset_entries(source, base_offset, stem), problems)
+        for slot, entry in enumerate(time_index.decode_entries(data, base_offset)):
+            if entry.offset == base_offset and slot > 0:
+                break
+            check.see(entry.timestamp_ms, entry.offset)
+            if not options.verify_index_only:
+                output.fields(timestamp=entry.timestamp_ms, offset=entry.offset)
+        check.report()
+    finally:
+        if log is not None:
+            log.source.close()
+    _warn_of_rest(source, memoryview(data).nbytes, time_index.ENTRY_SIZE, problems)
+
+
+class _LogReader:
+    """Batches of a `.log` by position, with a little read-ahead."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._data: Buffer = b""
+        self._at = 0
+
+    def batch(self, position: int, *, whole: bool) -> RecordBatch | None:
+        """The batch that begins at `position`; None if there is none. Its records are there only if `whole`."""
+        if not 0 <= position <= self.source.size - HEADER_SIZE:
+            return None
+        data = self._bytes(position, HEADER_SIZE)
+        try:
+            size = checked_batch_size(data, position - self._at)
+        except StratalogError:
+            return None
+        if position + size > self.source.size:
+            return None
+        if whole:
+            data = self._bytes(position, size)
+        return RecordBatch(data, position - self._at)
+
+    def _bytes(self, position: int, size: int) -> Buffer:
+        if position < self._at or position + size > self._at + memoryview(self._data).nbytes:
+            self._data, self._at = self.source.read(position, position + max(size, READ_AHEAD)), position
+        return self._data
+
+
+def _last_offset_at(log: _LogReader, position: int) -> int | None:
+    batch = log.batch(position, whole=False)
+    return None if batch is None else batch.last_offset
+
+
+class _TimeCheck:
+    """Holds the entries of a time index against the log."""
+
+    def __init__(
+        self, source: Source, log: _LogReader | None, entries: list[OffsetPosition], problems: Problems
+    ) -> None:
+        self._source = source
+        self._log = log
+        self._entries = entries
+        self._problems = problems
+        self._before = NO_TIMESTAMP
+        self._not_found: list[tuple[int, int]] = []
+        self._mismatches: list[tuple[int, int]] = []
+        self._out_of_order: list[tuple[int, int]] = []
+        self._slot = 0
+
+    def see(self, timestamp_ms: int, offset: int) -> None:
+        if self._log is not None:
+            self._check(self._log, timestamp_ms, offset)
+        elif self._before >= timestamp_ms:
+            self._out_of_order.append((timestamp_ms, self._before))
+        self._before = timestamp_ms
+
+    def _check(self, log: _LogReader, timestamp_ms: int, offset: int) -> None:
+        batch = self._find(log, offset)
+        if batch is None or batch.last_offset != offset:
+            self._not_found.append((offset, -1 if batch is None else batch.last_offset))
+            return
+        try:
+            found = max((record.timestamp_ms for record in batch.records()), default=NO_TIMESTAMP)
+        except StratalogError as error:
+            self._problems.add(f"{log.source.name}: {error}")
+            return
+        if found != timestamp_ms:
+            self._mismatches.append((timestamp_ms, found))
+        if self._before >= timestamp_ms:
+            self._out_of_order.append((timestamp_ms, self._before))
+
+    def _find(self, log: _LogReader, offset: int) -> RecordBatch | None:
+        """The first batch with a last offset >= `offset`, beginning at the nearest entry of the offset index."""
+        entries = self._entries
+        if self._slot and entries[self._slot - 1].offset > offset:
+            self._slot = 0
+        while self._slot < len(entries) and entries[self._slot].offset <= offset:
+            self._slot += 1
+        position = entries[self._slot - 1].position if self._slot else 0
+        while (batch := log.batch(position, whole=False)) is not None:
+            if batch.last_offset >= offset:
+                return log.batch(position, whole=True)
+            position += batch.size
+        return None
+
+    def report(self) -> None:
+        location = self._source.location
+        for head, line, found in (
+            ("timestamp mismatch", "  Index timestamp: {}, log timestamp: {}", self._mismatches),
+            ("out of order timestamp", _OUT_OF_ORDER, self._out_of_order),
+            ("", "Indexed offset: {}, found log offset: {}", self._not_found),
+        ):
+            if found:
+                head = f"Found {head}" if head else "The following indexed offsets are not found"
+                self._problems.add(f"{head} in :{location}")
+                for pair in found:
+                    self._problems.remark(line.format(*pair))
+
+
+def _log_beside(source: Source, stem: str, options: DumpOptions, problems: Problems) -> _LogReader | None:
+    log = source.sibling(stem + LOG_SUFFIX)
+    if log is not None:
+        return _LogReader(log)
+    if options.verify_index_only:
+        raise UsageError(f"{source.name}: cannot be verified, there is no {stem}{LOG_SUFFIX} beside it")
+    problems.remark(f"{source.name}: there is no {stem}{LOG_SUFFIX} beside it to verify it against")
+    return None
+
+
+def _offset_entries(source: Source, base_offset: int, stem: str) -> list[OffsetPosition]:
+    """The offset index beside a time index, up to its zero tail; empty if there is none."""
+    index = source.sibling(stem + OFFSET_INDEX_SUFFIX)
+    if index is None:
+        return []
+    data = read_all(index)
+    index.close()
+    entries: list[OffsetPosition] = []
+    for entry in decode_entries(data, base_offset, detect_format(data, base_offset)):
+        if entry.offset == base_offset and entries:
+            break
+        entries.append(entry)
+    return entries
+
+
+def _say_sane(source: Source, output: TextOutput, problems: Problems, fault: str | None) -> None:
+    if fault is None:
+        output.note(f"{source.name} passed sanity check.")
+    else:
+        problems.add(f"{source.name}: {fault}")
+
+
+def _offset_index_fault(data: Buffer, base_offset: int, form: OffsetIndexFormat) -> str | None:
+    """What Kafka's start would find wrong with an offset index."""
+    size = memoryview(data).nbytes
+    last = None
+    for last in decode_entries(data, base_offset, form):  # noqa: B007
+        pass
+    if last is not None and last.offset < base_offset:
+        return f"last offset {last.offset} is less than base offset {base_offset}"
+    if size % form.entry_size:
+        return f"{size} bytes are no multiple of the entry size {form.entry_size}"
+    return None
+
+
+def _time_index_fault(data: Buffer, base_offset: int) -> str | None:
+    """What Kafka's start would find wrong with a time index."""
+    size, entries = memoryview(data).nbytes, list(time_index.decode_entries(data, base_offset))
+    if entries and entries[-1].timestamp_ms < entries[0].timestamp_ms:
+        return f"last timestamp {entries[-1].timestamp_ms} is less than the first, {entries[0].timestamp_ms}"
+    if entries and entries[-1].offset < base_offset:
+        return f"last offset {entries[-1].offset} is less than base offset {base_offset}"
+    if size % time_index.ENTRY_SIZE:
+        return f"{size} bytes are no multiple of the entry size {time_index.ENTRY_SIZE}"
+    return None
+
+
+def _warn_of_rest(source: Source, size: int, entry_size: int, problems: Problems) -> None:
+    if size % entry_size:
+        problems.add(f"{source.name}: {size} bytes are no multiple of the entry size {entry_size}")

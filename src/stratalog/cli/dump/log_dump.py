@@ -1,0 +1,181 @@
+"""A `.log`, batch by batch and, if asked for, record by record.
+
+The file is read in windows, so that one of any size takes little memory. A large file goes through `bulk`: native loops
+that write the same lines as the plain way here, their oracle in the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from typing_extensions import Buffer
+
+from stratalog.cli.dump.decoders import Decoder, decoder_for
+from stratalog.cli.dump.output import DumpOptions, JsonOutput, Problems, TextOutput
+from stratalog.cli.dump.source import Source
+from stratalog.errors import StratalogError
+from stratalog.log.file_names import LOG_SUFFIX
+from stratalog.records.batch import RecordBatch, checked_batch_size
+from stratalog.records.batch_format import HEADER_SIZE_UP_TO_MAGIC
+
+WINDOW_SIZE: Final = 8 * 1024 * 1024
+#: From this size on the native loops pay for being loaded.
+BULK_SIZE_MIN: Final = 4 * 1024 * 1024
+
+
+class Window(NamedTuple):
+    """Whole batches: those in [0, end) of `data`, which begins at `position` of the file."""
+
+    data: Buffer
+    position: int
+    end: int
+
+
+def dump_log(source: Source, base_offset: int, output: TextOutput, problems: Problems) -> None:
+    """Print a `.log`. What is wrong goes to `problems`; printing goes on behind it where that is possible."""
+    options = output.options
+    if source.base_name.endswith(LOG_SUFFIX):
+        output.log_start(base_offset)
+    limit = source.size if options.max_bytes is None else min(source.size, options.max_bytes)
+    printer = _printer(source, output, problems, limit)
+    end = 0
+    try:
+        for window in windows(source, limit):
+            printer.print(window)
+            end = window.position + window.end
+    except StratalogError as error:
+        problems.add(f"{source.name}: {error}")
+        end = max(end, printer.end)
+    if limit > end and options.max_bytes is None:
+        line = f"Found {limit - end} invalid bytes at the end of {source.base_name}"
+        output.note(line)
+        problems.add(f"{source.name}: no whole batch at position {end}: {limit - end} bytes are left")
+    printer.consecutive.report(source, problems)
+
+
+def windows(source: Source, limit: int, window_size: int = WINDOW_SIZE) -> Iterator[Window]:
+    """All whole batches below `limit`. Raises CorruptRecordError, UnsupportedForMessageFormatError at what is none,
+    after the windows before it.
+    """
+    position = 0
+    while limit - position >= HEADER_SIZE_UP_TO_MAGIC:
+        data = source.read(position, min(limit, position + window_size))
+        end, error = _whole_batches(data)
+        if end == 0 and error is None:  # a batch larger than the window, or an incomplete one
+            size = (
+                checked_batch_size(data, 0) if memoryview(data).nbytes >= HEADER_SIZE_UP_TO_MAGIC else limit
+            )
+            if position + size > limit:
+                return
+            data = source.read(position, position + size)
+            end, error = _whole_batches(data)
+        if end:
+            yield Window(data, position, end)
+        if error is not None:
+            raise type(error)(f"position {position + end}: {_without_position(error)}")
+        if end == 0:
+            return
+        position += end
+
+
+def _whole_batches(data: Buffer) -> tuple[int, StratalogError | None]:
+    """Where the whole batches end, and what stands there if it cannot be a batch."""
+    size, end = memoryview(data).nbytes, 0
+    while size - end >= HEADER_SIZE_UP_TO_MAGIC:
+        try:
+            batch_size = checked_batch_size(data, end)
+        except StratalogError as error:
+            return end, error
+        if end + batch_size > size:
+            break
+        end += batch_size
+    return end, None
+
+
+def _without_position(error: StratalogError) -> str:
+    """The records layer names the position within the window; the file's is named instead."""
+    _, _, rest = str(error).partition(": ")
+    return rest or str(error)
+
+
+class Consecutive:
+    """Watches offsets. A gap is no damage (compaction makes them), but Kafka's tool tells it."""
+
+    def __init__(self) -> None:
+        self.last = -1
+        self.gaps: list[tuple[int, int]] = []
+
+    def see(self, offset: int) -> None:
+        if self.last != -1 and offset != self.last + 1:
+            self.gaps.append((self.last, offset))
+        self.last = offset
+
+    def report(self, source: Source, problems: Problems) -> None:
+        if self.gaps:
+            problems.remark(f"Non-consecutive offsets in {source.location}")
+            for before, after in self.gaps:
+                problems.remark(f"  {before} is followed by {after}")
+
+
+class PlainPrinter:
+    """One batch and one record at a time."""
+
+    def __init__(self, source: Source, output: TextOutput, problems: Problems) -> None:
+        self._name = source.name
+        self._output = output
+        self._problems = problems
+        self._options: DumpOptions = output.options
+        self._decode: Decoder | None = (
+            decoder_for(self._options.decoder) if self._options.shows_data else None
+        )
+        self.consecutive = Consecutive()
+        #: Position in the file behind the last batch that was printed.
+        self.end = 0
+
+    def print(self, window: Window) -> None:
+        at = 0
+        while at < window.end:
+            batch = RecordBatch(window.data, at)
+            self.print_batch(batch, window.position + at)
+            at += batch.size
+            self.end = window.position + at
+
+    def print_batch(self, batch: RecordBatch, position: int) -> None:
+        is_valid = batch.is_crc_valid
+        self._output.batch(batch, position, is_valid)
+        if not is_valid:
+            self._report_crc(batch, position)
+        if self._options.is_deep:
+            self._print_records(batch, position)
+
+    def _report_crc(self, batch: RecordBatch, position: int) -> None:
+        self._problems.add(
+            f"{self._name}: batch at position {position} (base offset {batch.base_offset}) is corrupt: stored CRC-32C"
+            f" {batch.crc}, computed {batch.computed_crc}"
+        )
+
+    def _print_records(self, batch: RecordBatch, position: int) -> None:
+        decode = self._decode
+        try:
+            for record in batch.records():
+                self.consecutive.see(record.offset)
+                self._output.record(
+                    batch, record, decode(record) if decode and not batch.is_control else None
+                )
+        except StratalogError as error:
+            self._problems.add(
+                f"{self._name}: batch at position {position} (base offset {batch.base_offset}): {_without_position(error)}"
+            )
+
+
+def _printer(source: Source, output: TextOutput, problems: Problems, limit: int) -> PlainPrinter:
+    options = output.options
+    is_plain_text = (
+        not isinstance(output, JsonOutput) and options.decoder is None and not options.skip_record_metadata
+    )
+    if is_plain_text and options.is_deep and limit >= BULK_SIZE_MIN:
+        from stratalog.cli.dump.bulk import BulkPrinter
+
+        return BulkPrinter(source, output, problems)
+    return PlainPrinter(source, output, problems)

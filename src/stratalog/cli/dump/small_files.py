@@ -1,0 +1,85 @@
+"""`.txnindex`, `.snapshot` and the checkpoints: read whole, printed entry by entry."""
+
+from __future__ import annotations
+
+from stratalog.cli.dump.output import Problems, TextOutput
+from stratalog.cli.dump.source import Source, read_all
+from stratalog.errors import StratalogError
+from stratalog.log import checkpoints, producer_snapshot, txn_index
+from stratalog.log.producer_state import BatchMetadata
+from stratalog.util.uuids import uuid_to_base64
+
+
+def dump_txn_index(source: Source, output: TextOutput, problems: Problems) -> None:
+    data = read_all(source)
+    try:
+        for entry in txn_index.decode_entries(data, source.name):
+            output.fields(
+                version=txn_index.VERSION,
+                producerId=entry.producer_id,
+                firstOffset=entry.first_offset,
+                lastOffset=entry.last_offset,
+                lastStableOffset=entry.last_stable_offset,
+            )
+    except StratalogError as error:
+        problems.add(str(error))
+    size = memoryview(data).nbytes
+    if size % txn_index.ENTRY_SIZE:
+        problems.add(f"{source.name}: {size} bytes are no multiple of the entry size {txn_index.ENTRY_SIZE}")
+
+
+def dump_snapshot(source: Source, output: TextOutput, problems: Problems) -> None:
+    try:
+        entries = producer_snapshot.decode(read_all(source), source.name)
+    except StratalogError as error:
+        problems.add(str(error))
+        return
+    for entry in entries:
+        batch = BatchMetadata(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp_ms)
+        output.producer(
+            {
+                "producerId": entry.producer_id,
+                "producerEpoch": entry.epoch,
+                "coordinatorEpoch": entry.coordinator_epoch,
+                "currentTxnFirstOffset": entry.current_txn_first_offset
+                if entry.current_txn_first_offset >= 0
+                else None,
+                "lastTimestamp": entry.timestamp_ms,
+            },
+            {
+                "firstSequence": batch.first_sequence,
+                "lastSequence": batch.last_sequence,
+                "lastOffset": batch.last_offset,
+                "offsetDelta": batch.offset_delta,
+                "timestamp": batch.timestamp_ms,
+            }
+            if entry.last_offset >= 0
+            else None,
+        )
+
+
+def dump_leader_epochs(source: Source, output: TextOutput, problems: Problems) -> None:
+    try:
+        for entry in checkpoints.decode_epochs(bytes(read_all(source)), source.name):
+            output.fields(epoch=entry.epoch, startOffset=entry.start_offset)
+    except StratalogError as error:
+        problems.add(str(error))
+
+
+def dump_offset_checkpoint(source: Source, output: TextOutput, problems: Problems) -> None:
+    try:
+        offsets = checkpoints.decode_offsets(bytes(read_all(source)), source.name)
+    except StratalogError as error:
+        problems.add(str(error))
+        return
+    for (topic, partition), offset in offsets.items():
+        output.fields(topic=topic, partition=partition, offset=offset)
+
+
+def dump_partition_metadata(source: Source, output: TextOutput, problems: Problems) -> None:
+    try:
+        topic_id = checkpoints.decode_partition_metadata(bytes(read_all(source)), source.name)
+    except StratalogError as error:
+        problems.add(str(error))
+        return
+    output.fields(version=checkpoints.VERSION, topicId=uuid_to_base64(topic_id))

@@ -1,0 +1,155 @@
+"""Make the files beside this one: what Apache Kafka 4.4.0 wrote, and what kafka-dump-log printed for it.
+
+    python -m tests.golden.dump.make [topic ..]
+
+`<topic>/` holds the files of one partition as the broker left them at a clean shutdown. `expected/` holds the tool's output;
+the directory's own path is replaced by `DIR` in it. Timestamps of records are fixed; ids of producers, crcs that depend on
+them and times that the broker takes from its clock differ from run to run, which is why the files are kept.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support.reference_kafka import ReferenceKafka, dump_log
+
+HERE = Path(__file__).parent
+T0 = 1_700_000_000_000
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+KEPT = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+
+#: name of the expected output -> (topic, suffixes of the files, options)
+DUMPS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
+    **{f"{codec}-{name}": (codec, (".log",), options) for codec in CODECS
+       for name, options in (("shallow", ()), ("deep", ("--deep-iteration",)), ("data", ("--print-data-log",)))},
+    "append-time-data": ("append-time", (".log",), ("--print-data-log",)),
+    "transactions-data": ("transactions", (".log",), ("--print-data-log",)),
+    "transactions-rest": ("transactions", (".index", ".timeindex", ".txnindex", ".snapshot"), ()),
+    "indexed-shallow": ("indexed", (".log",), ()),
+    "indexed-indexes": ("indexed", (".index", ".timeindex"), ()),
+    "indexed-verify": ("indexed", (".index", ".timeindex"), ("--verify-index-only",)),
+    "indexed-sanity": ("indexed", (".index", ".timeindex"), ("--index-sanity-check",)),
+    "skip-metadata": ("none", (".log",), ("--print-data-log", "--skip-record-metadata")),
+    "offsets-decoder": ("__consumer_offsets", (".log",), ("--offsets-decoder",)),
+    "transaction-log-decoder": ("__transaction_state", (".log",), ("--transaction-log-decoder",)),
+    "empty": ("empty", (".log", ".index", ".timeindex"), ()),
+}  # fmt: skip
+
+
+def _produce(kafka: ReferenceKafka, topic: str, settings: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 50, **settings})
+    for row in rows:
+        producer.produce(topic, **row)
+    producer.flush(30)
+
+
+def _rows(count: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for i in range(count):
+        row: dict[str, Any] = {"key": f"key-{i}", "value": f"value {i} " * (i % 4), "timestamp": T0 + i * 1000}
+        if i % 5 == 1:
+            row["headers"] = [("a", b"1"), ("a", b""), ("größe", None)]
+        if i % 7 == 2:
+            row["key"] = None
+        if i % 7 == 3:
+            row["value"] = None
+        if i == 8:
+            row["key"], row["value"] = "clé".encode(), b"\xff\xfe bytes \xed\xa0\x80 that are no text \xe2\x82"
+        rows.append(row)
+    return rows
+
+
+def _transactions(kafka: ReferenceKafka, topic: str) -> None:
+    for name, ends in (("first", "cac"), ("second", "a")):
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": name})
+        producer.init_transactions(30)
+        for number, end in enumerate(ends):
+            producer.begin_transaction()
+            for i in range(3):
+                producer.produce(topic, key=f"{name}-{number}", value=f"{i}", timestamp=T0 + i)
+            producer.flush(30)
+            (producer.commit_transaction if end == "c" else producer.abort_transaction)(30)
+
+
+def _commit_offsets(kafka: ReferenceKafka, topic: str) -> None:
+    for protocol in ("classic", "consumer"):
+        consumer = Consumer(
+            {
+                "bootstrap.servers": kafka.bootstrap_servers,
+                "group.id": f"group-{protocol}",
+                "group.protocol": protocol,
+                "client.id": "client",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
+        )
+        consumer.subscribe([topic])
+        message = None
+        for _ in range(60):
+            message = consumer.poll(1)
+            if message is not None:
+                break
+        assert message is not None, "nothing to consume"
+        consumer.commit(message, asynchronous=False)
+        consumer.close()
+
+
+def fill(kafka: ReferenceKafka) -> None:
+    """Write every topic that the goldens need."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    configs = {"append-time": {"message.timestamp.type": "LogAppendTime"}, "indexed": {"index.interval.bytes": "300"}}
+    names = (*CODECS, "append-time", "transactions", "indexed", "empty")
+    topics = [NewTopic(name, num_partitions=1, replication_factor=1, config=configs.get(name, {})) for name in names]
+    for future in admin.create_topics(topics).values():
+        future.result(30)
+    for codec in CODECS:
+        _produce(kafka, codec, {"compression.type": codec}, _rows(12))
+        perf = ["--topic", codec, "--num-records", "6", "--record-size", "20", "--throughput", "-1",
+                "--command-property", f"bootstrap.servers={kafka.bootstrap_servers}", f"compression.type={codec}"]  # fmt: skip
+        from tests.support.reference_kafka import tool
+
+        tool("org.apache.kafka.tools.ProducerPerformance", perf)
+    _produce(kafka, "append-time", {"compression.type": "lz4"}, _rows(5))
+    _transactions(kafka, "transactions")
+    for i in range(30):
+        _produce(kafka, "indexed", {"enable.idempotence": i % 2 == 0}, _rows(4 + i % 3))
+    _commit_offsets(kafka, "none")
+
+
+def keep(kafka: ReferenceKafka, target: Path) -> None:
+    for topic in sorted({topic for topic, _, _ in DUMPS.values()}):
+        source, copies = kafka.partition_dir(topic), target / topic
+        shutil.rmtree(copies, ignore_errors=True)
+        copies.mkdir(parents=True)
+        for path in sorted(source.iterdir()):
+            if path.suffix in KEPT or path.name in ("leader-epoch-checkpoint", "partition.metadata"):
+                shutil.copy2(path, copies)
+
+
+def expect(target: Path) -> None:
+    out = target / "expected"
+    out.mkdir(exist_ok=True)
+    for name, (topic, suffixes, options) in DUMPS.items():
+        files = [path for suffix in suffixes for path in sorted((target / topic).glob(f"*{suffix}"))]
+        text = dump_log(["--files", ",".join(map(str, files)), *options])
+        (out / f"{name}.txt").write_text(text.replace(str(target), "DIR"))
+
+
+def main() -> None:
+    if "--expect" not in sys.argv:
+        with tempfile.TemporaryDirectory() as directory, ReferenceKafka(Path(directory) / "kafka") as kafka:
+            fill(kafka)
+            kafka.stop()
+            keep(kafka, HERE)
+    expect(HERE)
+
+
+if __name__ == "__main__":
+    main()
