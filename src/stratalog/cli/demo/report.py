@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -21,6 +22,10 @@ from rich.table import Table
 
 from stratalog.cli.demo.flights import Answers
 from stratalog.cli.demo.tiers import PartitionTiers
+
+
+#: Columns of the tables where nobody's terminal sets them, as in a log of CI.
+_PLAIN_WIDTH = 100
 
 
 class Step:
@@ -52,6 +57,8 @@ class Report:
 
     def __init__(self) -> None:
         self.out = Console()
+        if not self.out.is_terminal:
+            self.out.width = _PLAIN_WIDTH
         self._err = Console(stderr=True)
         self.timings: list[Timing] = []
 
@@ -72,14 +79,14 @@ class Report:
         timing = Timing(name, time.monotonic() - started, step.result)
         self.timings.append(timing)
         self.out.print(
-            f"[green]✓[/] {name:<44} [dim]{timing.seconds:6.1f} s[/]  {step.result}",
+            f"[green]✓[/] {name:<48} [dim]{timing.seconds:6.1f} s[/]  {step.result}",
             highlight=False,
             soft_wrap=True,
         )
 
     def tiers(self, tiers: Sequence[PartitionTiers]) -> None:
         """Where the records lie; offsets below 'local from' are only in the object store."""
-        table = Table(title="What lies where", title_justify="left")
+        table = _table("What lies where")
         table.add_column("partition", justify="right")
         for name in ("remote segments", "remote bytes", "remote to offset"):
             table.add_column(name, justify="right", style="cyan")
@@ -101,7 +108,7 @@ class Report:
 
     def answers(self, answers: Answers) -> None:
         """Delays by carrier over the year, with the worst month of each, and the busiest hour."""
-        table = Table(title="Delays by carrier (from Spark)", title_justify="left")
+        table = _table("Delays by carrier (from Spark)")
         for name in ("carrier", "flights", "mean departure delay", "mean arrival delay", "worst month"):
             table.add_column(name, justify="left" if name == "carrier" else "right")
         for carrier in sorted({carrier for carrier, _ in answers.delays}):
@@ -125,7 +132,7 @@ class Report:
     def rates(self, records: int, value_bytes: int, steps: Sequence[tuple[str, str]]) -> None:
         """Rates of the steps that moved records: (step's name, what to call it)."""
         seconds = {timing.name: timing.seconds for timing in self.timings}
-        table = Table(title="Rates", title_justify="left")
+        table = _table("Rates")
         for name in ("job", "seconds", "records/s", "MB/s of values"):
             table.add_column(name, justify="left" if name == "job" else "right")
         for step, label in steps:
@@ -135,3 +142,9 @@ class Report:
 
     def problem(self, text: str) -> None:
         self.out.print(f"[red]✗[/] {text}", highlight=False, soft_wrap=True)
+
+
+def _table(title: str) -> Table:
+    return Table(
+        title=f"\n{title}", title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1)
+    )
