@@ -35,8 +35,8 @@ KAFKA_JVM_OPTIONS = (
     "-Djava.awt.headless=true",
 )
 
-#: For topics that a round makes and throws away: their files go at once.
-TOPIC_CONFIG: Mapping[str, str] = {"file.delete.delay.ms": "0"}
+#: Timestamps are old, and a topic that is thrown away goes at once.
+TOPIC_CONFIG: Mapping[str, str] = {"retention.ms": "-1", "file.delete.delay.ms": "0"}
 
 
 class Broker(ABC):
