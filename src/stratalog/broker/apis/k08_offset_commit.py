@@ -46,7 +46,7 @@ async def offset_commit(ctx: RequestContext, request: Any) -> Any:
                     now_ms,
                     getattr(partition, "committed_leader_epoch", -1),
                     _expiry(request, now_ms),
-                    topic.topic_id if ctx.version >= _TOPIC_IDS_FROM else None,
+                    topic.topic_id,
                 )
     if commits:
         missing = GroupIdNotFoundError if ctx.version >= _GROUP_NOT_FOUND_FROM else IllegalGenerationError

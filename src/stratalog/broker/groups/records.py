@@ -5,18 +5,18 @@ int32 length. Both begin with the int16 version of their schema:
 
     key 1    OffsetCommitKey     group STRING, topic STRING, partition int32            (0 is read as 1)
     key 2    GroupMetadataKey    group STRING
+    value 4  OffsetCommitValue   offset int64, leader epoch int32, metadata as an unsigned varint of length + 1 and UTF-8
+                                 bytes, commit timestamp int64, tagged fields: 0 is the topic id, 16 bytes
     value 3  OffsetCommitValue   offset int64, leader epoch int32, metadata STRING, commit timestamp int64
     value 1  OffsetCommitValue   offset int64, metadata STRING, commit timestamp int64, expire timestamp int64
-    value 4  OffsetCommitValue   as 3 in flexible form (STRING has an unsigned varint of length + 1), then tagged fields:
-                                 0 is the topic id, 16 bytes
     value 3  GroupMetadataValue  protocol type STRING, generation int32, protocol nullable STRING, leader nullable STRING,
                                  state timestamp int64, members int32 count of: member id STRING, instance id nullable
                                  STRING, client id STRING, client host STRING, rebalance timeout int32, session timeout
                                  int32, subscription BYTES, assignment BYTES
 
-A null value is a tombstone. Written are: key 1 with value 3, 1 when the commit has an expiry of its own, 4 when it names a
-topic id; key 2 with value 3. Older values (0 to 2) and the flexible GroupMetadataValue 4 are read. Keys 3 and above belong
-to other kinds of groups.
+A null value is a tombstone. Written are: key 1 with value 4 (value 1 when the commit has an expiry of its own, 3 when the
+topic's id is not known), and key 2 with value 3. Older values (0 to 2) and the flexible GroupMetadataValue 4 are read. Keys
+3 and above belong to other kinds of groups.
 
 Source: Kafka's OffsetCommitKey, OffsetCommitValue, GroupMetadataKey and GroupMetadataValue schemas.
 """
