@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.records.golden_cases import CASES, UNCOMPRESSED, records_of, written_by_kafka, written_by_us
 
 from stratalog.records import Codec, ControlType, RecordBatch, iter_batches
 from stratalog.records.columns import decode_columns, decode_columns_plain
 from stratalog.records.control import parse_control_key, parse_control_value
-from tests.records.golden_cases import CASES, UNCOMPRESSED, records_of, written_by_kafka, written_by_us
 
 WITH_RECORDS = [name for name, case in CASES.items() if "records" in case]
 MARKERS = [name for name, case in CASES.items() if "end_transaction" in case]

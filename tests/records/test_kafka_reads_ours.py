@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.records.golden_cases import CASES, DIRECTORY, written_by_us
+from tests.support.reference_jars import BROKER_JARS, ReferenceUnavailableError, classpath, java
 
 from stratalog.records import Codec, ControlType, Record, RecordBatch, build_batch, end_transaction_marker
 from stratalog.records.control import parse_control_key
-from tests.records.golden_cases import CASES, DIRECTORY, written_by_us
-from tests.support.reference_jars import BROKER_JARS, ReferenceUnavailableError, classpath, java
 
 pytestmark = pytest.mark.interop
 

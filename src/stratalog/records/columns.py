@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
 from typing import Any, Final
@@ -16,11 +17,11 @@ from typing import Any, Final
 import pyarrow as pa
 from typing_extensions import Buffer
 
+from stratalog.errors import CorruptRecordError
 from stratalog.records import batch_format as fmt
 from stratalog.records.batch import RecordBatch, checked_batch_size, iter_batches
 from stratalog.records.columns_output import ColumnsOutput, rows_without_columns
 from stratalog.records.record_format import to_int64
-from stratalog.util.crc32c import crc32c
 
 HEADER_TYPE: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 
@@ -47,8 +48,7 @@ COLUMN_NAMES: Final = tuple(COLUMN_SCHEMA.names)
 
 _INT64_MIN = -(1 << 63)
 _INT64_MAX = (1 << 63) - 1
-# Bytes whose CRC is computed before they are decoded: they are still in the cache then.
-_GROUP_SIZE = 256 * 1024
+_COMPRESSION_RATIO = 4  # expected of compressed batches; buffers grow beyond it
 
 
 def decode_columns(
@@ -74,24 +74,51 @@ def decode_columns(
     """
     names = _wanted(columns)
     kernel = _kernel()
-    start = _INT64_MIN if start_offset is None else start_offset
-    end = _INT64_MAX if end_offset is None else end_offset
+    start, end = _bounds(start_offset, end_offset)
     source = pa.py_buffer(buffer)
     view = memoryview(buffer).cast("B")
-    table, rows, payload_size = _scan(kernel, source, view, start, end)
-    output = ColumnsOutput(kernel, _schema(names), start, end, rows, payload_size)
-    run = _Run(kernel, table, output, view)
-    for index, (position, size, crc, attributes, count) in enumerate(table[:, :5].tolist()):
-        if verify_crc and crc32c(view[position + fmt.ATTRIBUTES_AT : position + size]) != crc:
-            RecordBatch(view, position).ensure_valid()
-        if attributes & fmt.CONTROL_BIT and not include_control:
-            run.skip(index)
-        elif attributes & fmt.CODEC_MASK:
-            run.add_compressed(index, count, position)
-        else:
-            run.add(index, count, size - fmt.HEADER_SIZE)
-    run.flush(len(table))
+    scan = _scan(kernel, source, start, end)
+    output = ColumnsOutput(kernel, _schema(names), rows=scan.rows_max, data_size=scan.data_size)
+    output.context[kernel.C_START_OFFSET] = start
+    output.context[kernel.C_END_OFFSET] = end
+    output.context[kernel.C_VERIFY_CRC] = verify_crc
+    output.context[kernel.C_INCLUDE_CONTROL] = include_control
+    _run(kernel, source, view, scan.table, output)
+    if scan.bad_position >= 0:
+        checked_batch_size(view, scan.bad_position)
+        raise CorruptRecordError(f"position {scan.bad_position}: no batch header")
     return output.finish()
+
+
+def _run(kernel: ModuleType, source: pa.Buffer, view: memoryview, table: Any, output: ColumnsOutput) -> None:
+    """Drive the kernel over all batches: it stops for what needs Python."""
+    address, size = source.address, len(table)
+    table_address = int(table.ctypes.data)
+    payload: pa.Buffer | None = None  # what the kernel reads from: kept until it has
+    index = 0
+    while True:
+        index = kernel.run(output.context_address, address, table_address, index, size)
+        status = output.context[kernel.C_STATUS]
+        if status == kernel.DONE:
+            return
+        row = table[index]
+        if status == kernel.FULL:
+            payload_size = int(row[kernel.B_PAYLOAD_SIZE])
+            output.reserve(rows_max(int(row[kernel.B_RECORD_COUNT]), payload_size), payload_size)
+            continue
+        batch = RecordBatch(view, int(row[kernel.B_POSITION]))
+        if status == kernel.COMPRESSED:
+            payload = pa.py_buffer(batch.decompressed_payload())
+            row[kernel.B_PAYLOAD] = payload.address
+            row[kernel.B_PAYLOAD_SIZE] = payload.size
+            row[kernel.B_ATTRIBUTES] &= ~fmt.CODEC_MASK
+            row[kernel.B_CRC] = kernel.CRC_VERIFIED
+            continue
+        # The plain twin finds the same, and has the words for it.
+        if status == kernel.CORRUPT:
+            batch.ensure_valid()
+        deque(batch.records(), maxlen=0)
+        raise CorruptRecordError(f"{batch!r} changed while it was read")
 
 
 def decode_columns_plain(
@@ -105,8 +132,7 @@ def decode_columns_plain(
 ) -> pa.RecordBatch:
     """What `decode_columns` is, record by record in plain Python: its oracle."""
     names = _wanted(columns)
-    start = _INT64_MIN if start_offset is None else start_offset
-    end = _INT64_MAX if end_offset is None else end_offset
+    start, end = _bounds(start_offset, end_offset)
     rows: list[dict[str, object]] = []
     for batch in _batches_in_range(memoryview(buffer).cast("B"), start, end):
         if verify_crc:
@@ -170,71 +196,35 @@ def _batches_in_range(view: memoryview, start: int, end: int) -> Iterator[Record
             yield batch
 
 
-def _scan(
-    kernel: ModuleType, source: pa.Buffer, view: memoryview, start: int, end: int
-) -> tuple[Any, int, int]:
-    """The table of batches, and upper bounds of the records and of their bytes before decompression."""
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """The batches in range, a row each; upper bounds of what they hold; where the next header cannot be one, or -1."""
+
+    table: Any
+    rows_max: int
+    data_size: int
+    bad_position: int
+
+
+def _scan(kernel: ModuleType, source: pa.Buffer, start: int, end: int) -> _Scan:
     import numpy as np
 
     result = np.empty(kernel.SCAN_WORDS, np.int64)
-    kernel.scan(source.address, source.size, start, end, 0, 0, result.ctypes.data)
-    bad_position = int(result[kernel.S_BAD_POSITION])
-    if bad_position >= 0:
-        checked_batch_size(view, bad_position)
-        raise AssertionError(f"position {bad_position}: refused by the scan, but a valid header")
+    result_address = int(result.ctypes.data)
+    kernel.scan(source.address, source.size, start, end, 0, 0, result_address)
     count = int(result[kernel.S_COUNT])
     table = np.empty((count, kernel.BATCH_WORDS), np.int64)
-    kernel.scan(source.address, source.size, start, end, table.ctypes.data, count, result.ctypes.data)
-    return table, int(result[kernel.S_ROWS_MAX]), int(result[kernel.S_PAYLOAD_SIZE])
+    kernel.scan(source.address, source.size, start, end, int(table.ctypes.data), count, result_address)
+    compressed = bool((table[:, kernel.B_ATTRIBUTES] & fmt.CODEC_MASK).any())
+    data_size = int(result[kernel.S_PAYLOAD_SIZE]) * (_COMPRESSION_RATIO if compressed else 1)
+    return _Scan(table, int(result[kernel.S_ROWS_MAX]), data_size, int(result[kernel.S_BAD_POSITION]))
 
 
-class _Run:
-    """Hands batches to the kernel, in order and as many at once as can be."""
-
-    def __init__(self, kernel: ModuleType, table: Any, output: ColumnsOutput, view: memoryview) -> None:
-        self._kernel = kernel
-        self._table = table
-        self._address = int(table.ctypes.data)
-        self._output = output
-        self._view = view
-        self._first = 0
-        self._rows = 0
-        self._size = 0
-
-    def add(self, index: int, record_count: int, payload_size: int) -> None:
-        """An uncompressed batch, decoded together with its neighbours."""
-        self._rows += rows_max(record_count, payload_size)
-        self._size += payload_size
-        if self._size >= _GROUP_SIZE:
-            self.flush(index + 1)
-
-    def add_compressed(self, index: int, record_count: int, position: int) -> None:
-        """A compressed batch, decoded at once."""
-        self.flush(index)
-        payload = pa.py_buffer(RecordBatch(self._view, position).decompressed_payload())
-        self._table[index, self._kernel.B_PAYLOAD] = payload.address
-        self._table[index, self._kernel.B_PAYLOAD_SIZE] = payload.size
-        self._rows = rows_max(record_count, payload.size)
-        self._size = payload.size
-        self.flush(index + 1)
-
-    def skip(self, index: int) -> None:
-        """A batch that is not wanted."""
-        self.flush(index)
-        self._first = index + 1
-
-    def flush(self, end: int) -> None:
-        """Decode what was added, up to the batch `end`."""
-        first, rows, size = self._first, self._rows, self._size
-        self._first, self._rows, self._size = end, 0, 0
-        if first >= end:
-            return
-        self._output.reserve(rows, size)
-        bad = self._kernel.decode(self._output.context_address, self._address, first, end)
-        if bad >= 0:
-            batch = RecordBatch(self._view, int(self._table[bad, self._kernel.B_POSITION]))
-            deque(batch.records(), maxlen=0)
-            raise AssertionError(f"{batch!r}: refused by the native loop, but its records are well formed")
+def _bounds(start_offset: int | None, end_offset: int | None) -> tuple[int, int]:
+    """The range of offsets within int64."""
+    start = _INT64_MIN if start_offset is None else max(_INT64_MIN, min(start_offset, _INT64_MAX))
+    end = _INT64_MAX if end_offset is None else max(_INT64_MIN, min(end_offset, _INT64_MAX))
+    return start, end
 
 
 def rows_max(record_count: int, payload_size: int) -> int:

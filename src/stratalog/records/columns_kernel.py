@@ -1,9 +1,8 @@
 """Native loops of `columns`: walk batches and records in raw memory, write Arrow buffers. No interpreter lock.
 
-Importing this module loads numba and compiles the loops, or reads them from numba's cache. All integers are int64 here
-and all memory is addressed by pointer: numba's arrays would cost a second compilation for read-only input and a
-wrap-around test for each access. Every read stays within [address, address + size) of what it was given; every write
-within what `columns` reserved (see `DATA_SLACK`).
+Importing this module loads numba and compiles the loops, or reads them from numba's cache. Every read stays within
+[address, address + size) of what was given; every write within the capacities that the context states (and `DATA_SLACK`
+bytes behind).
 
 Two flat tables of int64 are the interface: one row of `BATCH_WORDS` for each batch, and one context. The `B_` and `C_`
 constants index them.
@@ -11,13 +10,25 @@ constants index them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final
 
 import numba
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba.core import cgutils, types
-from numba.extending import intrinsic
+
+from stratalog.records.crc32c_kernel import native_crc32c
+from stratalog.records.native import (
+    as_i16,
+    as_i32,
+    as_i64,
+    as_u8,
+    compiled,
+    copy_32,
+    copy_any,
+    inlined,
+    load_be16,
+    load_be32,
+    load_be64,
+    native,
+)
 
 # --- the table of batches: what a header says, and where the decompressed records are
 B_POSITION: Final = 0
@@ -36,41 +47,61 @@ B_PAYLOAD: Final = 12
 B_PAYLOAD_SIZE: Final = 13
 BATCH_WORDS: Final = 14
 
-# --- the context: how far the output is filled, the offset range, and the address of each output (0: not wanted)
+# --- the context. First the six dimensions that outputs grow in: elements used, then room for how many in all
 C_ROWS: Final = 0
 C_KEY_SIZE: Final = 1
 C_VALUE_SIZE: Final = 2
 C_HEADERS: Final = 3
 C_HEADER_KEY_SIZE: Final = 4
 C_HEADER_VALUE_SIZE: Final = 5
-C_KEY_NULLS: Final = 6
-C_VALUE_NULLS: Final = 7
-C_HEADERS_NULLS: Final = 8
-C_HEADER_VALUE_NULLS: Final = 9
-C_NOT_ASCII: Final = 10
-C_START_OFFSET: Final = 11
-C_END_OFFSET: Final = 12
-C_OFFSET: Final = 13
-C_TIMESTAMP: Final = 14
-C_TIMESTAMP_TYPE: Final = 15
-C_PRODUCER_ID: Final = 16
-C_PRODUCER_EPOCH: Final = 17
-C_SEQUENCE: Final = 18
-C_LEADER_EPOCH: Final = 19
-C_KEY_OFFSETS: Final = 20
-C_KEY_DATA: Final = 21
-C_KEY_VALID: Final = 22
-C_VALUE_OFFSETS: Final = 23
-C_VALUE_DATA: Final = 24
-C_VALUE_VALID: Final = 25
-C_HEADERS_OFFSETS: Final = 26
-C_HEADERS_VALID: Final = 27
-C_HEADER_KEY_OFFSETS: Final = 28
-C_HEADER_KEY_DATA: Final = 29
-C_HEADER_VALUE_OFFSETS: Final = 30
-C_HEADER_VALUE_DATA: Final = 31
-C_HEADER_VALUE_VALID: Final = 32
-CONTEXT_WORDS: Final = 33
+DIMENSIONS: Final = 6
+C_CAPACITY: Final = 6
+# ... then what was met on the way
+C_KEY_NULLS: Final = 12
+C_VALUE_NULLS: Final = 13
+C_HEADERS_NULLS: Final = 14
+C_HEADER_VALUE_NULLS: Final = 15
+C_NOT_ASCII: Final = 16
+C_STATUS: Final = 17
+# ... then what is wanted
+C_START_OFFSET: Final = 18
+C_END_OFFSET: Final = 19
+C_VERIFY_CRC: Final = 20
+C_INCLUDE_CONTROL: Final = 21
+# ... then the address of each output, 0 for one that is not wanted
+C_OFFSET: Final = 22
+C_TIMESTAMP: Final = 23
+C_TIMESTAMP_TYPE: Final = 24
+C_PRODUCER_ID: Final = 25
+C_PRODUCER_EPOCH: Final = 26
+C_SEQUENCE: Final = 27
+C_LEADER_EPOCH: Final = 28
+C_KEY_OFFSETS: Final = 29
+C_KEY_DATA: Final = 30
+C_KEY_VALID: Final = 31
+C_VALUE_OFFSETS: Final = 32
+C_VALUE_DATA: Final = 33
+C_VALUE_VALID: Final = 34
+C_HEADERS_OFFSETS: Final = 35
+C_HEADERS_VALID: Final = 36
+C_HEADER_KEY_OFFSETS: Final = 37
+C_HEADER_KEY_DATA: Final = 38
+C_HEADER_VALUE_OFFSETS: Final = 39
+C_HEADER_VALUE_DATA: Final = 40
+C_HEADER_VALUE_VALID: Final = 41
+CONTEXT_WORDS: Final = 42
+
+# --- why `run` stopped
+DONE: Final = 0
+FULL: Final = 1
+COMPRESSED: Final = 2
+CORRUPT: Final = 3
+MALFORMED: Final = 4
+
+CRC_VERIFIED: Final = -1
+"""In `B_CRC`: not to be checked again."""
+UNLIMITED: Final = 1 << 62
+"""The capacity of a dimension that no wanted output grows in."""
 
 DATA_SLACK: Final = 64
 """Bytes that must be reserved behind the data of every variable-length output: short copies run over."""
@@ -86,109 +117,25 @@ OVERRUN: Final = 32
 _HEADER_SIZE = 61
 _RECORD_SIZE_MIN = 7
 _ERROR = -1
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _native(function: F) -> F:
-    """A helper: compiled when a loop that calls it is."""
-    return cast("F", numba.njit(nogil=True, cache=True)(function))
+_ATTRIBUTES_AT = 21
+_CODEC_MASK = 0x07
+_CONTROL_BIT = 0x20
+_HEADER_BYTES_MIN = 2
 
 
-def _inlined(function: F) -> F:
-    """A helper that is worth a copy at each call."""
-    return cast("F", numba.njit(nogil=True, cache=True, forceinline=True)(function))
-
-
-def _compiled(signature: str) -> Callable[[F], F]:
-    """A loop that Python calls: compiled at import."""
-
-    def decorate(function: F) -> F:
-        return cast("F", numba.njit(signature, nogil=True, cache=True)(function))
-
-    return decorate
-
-
-def _pointer_intrinsic(target: Any) -> Any:
-    def pointer(_typing: Any, address: Any) -> Any:  # noqa: ARG001
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
-
-        return as_pointer(types.int64), codegen
-
-    as_pointer: Any = cast("Any", types.CPointer)(target)
-    return intrinsic(pointer)
-
-
-_u8 = _pointer_intrinsic(types.uint8)
-_i16 = _pointer_intrinsic(types.int16)
-_i32 = _pointer_intrinsic(types.int32)
-_i64 = _pointer_intrinsic(types.int64)
-
-
-def _define_load(bits: int) -> Any:
-    """Read a big-endian integer of `bits` at any address, sign-extended to int64."""
-
-    def load(_typing: Any, address: Any) -> Any:  # noqa: ARG001
-        def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-            integer = ir.IntType(bits)
-            raw = builder.load(builder.inttoptr(args[0], integer.as_pointer()), align=1)
-            swapped = builder.bswap(raw)
-            return swapped if bits == 64 else builder.sext(swapped, ir.IntType(64))
-
-        return types.int64(types.int64), codegen
-
-    return intrinsic(load)
-
-
-_be16 = _define_load(16)
-_be32 = _define_load(32)
-_be64 = _define_load(64)
-
-
-def _copy32_definition(_typing: Any, target: Any, source: Any) -> Any:  # noqa: ARG001
-    """Copy exactly 32 bytes."""
-
-    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        pointer = ir.VectorType(ir.IntType(8), 32).as_pointer()
-        block = builder.load(builder.inttoptr(args[1], pointer), align=1)
-        builder.store(block, builder.inttoptr(args[0], pointer), align=1)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), codegen
-
-
-_copy32: Any = intrinsic(_copy32_definition)
-
-
-def _memcpy_definition(_typing: Any, target: Any, source: Any, size: Any) -> Any:  # noqa: ARG001
-    raw_memcpy: Any = cgutils.raw_memcpy
-
-    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        byte = ir.IntType(8).as_pointer()
-        target, source = (builder.inttoptr(address, byte) for address in args[:2])
-        raw_memcpy(builder, target, source, args[2], 1)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), codegen
-
-
-_memcpy: Any = intrinsic(_memcpy_definition)
-
-
-@_inlined
+@inlined
 def _copy(target: int, source: int, size: int, readable: int) -> None:
     """Copy `size` bytes. Up to 32 bytes more are written to `target`; `readable` bytes may be read at `source`."""
     if size <= 256 and size + 32 <= readable:
         done = 0
         while done < size:
-            _copy32(target + done, source + done)
+            copy_32(target + done, source + done)
             done += 32
     else:
-        _memcpy(target, source, size)
+        copy_any(target, source, size)
 
 
-@_native
+@native
 def _long_varint(data: Any, position: int, end: int, bits_max: int, mask: int) -> tuple[int, int]:
     """A varint of up to `bits_max` / 7 bytes whose value lies within `mask`."""
     raw = 0
@@ -204,7 +151,7 @@ def _long_varint(data: Any, position: int, end: int, bits_max: int, mask: int) -
     return 0, _ERROR
 
 
-@_inlined
+@inlined
 def _varint(data: Any, position: int, end: int, checked: bool) -> tuple[int, int]:
     """A zigzag varint of up to 5 bytes, and the position after it; position -1 for none.
 
@@ -221,7 +168,7 @@ def _varint(data: Any, position: int, end: int, checked: bool) -> tuple[int, int
     return _long_varint(data, position, end, 35, 0xFFFF_FFFF)
 
 
-@_inlined
+@inlined
 def _varlong(data: Any, position: int, end: int, checked: bool) -> tuple[int, int]:
     """As `_varint`, of up to 10 bytes."""
     if not checked or end - position >= 2:
@@ -235,14 +182,15 @@ def _varlong(data: Any, position: int, end: int, checked: bool) -> tuple[int, in
     return _long_varint(data, position, end, 70, -1)
 
 
-@_inlined
+@inlined
 def _fields(
     data: Any, position: int, end: int, checked: bool
 ) -> tuple[int, int, int, int, int, int, int, int]:
     """The fields of the record in [position, end) as far as its headers: timestamp delta, offset delta, key size, key
     start, value size, value start, header count, position after it; position -1 for what is malformed.
 
-    Unless `checked`, `OVERRUN` bytes can be read from `end` on: a varint may then run over `end`, and the position shows it.
+    Unless `checked`, `OVERRUN` bytes can be read from `end` on: a varint may then run over `end`, and the position
+    shows it.
     """
     bad = (0, 0, 0, 0, 0, 0, 0, _ERROR)
     timestamp_delta, position = _varlong(data, position + 1, end, checked)
@@ -265,7 +213,7 @@ def _fields(
     return timestamp_delta, offset_delta, key_size, key_start, value_size, value_start, header_count, position
 
 
-@_compiled("void(int64, int64, int64, int64, int64, int64, int64)")
+@compiled("void(int64, int64, int64, int64, int64, int64, int64)")
 def scan(
     address: int, size: int, start_offset: int, end_offset: int, table: int, capacity: int, result: int
 ) -> None:
@@ -275,7 +223,7 @@ def scan(
     Result words: number of batches; position of a header that cannot be one, or -1; upper bounds of the records and of
     their bytes as they lie there. Stops at the first batch that begins at or after `end_offset`.
     """
-    out = _i64(result)
+    out = as_i64(result)
     count = 0
     rows_max = 0
     payload_total = 0
@@ -283,32 +231,32 @@ def scan(
     position = 0
     while size - position >= 17:
         at = address + position
-        length = _be32(at + 8)
-        if length < 49 or _u8(at)[16] != 2:
+        length = load_be32(at + 8)
+        if length < 49 or as_u8(at)[16] != 2:
             out[S_BAD_POSITION] = position
             break
         whole = length + 12
         if whole > size - position:
             break
-        base_offset = _be64(at)
+        base_offset = load_be64(at)
         if base_offset >= end_offset:
             break
-        if base_offset + _be32(at + 23) >= start_offset:
-            record_count = _be32(at + 57)
+        if base_offset + load_be32(at + 23) >= start_offset:
+            record_count = load_be32(at + 57)
             payload_size = whole - _HEADER_SIZE
             if count < capacity:
-                row = _i64(table + count * (BATCH_WORDS * 8))
+                row = as_i64(table + count * (BATCH_WORDS * 8))
                 row[B_POSITION] = position
                 row[B_SIZE] = whole
-                row[B_CRC] = _be32(at + 17) & 0xFFFF_FFFF
-                row[B_ATTRIBUTES] = _be16(at + 21)
+                row[B_CRC] = load_be32(at + 17) & 0xFFFF_FFFF
+                row[B_ATTRIBUTES] = load_be16(at + 21)
                 row[B_BASE_OFFSET] = base_offset
-                row[B_BASE_TIMESTAMP] = _be64(at + 27)
-                row[B_MAX_TIMESTAMP] = _be64(at + 35)
-                row[B_PRODUCER_ID] = _be64(at + 43)
-                row[B_PRODUCER_EPOCH] = _be16(at + 51)
-                row[B_BASE_SEQUENCE] = _be32(at + 53)
-                row[B_LEADER_EPOCH] = _be32(at + 12)
+                row[B_BASE_TIMESTAMP] = load_be64(at + 27)
+                row[B_MAX_TIMESTAMP] = load_be64(at + 35)
+                row[B_PRODUCER_ID] = load_be64(at + 43)
+                row[B_PRODUCER_EPOCH] = load_be16(at + 51)
+                row[B_BASE_SEQUENCE] = load_be32(at + 53)
+                row[B_LEADER_EPOCH] = load_be32(at + 12)
                 row[B_RECORD_COUNT] = record_count
                 row[B_PAYLOAD] = at + _HEADER_SIZE
                 row[B_PAYLOAD_SIZE] = payload_size
@@ -321,7 +269,7 @@ def scan(
     out[S_PAYLOAD_SIZE] = payload_total
 
 
-@_native
+@native
 def _skip_headers(data: Any, position: int, end: int, count: int) -> int:
     """Position after `count` headers, or -1."""
     for _ in range(count):
@@ -337,14 +285,14 @@ def _skip_headers(data: Any, position: int, end: int, count: int) -> int:
     return position
 
 
-@_native
+@native
 def _write_headers(context: int, address: int, position: int, end: int, count: int, payload_end: int) -> int:
     """Append `count` headers to the output; position after them, or -1."""
-    c = _i64(context)
-    data = _u8(address)
-    key_offsets = _i32(c[C_HEADER_KEY_OFFSETS])
-    value_offsets = _i32(c[C_HEADER_VALUE_OFFSETS])
-    valid = _u8(c[C_HEADER_VALUE_VALID])
+    c = as_i64(context)
+    data = as_u8(address)
+    key_offsets = as_i32(c[C_HEADER_KEY_OFFSETS])
+    value_offsets = as_i32(c[C_HEADER_VALUE_OFFSETS])
+    valid = as_u8(c[C_HEADER_VALUE_VALID])
     row = c[C_HEADERS]
     if row == 0:
         key_offsets[0] = 0
@@ -384,37 +332,37 @@ def _write_headers(context: int, address: int, position: int, end: int, count: i
     return position
 
 
-@_native
+@native
 def _fill_constants(context: int, batch: int, first: int, last: int) -> None:
     """Columns that have one value for the whole batch."""
-    c = _i64(context)
-    b = _i64(batch)
+    c = as_i64(context)
+    b = as_i64(batch)
     if c[C_TIMESTAMP_TYPE] != 0:
-        out32 = _i32(c[C_TIMESTAMP_TYPE])
+        out32 = as_i32(c[C_TIMESTAMP_TYPE])
         kind = (b[B_ATTRIBUTES] >> 3) & 1
         for row in range(first, last):
             out32[row] = kind
     if c[C_PRODUCER_ID] != 0:
-        out64 = _i64(c[C_PRODUCER_ID])
+        out64 = as_i64(c[C_PRODUCER_ID])
         producer_id = b[B_PRODUCER_ID]
         for row in range(first, last):
             out64[row] = producer_id
     if c[C_PRODUCER_EPOCH] != 0:
-        out16 = _i16(c[C_PRODUCER_EPOCH])
+        out16 = as_i16(c[C_PRODUCER_EPOCH])
         producer_epoch = b[B_PRODUCER_EPOCH]
         for row in range(first, last):
             out16[row] = producer_epoch
     if c[C_LEADER_EPOCH] != 0:
-        out32 = _i32(c[C_LEADER_EPOCH])
+        out32 = as_i32(c[C_LEADER_EPOCH])
         leader_epoch = b[B_LEADER_EPOCH]
         for row in range(first, last):
             out32[row] = leader_epoch
 
 
-@_native
+@native
 def _decode_batch(context: int, batch: int) -> bool:
-    c = _i64(context)
-    b = _i64(batch)
+    c = as_i64(context)
+    b = as_i64(batch)
     address = b[B_PAYLOAD]
     payload_end = b[B_PAYLOAD_SIZE]
     count = b[B_RECORD_COUNT]
@@ -431,17 +379,17 @@ def _decode_batch(context: int, batch: int) -> bool:
     want_key = c[C_KEY_OFFSETS] != 0
     want_value = c[C_VALUE_OFFSETS] != 0
     want_headers = c[C_HEADERS_OFFSETS] != 0
-    offset_out = _i64(c[C_OFFSET])
-    timestamp_out = _i64(c[C_TIMESTAMP])
-    sequence_out = _i32(c[C_SEQUENCE])
-    key_offsets = _i32(c[C_KEY_OFFSETS])
+    offset_out = as_i64(c[C_OFFSET])
+    timestamp_out = as_i64(c[C_TIMESTAMP])
+    sequence_out = as_i32(c[C_SEQUENCE])
+    key_offsets = as_i32(c[C_KEY_OFFSETS])
     key_data = c[C_KEY_DATA]
-    key_valid = _u8(c[C_KEY_VALID])
-    value_offsets = _i32(c[C_VALUE_OFFSETS])
+    key_valid = as_u8(c[C_KEY_VALID])
+    value_offsets = as_i32(c[C_VALUE_OFFSETS])
     value_data = c[C_VALUE_DATA]
-    value_valid = _u8(c[C_VALUE_VALID])
-    headers_offsets = _i32(c[C_HEADERS_OFFSETS])
-    headers_valid = _u8(c[C_HEADERS_VALID])
+    value_valid = as_u8(c[C_VALUE_VALID])
+    headers_offsets = as_i32(c[C_HEADERS_OFFSETS])
+    headers_valid = as_u8(c[C_HEADERS_VALID])
     first_row = c[C_ROWS]
     row = first_row
     if first_row == 0:
@@ -453,7 +401,7 @@ def _decode_batch(context: int, batch: int) -> bool:
             headers_offsets[0] = 0
     key_at = c[C_KEY_SIZE]
     value_at = c[C_VALUE_SIZE]
-    data = _u8(address)
+    data = as_u8(address)
     if count < 0:
         return False
     position = 0
@@ -467,7 +415,16 @@ def _decode_batch(context: int, batch: int) -> bool:
             fields = _fields(data, position, end, False)
         else:
             fields = _fields(data, position, end, True)
-        timestamp_delta, offset_delta, key_size, key_start, value_size, value_start, header_count, position = fields
+        (
+            timestamp_delta,
+            offset_delta,
+            key_size,
+            key_start,
+            value_size,
+            value_start,
+            header_count,
+            position,
+        ) = fields
         if position < 0:
             return False
         offset = base_offset + offset_delta
@@ -534,14 +491,53 @@ def _decode_batch(context: int, batch: int) -> bool:
     return True
 
 
-@_compiled("int64(int64, int64, int64, int64)")
-def decode(context: int, table: int, first: int, last: int) -> int:
-    """Append the records of the batches [first, last) of `table` to the output.
+@native
+def _has_room(context: int, batch: int) -> bool:
+    """Whether the outputs can hold whatever the batch holds."""
+    c = as_i64(context)
+    b = as_i64(batch)
+    size = b[B_PAYLOAD_SIZE]
+    rows = min(max(b[B_RECORD_COUNT], 0), size // _RECORD_SIZE_MIN)
+    fits: bool = (
+        c[C_ROWS] + rows <= c[C_CAPACITY + C_ROWS]
+        and c[C_KEY_SIZE] + size <= c[C_CAPACITY + C_KEY_SIZE]
+        and c[C_VALUE_SIZE] + size <= c[C_CAPACITY + C_VALUE_SIZE]
+        and c[C_HEADERS] + size // _HEADER_BYTES_MIN <= c[C_CAPACITY + C_HEADERS]
+        and c[C_HEADER_KEY_SIZE] + size <= c[C_CAPACITY + C_HEADER_KEY_SIZE]
+        and c[C_HEADER_VALUE_SIZE] + size <= c[C_CAPACITY + C_HEADER_VALUE_SIZE]
+    )
+    return fits
 
-    Returns -1, or the index of the first batch whose records are malformed (then the output holds rubbish). What is
+
+@compiled("int64(int64, int64, int64, int64, int64)")
+def run(context: int, address: int, table: int, first: int, last: int) -> int:
+    """Append the records of the batches [first, last) of `table`, which lie at `address`, to the output.
+
+    Returns the index where it stopped, with the reason in the context: DONE; FULL, the output has no room for whatever
+    this batch may hold; COMPRESSED, its CRC is right (set `B_PAYLOAD` to the decompressed records, clear the codec,
+    set `CRC_VERIFIED`); CORRUPT, its CRC is wrong; MALFORMED, its records are (and the output holds rubbish). What is
     malformed is exactly what `record_format.parse_records` says, whatever columns are wanted.
     """
+    c = as_i64(context)
     for index in range(first, last):
-        if not _decode_batch(context, table + index * (BATCH_WORDS * 8)):
+        batch = table + index * (BATCH_WORDS * 8)
+        b = as_i64(batch)
+        if c[C_VERIFY_CRC] != 0 and b[B_CRC] != CRC_VERIFIED:
+            covered = address + b[B_POSITION] + _ATTRIBUTES_AT
+            if native_crc32c(covered, b[B_SIZE] - _ATTRIBUTES_AT) != b[B_CRC]:
+                c[C_STATUS] = CORRUPT
+                return index
+            b[B_CRC] = CRC_VERIFIED
+        if b[B_ATTRIBUTES] & _CONTROL_BIT != 0 and c[C_INCLUDE_CONTROL] == 0:
+            continue
+        if b[B_ATTRIBUTES] & _CODEC_MASK != 0:
+            c[C_STATUS] = COMPRESSED
             return index
-    return -1
+        if not _has_room(context, batch):
+            c[C_STATUS] = FULL
+            return index
+        if not _decode_batch(context, batch):
+            c[C_STATUS] = MALFORMED
+            return index
+    c[C_STATUS] = DONE
+    return last

@@ -14,81 +14,72 @@ ELEMENTS_MAX: Final = 0x7FFF_FFFF
 """What one Arrow array with 32-bit offsets can hold: bytes of data, or elements."""
 
 _HEADER_SIZE_MIN = 2  # bytes of the smallest record header: empty key, null value
-
-_PER_ROW, _PER_BYTE, _PER_HEADER = range(3)
+_KEY_SHARE = 8  # of what records take, keys are expected to take one part in this many
 
 
 @dataclass(slots=True)
 class _Slot:
-    """One growing buffer.
-
-    Holds `bits` for each of the elements that the word `used` of the context counts. `kind` says what bounds their
-    number in bytes yet to come: records, bytes, or record headers.
-    """
+    """One growing buffer: `bits` for each element of its `dimension` (a word of the context, counting what is used)."""
 
     address: int
-    used: int
-    kind: int
+    dimension: int
     bits: int
     buffer: Any = None
-    capacity: int = 0
 
 
 class ColumnsOutput:
     """The buffers of one result, and the kernel's context that points at them.
 
-    Made for records with offsets in [start, end); `rows` and `data_size` are what is expected, as a first size of the
-    buffers. Memory is proportional to what was reserved, which is bounded by the bytes to decode and never by what a
-    header claims.
+    `rows` records in `data_size` bytes are expected, which gives the buffers their first sizes. What is reserved is bounded
+    by the bytes there are to decode, never by what a header claims.
     """
 
-    def __init__(
-        self, kernel: ModuleType, schema: pa.Schema, start: int, end: int, rows: int, data_size: int
-    ) -> None:
+    def __init__(self, kernel: ModuleType, schema: pa.Schema, *, rows: int, data_size: int) -> None:
         import numpy as np
 
         self._kernel = kernel
         self._schema = schema
-        self._context = np.zeros(kernel.CONTEXT_WORDS, np.int64)
-        self.context_address = int(self._context.ctypes.data)
-        self._context[kernel.C_START_OFFSET] = start
-        self._context[kernel.C_END_OFFSET] = end
         self._slots = {slot.address: slot for name in schema.names for slot in _slots(kernel, name)}
-        self._expected = (rows, data_size, 0)
+        wanted = {slot.dimension for slot in self._slots.values()}
+        self._dimensions = sorted(wanted)
+        self._expected = [rows, data_size // _KEY_SHARE, data_size, 0, 0, 0]
+        self.context = np.zeros(kernel.CONTEXT_WORDS, np.int64)
+        self.context_address = int(self.context.ctypes.data)
+        for dimension in range(kernel.DIMENSIONS):
+            if dimension not in wanted:
+                self.context[kernel.C_CAPACITY + dimension] = kernel.UNLIMITED
 
     def reserve(self, rows: int, size: int) -> None:
         """Make room for up to `rows` more records that lie in `size` bytes; RecordListTooLargeError beyond Arrow's
         limit.
         """
-        used = self._context[: self._kernel.C_KEY_NULLS].tolist()
-        more = (rows, size, size // _HEADER_SIZE_MIN)
-        for slot in self._slots.values():
-            elements = used[slot.used] + more[slot.kind]
-            if elements > ELEMENTS_MAX:
+        more = (rows, size, size, size // _HEADER_SIZE_MIN, size, size)
+        for dimension in self._dimensions:
+            needed = int(self.context[dimension]) + more[dimension]
+            capacity = int(self.context[self._kernel.C_CAPACITY + dimension])
+            if needed > ELEMENTS_MAX:
                 raise RecordListTooLargeError(
-                    f"a column would hold up to {elements} bytes or elements, Arrow's limit is {ELEMENTS_MAX}:"
+                    f"a column would hold up to {needed} bytes or elements, Arrow's limit is {ELEMENTS_MAX}:"
                     " decode fewer bytes at once"
                 )
-            needed = self._size_of(slot, elements)
-            if needed > slot.capacity:
-                self._grow(slot, needed)
+            if needed > capacity:
+                self._grow(dimension, min(ELEMENTS_MAX, max(needed, 2 * capacity, self._expected[dimension])))
 
-    def _size_of(self, slot: _Slot, elements: int) -> int:
-        return (elements * slot.bits >> 3) + int(self._kernel.DATA_SLACK)
-
-    def _grow(self, slot: _Slot, needed: int) -> None:
-        if slot.buffer is None:
-            expected = min(self._expected[slot.kind], ELEMENTS_MAX)
-            slot.capacity = max(needed, self._size_of(slot, expected))
-            slot.buffer = pa.allocate_buffer(slot.capacity, resizable=True)
-        else:
-            slot.capacity = max(needed, 2 * slot.capacity)
-            slot.buffer.resize(slot.capacity)
-        self._context[slot.address] = slot.buffer.address
+    def _grow(self, dimension: int, capacity: int) -> None:
+        for slot in self._slots.values():
+            if slot.dimension != dimension:
+                continue
+            size = (capacity * slot.bits >> 3) + int(self._kernel.DATA_SLACK)
+            if slot.buffer is None:
+                slot.buffer = pa.allocate_buffer(size, resizable=True)
+            else:
+                slot.buffer.resize(size)
+            self.context[slot.address] = slot.buffer.address
+        self.context[self._kernel.C_CAPACITY + dimension] = capacity
 
     def finish(self) -> pa.RecordBatch:
         """The columns; the buffers become theirs."""
-        rows = int(self._context[self._kernel.C_ROWS])
+        rows = int(self.context[self._kernel.C_ROWS])
         if not rows:
             return pa.RecordBatch.from_pylist([], schema=self._schema)
         if not self._schema.names:
@@ -113,23 +104,23 @@ class ColumnsOutput:
         """A variable-length column: `offsets` is the first of its three address words (offsets, data, validity);
         without `nulls` there is no validity.
         """
-        null_count = int(self._context[nulls]) if nulls else 0
+        null_count = int(self.context[nulls]) if nulls else 0
         buffers = [
             self._take(offsets + 2, rows + 7 >> 3) if null_count else None,
             self._take(offsets, 4 * (rows + 1)),
-            self._take(offsets + 1, int(self._context[size])),
+            self._take(offsets + 1, int(self.context[size])),
         ]
         return pa.Array.from_buffers(kind, rows, buffers, null_count)
 
     def _headers(self, rows: int) -> pa.Array:
         k = self._kernel
         kind = self._schema.field("headers").type
-        null_count = int(self._context[k.C_HEADERS_NULLS])
+        null_count = int(self.context[k.C_HEADERS_NULLS])
         if null_count == rows:
             return pa.nulls(rows, kind)
-        count = int(self._context[k.C_HEADERS])
+        count = int(self.context[k.C_HEADERS])
         keys = self._binary(pa.binary(), count, k.C_HEADER_KEY_SIZE, k.C_HEADER_KEY_OFFSETS, 0)
-        keys = _as_text(keys) if self._context[k.C_NOT_ASCII] else keys.view(pa.string())
+        keys = _as_text(keys) if self.context[k.C_NOT_ASCII] else keys.view(pa.string())
         values = self._binary(
             pa.binary(), count, k.C_HEADER_VALUE_SIZE, k.C_HEADER_VALUE_OFFSETS, k.C_HEADER_VALUE_NULLS
         )
@@ -176,25 +167,25 @@ def _slots(k: ModuleType, name: str) -> list[_Slot]:
     """The buffers of one column."""
     if name == "key":
         return [
-            _Slot(k.C_KEY_OFFSETS, k.C_ROWS, _PER_ROW, 32),
-            _Slot(k.C_KEY_DATA, k.C_KEY_SIZE, _PER_BYTE, 8),
-            _Slot(k.C_KEY_VALID, k.C_ROWS, _PER_ROW, 1),
+            _Slot(k.C_KEY_OFFSETS, k.C_ROWS, 32),
+            _Slot(k.C_KEY_DATA, k.C_KEY_SIZE, 8),
+            _Slot(k.C_KEY_VALID, k.C_ROWS, 1),
         ]
     if name == "value":
         return [
-            _Slot(k.C_VALUE_OFFSETS, k.C_ROWS, _PER_ROW, 32),
-            _Slot(k.C_VALUE_DATA, k.C_VALUE_SIZE, _PER_BYTE, 8),
-            _Slot(k.C_VALUE_VALID, k.C_ROWS, _PER_ROW, 1),
+            _Slot(k.C_VALUE_OFFSETS, k.C_ROWS, 32),
+            _Slot(k.C_VALUE_DATA, k.C_VALUE_SIZE, 8),
+            _Slot(k.C_VALUE_VALID, k.C_ROWS, 1),
         ]
     if name == "headers":
         return [
-            _Slot(k.C_HEADERS_OFFSETS, k.C_ROWS, _PER_ROW, 32),
-            _Slot(k.C_HEADERS_VALID, k.C_ROWS, _PER_ROW, 1),
-            _Slot(k.C_HEADER_KEY_OFFSETS, k.C_HEADERS, _PER_HEADER, 32),
-            _Slot(k.C_HEADER_KEY_DATA, k.C_HEADER_KEY_SIZE, _PER_BYTE, 8),
-            _Slot(k.C_HEADER_VALUE_OFFSETS, k.C_HEADERS, _PER_HEADER, 32),
-            _Slot(k.C_HEADER_VALUE_DATA, k.C_HEADER_VALUE_SIZE, _PER_BYTE, 8),
-            _Slot(k.C_HEADER_VALUE_VALID, k.C_HEADERS, _PER_HEADER, 1),
+            _Slot(k.C_HEADERS_OFFSETS, k.C_ROWS, 32),
+            _Slot(k.C_HEADERS_VALID, k.C_ROWS, 1),
+            _Slot(k.C_HEADER_KEY_OFFSETS, k.C_HEADERS, 32),
+            _Slot(k.C_HEADER_KEY_DATA, k.C_HEADER_KEY_SIZE, 8),
+            _Slot(k.C_HEADER_VALUE_OFFSETS, k.C_HEADERS, 32),
+            _Slot(k.C_HEADER_VALUE_DATA, k.C_HEADER_VALUE_SIZE, 8),
+            _Slot(k.C_HEADER_VALUE_VALID, k.C_HEADERS, 1),
         ]
     word, width = _fixed_columns(k)[name]
-    return [_Slot(word, k.C_ROWS, _PER_ROW, 8 * width)]
+    return [_Slot(word, k.C_ROWS, 8 * width)]

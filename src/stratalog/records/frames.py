@@ -122,16 +122,20 @@ def _read_raw_snappy(blocks: list[memoryview], size_max: int) -> memoryview:
 
 
 def write_lz4(data: Buffer, level: int | None) -> bytes:
-    """An lz4 frame as Kafka's Lz4BlockOutputStream writes it: its default level is the fast compressor."""
+    """An lz4 frame as Kafka's Lz4BlockOutputStream writes it: its default level is the fast compressor.
+
+    Other levels come with block checksums, which Kafka reads as well.
+    """
     lz4 = _cramjam().lz4
-    options: dict[str, object] = {"store_size": False}
     if level is not None and level != LZ4_LEVEL_DEFAULT:
-        options |= {"mode": "high_compression", "compression": level}
+        stream = lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+        stream.compress(bytes(data))
+        return bytes(stream.finish())
     view = memoryview(data)
     out = bytearray(LZ4_HEADER)
     for start in range(0, len(view), LZ4_BLOCK_SIZE):
         block = view[start : start + LZ4_BLOCK_SIZE]
-        packed = lz4.compress_block(block, **options)
+        packed = lz4.compress_block(block, store_size=False)
         if len(packed) < len(block):
             out += _UINT32_LE.pack(len(packed))
             out += memoryview(packed)

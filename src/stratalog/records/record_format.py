@@ -87,7 +87,7 @@ class _Parser:
                     f"record {index} at {start} has length {length}, but its fields take {self.position - start} bytes"
                 )
             yield Record(
-                base_offset + offset_delta,
+                to_int64(base_offset + offset_delta),
                 to_int64(base_timestamp + timestamp_delta) if append_time is None else append_time,
                 key,
                 value,

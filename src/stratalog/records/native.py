@@ -1,0 +1,104 @@
+"""What the native loops are made of: how they are compiled, and memory by address.
+
+All integers in them are int64 and all memory is addressed by pointer. Numba's arrays would cost a second compilation for
+read-only input and a wrap-around test for each access; the price is that nothing checks a bound but the loops themselves.
+Importing this module loads numba.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def native(function: F) -> F:
+    """A helper: compiled when a loop that calls it is."""
+    return cast("F", numba.njit(nogil=True, cache=True)(function))
+
+
+def inlined(function: F) -> F:
+    """A helper that is worth a copy at each call."""
+    return cast("F", numba.njit(nogil=True, cache=True, forceinline=True)(function))
+
+
+def compiled(signature: str) -> Callable[[F], F]:
+    """A loop that Python calls: compiled at import, or read from numba's cache. It holds no interpreter lock."""
+
+    def decorate(function: F) -> F:
+        return cast("F", numba.njit(signature, nogil=True, cache=True)(function))
+
+    return decorate
+
+
+def _pointer_to(target: Any) -> Any:
+    as_pointer: Any = cast("Any", types.CPointer)(target)
+
+    def pointer(_typing: Any, address: Any) -> Any:  # noqa: ARG001
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
+
+        return as_pointer(types.int64), codegen
+
+    return intrinsic(pointer)
+
+
+#: An address as a pointer to elements that can be read and written by index.
+as_u8 = _pointer_to(types.uint8)
+as_i16 = _pointer_to(types.int16)
+as_i32 = _pointer_to(types.int32)
+as_i64 = _pointer_to(types.int64)
+
+
+def _load(bits: int, *, big_endian: bool) -> Any:
+    def load(_typing: Any, address: Any) -> Any:  # noqa: ARG001
+        def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            integer = ir.IntType(bits)
+            value = builder.load(builder.inttoptr(args[0], integer.as_pointer()), align=1)
+            if big_endian:
+                value = builder.bswap(value)
+            return value if bits == 64 else builder.sext(value, ir.IntType(64))
+
+        return types.int64(types.int64), codegen
+
+    return intrinsic(load)
+
+
+#: The signed integer at any address. (Both supported architectures are little-endian.)
+load_be16 = _load(16, big_endian=True)
+load_be32 = _load(32, big_endian=True)
+load_be64 = _load(64, big_endian=True)
+load_le64 = _load(64, big_endian=False)
+
+
+def _copy_32(_typing: Any, target: Any, source: Any) -> Any:  # noqa: ARG001
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        pointer = ir.VectorType(ir.IntType(8), 32).as_pointer()
+        block = builder.load(builder.inttoptr(args[1], pointer), align=1)
+        builder.store(block, builder.inttoptr(args[0], pointer), align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
+
+
+def _copy_any(_typing: Any, target: Any, source: Any, size: Any) -> Any:  # noqa: ARG001
+    raw_memcpy: Any = cgutils.raw_memcpy
+
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        byte = ir.IntType(8).as_pointer()
+        target, source = (builder.inttoptr(address, byte) for address in args[:2])
+        raw_memcpy(builder, target, source, args[2], 1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), codegen
+
+
+#: copy_32(target, source): exactly 32 bytes.   copy_any(target, source, size): memcpy.
+copy_32: Any = intrinsic(_copy_32)
+copy_any: Any = intrinsic(_copy_any)
