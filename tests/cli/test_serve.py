@@ -1,0 +1,143 @@
+"""`stratalog serve` as a user runs it: one ready line, one clear line for what is wrong, a clean end."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+COMMAND = [sys.executable, "-m", "stratalog", "serve"]
+
+
+def refused(*arguments: str) -> str:
+    """Run a command that must be refused with exit 2 and one line; give that line."""
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("stratalog: ")
+    return line
+
+
+class Served:
+    """A served directory: the address, and the process to end."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [*COMMAND, *arguments, "--listen", "127.0.0.1:0"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        match = re.fullmatch(r"ready broker=(127\.0\.0\.1:\d+) web=off\n", self.process.stdout.readline())
+        assert match is not None
+        self.address = match[1]
+
+    def end(self, ending: signal.Signals = signal.SIGTERM) -> str:
+        """End it, which must be clean; give what it printed on stderr."""
+        self.process.send_signal(ending)
+        _, errors = self.process.communicate(timeout=30)
+        assert self.process.returncode == 0
+        return errors
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_it_says_when_it_serves_and_ends_cleanly_on_a_signal(tmp_path: Path, ending: signal.Signals) -> None:
+    served = Served("--data-dir", str(tmp_path))
+    admin = AdminClient({"bootstrap.servers": served.address})
+    admin.create_topics([NewTopic("orders", 2)])["orders"].result(30)
+    assert served.end(ending) == ""
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    assert sorted(path.name for path in tmp_path.glob("orders-*")) == ["orders-0", "orders-1"]
+
+
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        line = refused("--data-dir", str(tmp_path), "--listen", address)
+    assert f"cannot listen on {address}: the port is in use" in line
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    line = refused("--data-dir", str(tmp_path / "file" / "data"))
+    assert f"{tmp_path}/file/data cannot be used: Not a directory" in line
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir(mode=0o500)
+    assert "Permission denied" in refused("--data-dir", str(tmp_path / "data"))
+
+
+def test_a_directory_of_another_format_version_is_left_as_it_is(tmp_path: Path) -> None:
+    before = "cluster.id=abc\nnode.id=1\nversion=0\n"
+    (tmp_path / "meta.properties").write_text(before)
+    assert "format version is 0, expected 1" in refused("--data-dir", str(tmp_path))
+    assert (tmp_path / "meta.properties").read_text() == before
+    assert not (tmp_path / "stratalog.sqlite").exists()
+
+
+def test_a_directory_that_is_served_is_not_served_twice(tmp_path: Path) -> None:
+    served = Served("--data-dir", str(tmp_path))
+    assert "in use by another broker" in refused("--data-dir", str(tmp_path))
+    served.end()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--set", "log.retention.hours=soon"], "Invalid value soon for configuration log.retention.hours"),
+        (["--set", "log.retention.hours"], "expected KEY=VALUE"),
+        (["--listen", "somewhere"], "listen address somewhere: expected HOST:PORT"),
+        (["--listen", "127.0.0.1:70000"], "port from 0 to 65535"),
+        (["--config", "missing.properties"], "missing.properties: No such file or directory"),
+        (
+            ["--set", "remote.log.storage.system.enable=true", "--set", "stratalog.remote.url=ftp://host/x"],
+            "ftp://host/x is no object store URL",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_meant_is_refused_by_name(tmp_path: Path, arguments: list[str], said: str) -> None:
+    assert said in refused("--data-dir", str(tmp_path / "data"), *arguments)
+
+
+def test_a_properties_file_is_read_and_the_command_line_goes_over_it(tmp_path: Path) -> None:
+    properties = tmp_path / "server.properties"
+    properties.write_text("# as Kafka's\nnum.partitions=3\nlog.retention.hours=soon\n")
+    served = Served(
+        "--data-dir", str(tmp_path / "data"), "--config", str(properties), "--set", "log.retention.hours=24"
+    )
+    admin = AdminClient({"bootstrap.servers": served.address})
+    admin.create_topics([NewTopic("orders")])["orders"].result(30)
+    assert len(admin.list_topics("orders", 30).topics["orders"].partitions) == 3
+    served.end()
+
+
+def test_a_store_out_of_reach_is_one_line_and_the_local_tier_is_served(tmp_path: Path) -> None:
+    served = Served(
+        "--data-dir", str(tmp_path),
+        "--set", "remote.log.storage.system.enable=true",
+        "--set", "stratalog.remote.url=s3://bucket/prefix",
+        "--set", "rsm.config.endpoint=http://127.0.0.1:9",
+        "--set", "rsm.config.access_key_id=a",
+        "--set", "rsm.config.secret_access_key=b",
+        "--set", "rsm.config.max.retries=0",
+    )  # fmt: skip
+    admin = AdminClient({"bootstrap.servers": served.address})
+    admin.create_topics([NewTopic("orders", 1, config={"remote.storage.enable": "true"})])["orders"].result(
+        30
+    )
+    time.sleep(1)
+    (line,) = served.end().splitlines()
+    assert "The object store of the remote tier does not answer" in line
+    assert "cannot be reached" in line
