@@ -16,8 +16,10 @@ import importlib
 import io
 import struct
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from functools import cache
+from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING, Any
 
 from stratalog.broker.api_keys import ApiKey
@@ -34,17 +36,27 @@ INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
 
 
+class _NotHere(MetaPathFinder):
+    """Hides a package from imports of the thread that made this."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._thread = threading.get_ident()
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:  # noqa: ARG002
+        if fullname == self._name and threading.get_ident() == self._thread:
+            raise ModuleNotFoundError(f"{fullname} is not wanted here", name=fullname)
+
+
 @cache
 def _kio() -> ModuleType:
     """kio's serialisers. Its phantom types would pull in hypothesis wherever that is installed: 25 MB, 0.3 s."""
-    masked = "hypothesis" not in sys.modules
-    if masked:
-        sys.modules["hypothesis"] = None  # type: ignore[assignment]
+    finder = _NotHere("hypothesis")
+    sys.meta_path.insert(0, finder)
     try:
         return importlib.import_module("kio.serial")
     finally:
-        if masked:
-            del sys.modules["hypothesis"]
+        sys.meta_path.remove(finder)
 
 
 @cache

@@ -22,7 +22,7 @@ from stratalog.broker.produce_frames import (
     encode_produce,
     parse_produce,
 )
-from stratalog.broker.protocol import read_client_id
+from stratalog.broker.protocol import INT32, read_client_id
 from stratalog.broker.state import BrokerState
 from stratalog.broker.topics import INTERNAL_TOPICS
 from stratalog.errors import (
@@ -39,6 +39,7 @@ from stratalog.errors import (
     wire_code,
 )
 from stratalog.records import batch_format as fmt
+from stratalog.records.batch import iter_batches
 from stratalog.records.compression import Codec
 
 logger = logging.getLogger(__name__)
@@ -114,6 +115,7 @@ def _append(
             )
         if version < _ZSTD_FROM and _codec(records) == Codec.ZSTD:
             raise UnsupportedCompressionTypeError(f"zstd needs Produce v{_ZSTD_FROM} or later")
+        _check_single(records, topic, index)
         info = partition.append(records)
     except KafkaError as error:
         return PartitionResult(index, error.code, error_message=str(error))
@@ -124,6 +126,15 @@ def _append(
         logger.exception("The append to %s-%d failed", topic, index)
         return PartitionResult(index, wire_code(error))
     return PartitionResult(index, 0, info.first_offset, info.log_append_time, info.log_start_offset)
+
+
+def _check_single(records: memoryview, topic: str, index: int) -> None:
+    """Exactly one batch for each partition; what is no batch at all is for the log to say."""
+    if len(records) < fmt.HEADER_SIZE:
+        return
+    (length,) = INT32.unpack_from(records, fmt.LENGTH_AT)
+    if length + fmt.LOG_OVERHEAD < len(records) and sum(1 for _ in iter_batches(records)) > 1:
+        raise InvalidRecordError(f"more than one record batch for {topic}-{index}, expected exactly one")
 
 
 def _codec(records: memoryview) -> int:

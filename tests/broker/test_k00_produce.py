@@ -1,0 +1,271 @@
+"""Produce over a real socket: what is stored, and what each kind of bad request is answered with."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.support.wire import Wire
+
+from stratalog.broker.api_keys import ApiKey
+from stratalog.broker.server import Broker
+from stratalog.records.batch import iter_batches
+from stratalog.records.batch_builder import build_batch
+from stratalog.records.compression import Codec
+from stratalog.records.record import Record
+from stratalog.util.crc32c import crc32c
+
+NOW = 1_700_000_000_000
+_topic_number = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(data_dir=tmp_path_factory.mktemp("data")) as broker:
+        broker.state.topics.create("small", 1, {"max.message.bytes": "200"})
+        broker.state.topics.create("two-replicas", 1, {"min.insync.replicas": "2"})
+        broker.state.topics.create("stamped", 1, {"message.timestamp.type": "LogAppendTime"})
+        broker.state.topics.create("__consumer_offsets", 1)
+        yield broker
+
+
+@pytest.fixture
+def topic(broker: Broker) -> str:
+    """A fresh topic of three partitions."""
+    return broker.state.topics.create(f"t{next(_topic_number)}", 3).name
+
+
+@pytest.fixture
+def wire(broker: Broker) -> Iterator[Wire]:
+    with Wire(broker.bootstrap_servers) as wire:
+        yield wire
+
+
+def batch(*values: bytes, **options: Any) -> bytes:
+    return build_batch([Record(n, NOW + n, b"k", value) for n, value in enumerate(values)], **options)
+
+
+def topics_of(
+    broker: Broker, version: int, topic: str, partitions: dict[int, bytes | None]
+) -> list[dict[str, Any]]:
+    known = broker.state.metadata.topic(topic)
+    key: dict[str, Any] = {"name": topic}
+    if version >= 13:
+        key = {"topic_id": known.topic_id if known else None}
+    return [{**key, "partition_data": [{"index": i, "records": r} for i, r in partitions.items()]}]
+
+
+def produce(
+    broker: Broker,
+    wire: Wire,
+    topic: str,
+    records: bytes | None,
+    *,
+    version: int = 12,
+    partition: int = 0,
+    **fields: Any,
+) -> Any:
+    topics = topics_of(broker, version, topic, {partition: records})
+    response = wire.call(
+        ApiKey.PRODUCE, version, **{"acks": -1, "timeout": 1000, **fields, "topic_data": topics}
+    )
+    return response.responses[0].partition_responses[0]
+
+
+def values_in(broker: Broker, topic: str, partition: int = 0) -> list[bytes | None]:
+    found = broker.state.partition(topic, partition)
+    assert found is not None
+    data = found.read(0, 10**8)
+    batches = [] if data.slice is None else list(iter_batches(data.slice.read()))
+    return [record.value for entry in batches for record in entry.records()]
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+@pytest.mark.parametrize("acks", [1, -1])
+def test_appends_in_every_version(broker: Broker, wire: Wire, topic: str, version: int, acks: int) -> None:
+    first = produce(broker, wire, topic, batch(b"a", b"b"), version=version, acks=acks)
+    second = produce(broker, wire, topic, batch(b"c"), version=version, acks=acks)
+    assert (first.error_code, first.base_offset, second.error_code, second.base_offset) == (0, 0, 0, 2)
+    assert first.log_append_time is None
+    if version >= 5:
+        assert second.log_start_offset == 0
+    assert values_in(broker, topic) == [b"a", b"b", b"c"]
+
+
+def test_appends_to_many_partitions_of_many_topics_in_one_request(
+    broker: Broker, wire: Wire, topic: str
+) -> None:
+    other = broker.state.topics.create(f"{topic}-other", 2).name
+    topics = [
+        *topics_of(broker, 9, topic, {n: batch(b"%d" % n) for n in range(3)}),
+        *topics_of(broker, 9, other, {1: batch(b"x"), 7: batch(b"nowhere")}),
+    ]
+    response = wire.call(ApiKey.PRODUCE, 9, acks=1, timeout=1000, topic_data=topics)
+    codes = [[entry.error_code for entry in answer.partition_responses] for answer in response.responses]
+    assert codes == [[0, 0, 0], [0, 3]]
+    assert [values_in(broker, topic, n) for n in range(3)] == [[b"0"], [b"1"], [b"2"]]
+    assert values_in(broker, other, 1) == [b"x"]
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_every_codec_is_kept_as_it_came(broker: Broker, wire: Wire, topic: str, codec: Codec) -> None:
+    sent = batch(b"v" * 500, codec=codec)
+    assert produce(broker, wire, topic, sent).error_code == 0
+    partition = broker.state.partition(topic, 0)
+    assert partition is not None
+    stored = partition.read(0, 10**6).slice
+    assert stored is not None
+    assert stored.read()[16:] == sent[16:]  # all but base offset, length and leader epoch
+    assert values_in(broker, topic) == [b"v" * 500]
+
+
+def test_acks_0_is_stored_and_not_answered(broker: Broker, wire: Wire, topic: str) -> None:
+    topics = topics_of(broker, 9, topic, {0: batch(b"quiet")})
+    wire.send(ApiKey.PRODUCE, 9, acks=0, timeout=1000, topic_data=topics)
+    assert wire.call(ApiKey.API_VERSIONS, 0).error_code == 0
+    assert values_in(broker, topic) == [b"quiet"]
+
+
+def test_a_failure_with_acks_0_closes_the_connection(
+    broker: Broker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Wire(broker.bootstrap_servers) as wire, caplog.at_level(logging.WARNING):
+        topics = topics_of(broker, 9, topic, {9: batch(b"nowhere")})
+        wire.send(ApiKey.PRODUCE, 9, acks=0, timeout=1000, topic_data=topics)
+        with pytest.raises((ConnectionError, OSError)):
+            wire.call(ApiKey.API_VERSIONS, 0)
+    assert [record.getMessage() for record in caplog.records if "acks=0" in record.getMessage()]
+
+
+def damaged(records: bytes, position: int) -> bytes:
+    copy = bytearray(records)
+    copy[position] ^= 0x40
+    return bytes(copy)
+
+
+def with_valid_crc(records: bytearray) -> bytes:
+    struct.pack_into(">I", records, 17, crc32c(memoryview(records)[21:]))
+    return bytes(records)
+
+
+def control_batch() -> bytes:
+    records = bytearray(batch(b"v"))
+    records[22] |= 0x20
+    return with_valid_crc(records)
+
+
+BAD_RECORDS = {
+    "a flipped bit in a value": (damaged(batch(b"value" * 10), 90), 2),
+    "a flipped bit in the CRC": (damaged(batch(b"value"), 18), 2),
+    "a batch that is cut off": (batch(b"value" * 10)[:-1], 2),
+    "a length that is too short": (batch(b"v")[:8] + struct.pack(">i", 3) + batch(b"v")[12:], 2),
+    "bytes after the batch": (batch(b"v") + b"\0" * 20, 2),
+    "noise": (bytes(range(200)), 2),
+    "a few bytes": (b"abc", 2),
+    "no bytes": (b"", 87),
+    "null": (None, 87),
+    "two batches": (batch(b"a") + batch(b"b"), 87),
+    "a control batch": (control_batch(), 87),
+}
+
+
+@pytest.mark.parametrize("name", BAD_RECORDS)
+@pytest.mark.parametrize("version", [3, 8, 9])
+def test_bad_records_are_refused_without_a_trace(
+    broker: Broker, wire: Wire, topic: str, name: str, version: int
+) -> None:
+    records, code = BAD_RECORDS[name]
+    produce(broker, wire, topic, batch(b"before"), version=version)
+    answer = produce(broker, wire, topic, records, version=version)
+    assert (answer.error_code, answer.base_offset) == (code, -1)
+    if version >= 8:
+        assert answer.error_message
+    partition = broker.state.partition(topic, 0)
+    assert partition is not None
+    assert partition.log.log_end_offset == 1
+    assert produce(broker, wire, topic, batch(b"after"), version=version).base_offset == 1
+    assert values_in(broker, topic) == [b"before", b"after"]
+
+
+def test_a_batch_that_is_too_large_is_refused(broker: Broker, wire: Wire) -> None:
+    answer = produce(broker, wire, "small", batch(b"v" * 200))
+    assert answer.error_code == 10
+    assert "200" in answer.error_message
+    assert values_in(broker, "small") == []
+
+
+def test_an_unknown_topic_is_refused_and_not_created(broker: Broker, wire: Wire) -> None:
+    assert produce(broker, wire, "nobody-knows", batch(b"v")).error_code == 3
+    assert broker.state.metadata.topic("nobody-knows") is None
+
+
+def test_an_unknown_topic_id_is_refused(broker: Broker, wire: Wire) -> None:
+    assert produce(broker, wire, "nobody-knows", batch(b"v"), version=13).error_code == 100
+
+
+@pytest.mark.parametrize("acks", [2, -2, 32_767])
+def test_acks_that_mean_nothing_are_refused(broker: Broker, wire: Wire, topic: str, acks: int) -> None:
+    assert produce(broker, wire, topic, batch(b"v"), acks=acks).error_code == 21
+    assert values_in(broker, topic) == []
+
+
+def test_acks_all_needs_as_many_replicas_as_the_topic_asks_for(broker: Broker, wire: Wire) -> None:
+    assert produce(broker, wire, "two-replicas", batch(b"v"), acks=-1).error_code == 19
+    assert produce(broker, wire, "two-replicas", batch(b"v"), acks=1).error_code == 0
+
+
+def test_clients_may_not_write_to_internal_topics(broker: Broker, wire: Wire) -> None:
+    assert produce(broker, wire, "__consumer_offsets", batch(b"v")).error_code == 17
+
+
+def test_zstd_needs_version_7(broker: Broker, wire: Wire, topic: str) -> None:
+    records = batch(b"v", codec=Codec.ZSTD)
+    assert produce(broker, wire, topic, records, version=6).error_code == 76
+    assert produce(broker, wire, topic, records, version=7).error_code == 0
+
+
+def test_transactions_are_refused(broker: Broker, wire: Wire, topic: str) -> None:
+    records = batch(b"v", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    assert produce(broker, wire, topic, records, transactional_id="tx").error_code == 53
+    assert values_in(broker, topic) == []
+
+
+def test_log_append_time_is_told(broker: Broker, wire: Wire) -> None:
+    answer = produce(broker, wire, "stamped", batch(b"v"))
+    assert answer.error_code == 0
+    assert answer.log_append_time is not None
+    assert answer.log_append_time.timestamp() * 1000 > NOW
+
+
+def test_a_batch_of_an_idempotent_producer_is_stored_once(broker: Broker, wire: Wire, topic: str) -> None:
+    producer_id = wire.call(ApiKey.INIT_PRODUCER_ID, 4).producer_id
+
+    def sequenced(value: bytes, sequence: int) -> bytes:
+        return batch(value, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+
+    first = produce(broker, wire, topic, sequenced(b"a", 0))
+    again = produce(broker, wire, topic, sequenced(b"a", 0))
+    gap = produce(broker, wire, topic, sequenced(b"c", 2))
+    second = produce(broker, wire, topic, sequenced(b"b", 1))
+    assert [(answer.error_code, answer.base_offset) for answer in (first, again, gap, second)] == [
+        (0, 0),
+        (0, 0),
+        (45, -1),
+        (0, 1),
+    ]
+    assert values_in(broker, topic) == [b"a", b"b"]
+
+
+def test_a_batch_without_a_sequence_from_a_producer_with_an_id_is_refused(
+    broker: Broker, wire: Wire, topic: str
+) -> None:
+    assert (
+        produce(
+            broker, wire, topic, batch(b"v", producer_id=5, producer_epoch=0, base_sequence=-1)
+        ).error_code
+        == 87
+    )

@@ -1,0 +1,344 @@
+"""ListOffsets, OffsetForLeaderEpoch, InitProducerId, Metadata and ApiVersions over a real socket, in every version."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from tests.support.wire import Wire
+
+from stratalog.broker.api_keys import ApiKey
+from stratalog.broker.apis import load_apis
+from stratalog.broker.server import Broker
+from stratalog.engine.partition import FoundOffset, Partition
+from stratalog.errors import RemoteStorageError
+from stratalog.records.batch_builder import build_batch
+from stratalog.records.record import Record
+
+NOW = 1_700_000_000_000
+_topic_number = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(data_dir=tmp_path_factory.mktemp("data"), config={"num.partitions": 4}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def topic(broker: Broker) -> str:
+    """A fresh topic of two partitions."""
+    return broker.state.topics.create(f"t{next(_topic_number)}", 2).name
+
+
+@pytest.fixture
+def wire(broker: Broker) -> Iterator[Wire]:
+    with Wire(broker.bootstrap_servers) as wire:
+        yield wire
+
+
+def partition_of(broker: Broker, topic: str, index: int = 0) -> Partition:
+    found = broker.state.partition(topic, index)
+    assert found is not None
+    return found
+
+
+def append(broker: Broker, topic: str, *timestamps: int, **options: Any) -> None:
+    records = [Record(n, timestamp, None, b"v") for n, timestamp in enumerate(timestamps)]
+    partition_of(broker, topic).append(build_batch(records, **options))
+
+
+# --- ListOffsets --------------------------------------------------------------------------------------------------------
+
+
+def list_offset(
+    wire: Wire, topic: str, timestamp: int, *, version: int = 9, partition: int = 0, **entry: Any
+) -> Any:
+    entries = [{"partition_index": partition, "timestamp": timestamp, **entry}]
+    response = wire.call(
+        ApiKey.LIST_OFFSETS, version, replica_id=-1, topics=[{"name": topic, "partitions": entries}]
+    )
+    return response.topics[0].partitions[0]
+
+
+def found(answer: Any) -> tuple[int, int, int]:
+    return answer.error_code, answer.offset, answer.timestamp
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+def test_earliest_latest_and_times(broker: Broker, wire: Wire, topic: str, version: int) -> None:
+    assert found(list_offset(wire, topic, -1, version=version)) == (0, 0, -1)
+    assert found(list_offset(wire, topic, NOW, version=version)) == (0, -1, -1)
+    append(broker, topic, NOW, NOW + 10)
+    append(broker, topic, NOW + 20)
+    partition_of(broker, topic).log.increment_log_start_offset(1, "test")
+    assert found(list_offset(wire, topic, -2, version=version)) == (0, 1, -1)
+    assert found(list_offset(wire, topic, -1, version=version)) == (0, 3, -1)
+    assert found(list_offset(wire, topic, NOW + 5, version=version)) == (0, 1, NOW + 10)
+    assert found(list_offset(wire, topic, NOW + 20, version=version)) == (0, 2, NOW + 20)
+    assert found(list_offset(wire, topic, NOW + 21, version=version)) == (0, -1, -1)
+    if version >= 4:
+        assert list_offset(wire, topic, NOW + 20, version=version).leader_epoch == 0
+
+
+def test_the_largest_timestamp_need_not_be_the_last(broker: Broker, wire: Wire, topic: str) -> None:
+    assert found(list_offset(wire, topic, -3)) == (0, -1, -1)
+    append(broker, topic, NOW, NOW + 50, NOW + 10)
+    append(broker, topic, NOW + 20)
+    assert found(list_offset(wire, topic, -3)) == (0, 1, NOW + 50)
+
+
+@pytest.mark.parametrize(("timestamp", "since"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11), (-7, 99)])
+def test_special_times_need_their_version(wire: Wire, topic: str, timestamp: int, since: int) -> None:
+    for version in range(1, 12):
+        code = list_offset(wire, topic, timestamp, version=version).error_code
+        assert code == (0 if version >= since else 35)
+
+
+def test_without_a_remote_tier_the_local_log_is_the_whole(broker: Broker, wire: Wire, topic: str) -> None:
+    append(broker, topic, NOW, NOW)
+    assert found(list_offset(wire, topic, -4)) == (0, 0, -1)
+    assert found(list_offset(wire, topic, -5)) == (0, -1, -1)
+    assert found(list_offset(wire, topic, -6, version=11)) == (0, -1, -1)
+
+
+def test_with_a_remote_tier_its_end_and_the_local_start_are_told(
+    broker: Broker, wire: Wire, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(broker, topic, NOW, NOW + 1, NOW + 2)
+    partition = partition_of(broker, topic)
+    monkeypatch.setattr(partition, "remote", object())
+    assert found(list_offset(wire, topic, -5)) == (0, -1, -1)
+    assert found(list_offset(wire, topic, -6, version=11)) == (0, 0, -1)
+    partition.log.update_highest_offset_in_remote_storage(1)
+    assert found(list_offset(wire, topic, -5)) == (0, 1, -1)
+    assert found(list_offset(wire, topic, -6, version=11)) == (0, 2, -1)
+
+
+def test_a_search_by_time_that_needs_the_remote_tier_waits_for_it(
+    broker: Broker, wire: Wire, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(broker, topic, NOW, NOW + 1, NOW + 2)
+    partition = partition_of(broker, topic)
+    monkeypatch.setattr(partition, "remote", object())
+    monkeypatch.setattr(partition, "offset_for_timestamp", lambda time_ms: FoundOffset(time_ms + 1, 2, 0))
+    assert found(list_offset(wire, topic, NOW)) == (0, 2, NOW + 1)
+
+    def fails(time_ms: int) -> None:
+        raise RemoteStorageError("unreachable")
+
+    monkeypatch.setattr(partition, "offset_for_timestamp", fails)
+    assert list_offset(wire, topic, NOW).error_code == -1
+
+
+def test_read_committed_sees_nothing_of_an_open_transaction(broker: Broker, wire: Wire, topic: str) -> None:
+    append(broker, topic, NOW)
+    append(broker, topic, NOW + 1, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    for isolation, latest, at_time in ((0, 2, 1), (1, 1, -1)):
+        offsets = []
+        for timestamp in (-1, NOW + 1):
+            entries = [{"partition_index": 0, "timestamp": timestamp}]
+            response = wire.call(
+                ApiKey.LIST_OFFSETS,
+                5,
+                replica_id=-1,
+                isolation_level=isolation,
+                topics=[{"name": topic, "partitions": entries}],
+            )
+            offsets.append(response.topics[0].partitions[0].offset)
+        assert offsets == [latest, at_time]
+
+
+def test_list_offsets_refuses_what_it_should(broker: Broker, wire: Wire, topic: str) -> None:
+    assert list_offset(wire, topic, -1, partition=9).error_code == 3
+    assert list_offset(wire, "nobody-knows", -1).error_code == 3
+    assert list_offset(wire, topic, -1, current_leader_epoch=7).error_code == 75
+    entry = {"partition_index": 0, "timestamp": -1}
+    response = wire.call(
+        ApiKey.LIST_OFFSETS, 9, replica_id=-1, topics=[{"name": topic, "partitions": [entry, entry]}]
+    )
+    assert [answer.error_code for answer in response.topics[0].partitions] == [42, 42]
+
+
+# --- OffsetForLeaderEpoch -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_where_a_leader_epoch_ended(broker: Broker, wire: Wire, topic: str, version: int) -> None:
+    append(broker, topic, NOW, NOW)
+    partition_of(broker, topic).become_leader(3)
+    append(broker, topic, NOW)
+
+    def ask(epoch: int, current: int = -1, partition: int = 0) -> tuple[int, int, int]:
+        entry = {"partition": partition, "current_leader_epoch": current, "leader_epoch": epoch}
+        response = wire.call(
+            ApiKey.OFFSET_FOR_LEADER_EPOCH, version, topics=[{"topic": topic, "partitions": [entry]}]
+        )
+        answer = response.topics[0].partitions[0]
+        return answer.error_code, answer.leader_epoch, answer.end_offset
+
+    assert ask(0) == (0, 0, 2)
+    assert ask(2) == (0, 0, 2)
+    assert ask(3) == (0, 3, 3)
+    assert ask(4) == (0, -1, -1)
+    assert ask(0, current=3) == (0, 0, 2)
+    assert ask(0, current=2)[0] == 74
+    assert ask(0, current=4)[0] == 75
+    assert ask(0, partition=9) == (3, -1, -1)
+
+
+# --- InitProducerId -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_producer_ids_are_never_given_twice(wire: Wire, version: int) -> None:
+    answers = [wire.call(ApiKey.INIT_PRODUCER_ID, version) for _ in range(3)]
+    assert [answer.error_code for answer in answers] == [0, 0, 0]
+    assert len({answer.producer_id for answer in answers}) == 3
+    assert {answer.producer_epoch for answer in answers} == {0}
+
+
+def test_producer_ids_are_not_given_again_after_a_restart(tmp_path: Path) -> None:
+    seen = []
+    for _ in range(2):
+        with Broker(data_dir=tmp_path) as broker, Wire(broker.bootstrap_servers) as wire:
+            seen += [wire.call(ApiKey.INIT_PRODUCER_ID, 4).producer_id for _ in range(1500)]
+    assert len(set(seen)) == len(seen)
+
+
+def test_a_transactional_id_is_refused_for_good(wire: Wire) -> None:
+    answer = wire.call(ApiKey.INIT_PRODUCER_ID, 4, transactional_id="tx", transaction_timeout=1000)
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (53, -1, -1)
+
+
+# --- Metadata -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_metadata_tells_brokers_and_topics(broker: Broker, wire: Wire, topic: str, version: int) -> None:
+    asked: dict[str, Any] = {"topics": [{"name": topic}]}
+    response = wire.call(ApiKey.METADATA, version, **asked)
+    host, _, port = broker.bootstrap_servers.rpartition(":")
+    assert [(entry.node_id, entry.host, entry.port) for entry in response.brokers] == [(1, host, int(port))]
+    (described,) = response.topics
+    assert (described.error_code, described.name) == (0, topic)
+    assert [
+        (entry.partition_index, entry.leader_id, entry.replica_nodes, entry.isr_nodes, entry.error_code)
+        for entry in described.partitions
+    ] == [(0, 1, (1,), (1,), 0), (1, 1, (1,), (1,), 0)]
+    if version >= 1:
+        assert response.controller_id == 1
+    if version >= 2:
+        assert response.cluster_id == broker.state.cluster_id
+    if version >= 7:
+        assert described.partitions[0].leader_epoch == 0
+    known = broker.state.metadata.topic(topic)
+    assert known is not None
+    if version >= 10:
+        assert described.topic_id == known.topic_id
+    if version >= 12:
+        (by_id,) = wire.call(
+            ApiKey.METADATA, version, topics=[{"name": None, "topic_id": known.topic_id}]
+        ).topics
+        assert by_id.name == topic
+        (unknown,) = wire.call(
+            ApiKey.METADATA, version, topics=[{"name": None, "topic_id": UUID(int=99)}]
+        ).topics
+        assert unknown.error_code == 100
+
+
+def test_all_topics_are_asked_for_by_null_or_in_version_0_by_nothing(
+    broker: Broker, wire: Wire, topic: str
+) -> None:
+    everything = {entry.name for entry in broker.state.metadata.topics()}
+    assert topic in everything
+    assert {entry.name for entry in wire.call(ApiKey.METADATA, 0, topics=[]).topics} == everything
+    assert {entry.name for entry in wire.call(ApiKey.METADATA, 12, topics=None).topics} == everything
+    assert wire.call(ApiKey.METADATA, 12, topics=[]).topics == ()
+
+
+def test_a_topic_that_is_asked_for_is_created_where_that_is_allowed(broker: Broker, wire: Wire) -> None:
+    (refused,) = wire.call(
+        ApiKey.METADATA, 12, topics=[{"name": "new"}], allow_auto_topic_creation=False
+    ).topics
+    assert refused.error_code == 3
+    (created,) = wire.call(
+        ApiKey.METADATA, 12, topics=[{"name": "new"}], allow_auto_topic_creation=True
+    ).topics
+    assert (created.error_code, len(created.partitions)) == (0, 4)
+    assert broker.state.metadata.topic("new") is not None
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "ä", "x" * 250, "a/b"])
+def test_a_topic_cannot_have_every_name(broker: Broker, wire: Wire, name: str) -> None:
+    (refused,) = wire.call(
+        ApiKey.METADATA, 12, topics=[{"name": name}], allow_auto_topic_creation=True
+    ).topics
+    assert refused.error_code == 17
+    assert broker.state.metadata.topic(name) is None
+
+
+def test_names_that_would_share_a_metric_are_refused(broker: Broker, wire: Wire) -> None:
+    broker.state.topics.create("one.two_three", 1)
+    (refused,) = wire.call(
+        ApiKey.METADATA, 12, topics=[{"name": "one_two.three"}], allow_auto_topic_creation=True
+    ).topics
+    assert refused.error_code == 17
+
+
+def test_topics_are_not_created_when_the_broker_says_no(tmp_path: Path) -> None:
+    with (
+        Broker(data_dir=tmp_path, config={"auto.create.topics.enable": "false"}) as broker,
+        Wire(broker.bootstrap_servers) as wire,
+    ):
+        (refused,) = wire.call(
+            ApiKey.METADATA, 12, topics=[{"name": "n"}], allow_auto_topic_creation=True
+        ).topics
+        assert refused.error_code == 3
+        assert broker.state.metadata.topics() == []
+
+
+def test_authorized_operations_are_told_when_asked_for(wire: Wire, topic: str) -> None:
+    plain = wire.call(ApiKey.METADATA, 8, topics=[{"name": topic}])
+    assert (plain.cluster_authorized_operations, plain.topics[0].topic_authorized_operations) == (
+        -(2**31),
+        -(2**31),
+    )
+    asked = wire.call(
+        ApiKey.METADATA,
+        8,
+        topics=[{"name": topic}],
+        include_cluster_authorized_operations=True,
+        include_topic_authorized_operations=True,
+    )
+    assert (asked.cluster_authorized_operations, asked.topics[0].topic_authorized_operations) == (8096, 3576)
+
+
+# --- ApiVersions --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_api_versions_tells_what_is_registered(wire: Wire, version: int) -> None:
+    software = {"client_software_name": "test", "client_software_version": "1.0"} if version >= 3 else {}
+    response = wire.call(ApiKey.API_VERSIONS, version, **software)
+    assert response.error_code == 0
+    told = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
+    assert told == {key: (api.advertised_min, api.max_version) for key, api in load_apis().items()}
+    assert told[ApiKey.PRODUCE] == (0, 13)
+    assert told[ApiKey.FETCH] == (4, 18)
+    if version >= 3:
+        assert [(entry.name, entry.max_version_level) for entry in response.finalized_features] == [
+            ("metadata.version", 31)
+        ]
+
+
+@pytest.mark.parametrize("name", ["", "-x", "x-", "a b", "x" * 10 + "\n"])
+def test_software_names_that_break_the_rules_are_refused(wire: Wire, name: str) -> None:
+    assert (
+        wire.call(ApiKey.API_VERSIONS, 3, client_software_name=name, client_software_version="1").error_code
+        == 42
+    )
