@@ -1,0 +1,106 @@
+"""A broker that is killed while a client writes, and started again on the same directory and port."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from stratalog.log.scan import list_segments
+
+TOPIC = "orders"
+PARTITIONS = 3
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+class KillableBroker:
+    def __init__(self, data_dir: Path, port: int) -> None:
+        self.address = f"127.0.0.1:{port}"
+        self._command = [sys.executable, "-m", "stratalog", "serve", "--data-dir", str(data_dir), "--listen",
+                         self.address, "--set", "auto.create.topics.enable=false"]  # fmt: skip
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(self._command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline().startswith("ready ")
+
+    def end(self, how: signal.Signals) -> int:
+        self.process.send_signal(how)
+        self.process.communicate(timeout=60)
+        return int(self.process.returncode)
+
+
+def test_what_was_acknowledged_before_and_after_kills_is_there_once_and_in_order(tmp_path: Path) -> None:
+    broker = KillableBroker(tmp_path / "data", free_port())
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    topic = NewTopic(TOPIC, PARTITIONS, config={"segment.bytes": str(1024 * 1024)})
+    admin.create_topics([topic])[TOPIC].result(30)
+
+    stop = threading.Event()
+    kills = 0
+
+    def kill_now_and_then() -> None:
+        nonlocal kills
+        while not stop.wait(0.7) and kills < 3:
+            broker.end(signal.SIGKILL)
+            broker.start()
+            kills += 1
+
+    acknowledged: list[list[int]] = [[] for _ in range(PARTITIONS)]
+    failed: list[str] = []
+
+    def on_delivery(error: object, message: object) -> None:
+        if error is not None:
+            failed.append(str(error))
+        else:
+            acknowledged[message.partition()].append(int(message.value()[:10]))  # type: ignore[attr-defined]
+
+    producer = Producer(
+        {"bootstrap.servers": broker.address, "enable.idempotence": True, "linger.ms": 2, "batch.size": 20_000,
+         "reconnect.backoff.max.ms": 100, "log_level": 0}
+    )  # fmt: skip
+    killer = threading.Thread(target=kill_now_and_then)
+    killer.start()
+    number = 0
+    deadline = time.monotonic() + 30
+    try:
+        while killer.is_alive() and time.monotonic() < deadline:
+            for _ in range(50):
+                with contextlib.suppress(BufferError):
+                    producer.produce(TOPIC, b"%010d" % number + b"x" * 500, partition=number % PARTITIONS,
+                                     on_delivery=on_delivery)  # fmt: skip
+                    number += 1
+            producer.poll(0.01)
+    finally:
+        stop.set()
+        killer.join()
+    assert producer.flush(30) == 0
+    assert (kills, failed) == (3, [])
+
+    read: list[list[int]] = [[] for _ in range(PARTITIONS)]
+    consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "check", "log_level": 0})
+    consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
+    wanted = sum(map(len, acknowledged))
+    deadline = time.monotonic() + 30
+    while sum(map(len, read)) < wanted and time.monotonic() < deadline:
+        for message in consumer.consume(5000, timeout=1):
+            assert message.error() is None
+            read[message.partition()].append(int(message.value()[:10]))
+    consumer.close()
+    assert wanted == number > 0
+    assert read == acknowledged
+    assert broker.end(signal.SIGTERM) == 0
+    assert all(list_segments(tmp_path / "data" / f"{TOPIC}-{partition}") for partition in range(PARTITIONS))
