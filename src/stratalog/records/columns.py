@@ -21,6 +21,7 @@ from stratalog.errors import CorruptRecordError
 from stratalog.records import batch_format as fmt
 from stratalog.records.batch import RecordBatch, checked_batch_size, iter_batches
 from stratalog.records.columns_output import ColumnsOutput, rows_without_columns
+from stratalog.records.compression import codec_of, decompress
 from stratalog.records.record_format import to_int64
 
 HEADER_TYPE: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
@@ -101,24 +102,33 @@ def _run(kernel: ModuleType, source: pa.Buffer, view: memoryview, table: Any, ou
         status = output.context[kernel.C_STATUS]
         if status == kernel.DONE:
             return
-        row = table[index]
+        row = table[index].tolist()
         if status == kernel.FULL:
-            payload_size = int(row[kernel.B_PAYLOAD_SIZE])
-            output.reserve(rows_max(int(row[kernel.B_RECORD_COUNT]), payload_size), payload_size)
-            continue
-        batch = RecordBatch(view, int(row[kernel.B_POSITION]))
-        if status == kernel.COMPRESSED:
-            payload = pa.py_buffer(batch.decompressed_payload())
-            row[kernel.B_PAYLOAD] = payload.address
-            row[kernel.B_PAYLOAD_SIZE] = payload.size
-            row[kernel.B_ATTRIBUTES] &= ~fmt.CODEC_MASK
-            row[kernel.B_CRC] = kernel.CRC_VERIFIED
-            continue
-        # The plain twin finds the same, and has the words for it.
-        if status == kernel.CORRUPT:
-            batch.ensure_valid()
-        deque(batch.records(), maxlen=0)
-        raise CorruptRecordError(f"{batch!r} changed while it was read")
+            output.reserve(
+                rows_max(row[kernel.B_RECORD_COUNT], row[kernel.B_PAYLOAD_SIZE]), row[kernel.B_PAYLOAD_SIZE]
+            )
+        elif status == kernel.COMPRESSED:
+            payload = _decompressed(
+                view, row[kernel.B_POSITION], row[kernel.B_SIZE], row[kernel.B_ATTRIBUTES]
+            )
+            table[index, kernel.B_PAYLOAD :] = payload.address, payload.size
+            table[index, kernel.B_ATTRIBUTES] &= ~fmt.CODEC_MASK
+            table[index, kernel.B_CRC] = kernel.CRC_VERIFIED
+        else:  # The plain twin finds the same, and has the words for it.
+            batch = RecordBatch(view, row[kernel.B_POSITION])
+            if status == kernel.CORRUPT:
+                batch.ensure_valid()
+            deque(batch.records(), maxlen=0)
+            raise CorruptRecordError(f"{batch!r} changed while it was read")
+
+
+def _decompressed(view: memoryview, position: int, size: int, attributes: int) -> pa.Buffer:
+    try:
+        records = decompress(codec_of(attributes), view[position + fmt.HEADER_SIZE : position + size])
+    except CorruptRecordError:
+        RecordBatch(view, position).decompressed_payload()  # says which batch
+        raise
+    return pa.py_buffer(records)
 
 
 def decode_columns_plain(
