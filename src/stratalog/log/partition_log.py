@@ -121,11 +121,11 @@ class PartitionLog:
         self._active = loaded.segments.all[-1]
         self._log_start_offset = loaded.log_start_offset
         self._local_log_start_offset = max(loaded.log_start_offset, loaded.segments.all[0].base_offset)
-        self._recovery_point = max(loaded.recovery_point, loaded.log_start_offset)
+        self._recovery_point = max(loaded.recovery_point, self._local_log_start_offset)
         self._last_flush_ms = clock.now_ms()
         self._sealed_end_offset = 0
         self._end = LogOffset(loaded.log_end_offset, self._active.base_offset, self._active.size_bytes)
-        self._high_watermark = LogOffset(loaded.log_start_offset, _UNKNOWN_POSITION, _UNKNOWN_POSITION)
+        self._high_watermark = LogOffset(self._local_log_start_offset, _UNKNOWN_POSITION, _UNKNOWN_POSITION)
         self._first_unstable_offset = producers.first_unstable_offset
         self._highest_offset_in_remote_storage = -1
         self._condemned: list[_Condemned] = []
@@ -147,7 +147,7 @@ class PartitionLog:
         """Open a partition directory (`<topic>-<partition>`), making it if it is missing, and recover it.
 
         `clean_shutdown`: whoever had it open last closed it. If not, everything from `recovery_point` on is read again.
-        The high watermark begins at the log start offset. Raises ValueError for the name of no partition directory,
+        The high watermark begins at the local log start offset. Raises ValueError for the name of no partition directory,
         InconsistentTopicIdError if the directory belongs to another topic id, OSError.
         """
         path = Path(directory)
@@ -416,8 +416,7 @@ class PartitionLog:
 
     def _replace_active(self, base_offset: int) -> None:
         """Put an empty segment in the place of the active one."""
-        old = self._active
-        self._condemn_segment(old)
+        self._condemn_files(self._active)
         segment = self._new_segment(base_offset)
         self._install(Segments((*self._segments.all[:-1], segment)), base_offset)
 
@@ -601,7 +600,7 @@ class PartitionLog:
         """Drop everything; the next record gets `offset`. The log begins there too, unless told (remote data)."""
         with self._lock:
             for segment in self._segments.all[:-1]:
-                self._condemn_segment(segment)
+                self._condemn_files(segment)
             self._segments = Segments((self._active,))
             self._replace_active(offset)
             self.leader_epochs.clear()
@@ -681,11 +680,15 @@ class PartitionLog:
             self._condemn_segment(segment)
 
     def _condemn_segment(self, segment: LogSegment) -> None:
-        """Rename a segment's files to `.deleted`; they are removed later."""
-        segment.change_suffix("", DELETED_SUFFIX)
-        paths = [*segment.index_paths, segment.log_path]
+        """Rename a segment's files and its snapshot to `.deleted`; they are removed later."""
+        self._condemn_files(segment)
         snapshot = self.producers.mark_snapshot_deleted(segment.base_offset)
-        self._condemn(paths if snapshot is None else [*paths, snapshot])
+        if snapshot is not None:
+            self._condemn([snapshot])
+
+    def _condemn_files(self, segment: LogSegment) -> None:
+        segment.change_suffix("", DELETED_SUFFIX)
+        self._condemn([*segment.index_paths, segment.log_path])
 
     def _condemn(self, paths: Sequence[Path]) -> None:
         if paths:

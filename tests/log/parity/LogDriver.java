@@ -5,8 +5,8 @@ import java.io.InputStreamReader;
 import java.io.RandomAccessFile;
 import java.nio.ByteBuffer;
 import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
@@ -87,13 +87,15 @@ public class LogDriver {
                 log.close();
             }
             case "abandon" -> log = null;
-            case "cut" -> cut(words[1], Integer.parseInt(words[2]));
-            case "flip" -> flip(words[1], Integer.parseInt(words[2]));
-            case "remove" -> Files.delete(Path.of(words[1]));
+            case "cut" -> cut(named(words[1]), Integer.parseInt(words[2]));
+            case "flip" -> flip(named(words[1]), Integer.parseInt(words[2]));
+            case "remove" -> Files.deleteIfExists(named(words[1]).toPath());
             case "copy" -> copy(new File(words[1]), new File(words[2]));
             case "offsets" -> {
-                return "offsets " + log.logStartOffset() + " " + log.lastStableOffset() + " "
-                    + log.highWatermark() + " " + log.logEndOffset() + " " + log.recoveryPoint() + " " + log.numberOfSegments();
+                var unstable = log.producerStateManager().firstUnstableOffset();
+                boolean passed = unstable.isPresent() && unstable.get().messageOffset < log.logStartOffset();
+                return "offsets " + log.logStartOffset() + " " + (passed ? "?" : log.lastStableOffset()) + " " + log.highWatermark()
+                    + " " + log.logEndOffset() + " " + log.recoveryPoint() + " " + log.numberOfSegments();
             }
             default -> throw new IllegalArgumentException(words[0]);
         }
@@ -119,14 +121,31 @@ public class LogDriver {
         return MemoryRecords.readableRecords(ByteBuffer.wrap(Base64.getDecoder().decode(base64)));
     }
 
-    private static void cut(String path, int bytes) throws IOException {
+    /** DIR/first.log, DIR/last.index: the first or last file there with that ending; one that does not exist for none. */
+    private static File named(String path) {
+        File given = new File(path);
+        String[] word = given.getName().split("\\.", 2);
+        File[] found = given.getParentFile().listFiles((directory, name) -> name.endsWith("." + word[1]));
+        Arrays.sort(found);
+        if (found.length == 0)
+            return new File(given.getParentFile(), "nothing");
+        return word[0].equals("first") ? found[0] : found[found.length - 1];
+    }
+
+    private static void cut(File path, int bytes) throws IOException {
+        if (!path.exists())
+            return;
         try (RandomAccessFile file = new RandomAccessFile(path, "rw")) {
-            file.setLength(file.length() - bytes);
+            file.setLength(Math.max(0, file.length() - bytes));
         }
     }
 
-    private static void flip(String path, int position) throws IOException {
+    private static void flip(File path, int position) throws IOException {
+        if (!path.exists())
+            return;
         try (RandomAccessFile file = new RandomAccessFile(path, "rw")) {
+            if (position >= file.length())
+                return;
             file.seek(position);
             int value = file.read();
             file.seek(position);

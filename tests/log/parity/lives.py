@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 
 from stratalog.records.batch_builder import build_batch
+from stratalog.records.compression import Codec
 from stratalog.records.control import ControlType, end_transaction_marker
 from stratalog.records.record import Record
 from tests.log.parity.scenario import follower, leader
@@ -27,6 +28,7 @@ class Life:
         self.sequences: dict[int, int] = {}
         self.in_transaction: set[int] = set()
         self.last_idempotent: str | None = None
+        self.is_tiered = False
         self.config = self._config()
         #: An index that fills up within one append fails that append in Kafka; ours makes no entry then.
         self.has_tiny_indexes = "segment.index.bytes=60 " in self.config
@@ -42,7 +44,17 @@ class Life:
             "retention.ms": pick((-1, 15_000, 60_000)),
             "retention.bytes": pick((-1, 10_000)),
             "message.timestamp.type": pick(("CreateTime", "CreateTime", "CreateTime", "LogAppendTime")),
+            "preallocate": pick(("false", "false", "true")),
         }
+        if self.random.random() < 0.25:
+            self.is_tiered = True
+            values |= {
+                "remote.storage.enable": "true",
+                "retention.bytes": -1,
+                "retention.ms": -1,
+                "local.retention.bytes": pick((-2, 5_000)),
+                "local.retention.ms": pick((-2, 10_000)),
+            }
         return " ".join(f"{key}={value}" for key, value in values.items())
 
     def open(self, how: str, recovery_point: int) -> None:
@@ -67,7 +79,8 @@ class Life:
 
     def plain(self) -> None:
         records = self._records()
-        self._lead(build_batch(records), len(records))
+        codec = self.random.choice((Codec.NONE, Codec.NONE, Codec.ZSTD, Codec.GZIP, Codec.LZ4, Codec.SNAPPY))
+        self._lead(build_batch(records, codec=codec), len(records))
 
     def _lead(self, batch: bytes, count: int, origin: str = "client") -> None:
         self.lines.append(leader(batch, self.epoch, origin))
@@ -139,14 +152,46 @@ class Life:
         if self.has_tiny_indexes:
             return
         self.lines += ["abandon"]
+        for _ in range(self.random.choice((0, 0, 1, 2))):
+            self.lines.append(self._damage())
         self.open("unclean", 0)
+        self.lines.append("offsets")
+
+    def _damage(self) -> str:
+        """What a machine that stopped may leave: torn tails, bad blocks, missing and half-written indexes."""
+        pick, directory = self.random.choice, self.directory
+        return pick(
+            (
+                f"cut {directory}/last.log {self.random.randrange(1, 400)}",
+                f"flip {directory}/{pick(('first', 'last'))}.log {pick((9, 30, 65))}",
+                f"flip {directory}/{pick(('first', 'last'))}.index {pick((0, 3, 7))}",
+                f"cut {directory}/{pick(('first', 'last'))}.timeindex {pick((1, 12))}",
+                f"remove {directory}/{pick(('first', 'last'))}.{pick(('index', 'timeindex'))}",
+            )
+        )
+
+    def start_later(self) -> None:
+        self.lines += [
+            "hw end",
+            f"start {max(0, self.end_offset - self.random.choice((5, 30, 100)))}",
+            "offsets",
+        ]
+
+    def start_anew(self) -> None:
+        self.end_offset += self.random.choice((0, 10, 5_000))
+        self.lines += [f"restart {self.end_offset}", "offsets"]
+
+    def copied_to_remote(self) -> None:
+        if self.is_tiered:
+            self.lines.append(f"remote {self.end_offset - self.random.choice((0, 20, 100))}")
 
     def truncation(self) -> None:
         self.end_offset = max(0, self.end_offset - self.random.choice((1, 3, 20)))
-        self.lines += [f"truncate {self.end_offset}", "offsets"]
+        # Kafka's last stable offset may fall back at the next append, until the high watermark moves.
+        self.lines += [f"truncate {self.end_offset}", "offsets", "hw end"]
 
     def step(self) -> None:
-        steps: list[tuple[int, Callable[[], None]]] = [
+        steps: list[tuple[float, Callable[[], None]]] = [
             (40, self.plain),
             (20, self.idempotent),
             (2, self.duplicate),
@@ -159,6 +204,9 @@ class Life:
             (1, self.restart),
             (1, self.crash),
             (1, self.truncation),
+            (1, self.start_later),
+            (0.2, self.start_anew),
+            (4, self.copied_to_remote),
         ]
         weights = [weight for weight, _ in steps]
         self.random.choices([step for _, step in steps], weights)[0]()

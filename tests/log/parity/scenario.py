@@ -5,8 +5,8 @@
     leader EPOCH ORIGIN BASE64 / follower BASE64          append batches
     roll / flush / delete / purge / close / abandon       as the methods; abandon: as kill -9 does
     hw OFFSET|end / remote OFFSET / start OFFSET / truncate OFFSET / restart OFFSET
-    cut FILE BYTES / flip FILE POSITION / remove FILE / copy DIR DIR
-    offsets
+    cut FILE BYTES / flip FILE POSITION / remove FILE     FILE: DIR/first.log, DIR/last.index, ...
+    copy DIR DIR / offsets
 
 Each line is answered with one line, the same from both: `ok`, `appended FIRST LAST`, `deleted COUNT`, `offsets ...`, or
 `error` and the error's name.
@@ -134,28 +134,42 @@ class OurLog:
         self.log = None
 
     def do_cut(self, path: str, size: str) -> None:
-        with Path(path).open("r+b") as file:
-            file.truncate(Path(path).stat().st_size - int(size))
+        for named in _named(path):
+            with named.open("r+b") as file:
+                file.truncate(max(0, file.seek(0, 2) - int(size)))
 
     def do_flip(self, path: str, position: str) -> None:
-        with Path(path).open("r+b") as file:
-            file.seek(int(position))
-            value = file.read(1)[0]
-            file.seek(int(position))
-            file.write(bytes([value ^ 1]))
+        for named in _named(path):
+            with named.open("r+b") as file:
+                file.seek(int(position))
+                value = file.read(1)
+                if value:
+                    file.seek(int(position))
+                    file.write(bytes([value[0] ^ 1]))
 
     def do_remove(self, path: str) -> None:
-        Path(path).unlink()
+        for named in _named(path):
+            named.unlink()
 
     def do_copy(self, source: str, target: str) -> None:
         shutil.copytree(source, target)
 
     def do_offsets(self) -> str:
         log = self._open
+        unstable = log.producers.first_unstable_offset
+        # Kafka rounds a last stable offset that the log start has passed to a batch.
+        stable = "?" if unstable is not None and unstable < log.log_start_offset else log.last_stable_offset
         return (
-            f"offsets {log.log_start_offset} {log.last_stable_offset} {log.high_watermark}"
+            f"offsets {log.log_start_offset} {stable} {log.high_watermark}"
             f" {log.log_end_offset} {log.recovery_point} {len(log.segments)}"
         )
+
+
+def _named(path: str) -> list[Path]:
+    """`DIR/first.log`, `DIR/last.index`: the first or last file there with that ending, if there is one."""
+    which, ending = Path(path).name.split(".", 1)
+    found = sorted(Path(path).parent.glob(f"*.{ending}"))
+    return found[:1] if which == "first" else found[-1:]
 
 
 def live_as_stratalog(lines: Sequence[str], directory: Path) -> list[str]:

@@ -1,0 +1,42 @@
+"""Have Apache Kafka 4.4.0 live the lives of `tests/log/parity` and keep its answers and files.
+
+    .venv/bin/python -m tests.golden.log.generate
+
+Needs Java and Kafka's jars (`tests/support/reference_jars.py`). Each life becomes `life-<seed>.json`: the lines, Kafka's
+answer to each, and every file that it left, as its size and its bytes in base64 without the zeros at the end. Seeds were
+picked so that together they roll by size, age and full indexes, truncate, crash, lose indexes, tier and transact.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from base64 import b64encode
+from pathlib import Path
+
+from tests.log.parity.lives import random_life
+from tests.log.parity.scenario import files_of, live_as_kafka
+from tests.support.reference_jars import KAFKA_VERSION
+
+GOLDEN = Path(__file__).parent
+SEEDS = (1, 4, 9, 12, 20, 33)
+STEPS = 70
+
+
+def main() -> None:
+    for seed in SEEDS:
+        lines = random_life(seed, STEPS)
+        with tempfile.TemporaryDirectory() as directory:
+            answers = live_as_kafka(lines, Path(directory))
+            files = files_of(Path(directory))
+        golden = {
+            "kafka": KAFKA_VERSION,
+            "lines": lines,
+            "answers": answers,
+            "files": {name: [size, b64encode(data).decode()] for name, (size, data) in files.items()},
+        }
+        (GOLDEN / f"life-{seed}.json").write_text(json.dumps(golden, indent=0) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""The same life gives the same answers and, byte for byte, the same files as Apache Kafka 4.4.0."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from pathlib import Path
+
+import pytest
+
+from tests.log.parity.lives import random_life
+from tests.log.parity.scenario import files_of, live_as_kafka, live_as_stratalog
+from tests.support.reference_kafka import require_reference_kafka
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "log"
+GOLDEN_LIVES = sorted(GOLDEN.glob("life-*.json"))
+
+#: Lives that are lived beside Kafka, each new to both.
+LIVE_SEEDS = range(100, 110)
+LIVE_STEPS = 150
+
+
+def assert_same_answers(lines: list[str], ours: list[str], theirs: list[str]) -> None:
+    for number, (line, our_answer, their_answer) in enumerate(zip(lines, ours, theirs, strict=True)):
+        assert our_answer == their_answer, f"line {number}: {line[:120]}"
+
+
+def assert_same_files(ours: dict[str, tuple[int, bytes]], theirs: dict[str, tuple[int, bytes]]) -> None:
+    assert sorted(ours) == sorted(theirs)
+    for name, (size, data) in theirs.items():
+        assert ours[name][0] == size, name
+        assert ours[name][1] == data, name
+
+
+@pytest.mark.parametrize("path", GOLDEN_LIVES, ids=lambda path: path.stem)
+def test_a_recorded_life_is_lived_as_kafka_lived_it(path: Path, tmp_path: Path) -> None:
+    golden = json.loads(path.read_text())
+    answers = live_as_stratalog(golden["lines"], tmp_path)
+    assert_same_answers(golden["lines"], answers, golden["answers"])
+    kept = {name: (size, b64decode(data)) for name, (size, data) in golden["files"].items()}
+    assert_same_files(files_of(tmp_path), kept)
+
+
+def test_there_are_recorded_lives() -> None:
+    assert len(GOLDEN_LIVES) >= 6
+
+
+@pytest.mark.interop
+def test_new_lives_beside_kafka(tmp_path: Path) -> None:
+    require_reference_kafka()
+    lives = {seed: random_life(seed, LIVE_STEPS, f"{seed}/orders-0") for seed in LIVE_SEEDS}
+    theirs = iter(live_as_kafka([line for lines in lives.values() for line in lines], tmp_path / "kafka"))
+    for seed, lines in lives.items():
+        ours = live_as_stratalog(lines, tmp_path / "ours")
+        assert_same_answers(lines, ours, [next(theirs) for _ in lines])
+        assert_same_files(files_of(tmp_path / "ours" / str(seed)), files_of(tmp_path / "kafka" / str(seed)))
