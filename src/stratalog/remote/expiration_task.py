@@ -7,6 +7,7 @@ import threading
 from dataclasses import dataclass
 
 from stratalog.remote.api import RemoteLogMetadataManager, RemoteLogSegmentMetadata, TopicIdPartition
+from stratalog.remote.copied_offset import find_remote_start
 from stratalog.remote.copy_task import CopiesInFlight
 from stratalog.remote.deletion import SegmentDeleter
 from stratalog.remote.lineage import lineage_of
@@ -49,6 +50,7 @@ class ExpirationTask:
         self._in_flight = in_flight
         self._clock = clock
         self._cancelled = cancelled
+        self._start_checked = False
         self.delete_lag = DeleteLag()
 
     def run(self) -> int:
@@ -57,6 +59,9 @@ class ExpirationTask:
         The log start offset is moved first: from then on no reader asks for what is being deleted.
         """
         log = self._log
+        if not self._start_checked:
+            self._check_start()
+            self._start_checked = True
         plan = plan_expiration(self._settled_segments(), self._facts())
         if plan.log_start_offset > log.log_start_offset:
             log.increment_log_start_offset(plan.log_start_offset, "remote retention")
@@ -69,6 +74,16 @@ class ExpirationTask:
         finally:
             self._set_lag(left)
         return len(plan.expirations) - len(left)
+
+    def _check_start(self) -> None:
+        """Let the log begin where there is something to read: a checkpoint may be older than the last expiration."""
+        log = self._log
+        first = find_remote_start(self._rlmm, self._partition, log)
+        start = log.local_log_start_offset
+        if first is not None:
+            start = min(start, first.start_offset)
+        if start > log.log_start_offset:
+            log.increment_log_start_offset(start, "nothing before that is in the remote tier")
 
     def _facts(self) -> RetentionFacts:
         log = self._log

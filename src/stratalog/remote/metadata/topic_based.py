@@ -65,6 +65,7 @@ class _MetadataPartition:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.next_offset = 0
+        #: Whether everything that was stored has been read.
         self.replayed = False
         self.caches: dict[TopicIdPartition, RemoteLogMetadataCache] = {}
         self.deletes: dict[TopicIdPartition, RemotePartitionDeleteMetadata] = {}
@@ -118,6 +119,7 @@ class TopicBasedRemoteLogMetadataManager:
                         f"{state.next_offset}"
                     )
         except (StratalogError, OSError) as error:
+            state.replayed = False  # the event may be in the log all the same: the next lookup reads on
             done.set_exception(error)
         else:
             done.set_result(None)
@@ -178,6 +180,8 @@ class TopicBasedRemoteLogMetadataManager:
         """The cache of a partition, with its metadata partition read to the end."""
         number = metadata_partition(partition, len(self._partitions))
         state = self._partitions[number]
+        if state.replayed and (known := state.caches.get(partition)) is not None:
+            return known  # without the lock: an event may just be on its way to the disk
         with state.lock:
             if not state.replayed:
                 self._catch_up(number, state)

@@ -377,7 +377,7 @@ def _open(url: str, options: Mapping[str, str], fs: FileSystem) -> ObjectStore:
         return _open_directory(base, parts.netloc, unquote(parts.path), fs)
     if parts.scheme == "memory":
         _refuse(rest, url)
-        return ObstoreObjectStore(_memory_store(parts.netloc + parts.path), base)
+        return ObstoreObjectStore(_memory_store((parts.netloc + parts.path).strip("/")), base)
     if parts.scheme in ("s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https"):
         return ObstoreObjectStore(_network_store(url, parts.scheme, own, rest), base)
     raise UsageError(

@@ -1,0 +1,149 @@
+"""An object store that fails when it is told to, and a counter of steps at which a process may die.
+
+    faults = Faults()
+    store = FaultyObjectStore(inner, faults)
+    faults.at(3, Fault.UNAVAILABLE)        # the third call from now on fails once
+    faults.always(Fault.HANG)              # every call, until heal()
+
+A simulated crash is no Exception: nothing but a test catches it, as nothing survives a real one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import TypeVar
+
+from typing_extensions import Buffer
+
+from stratalog.errors import RemoteStorageError, RetriableRemoteStorageError
+from stratalog.remote.storage.object_store import Listing, ObjectInfo, ObjectStore, Uploaded
+
+_Result = TypeVar("_Result")
+
+
+class Fault(Enum):
+    """What a call does instead of what it should."""
+
+    UNAVAILABLE = "fails in a way that may pass, and has done nothing"
+    DENIED = "fails in a way that will not pass, and has done nothing"
+    LOST_ANSWER = "does its work, and then fails in a way that may pass"
+    SHORT = "answers with the first half of the bytes"
+    WRONG = "answers with one bit flipped"
+    HANG = "does not return before heal()"
+    CRASH = "the process dies before the call"
+    CRASH_AFTER = "the process dies after the call, before its answer"
+
+
+class SimulatedCrash(BaseException):
+    """The process is dead: whoever catches this is the test, and goes on with a new process."""
+
+
+class Faults:
+    """Counts the steps of whatever consults it, and says which of them fail. Thread-safe."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+        self._planned: dict[int, Fault] = {}
+        self._always: Fault | None = None
+        self._dead = False
+        self._lock = threading.Lock()
+        self._healed = threading.Event()
+
+    def at(self, step: int, fault: Fault) -> None:
+        """Let the `step`-th call from now on (1 is the next) fail."""
+        with self._lock:
+            self._planned[len(self.steps) + step] = fault
+
+    def always(self, fault: Fault) -> None:
+        """Let every call fail."""
+        with self._lock:
+            self._always = fault
+
+    def heal(self) -> None:
+        """No more faults; calls that hang return, and a dead process is replaced by a new one."""
+        with self._lock:
+            self._planned.clear()
+            self._always = None
+            self._dead = False
+            healed, self._healed = self._healed, threading.Event()
+        healed.set()
+
+    def step(self, what: str, work: Callable[[], _Result]) -> _Result:
+        """Do one step, or what is planned instead; SHORT and WRONG are for `bend` to see to."""
+        fault, healed = self._next(what)
+        if fault in (Fault.CRASH, Fault.CRASH_AFTER):
+            if fault is Fault.CRASH_AFTER:
+                work()
+            with self._lock:
+                self._dead = True
+            raise SimulatedCrash(what)
+        if fault is Fault.HANG:
+            healed.wait()
+            raise RetriableRemoteStorageError(f"{what}: hung, and was let go")
+        if fault is Fault.UNAVAILABLE:
+            raise RetriableRemoteStorageError(f"{what}: the store answered 503 SlowDown")
+        if fault is Fault.DENIED:
+            raise RemoteStorageError(f"{what}: access is denied")
+        result = work()
+        if fault is Fault.LOST_ANSWER:
+            raise RetriableRemoteStorageError(f"{what}: the connection to the store broke")
+        return bend(result, fault)
+
+    def _next(self, what: str) -> tuple[Fault | None, threading.Event]:
+        with self._lock:
+            if self._dead:
+                raise SimulatedCrash(f"{what}: the process is dead")
+            self.steps.append(what)
+            return self._planned.pop(len(self.steps), self._always), self._healed
+
+
+def bend(result: _Result, fault: Fault | None) -> _Result:
+    """`result` cut or with a bit flipped, when it is bytes and the fault says so."""
+    if fault not in (Fault.SHORT, Fault.WRONG) or not isinstance(result, (bytes, bytearray, memoryview)):
+        return result
+    data = bytearray(result)
+    if fault is Fault.SHORT:
+        del data[len(data) // 2 :]
+    elif data:
+        data[len(data) // 2] ^= 0x10
+    return memoryview(data)  # type: ignore[return-value]  # any buffer stands for any other
+
+
+class FaultyObjectStore(ObjectStore):
+    """`inner`, with the faults of `faults`. Thread-safe."""
+
+    def __init__(self, inner: ObjectStore, faults: Faults) -> None:
+        self.inner = inner
+        self.url = inner.url
+        self.faults = faults
+
+    def put(self, key: str, data: Buffer) -> Uploaded:
+        return self.faults.step(f"put {key}", lambda: self.inner.put(key, data))
+
+    def put_file(self, key: str, path: Path, *, progress: Callable[[int], None] | None = None) -> Uploaded:
+        return self.faults.step(f"put {key}", lambda: self.inner.put_file(key, path, progress=progress))
+
+    def get(self, key: str) -> Buffer:
+        return self.faults.step(f"get {key}", lambda: self.inner.get(key))
+
+    def get_range(self, key: str, start: int, end: int) -> Buffer:
+        return self.faults.step(f"get {key} [{start}, {end})", lambda: self.inner.get_range(key, start, end))
+
+    def head(self, key: str) -> ObjectInfo:
+        return self.faults.step(f"head {key}", lambda: self.inner.head(key))
+
+    def list(self, directory: str = "") -> Iterator[ObjectInfo]:
+        return iter(self.faults.step(f"list {directory}", lambda: [*self.inner.list(directory)]))
+
+    def list_level(self, directory: str = "") -> Listing:
+        return self.faults.step(f"list {directory}", lambda: self.inner.list_level(directory))
+
+    def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self._delete(key)
+
+    def _delete(self, key: str) -> None:
+        self.faults.step(f"delete {key}", lambda: self.inner.delete([key]))

@@ -1,0 +1,51 @@
+"""Values that tests of the remote tier share."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from stratalog.remote.api import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    TopicIdPartition,
+)
+from stratalog.remote.segment_state import RemoteLogSegmentState
+from stratalog.util.uuids import uuid_from_base64
+
+#: Those of the goldens.
+PARTITION = TopicIdPartition(uuid_from_base64("dfcT2RzVTaa2kKZb1VMYtg"), "flights", 3)
+SEGMENT_ID = RemoteLogSegmentId(PARTITION, uuid_from_base64("hB5yJqzOSDmxmNHsV7oUaw"))
+
+
+def segment_id(number: int) -> RemoteLogSegmentId:
+    return RemoteLogSegmentId(PARTITION, UUID(int=number + 1000))
+
+
+def segment(
+    number: int,
+    start: int,
+    end: int,
+    epochs: dict[int, int] | None = None,
+    *,
+    state: RemoteLogSegmentState = RemoteLogSegmentState.COPY_SEGMENT_STARTED,
+    size: int = 100,
+    max_timestamp: int = 0,
+    txn_index_empty: bool = True,
+) -> RemoteLogSegmentMetadata:
+    return RemoteLogSegmentMetadata(
+        segment_id=segment_id(number),
+        start_offset=start,
+        end_offset=end,
+        max_timestamp_ms=max_timestamp,
+        broker_id=1,
+        event_timestamp_ms=number,
+        segment_size_bytes=size,
+        segment_leader_epochs=epochs or {0: start},
+        state=state,
+        txn_index_empty=txn_index_empty,
+    )
+
+
+def update(number: int, state: RemoteLogSegmentState) -> RemoteLogSegmentMetadataUpdate:
+    return RemoteLogSegmentMetadataUpdate(segment_id(number), 5, None, state, 1)
