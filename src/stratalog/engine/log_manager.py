@@ -208,7 +208,7 @@ class LogManager:
             partition.resign()
             try:
                 partition.log.close()
-            except OSError:
+            except (OSError, KafkaStorageError):
                 ok = False
                 logger.exception("%s was not closed cleanly", partition.log.directory)
         if ok:
@@ -275,7 +275,7 @@ class LogManager:
         for partition in doomed:
             log = partition.log
             delay_ms = log.config.file_delete_delay_ms
-            log.close()
+            log.close(flush=False)
             condemned = log.directory.with_name(
                 f"{log.directory.name}.{random_uuid().hex}{DELETE_DIR_SUFFIX}"
             )
@@ -311,8 +311,7 @@ class LogManager:
         """Delete what retention allows, in every partition; return how many segments went."""
         deleted = 0
         for partition in self.partitions():
-            if "delete" in partition.log.config.cleanup_policy or partition.log.config.remote_storage_enable:
-                deleted += len(partition.log.delete_old_segments())
+            deleted += len(partition.log.delete_old_segments())
         return deleted
 
     def flush_due(self) -> None:
