@@ -778,12 +778,6 @@ class PartitionLog:
                 self._segments = Segments(())
             self._fs.remove_tree(self.directory)
 
-    def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget idempotent producers that have been silent for `expiration_ms`; return how many."""
-        with self._lock:
-            self.producers.expiration_ms = expiration_ms
-            return self.producers.remove_expired(now_ms)
-
     def _is_closed(self) -> KafkaStorageError:
         return KafkaStorageError(f"{self.topic}-{self.partition}: the log is closed")
 
