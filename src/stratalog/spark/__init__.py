@@ -19,9 +19,10 @@ __all__ = ["local_session", "register"]
 def register(spark: SparkSession) -> None:
     """Make `format("stratalog")` known to a session.
 
-    Filters on partition, offset and timestamp are pushed into the source when the session has
-    `spark.sql.python.filterPushdown.enabled`; if it may be changed and was not set, it is switched on here. Workers
-    must be able to import stratalog.
+    Filters on topic, partition, offset and timestamp are pushed into the source: for that, the session is given
+    `spark.sql.python.filterPushdown.enabled` and a rule that keeps the scans of one DataFrame apart
+    (`separate_scans`). Where one of the two cannot be done, Spark filters what the source reads. Workers must be able
+    to import stratalog.
     """
     from stratalog.spark.session import register_source
 

@@ -104,7 +104,7 @@ class ReadOptions:
     split_bytes: int
     read_committed: bool
     timestamp_disorder_ms: int | None
-    push_filters: bool
+    push_filters: bool | None
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReadOptions:
@@ -137,7 +137,7 @@ class ReadOptions:
             )
             == "read_committed",
             timestamp_disorder_ms=reader.duration_ms("timestampDisorder"),
-            push_filters=reader.boolean("pushFilters", True),
+            push_filters=reader.maybe_boolean("pushFilters"),
         )
         reader.refuse_unknown()
         return parsed
@@ -172,9 +172,12 @@ class _Reader:
             raise UsageError(f"option {name}={value}: expected {expected}{detail}") from None
 
     def boolean(self, name: str, default: bool) -> bool:
-        values = {"true": True, "false": False}
-        found = self.parsed(name, lambda value: values[value.lower()], "true or false")
+        found = self.maybe_boolean(name)
         return default if found is None else found
+
+    def maybe_boolean(self, name: str) -> bool | None:
+        values = {"true": True, "false": False}
+        return self.parsed(name, lambda value: values[value.lower()], "true or false")
 
     def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
         known = {choice: choice for choice in choices}

@@ -35,11 +35,20 @@ _DEFAULTS: Final = {
 
 def register_source(spark: SparkSession) -> None:
     """See `stratalog.spark.register`."""
-    from stratalog.spark.source import StratalogDataSource
+    from stratalog.spark.separate_scans import separate_scans
+    from stratalog.spark.source import FilteringStratalogDataSource, StratalogDataSource
 
-    spark.dataSource.register(StratalogDataSource)
-    if spark.conf.get(PUSHDOWN, None) != "true" and spark.conf.isModifiable(PUSHDOWN):
+    pushes = separate_scans(spark) and _allow_pushdown(spark)
+    spark.dataSource.register(FilteringStratalogDataSource if pushes else StratalogDataSource)
+
+
+def _allow_pushdown(spark: SparkSession) -> bool:
+    """Spark refuses a source that takes filters where this is off."""
+    if spark.conf.get(PUSHDOWN, None) != "true":
+        if not spark.conf.isModifiable(PUSHDOWN):
+            return False
         spark.conf.set(PUSHDOWN, "true")
+    return True
 
 
 def open_local_session(name: str, conf: Mapping[str, str | int | bool]) -> SparkSession:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import ClassVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
@@ -23,6 +24,8 @@ _BATCHES_AHEAD = 2
 class StratalogDataSource(DataSource):
     """`spark.read.format("stratalog")`; the options are those of `stratalog.spark.options`."""
 
+    _pushes_filters: ClassVar[bool] = False
+
     @classmethod
     def name(cls) -> str:
         return FORMAT
@@ -32,8 +35,14 @@ class StratalogDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = ReadOptions.parse(self.options)
-        kind = FilteringBatchReader if options.push_filters else BatchReader
-        return kind(options, schema)
+        pushes = self._pushes_filters if options.push_filters is None else options.push_filters
+        return FilteringBatchReader(options, schema) if pushes else BatchReader(options, schema)
+
+
+class FilteringStratalogDataSource(StratalogDataSource):
+    """The same for a session where it is safe to push filters down; see `stratalog.spark.separate_scans`."""
+
+    _pushes_filters = True
 
 
 class BatchReader(DataSourceReader):
