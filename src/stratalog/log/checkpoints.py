@@ -7,8 +7,8 @@ A checkpoint is UTF-8 text in lines:
     orders 0 1007      one entry a line: topic, partition, offset; or, for leader epochs: epoch, start offset
     orders 1 998
 
-An empty file is a checkpoint without entries (Kafka makes it before it first writes it). Files are replaced whole
-(`.tmp`, sync, rename). `docs/formats/checkpoints.md` has examples. Kafka's `CheckpointFile` and those built on it.
+An empty file is a checkpoint without entries (Kafka makes it before it first writes it). Every line ends in a newline: a file
+that was cut anywhere is told from a whole one. Files are replaced whole (`.tmp`, sync, rename). `docs/formats/checkpoints.md` has examples. Kafka's `CheckpointFile` and those built on it.
 """
 
 from __future__ import annotations
@@ -45,16 +45,18 @@ def encode_lines(entries: Sequence[str]) -> bytes:
 
 def decode_lines(data: bytes, name: str) -> list[str]:
     """The entries of a checkpoint; `name` is for messages. Raises CorruptCheckpointError."""
+    if not data:
+        return []
     try:
-        lines = data.decode().splitlines()
+        lines = data.decode().split("\n")
     except UnicodeDecodeError as error:
         raise CorruptCheckpointError(f"{name}: byte {error.start} is no UTF-8 text") from None
-    if len(lines) < 2:
-        if lines and _number(lines[0], name, 1) != VERSION:
-            raise CorruptCheckpointError(f"{name}: version {lines[0]}, expected {VERSION}")
-        return []
+    if lines.pop():
+        raise CorruptCheckpointError(f"{name}: the last line is not ended, so the file was cut")
     if _number(lines[0], name, 1) != VERSION:
         raise CorruptCheckpointError(f"{name}: version {lines[0]}, expected {VERSION}")
+    if len(lines) < 2:
+        raise CorruptCheckpointError(f"{name}: line 2 with the count of entries is missing")
     expected, entries = _number(lines[1], name, 2), lines[2:]
     if len(entries) != expected:
         raise CorruptCheckpointError(f"{name}: {len(entries)} entries, but line 2 says {expected}")

@@ -15,10 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
-
-from tests.support.reference_kafka import ReferenceKafka, dump_log
+from tests.support.reference_kafka import ReferenceKafka, dump_log, tool
 
 HERE = Path(__file__).parent
 T0 = 1_700_000_000_000
@@ -44,6 +41,8 @@ DUMPS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
 
 
 def _produce(kafka: ReferenceKafka, topic: str, settings: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    from confluent_kafka import Producer
+
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 50, **settings})
     for row in rows:
         producer.produce(topic, **row)
@@ -67,6 +66,8 @@ def _rows(count: int) -> list[dict[str, Any]]:
 
 
 def _transactions(kafka: ReferenceKafka, topic: str) -> None:
+    from confluent_kafka import Producer
+
     for name, ends in (("first", "cac"), ("second", "a")):
         producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": name})
         producer.init_transactions(30)
@@ -79,6 +80,8 @@ def _transactions(kafka: ReferenceKafka, topic: str) -> None:
 
 
 def _commit_offsets(kafka: ReferenceKafka, topic: str) -> None:
+    from confluent_kafka import Consumer
+
     for protocol in ("classic", "consumer"):
         consumer = Consumer(
             {
@@ -103,6 +106,8 @@ def _commit_offsets(kafka: ReferenceKafka, topic: str) -> None:
 
 def fill(kafka: ReferenceKafka) -> None:
     """Write every topic that the goldens need."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     configs = {"append-time": {"message.timestamp.type": "LogAppendTime"}, "indexed": {"index.interval.bytes": "300"}}
     names = (*CODECS, "append-time", "transactions", "indexed", "empty")
@@ -113,8 +118,6 @@ def fill(kafka: ReferenceKafka) -> None:
         _produce(kafka, codec, {"compression.type": codec}, _rows(12))
         perf = ["--topic", codec, "--num-records", "6", "--record-size", "20", "--throughput", "-1",
                 "--command-property", f"bootstrap.servers={kafka.bootstrap_servers}", f"compression.type={codec}"]  # fmt: skip
-        from tests.support.reference_kafka import tool
-
         tool("org.apache.kafka.tools.ProducerPerformance", perf)
     _produce(kafka, "append-time", {"compression.type": "lz4"}, _rows(5))
     _transactions(kafka, "transactions")

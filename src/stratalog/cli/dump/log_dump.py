@@ -39,18 +39,16 @@ def dump_log(source: Source, base_offset: int, output: TextOutput, problems: Pro
         output.log_start(base_offset)
     limit = source.size if options.max_bytes is None else min(source.size, options.max_bytes)
     printer = _printer(source, output, problems, limit)
-    end = 0
     try:
         for window in windows(source, limit):
             printer.print(window)
-            end = window.position + window.end
     except StratalogError as error:
         problems.add(f"{source.name}: {error}")
-        end = max(end, printer.end)
-    if limit > end and options.max_bytes is None:
-        line = f"Found {limit - end} invalid bytes at the end of {source.base_name}"
-        output.note(line)
-        problems.add(f"{source.name}: no whole batch at position {end}: {limit - end} bytes are left")
+    else:
+        rest = limit - printer.end
+        if rest and options.max_bytes is None:
+            output.note(f"Found {rest} invalid bytes at the end of {source.base_name}")
+            problems.add(f"{source.name}: no whole batch at position {printer.end}, where {rest} bytes are left")
     printer.consecutive.report(source, problems)
 
 
