@@ -1,7 +1,9 @@
 """FindCoordinator: who looks after a group. This broker does.
 
 Asking for the coordinator of a group creates `__consumer_offsets` if it is not there yet. Version 1 adds the type of the
-key, 4 asks for several at once. Transactions (type 1) and share groups (type 2) have no coordinator here: INVALID_REQUEST.
+key, 4 asks for several at once. Transactions (type 1) and share groups (type 2) have no coordinator here. For the former
+the answer is TRANSACTIONAL_ID_AUTHORIZATION_FAILED: clients retry for long after any other error, and give up with the
+message after this one. For the latter it is INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -9,10 +11,11 @@ from __future__ import annotations
 from typing import Any
 
 from stratalog.broker.dispatch import ApiKey, RequestContext, handles
-from stratalog.errors import InvalidRequestError
+from stratalog.errors import InvalidRequestError, TransactionalIdAuthorizationFailedError
 
 _GROUP = 0
 _KINDS = {1: "transactions", 2: "share groups"}
+_REFUSALS = {1: TransactionalIdAuthorizationFailedError}
 _BATCHED_FROM = 4
 
 
@@ -36,7 +39,7 @@ async def find_coordinator(ctx: RequestContext, request: Any) -> Any:
             "node_id": -1,
             "host": "",
             "port": -1,
-            "error_code": InvalidRequestError.code,
+            "error_code": _REFUSALS.get(key_type, InvalidRequestError).code,
             "error_message": f"This broker has no coordinator for {kind}.",
         }
     if ctx.version < _BATCHED_FROM:
