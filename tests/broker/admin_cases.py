@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from stratalog.broker.api_keys import ApiKey
 from tests.support.wire import Wire
+
+from stratalog.broker.api_keys import ApiKey
 
 UNKNOWN_ID = UUID("7f5d3c6e-0000-4000-8000-000000000001")
 TOPIC, BROKER, BROKER_LOGGER, GROUP = 2, 4, 8, 32

@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from stratalog.broker.api_keys import ApiKey
 from tests.support.wire import Wire
+
+from stratalog.broker.api_keys import ApiKey
 
 TOPIC = "orders"
 #: A consumer's subscription to TOPIC, version 1: topics, null user data, no owned partitions.

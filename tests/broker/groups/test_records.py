@@ -12,6 +12,10 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.broker.groups.scenario import play
+from tests.golden.groups.make import GOLDEN
+from tests.support.consumer_offsets import StoredRecord, stored_records
+from tests.support.reference_kafka import ReferenceKafka, require_reference_kafka
 
 from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
 from stratalog.broker.groups.records import (
@@ -29,10 +33,6 @@ from stratalog.broker.groups.records import (
 from stratalog.broker.groups.values import GroupMetadata, MemberMetadata
 from stratalog.broker.server import Broker
 from stratalog.errors import CorruptRecordError
-from tests.broker.groups.scenario import play
-from tests.golden.groups.make import GOLDEN
-from tests.support.consumer_offsets import StoredRecord, stored_records
-from tests.support.reference_kafka import ReferenceKafka, require_reference_kafka
 
 PARTITIONS = 50
 ANY_ID = UUID(int=1)
@@ -61,7 +61,10 @@ def test_what_kafka_wrote_decodes_and_encodes_to_the_same_bytes(
 
 
 def alike(records: Iterable[StoredRecord]) -> list[tuple[int, Any, Any]]:
-    """Records with everything that differs from run to run taken out: ids get numbers in order of appearance."""
+    """Records with everything that differs from run to run taken out: ids get numbers in order of appearance.
+
+    Members are a set here: Kafka writes them in the order of a Java HashMap over their random ids, we in that of joining.
+    """
     names: dict[str, str] = {}
 
     def name(member_id: str) -> str:
@@ -81,7 +84,8 @@ def alike(records: Iterable[StoredRecord]) -> list[tuple[int, Any, Any]]:
         elif value is not None:
             group = decode_group_value(value)
             assert group.state_timestamp_ms > 1_600_000_000_000
-            members = tuple(replace(member, member_id=name(member.member_id)) for member in group.members)
+            sorted_members = sorted(group.members, key=lambda member: member.client_id)
+            members = tuple(replace(member, member_id=name(member.member_id)) for member in sorted_members)
             leader = group.leader and name(group.leader)
             content = replace(group, state_timestamp_ms=0, members=members, leader=leader)
         out.append((partition, decoded, content))

@@ -18,6 +18,9 @@ A null value is a tombstone. Written are: key 1 with value 4 (value 1 when the c
 topic's id is not known), and key 2 with value 3. Older values (0 to 2) and the flexible GroupMetadataValue 4 are read. Keys
 3 and above belong to other kinds of groups.
 
+Members are written in the order in which they joined. Kafka's order is that of a Java HashMap over their random ids and
+says nothing: with several members the records are equal up to it.
+
 Source: Kafka's OffsetCommitKey, OffsetCommitValue, GroupMetadataKey and GroupMetadataValue schemas.
 """
 
