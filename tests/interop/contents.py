@@ -9,7 +9,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from stratalog.config.topic import LogConfig
-from stratalog.log.partition_log import PartitionLog
+from stratalog.log.partition_log import Isolation, PartitionLog
 from stratalog.records import Codec, ControlType, Record, build_batch, end_transaction_marker
 from stratalog.records.batch import iter_batches
 from stratalog.records.record import Header
@@ -120,17 +120,25 @@ def write_partition(directory: Path, **options: object) -> Written:
         log.close()
 
 
-def read_log(log: PartitionLog) -> list[Seen]:
-    """Every data record of an open log, through `read`."""
+def read_log(log: PartitionLog, *, committed_only: bool = False) -> list[Seen]:
+    """Every data record of an open log, through `read`; with `committed_only` as a consumer of these does it."""
     log.update_high_watermark(log.log_end_offset)
+    isolation = Isolation.TXN_COMMITTED if committed_only else Isolation.HIGH_WATERMARK
+    end_offset = log.last_stable_offset if committed_only else log.log_end_offset
     seen: list[Seen] = []
     offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        data = log.read(offset, 1 << 20)
+    aborted_spans: set[tuple[int, int, int]] = set()
+    while offset < end_offset:
+        data = log.read(offset, 1 << 16, isolation=isolation)
         assert data.slice is not None
+        aborted_spans |= {(a.producer_id, a.first_offset, a.last_offset) for a in data.aborted or ()}
         for batch in iter_batches(data.slice.read()):
             batch.ensure_valid()
-            if not batch.is_control:
+            is_aborted = batch.is_transactional and any(
+                batch.producer_id == producer_id and first <= batch.base_offset <= last
+                for producer_id, first, last in aborted_spans
+            )
+            if not batch.is_control and not is_aborted:
                 seen.extend(
                     Seen(r.offset, r.timestamp_ms, r.key, r.value, r.headers) for r in batch.records()
                 )
