@@ -37,12 +37,7 @@ WORK = ROOT / ".setup"
 INSTALLING = WORK / "installing"
 UV_HOME = WORK / f"uv-{UV_VERSION}"
 
-COMPILE = """
-from importlib.util import find_spec
-if find_spec("stratalog.records.columns"):
-    from stratalog.records.columns import warm
-    warm()
-"""
+COMPILE = "from stratalog.records.columns import warm; warm()"
 
 
 class StepFailedError(Exception):

@@ -48,6 +48,11 @@ def run(args: Sequence[str]) -> int:
     except BrokenPipeError:
         _discard_stdout()
         return EXIT_OK
+    except SystemExit as error:  # how the command-line library tells that a command met a closed pipe
+        if not isinstance(error.__context__, BrokenPipeError):
+            raise
+        _discard_stdout()
+        return EXIT_OK
     except StratalogError as error:
         return _complain(str(error) or type(error).__name__, EXIT_USAGE)
     except OSError as error:
