@@ -111,7 +111,8 @@ def _event_text(event: Any) -> str:
             f" startOffset={event.start_offset}, endOffset={event.end_offset}, brokerId={event.broker_id},"
             f" maxTimestampMs={event.max_timestamp_ms}, eventTimestampMs={event.event_timestamp_ms},"
             f" segmentLeaderEpochs={{{epochs}}}, segmentSizeInBytes={event.segment_size_bytes},"
-            f" customMetadata={_custom_metadata(event.custom_metadata)}, state={event.state.name}}}"
+            f" customMetadata={_custom_metadata(event.custom_metadata)}, state={event.state.name},"
+            f" txnIdxEmpty={'true' if event.txn_index_empty else 'false'}}}"
         )
     if isinstance(event, RemoteLogSegmentMetadataUpdate):
         return (

@@ -48,7 +48,9 @@ def dump_log(source: Source, base_offset: int, output: TextOutput, problems: Pro
         rest = limit - printer.end
         if rest and options.max_bytes is None:
             output.note(f"Found {rest} invalid bytes at the end of {source.base_name}")
-            problems.add(f"{source.name}: no whole batch at position {printer.end}, where {rest} bytes are left")
+            problems.add(
+                f"{source.name}: no whole batch at position {printer.end}, where {rest} bytes are left"
+            )
     printer.consecutive.report(source, problems)
 
 

@@ -55,22 +55,22 @@ class Problems:
     """What was found. Said on stderr when a file is done, so that it does not stand among the lines of stdout."""
 
     found: int = 0
-    _lines: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
 
     def add(self, line: str) -> None:
         """Something is damaged: the exit code becomes 1."""
-        self._lines.append(line)
+        self.lines.append(line)
         self.found += 1
 
     def remark(self, line: str) -> None:
         """Worth saying, but no damage."""
-        self._lines.append(line)
+        self.lines.append(line)
 
     def flush(self) -> None:
-        for line in self._lines:
+        for line in self.lines:
             print(line, file=sys.stderr)
         sys.stderr.flush()
-        self._lines.clear()
+        self.lines.clear()
 
 
 class TextOutput:
@@ -207,8 +207,8 @@ def batch_line(batch: RecordBatch, position: int, is_valid: bool) -> str:
 def record_line(
     batch: RecordBatch, record: Record, decoded: Decoded | None, *, skip_metadata: bool = False
 ) -> str:
-    """`decoded` None: only the metadata was asked for."""
-    parts = ["|"]
+    """`decoded` None: only the metadata was asked for. A record of which nothing is shown is an empty line, as in Kafka."""
+    parts = []
     if not skip_metadata:
         header_keys = ",".join(key for key, _ in record.headers)
         parts.append(
@@ -221,7 +221,7 @@ def record_line(
             parts.append(f"key: {decoded.key}")
         if decoded.payload is not None:
             parts.append(f"payload: {decoded.payload}")
-    return " ".join(parts)
+    return f"| {' '.join(parts)}" if parts else ""
 
 
 def control_text(record: Record) -> str:
