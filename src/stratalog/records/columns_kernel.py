@@ -152,34 +152,38 @@ def _long_varint(data: Any, position: int, end: int, bits_max: int, mask: int) -
 
 
 @inlined
+def _short_or_long(
+    data: Any, position: int, end: int, checked: bool, bits_max: int, mask: int
+) -> tuple[int, int]:
+    """A zigzag varint, with the first three bytes unrolled."""
+    if not checked or end - position >= 3:
+        raw = numba.int64(data[position])
+        if raw < 0x80:
+            return (raw >> 1) ^ -(raw & 1), position + 1
+        byte = numba.int64(data[position + 1])
+        raw = (raw & 0x7F) | (byte << 7)
+        if byte < 0x80:
+            return (raw >> 1) ^ -(raw & 1), position + 2
+        byte = numba.int64(data[position + 2])
+        if byte < 0x80:
+            raw = (raw & 0x3FFF) | (byte << 14)
+            return (raw >> 1) ^ -(raw & 1), position + 3
+    return _long_varint(data, position, end, bits_max, mask)
+
+
+@inlined
 def _varint(data: Any, position: int, end: int, checked: bool) -> tuple[int, int]:
     """A zigzag varint of up to 5 bytes, and the position after it; position -1 for none.
 
-    Unless `checked`, the caller knows that 2 bytes can be read, and finds out later whether they lie before `end`.
+    Unless `checked`, the caller knows that 3 bytes can be read, and finds out later whether they lie before `end`.
     """
-    if not checked or end - position >= 2:
-        low = numba.int64(data[position])
-        if low < 0x80:
-            return (low >> 1) ^ -(low & 1), position + 1
-        high = numba.int64(data[position + 1])
-        if high < 0x80:
-            low = (low & 0x7F) | (high << 7)
-            return (low >> 1) ^ -(low & 1), position + 2
-    return _long_varint(data, position, end, 35, 0xFFFF_FFFF)
+    return _short_or_long(data, position, end, checked, 35, 0xFFFF_FFFF)
 
 
 @inlined
 def _varlong(data: Any, position: int, end: int, checked: bool) -> tuple[int, int]:
     """As `_varint`, of up to 10 bytes."""
-    if not checked or end - position >= 2:
-        low = numba.int64(data[position])
-        if low < 0x80:
-            return (low >> 1) ^ -(low & 1), position + 1
-        high = numba.int64(data[position + 1])
-        if high < 0x80:
-            low = (low & 0x7F) | (high << 7)
-            return (low >> 1) ^ -(low & 1), position + 2
-    return _long_varint(data, position, end, 70, -1)
+    return _short_or_long(data, position, end, checked, 70, -1)
 
 
 @inlined
@@ -269,6 +273,35 @@ def scan(
     out[S_PAYLOAD_SIZE] = payload_total
 
 
+@inlined
+def _append(
+    context: int, offsets_word: int, nulls_word: int, row: int, at: int, size: int, source: int, readable: int
+) -> int:
+    """Append one value, null if `size` is negative, as `row` of a variable-length column whose data ends `at`; return
+    the new end. Addresses of offsets, data and validity stand in this order in the context.
+    """
+    c = as_i64(context)
+    valid = as_u8(c[offsets_word + 2])
+    if row & 7 == 0:
+        valid[row >> 3] = 0xFF
+    if size < 0:
+        valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
+        c[nulls_word] += 1
+    else:
+        _copy(c[offsets_word + 1] + at, source, size, readable)
+        at += size
+    as_i32(c[offsets_word])[row + 1] = at
+    return at
+
+
+@inlined
+def _begin(context: int, offsets_word: int) -> None:
+    """The first offset of a variable-length column, if that is wanted."""
+    c = as_i64(context)
+    if c[offsets_word] != 0:
+        as_i32(c[offsets_word])[0] = 0
+
+
 @native
 def _skip_headers(data: Any, position: int, end: int, count: int) -> int:
     """Position after `count` headers, or -1."""
@@ -290,13 +323,10 @@ def _write_headers(context: int, address: int, position: int, end: int, count: i
     """Append `count` headers to the output; position after them, or -1."""
     c = as_i64(context)
     data = as_u8(address)
-    key_offsets = as_i32(c[C_HEADER_KEY_OFFSETS])
-    value_offsets = as_i32(c[C_HEADER_VALUE_OFFSETS])
-    valid = as_u8(c[C_HEADER_VALUE_VALID])
     row = c[C_HEADERS]
     if row == 0:
-        key_offsets[0] = 0
-        value_offsets[0] = 0
+        as_i32(c[C_HEADER_KEY_OFFSETS])[0] = 0
+        as_i32(c[C_HEADER_VALUE_OFFSETS])[0] = 0
     key_at = c[C_HEADER_KEY_SIZE]
     value_at = c[C_HEADER_VALUE_SIZE]
     for _ in range(count):
@@ -311,21 +341,22 @@ def _write_headers(context: int, address: int, position: int, end: int, count: i
         _copy(c[C_HEADER_KEY_DATA] + key_at, address + position, size, payload_end - position)
         position += size
         key_at += size
+        as_i32(c[C_HEADER_KEY_OFFSETS])[row + 1] = key_at
         size, position = _varint(data, position, end, True)
         if position < 0 or size > end - position:
             return _ERROR
-        if row & 7 == 0:
-            valid[row >> 3] = 0xFF
-        if size < 0:
-            valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
-            c[C_HEADER_VALUE_NULLS] += 1
-        else:
-            _copy(c[C_HEADER_VALUE_DATA] + value_at, address + position, size, payload_end - position)
-            position += size
-            value_at += size
+        value_at = _append(
+            context,
+            C_HEADER_VALUE_OFFSETS,
+            C_HEADER_VALUE_NULLS,
+            row,
+            value_at,
+            size,
+            address + position,
+            payload_end - position,
+        )
+        position += max(size, 0)
         row += 1
-        key_offsets[row] = key_at
-        value_offsets[row] = value_at
     c[C_HEADERS] = row
     c[C_HEADER_KEY_SIZE] = key_at
     c[C_HEADER_VALUE_SIZE] = value_at
@@ -382,28 +413,19 @@ def _decode_batch(context: int, batch: int) -> bool:
     offset_out = as_i64(c[C_OFFSET])
     timestamp_out = as_i64(c[C_TIMESTAMP])
     sequence_out = as_i32(c[C_SEQUENCE])
-    key_offsets = as_i32(c[C_KEY_OFFSETS])
-    key_data = c[C_KEY_DATA]
-    key_valid = as_u8(c[C_KEY_VALID])
-    value_offsets = as_i32(c[C_VALUE_OFFSETS])
-    value_data = c[C_VALUE_DATA]
-    value_valid = as_u8(c[C_VALUE_VALID])
     headers_offsets = as_i32(c[C_HEADERS_OFFSETS])
     headers_valid = as_u8(c[C_HEADERS_VALID])
     first_row = c[C_ROWS]
     row = first_row
-    if first_row == 0:
-        if want_key:
-            key_offsets[0] = 0
-        if want_value:
-            value_offsets[0] = 0
-        if want_headers:
-            headers_offsets[0] = 0
     key_at = c[C_KEY_SIZE]
     value_at = c[C_VALUE_SIZE]
     data = as_u8(address)
     if count < 0:
         return False
+    if first_row == 0:
+        _begin(context, C_KEY_OFFSETS)
+        _begin(context, C_VALUE_OFFSETS)
+        _begin(context, C_HEADERS_OFFSETS)
     position = 0
     damage = 0
     for _ in range(count):
@@ -448,25 +470,22 @@ def _decode_batch(context: int, batch: int) -> bool:
                 sequence = -1
             sequence_out[row] = sequence
         if want_key:
-            if row & 7 == 0:
-                key_valid[row >> 3] = 0xFF
-            if key_size < 0:
-                key_valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
-                c[C_KEY_NULLS] += 1
-            else:
-                _copy(key_data + key_at, address + key_start, key_size, payload_end - key_start)
-                key_at += key_size
-            key_offsets[row + 1] = key_at
+            source = address + key_start
+            key_at = _append(
+                context, C_KEY_OFFSETS, C_KEY_NULLS, row, key_at, key_size, source, payload_end - key_start
+            )
         if want_value:
-            if row & 7 == 0:
-                value_valid[row >> 3] = 0xFF
-            if value_size < 0:
-                value_valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
-                c[C_VALUE_NULLS] += 1
-            else:
-                _copy(value_data + value_at, address + value_start, value_size, payload_end - value_start)
-                value_at += value_size
-            value_offsets[row + 1] = value_at
+            source = address + value_start
+            value_at = _append(
+                context,
+                C_VALUE_OFFSETS,
+                C_VALUE_NULLS,
+                row,
+                value_at,
+                value_size,
+                source,
+                payload_end - value_start,
+            )
         if want_headers:
             if row & 7 == 0:
                 headers_valid[row >> 3] = 0xFF

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final
@@ -25,6 +26,10 @@ class _Slot:
     dimension: int
     bits: int
     buffer: Any = None
+
+    def size_of(self, elements: int) -> int:
+        """Bytes of so many elements, the one more that offsets have included."""
+        return (elements * self.bits + 7 >> 3) + 4
 
 
 class ColumnsOutput:
@@ -63,18 +68,21 @@ class ColumnsOutput:
                     " decode fewer bytes at once"
                 )
             if needed > capacity:
-                self._grow(dimension, min(ELEMENTS_MAX, max(needed, 2 * capacity, self._expected[dimension])))
+                # A quarter more: the next batch is often a few bytes larger.
+                wanted = max(needed + needed // 4, 2 * capacity, self._expected[dimension])
+                self._grow(dimension, min(ELEMENTS_MAX, wanted))
 
     def _grow(self, dimension: int, capacity: int) -> None:
+        """New buffers for `capacity` elements; only what is used is copied."""
+        used = int(self.context[dimension])
         for slot in self._slots.values():
             if slot.dimension != dimension:
                 continue
-            size = (capacity * slot.bits >> 3) + int(self._kernel.DATA_SLACK)
-            if slot.buffer is None:
-                slot.buffer = pa.allocate_buffer(size, resizable=True)
-            else:
-                slot.buffer.resize(size)
-            self.context[slot.address] = slot.buffer.address
+            grown = pa.allocate_buffer(slot.size_of(capacity) + int(self._kernel.DATA_SLACK))
+            if used:
+                ctypes.memmove(grown.address, slot.buffer.address, slot.size_of(used))
+            slot.buffer = grown
+            self.context[slot.address] = grown.address
         self.context[self._kernel.C_CAPACITY + dimension] = capacity
 
     def finish(self) -> pa.RecordBatch:
@@ -137,7 +145,7 @@ class ColumnsOutput:
 
 def rows_without_columns(rows: int) -> pa.RecordBatch:
     """A batch that only knows how many rows it has."""
-    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+    return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))
 
 
 def _as_text(keys: pa.Array) -> pa.Array:
