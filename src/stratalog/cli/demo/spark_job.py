@@ -14,7 +14,8 @@ def start_session() -> Any:
     """A local Spark session that knows the source."""
     from stratalog import spark as stratalog_spark
 
-    return stratalog_spark.local_session("stratalog demo")
+    # A few thousand groups do not need Spark's default of 200 shuffle partitions.
+    return stratalog_spark.local_session("stratalog demo", **{"spark.sql.shuffle.partitions": 4})
 
 
 def run(spark: Any, path: str, remote: str) -> tuple[Answers, int]:
