@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
+from stratalog.broker.metadata.config_changes import small_segment_warnings
 from stratalog.broker.metadata.store import STORE_FILE, MetadataStore
 from stratalog.broker.producer_ids import ProducerIds
 from stratalog.broker.purgatory import Purgatory
@@ -100,6 +101,9 @@ class BrokerState:
     def _load(self) -> LoadReport:
         # Topics whose deletion was interrupted are loaded too, so that `start` can delete both of their tiers.
         topics = [*self.metadata.topics(), *self.metadata.deleting_topics()]
+        for topic in topics:
+            for warning in small_segment_warnings(topic.name, topic.configs, self.config):
+                logger.warning("%s", warning)
         return self.logs.start([self.topics.spec(topic) for topic in topics])
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
