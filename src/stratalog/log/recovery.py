@@ -113,6 +113,7 @@ class LogLoader:
         started = self._clock.monotonic()
         complete_swaps(self._directory, self._fs)
         self._open_segments()
+        self._recover_damaged()
         if not self._clean:
             self._recover_unflushed()
         log_end_offset = self._log_end_offset()
@@ -169,27 +170,27 @@ class LogLoader:
                     logger.warning("%s: removing index %s, which has no log", self._name, name)
                     self._fs.remove(self._directory / name)
                 continue
-            self._segments.append(self._open_sane(base_offset))
+            self._segments.append(self._open(base_offset))
 
-    def _open_sane(self, base_offset: int) -> LogSegment:
-        """Open a segment, with new indexes if those that it has cannot be right."""
-        segment = self._open(base_offset)
-        will_be_read = not self._clean and base_offset + 1 > self._recovery_point
-        try:
-            _check_indexes(segment, self._fs)
-        except CorruptIndexError as error:
-            if not will_be_read:
-                logger.warning("%s: reading a segment again for new indexes: %s", self._name, error)
-                self._recover_segment(segment)
-            self._mended.indexes_rebuilt += 1
-        return segment
+    def _recover_damaged(self) -> None:
+        """Give new indexes to the segments whose indexes cannot be right, as far as they are not read again anyway."""
+        unflushed = () if self._clean else self._unflushed()
+        for segment in self._segments:
+            try:
+                _check_indexes(segment, self._fs)
+            except CorruptIndexError as error:
+                self._mended.indexes_rebuilt += 1
+                if segment not in unflushed:
+                    logger.warning("%s: reading a segment again for new indexes: %s", self._name, error)
+                    self._recover_segment(segment)
+
+    def _unflushed(self) -> tuple[LogSegment, ...]:
+        return Segments(tuple(self._segments)).from_offset(self._recovery_point)
 
     def _recover_unflushed(self) -> None:
-        unflushed = Segments(tuple(self._segments)).from_offset(self._recovery_point)
-        for segment in unflushed:
+        for segment in self._unflushed():
             if self._recover_segment(segment):
-                behind = self._segments[self._segments.index(segment) + 1 :]
-                self._drop(behind)
+                self._drop(self._segments[self._segments.index(segment) + 1 :])
                 return
 
     def _recover_segment(self, segment: LogSegment) -> int:

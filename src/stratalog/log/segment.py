@@ -11,6 +11,7 @@ maps of a segment that was deleted stay open as long as somebody holds the segme
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -48,6 +49,8 @@ from stratalog.util.uuids import random_uuid
 
 if TYPE_CHECKING:
     from stratalog.log.append import BatchFacts
+
+logger = logging.getLogger(__name__)
 
 #: Headers are read from disk in pieces of this size; as much as lies between two index entries, and some more.
 _SCAN_CHUNK_SIZE: Final = 8192
@@ -421,8 +424,29 @@ class LogSegment:
         )
 
     def translate_offset(self, offset: int) -> BatchPosition | None:
-        """The first batch that ends at or behind `offset`; None if all end before it."""
-        for position, header in self.headers(self.offset_index.lookup(offset).position):
+        """The first batch that ends at or behind `offset`; None if all end before it.
+
+        An index entry that does not fit the batch at its position is not believed: the segment is then searched from
+        its start.
+        """
+        entry = self.offset_index.lookup(offset)
+        is_proven = entry.position == 0
+        try:
+            for position, header in self.headers(entry.position):
+                last_offset = header[0] + header[6]
+                if not is_proven and last_offset > entry.offset:
+                    break
+                is_proven = True
+                if last_offset >= offset:
+                    return BatchPosition(header[0], position, header[1] + LOG_OVERHEAD)
+        except (CorruptRecordError, UnsupportedForMessageFormatError):
+            if is_proven:
+                raise
+        if is_proven:
+            return None
+        logger.warning("%s: no batch that ends at offset %d stands at position %d; searching without the index",
+                       self._offset_index_path, entry.offset, entry.position)  # fmt: skip
+        for position, header in self.headers():
             if header[0] + header[6] >= offset:
                 return BatchPosition(header[0], position, header[1] + LOG_OVERHEAD)
         return None

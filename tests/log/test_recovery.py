@@ -1,0 +1,311 @@
+"""Opening a directory in every state that a broker, or a bad disk, can leave it in."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stratalog.config.topic import LogConfig
+from stratalog.errors import InconsistentTopicIdError
+from stratalog.log.file_names import LEADER_EPOCH_CHECKPOINT
+from stratalog.log.partition_log import PartitionLog
+from stratalog.log.values import Isolation
+from stratalog.testing.clock import ManualClock
+from tests.log.log_model import assert_lookups, batch_of, read_records
+from tests.log.unsynced import UNSYNCED
+
+CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=100, segment_index_bytes=240)
+BATCHES = 21
+#: Log end offset; the last batch has three records.
+END = 42
+
+
+def make_log(directory: Path, *, close: bool = True) -> PartitionLog:
+    """Batches of one to three records; an idempotent producer; a leader epoch every ten batches; three segments."""
+    clock = ManualClock()
+    log = PartitionLog.open(directory, CONFIG, clock=clock)
+    sequence = 0
+    for i in range(BATCHES):
+        clock.advance(10)
+        count = 1 + i % 3
+        values = [b"value-%d-%d" % (i, j) for j in range(count)]
+        batch = batch_of(
+            values, [clock.now_ms()] * count, producer_id=3, producer_epoch=0, base_sequence=sequence
+        )
+        log.append_as_leader(batch, leader_epoch=i // 10)
+        sequence += count
+    log.update_high_watermark(log.log_end_offset)
+    if close:
+        log.close()
+    return log
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory that was closed cleanly."""
+    directory = tmp_path_factory.mktemp("pristine") / "orders-0"
+    make_log(directory)
+    return directory
+
+
+@pytest.fixture
+def directory(pristine: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(pristine, tmp_path / "orders-0"))
+
+
+def reopen(directory: Path, *, clean: bool = False, recovery_point: int = 0) -> PartitionLog:
+    return PartitionLog.open(
+        directory,
+        CONFIG,
+        clock=ManualClock(),
+        fs=UNSYNCED,
+        clean_shutdown=clean,
+        recovery_point=recovery_point,
+    )
+
+
+def logs_of(directory: Path) -> list[Path]:
+    return sorted(directory.glob("*.log"))
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def test_a_clean_directory_is_opened_without_reading_it(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "stratalog.log.recovery")
+    before = contents(directory)
+    log = reopen(directory, clean=True)
+    assert log.recovery_point == log.log_end_offset == END
+    assert len(read_records(log, 0)) == END
+    assert not caplog.records
+    log.close()
+    after = contents(directory)
+    assert {name: after[name] for name in before} == before
+
+
+def test_a_tail_torn_at_any_byte_is_cut_to_whole_batches(pristine: Path, tmp_path: Path) -> None:
+    whole = reopen(Path(shutil.copytree(pristine, tmp_path / "whole-0")))
+    last = whole.active_segment
+    ends = {0: last.base_offset} | {
+        position + header[1] + 12: header[0] + header[6] + 1 for position, header in last.headers()
+    }
+    expected = read_records(whole, 0)
+    for cut in range(last.size_bytes + 1):
+        directory = Path(shutil.copytree(pristine, tmp_path / "cut-0", dirs_exist_ok=True))
+        with logs_of(directory)[-1].open("r+b") as file:
+            file.truncate(cut)
+        log = reopen(directory)
+        end_offset = max(offset for position, offset in ends.items() if position <= cut)
+        assert log.log_end_offset == end_offset
+        assert read_records(log, 0) == expected[:end_offset]
+
+
+@pytest.mark.parametrize("position", [8, 16, 17, 21, 40, 61, 70])
+def test_a_flipped_bit_in_an_unflushed_segment_ends_the_log_there(directory: Path, position: int) -> None:
+    path = logs_of(directory)[2]
+    data = bytearray(path.read_bytes())
+    data[position] ^= 0x40
+    path.write_bytes(data)
+    log = reopen(directory)
+    assert log.log_end_offset == int(path.stem)
+    assert len(log.segments) == 3
+    assert [record.offset for record in read_records(log, 0)] == list(range(int(path.stem)))
+    info = log.append_as_leader(batch_of([b"x"], [1]), leader_epoch=9)
+    assert info.first_offset == int(path.stem)
+
+
+def test_what_recovery_did_is_said_in_one_line(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with logs_of(directory)[1].open("r+b") as file:
+        file.truncate(logs_of(directory)[1].stat().st_size - 1)
+    caplog.set_level(logging.INFO, "stratalog.log.recovery")
+    log = reopen(directory)
+    (record,) = caplog.records
+    message = record.getMessage()
+    assert message.startswith("orders-0: recovered: read 2 segments (")
+    assert "segments behind it" in message
+    assert f"the log ends at offset {log.log_end_offset}" in message
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["clean", "unclean"])
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+@pytest.mark.parametrize("which", [0, -1], ids=["first", "last"])
+def test_a_missing_index_is_made_anew_as_it_was(
+    directory: Path, suffix: str, which: int, clean: bool
+) -> None:
+    before = contents(directory)
+    path = sorted(directory.glob(f"*.{suffix}"))[which]
+    path.unlink()
+    log = reopen(directory, clean=clean, recovery_point=10_000)
+    assert_lookups(log, read_records(log, 0))
+    log.close()
+    after = contents(directory)
+    assert {name: after[name] for name in before} == before
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda data: data[:-1], id="torn"),
+        pytest.param(lambda data: bytes(len(data)), id="zeros"),
+        pytest.param(lambda data: data[8:] + data[:8], id="turned"),
+        pytest.param(lambda data: b"\x7f" * len(data), id="behind the end"),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+def test_a_damaged_index_is_made_anew(directory: Path, suffix: str, damage: Callable[[bytes], bytes]) -> None:
+    path = sorted(directory.glob(f"*.{suffix}"))[1]
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))
+    log = reopen(directory, clean=True)
+    assert_lookups(log, read_records(log, 0))
+    assert path.read_bytes() == whole
+
+
+def test_a_read_does_not_believe_a_damaged_entry_amid_an_index(tmp_path: Path) -> None:
+    """Every single flipped bit of an offset index is either found at the start, or harmless to every read."""
+    directory = tmp_path / "orders-0"
+    config = LogConfig(index_interval_bytes=100, segment_index_bytes=240)
+    log = PartitionLog.open(directory, config, clock=ManualClock())
+    for i in range(20):
+        log.append_as_leader(batch_of([b"value-%d" % i, b"x"], [1, 1]), leader_epoch=0)
+    records = read_records(log, 0)
+    log.close()
+    (path,) = directory.glob("*.index")
+    whole = path.read_bytes()
+    for bit in range(len(whole) * 8):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        log = PartitionLog.open(directory, config, clock=ManualClock(), fs=UNSYNCED, clean_shutdown=True)
+        for record in records:
+            data = log.read(record.offset, 1, isolation=Isolation.LOG_END)
+            assert data.start.offset == record.offset - record.offset % 2
+
+
+def test_an_index_without_its_log_goes(directory: Path) -> None:
+    orphan = directory / "00000000000000009999.index"
+    orphan.write_bytes(b"")
+    reopen(directory, clean=True)
+    assert not orphan.exists()
+
+
+def test_files_that_were_being_deleted_or_cleaned_go(directory: Path) -> None:
+    for name in ("00000000000000000000.log.deleted", "00000000000000000007.index.cleaned"):
+        (directory / name).write_bytes(b"x")
+    before = contents(directory).keys()
+    log = reopen(directory, clean=True)
+    assert before - contents(directory).keys() == {
+        "00000000000000000000.log.deleted",
+        "00000000000000000007.index.cleaned",
+    }
+    assert log.log_end_offset == END
+
+
+def _as_swap(directory: Path, base: str) -> None:
+    """Copies of a segment's files, as a replacement that is being swapped in."""
+    for suffix in ("log", "index", "timeindex"):
+        shutil.copy(directory / f"{base}.{suffix}", directory / f"{base}.{suffix}.swap")
+
+
+def test_an_interrupted_swap_is_completed(directory: Path) -> None:
+    first, second = (path.stem for path in logs_of(directory)[:2])
+    merged = (directory / f"{first}.log").read_bytes() + (directory / f"{second}.log").read_bytes()
+    _as_swap(directory, first)
+    (directory / f"{first}.log.swap").write_bytes(merged)
+    (directory / f"{first}.log").unlink()  # the old one was on its way out
+    log = reopen(directory)
+    assert not list(directory.glob("*.swap"))
+    assert not (directory / f"{second}.log").exists()
+    assert len(read_records(log, 0)) == END
+    assert_lookups(log, read_records(log, 0))
+
+
+def test_a_swap_that_was_not_whole_is_dropped(directory: Path) -> None:
+    base = logs_of(directory)[0].stem
+    _as_swap(directory, base)
+    (directory / f"{base}.log.cleaned").write_bytes(b"x")
+    before = (directory / f"{base}.log").read_bytes()
+    log = reopen(directory, clean=True)
+    assert not list(directory.glob("*.swap")) + list(directory.glob("*.cleaned"))
+    assert (directory / f"{base}.log").read_bytes() == before
+    assert log.log_end_offset == END
+
+
+def test_producers_are_known_again_from_snapshot_and_log(directory: Path) -> None:
+    for snapshot in sorted(directory.glob("*.snapshot"))[-2:]:
+        snapshot.unlink()
+    log = reopen(directory)
+    batch = batch_of([b"again"] * 3, [1] * 3, producer_id=3, producer_epoch=0, base_sequence=END - 3)
+    assert log.append_as_leader(batch, leader_epoch=2).duplicate
+    following = batch_of([b"next"], [1], producer_id=3, producer_epoch=0, base_sequence=END)
+    assert log.append_as_leader(following, leader_epoch=2).first_offset == END
+
+
+def test_a_damaged_snapshot_is_no_loss(directory: Path) -> None:
+    for snapshot in directory.glob("*.snapshot"):
+        snapshot.write_bytes(b"\0\1garbage-garbage")
+    log = reopen(directory)
+    assert log.producers.producers[3].last_sequence == END - 1
+
+
+def test_leader_epochs_end_where_the_log_does(directory: Path) -> None:
+    path = logs_of(directory)[1]
+    path.write_bytes(path.read_bytes()[:10])
+    log = reopen(directory)
+    assert log.leader_epochs.latest_epoch == 0
+    assert all(entry.start_offset < log.log_end_offset for entry in log.leader_epochs.entries)
+
+
+@pytest.mark.parametrize("damage", [b"0\n2\n0 0\n", b"\xff\xfe", b"0\n1\nx y\n"])
+def test_leader_epochs_are_read_from_the_log_when_their_file_is_damaged(
+    directory: Path, damage: bytes
+) -> None:
+    before = (directory / LEADER_EPOCH_CHECKPOINT).read_bytes()
+    (directory / LEADER_EPOCH_CHECKPOINT).write_bytes(damage)
+    log = reopen(directory, clean=True)
+    assert [entry.epoch for entry in log.leader_epochs.entries] == [0, 1, 2]
+    assert (directory / LEADER_EPOCH_CHECKPOINT).read_bytes() == before
+
+
+def test_a_log_that_ends_before_its_start_offset_begins_anew_there(directory: Path) -> None:
+    log = PartitionLog.open(directory, CONFIG, clock=ManualClock(), log_start_offset=1_000)
+    assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (1_000, 1_000, 1)
+
+
+def test_flushed_segments_are_not_read_again(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "stratalog.log.recovery")
+    log = reopen(directory, recovery_point=END - 1)
+    assert "read 1 segments" in caplog.text
+    assert log.recovery_point == END - 1
+
+
+def test_a_preallocated_segment_is_cut_to_its_batches(tmp_path: Path) -> None:
+    config = LogConfig(segment_bytes=100_000, preallocate=True)
+    log = PartitionLog.open(tmp_path / "orders-0", config, clock=ManualClock())
+    log.append_as_leader(batch_of([b"x"], [1]), leader_epoch=0)
+    size = log.active_segment.size_bytes
+    assert log.active_segment.log_path.stat().st_size == 100_000
+    log = PartitionLog.open(tmp_path / "orders-0", config, clock=ManualClock())
+    assert log.active_segment.log_path.stat().st_size == size
+    assert log.log_end_offset == 1
+
+
+def test_another_topics_directory_is_refused(tmp_path: Path) -> None:
+    mine, other = uuid.uuid4(), uuid.uuid4()
+    PartitionLog.open(tmp_path / "orders-0", CONFIG, topic_id=mine).close()
+    assert PartitionLog.open(tmp_path / "orders-0", CONFIG).topic_id == mine
+    with pytest.raises(InconsistentTopicIdError, match=str(other)):
+        PartitionLog.open(tmp_path / "orders-0", CONFIG, topic_id=other)
+
+
+def test_a_directory_with_another_kind_of_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="<topic>-<partition>"):
+        PartitionLog.open(tmp_path / "orders", CONFIG)
