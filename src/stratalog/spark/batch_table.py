@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from typing_extensions import Buffer
 
+from stratalog.records import batch_format as fmt
 from stratalog.records import columns_kernel as kernel
 from stratalog.spark.intervals import INT64_MAX, INT64_MIN
+
+_LAST_OFFSET_DELTA: Final = np.arange(fmt.LAST_OFFSET_DELTA_AT, fmt.LAST_OFFSET_DELTA_AT + 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,7 @@ class BatchTable:
     sizes: Any
     attributes: Any
     base_offsets: Any
+    last_offsets: Any
     max_timestamps_ms: Any
     producer_ids: Any
     end: int
@@ -44,11 +48,15 @@ class BatchTable:
             source.address, source.size, INT64_MIN, INT64_MAX, table.ctypes.data, count, result.ctypes.data
         )
         positions, sizes = table[:, kernel.B_POSITION], table[:, kernel.B_SIZE]
+        base_offsets = table[:, kernel.B_BASE_OFFSET]
+        octets = np.frombuffer(source, np.uint8)
+        deltas = octets[positions[:, None] + _LAST_OFFSET_DELTA].view(">i4")[:, 0]
         return cls(
             positions=positions,
             sizes=sizes,
             attributes=table[:, kernel.B_ATTRIBUTES],
-            base_offsets=table[:, kernel.B_BASE_OFFSET],
+            base_offsets=base_offsets,
+            last_offsets=base_offsets + deltas,
             max_timestamps_ms=table[:, kernel.B_MAX_TIMESTAMP],
             producer_ids=table[:, kernel.B_PRODUCER_ID],
             end=int(positions[-1] + sizes[-1]) if count else 0,

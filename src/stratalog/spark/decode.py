@@ -28,7 +28,8 @@ from stratalog.spark.splits import Piece
 #: About what one Arrow batch holds; decompressed sizes are estimated from those of the batches before.
 OUTPUT_BYTES: Final = 8 * 1024 * 1024
 
-_COMPRESSION_RATIO_GUESS: Final = 4.0
+#: How far a batch may expand that has not been seen yet: one of unknown kind is decoded on its own.
+_RATIO_UNKNOWN: Final = float("inf")
 _POSITION: Final = re.compile(r"\bposition \d+")
 
 
@@ -52,7 +53,9 @@ class PieceDecoder:
     source: str
     selection: Selection
     on_data_loss: Callable[[str], None]
-    _ratio: float = _COMPRESSION_RATIO_GUESS
+    _ratio: float = _RATIO_UNKNOWN
+    _compressed: int = 0
+    _decompressed: int = 0
     _base_min: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -75,24 +78,38 @@ class PieceDecoder:
                     return
                 if at < 0:
                     continue
-                yield from self._decode_whole(carry_position, memoryview(carry), BatchTable.scan(carry))
+                next_base = self._base_at(view[at:])
+                yield from self._decode_whole(
+                    carry_position, memoryview(carry), BatchTable.scan(carry), next_base
+                )
             table = BatchTable.scan(view[at:])
-            yield from self._decode_whole(position + at, view[at:], table)
+            rest = view[at + table.end :]
+            yield from self._decode_whole(position + at, view[at:], table, self._base_at(rest))
             if table.bad:
-                self._report_header(position + at + table.end, view[at + table.end :])
+                self._report_header(position + at + table.end, rest)
                 return
-            carry = bytearray(view[at + table.end :])
+            carry = bytearray(rest)
         if carry or reached < self.piece.end_position:
             self.on_data_loss(
                 f"{self.source}: no whole batch at position {reached - len(carry)}; expected batches up to position "
                 f"{self.piece.end_position}"
             )
 
-    def _decode_whole(self, position: int, view: memoryview, table: BatchTable) -> Iterator[pa.RecordBatch]:
-        """Whole batches, the first of which stands at `position` of the source."""
+    def _base_at(self, view: memoryview) -> int:
+        """Base offset of the batch that begins in `view`, as far as that can be seen; else the end of the piece."""
+        return (
+            min(fmt.INT64.unpack_from(view)[0], self.piece.base_end)
+            if len(view) >= 8
+            else self.piece.base_end
+        )
+
+    def _decode_whole(
+        self, position: int, view: memoryview, table: BatchTable, next_base: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Whole batches, the first of which stands at `position` of the source; a batch with `next_base` follows."""
         if len(table) == 0:
             return
-        wanted = self._in_place(position, table)
+        wanted = self._in_place(position, table, next_base)
         ruled_out = wanted & self._ruled_out(table)
         for index in np.flatnonzero(ruled_out).tolist():
             self._verify(position, view, int(table.positions[index]))
@@ -102,17 +119,31 @@ class PieceDecoder:
         for first, last in self._runs(wanted, table):
             yield from self._decode_run(position, view, table, first, last)
 
-    def _in_place(self, position: int, table: BatchTable) -> Any:
-        """Which batches have a base offset that can be theirs: within the piece, and above that of the batch before."""
-        bases = table.base_offsets
-        before = np.concatenate(([self._base_min - 1], bases[:-1]))
-        fits = (bases > before) & (bases < self.piece.base_end)
+    def _in_place(self, position: int, table: BatchTable, next_base: int) -> Any:
+        """Which batches stand in a row: offsets within the piece that overlap neither the batch before nor the one after.
+
+        No CRC covers a base offset, so of two batches that overlap neither is served.
+        """
+        bases, lasts = table.base_offsets, table.last_offsets
+        if (
+            bases[0] >= self._base_min
+            and lasts[-1] < next_base
+            and (lasts >= bases).all()
+            and (bases[1:] > lasts[:-1]).all()
+        ):
+            self._base_min = int(lasts[-1]) + 1
+            return np.ones(len(table), np.bool_)
+        lows = np.concatenate(([self._base_min], lasts[:-1] + 1))
+        highs = np.concatenate((bases[1:], [next_base])) - 1
+        fits = (bases >= lows) & (lasts <= highs) & (lasts >= bases)
         for index in np.flatnonzero(~fits).tolist():
             self.on_data_loss(
-                f"{self.source}: batch at position {position + int(table.positions[index])} has base offset "
-                f"{int(bases[index])}, expected one from {int(before[index]) + 1} up to {self.piece.base_end - 1}"
+                f"{self.source}: batch at position {position + int(table.positions[index])} has offsets "
+                f"{int(bases[index])} to {int(lasts[index])}, but those around it leave {int(lows[index])} to "
+                f"{int(highs[index])}"
             )
-        self._base_min = max(self._base_min, int(bases[-1]) + 1)
+        if fits.any():
+            self._base_min = int(lasts[fits][-1]) + 1
         return fits
 
     def _ruled_out(self, table: BatchTable) -> Any:
@@ -167,7 +198,9 @@ class PieceDecoder:
                 self._report(position + start, error)
             return
         if table.attributes[first] & fmt.CODEC_MASK:
-            self._ratio = min(max(found.nbytes / (end - start), 1.0), 1000.0)
+            self._compressed += end - start
+            self._decompressed += found.nbytes
+            self._ratio = max(found.nbytes / (end - start), self._decompressed / self._compressed, 1.0)
         found = self._in_time(found)
         if found.num_rows:
             yield found
