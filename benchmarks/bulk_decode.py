@@ -86,8 +86,9 @@ def to_columns(memory_records: Callable[[bytes], Any]) -> Decoder:
     """The same columns that `decode_columns` makes."""
 
     def decode(data: bytes) -> int:
-        offsets, timestamps, types, keys, values, headers = [], [], [], [], [], []
-        producer_ids, producer_epochs, sequences, leader_epochs = [], [], [], []
+        columns: dict[str, list[Any]] = {name: [] for name in COLUMN_SCHEMA.names}
+        offsets, timestamps, types, keys, values, headers, *of_batch = columns.values()
+        producer_ids, producer_epochs, sequences, leader_epochs = of_batch
         for batch in _batches(memory_records(data)):
             sequence = batch.base_sequence
             before = len(offsets)
@@ -103,23 +104,7 @@ def to_columns(memory_records: Callable[[bytes], Any]) -> Decoder:
             producer_ids += [batch.producer_id] * count
             producer_epochs += [batch.producer_epoch] * count
             leader_epochs += [-1] * count
-        arrays = [
-            pa.array(column, COLUMN_SCHEMA.field(n).type)
-            for n, column in enumerate(
-                (
-                    offsets,
-                    timestamps,
-                    types,
-                    keys,
-                    values,
-                    headers,
-                    producer_ids,
-                    producer_epochs,
-                    sequences,
-                    leader_epochs,
-                )
-            )
-        ]
+        arrays = [pa.array(columns[field.name], field.type) for field in COLUMN_SCHEMA]
         return int(pa.RecordBatch.from_arrays(arrays, schema=COLUMN_SCHEMA).num_rows)
 
     return decode

@@ -22,7 +22,8 @@ def written_by_kafka(name: str) -> bytes:
 def _content(node: Any) -> bytes | None:
     if node is None:
         return None
-    return (node[0] * node[1] if isinstance(node, list) else node).encode()
+    text: str = node[0] * node[1] if isinstance(node, list) else node
+    return text.encode()
 
 
 def records_of(name: str) -> list[Record]:

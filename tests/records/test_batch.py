@@ -55,9 +55,9 @@ def test_every_kind_of_buffer_is_read(kind: type) -> None:
 def test_batches_past_4_gib_are_read_in_place(tmp_path: Path) -> None:
     position = 2**32 + 5
     path = tmp_path / "sparse"
-    with path.open("wb") as file:
-        file.seek(position)
-        file.write(build_batch(RECORDS, codec=Codec.LZ4))
+    with path.open("wb") as writing:
+        writing.seek(position)
+        writing.write(build_batch(RECORDS, codec=Codec.LZ4))
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         (batch,) = iter_batches(mapped, position)
         assert (batch.start, list(batch.records())) == (position, RECORDS)

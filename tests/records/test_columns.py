@@ -9,8 +9,8 @@ import pytest
 from stratalog.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionTypeError
 from stratalog.records import Codec, ControlType, Record, build_batch, end_transaction_marker
 from stratalog.records import batch_format as fmt
-from stratalog.records.batch_builder import encode_record
 from stratalog.records.columns import COLUMN_NAMES, COLUMN_SCHEMA, decode_columns, decode_columns_plain, warm
+from stratalog.records.record_format import encode_record
 from stratalog.util.crc32c import crc32c
 from stratalog.util.varint import encode_varint
 
@@ -54,7 +54,13 @@ def raw_batch(
 
 def one_record(**fields: Any) -> bytes:
     out = bytearray()
-    values = {"offset_delta": 0, "timestamp_delta": 0, "key": b"k", "value": b"v", "headers": ()} | fields
+    values: dict[str, Any] = {
+        "offset_delta": 0,
+        "timestamp_delta": 0,
+        "key": b"k",
+        "value": b"v",
+        "headers": (),
+    } | fields
     encode_record(out, **values)
     return bytes(out)
 

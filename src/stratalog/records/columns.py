@@ -225,6 +225,7 @@ def _scan(kernel: ModuleType, source: pa.Buffer, start: int, end: int) -> _Scan:
     count = int(result[kernel.S_COUNT])
     table = np.empty((count, kernel.BATCH_WORDS), np.int64)
     kernel.scan(source.address, source.size, start, end, int(table.ctypes.data), count, result_address)
+    table = table[: int(result[kernel.S_COUNT])]  # fewer, should the bytes change meanwhile
     compressed = bool((table[:, kernel.B_ATTRIBUTES] & fmt.CODEC_MASK).any())
     data_size = int(result[kernel.S_PAYLOAD_SIZE]) * (_COMPRESSION_RATIO if compressed else 1)
     return _Scan(table, int(result[kernel.S_ROWS_MAX]), data_size, int(result[kernel.S_BAD_POSITION]))
