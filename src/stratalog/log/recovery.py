@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from stratalog.config.topic import LogConfig
-from stratalog.errors import CorruptIndexError
+from stratalog.errors import CorruptIndexError, InvalidTxnStateError
 from stratalog.log.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -211,7 +211,11 @@ class LogLoader:
             if batch.partition_leader_epoch > (-1 if latest is None else latest):
                 self._epochs.assign(batch.partition_leader_epoch, batch.base_offset)
             if batch.has_producer_id:
-                aborted = producers.update(batch)
+                try:
+                    aborted = producers.update(batch)
+                except InvalidTxnStateError as error:
+                    logger.warning("%s: %s", self._name, error)
+                    return
                 if aborted is not None:
                     segment.txn_index.append(aborted)
 

@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from typing_extensions import Buffer
 
 from stratalog.config.topic import LogConfig
-from stratalog.errors import CorruptRecordError, UnsupportedForMessageFormatError
+from stratalog.errors import CorruptRecordError, InvalidRecordError, UnsupportedForMessageFormatError
 from stratalog.log.file_names import (
     log_file,
     offset_index_file,
@@ -28,6 +29,7 @@ from stratalog.log.file_names import (
     txn_index_file,
 )
 from stratalog.log.offset_index import OffsetIndex
+from stratalog.log.producer_state import BATCHES_KEPT
 from stratalog.log.roll import RELATIVE_OFFSET_MAX
 from stratalog.log.time_index import TimeIndex
 from stratalog.log.txn_index import TransactionIndex
@@ -35,12 +37,14 @@ from stratalog.log.values import BatchPosition, FileSlice, TimestampOffset
 from stratalog.records.batch import RecordBatch
 from stratalog.records.batch_format import (
     ATTRIBUTES_AT,
+    CONTROL_BIT,
     HEADER,
     HEADER_SIZE,
     LENGTH_MIN,
     LOG_OVERHEAD,
     MAGIC,
     NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
 )
 from stratalog.util.clock import Clock
 from stratalog.util.crc32c import crc32c
@@ -52,6 +56,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_TRANSACTION_BITS: Final = TRANSACTIONAL_BIT | CONTROL_BIT
 #: Headers are read from disk in pieces of this size; as much as lies between two index entries, and some more.
 _SCAN_CHUNK_SIZE: Final = 8192
 
@@ -325,8 +330,10 @@ class LogSegment:
         """Check every batch, cut the file behind the last sound one, and make the indexes anew; return the bytes cut.
 
         A batch is sound if its header, its size and its CRC are, and its offsets lie behind those of the one before it,
-        not below `expected_offset`. `on_batch` is called for the batches of producers with an id and for the first of
-        each leader epoch after `epoch`; its view is valid during the call only.
+        not below `expected_offset`. `on_batch` is called for the first batch of each leader epoch after `epoch`, and for
+        those batches of producers with an id from which their state follows: of batches outside of transactions, the
+        last few of each producer will do. Its view is valid during the call only. A batch is not sound either if `on_batch`
+        raises CorruptRecordError or InvalidRecordError for it.
         """
         self.offset_index.reset()
         self.time_index.reset()
@@ -360,6 +367,7 @@ class LogSegment:
         interval, highest = self._index_interval_bytes, self.base_offset + RELATIVE_OFFSET_MAX
         largest, largest_offset = self._max_timestamp
         append_offset, append_time = self.offset_index.append, self.time_index.maybe_append
+        recent: dict[int, deque[int]] = {}
         while position + HEADER_SIZE <= limit:
             header = _unpack_header(view, position)
             end = position + header[1] + LOG_OVERHEAD
@@ -377,14 +385,30 @@ class LogSegment:
                 append_time(largest, largest_offset)
                 self._indexes_full = None
                 last_index_entry = position
-            if header[9] >= 0 or header[2] > epoch:
-                with view[position:end] as batch_view:
-                    on_batch(RecordBatch(batch_view))
+            producer_id = header[9]
+            if header[2] > epoch or (
+                producer_id >= 0 and (header[5] & _TRANSACTION_BITS or producer_id not in recent)
+            ):
+                try:
+                    self._tell(view, (*recent.get(producer_id, ()), position), on_batch)
+                except (CorruptRecordError, InvalidRecordError):
+                    break
+                if producer_id >= 0:
+                    recent[producer_id] = deque(maxlen=BATCHES_KEPT)
                 epoch = max(epoch, header[2])
+            elif producer_id >= 0:
+                recent[producer_id].append(position)
             expected_offset = last_offset + 1
             position = end
+        for positions in recent.values():
+            self._tell(view, positions, on_batch)
         self._max_timestamp = TimestampOffset(largest, largest_offset)
         return position
+
+    @staticmethod
+    def _tell(view: memoryview, positions: Iterable[int], on_batch: Callable[[RecordBatch], None]) -> None:
+        for position in positions:
+            on_batch(RecordBatch(view, position))
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
