@@ -46,7 +46,8 @@ class Checkout:
         file.chmod(0o755)
 
     def add_python(self) -> None:
-        self.add_program("python3", f'exec {sys.executable} "$@"')
+        """The one that this environment was made from, which has pip or could fetch it."""
+        self.add_program("python3", f'exec {sys._base_executable} "$@"')  # type: ignore[attr-defined]
 
     def start(self, *command: str, **environment: str) -> subprocess.Popen[str]:
         return subprocess.Popen(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
@@ -183,7 +184,7 @@ def consume(
 
 
 def _seen(message: Message) -> Seen:
-    headers = tuple((str(key), value) for key, value in message.headers() or ())
+    headers: Any = message.headers() or ()
     offset = message.offset()
     assert offset is not None
-    return Seen(offset, message.timestamp()[1], message.key(), message.value(), headers)
+    return Seen(offset, message.timestamp()[1], message.key(), message.value(), tuple(headers))

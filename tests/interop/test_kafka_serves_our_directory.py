@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -44,54 +45,64 @@ def put_in_place(kafka: ReferenceKafka, ours: Path) -> None:
     PartitionMetadataFile(place / PARTITION_METADATA).write(topic_id)
 
 
+@dataclass
+class Served:
+    """What we wrote, and what Kafka made of it."""
+
+    written: dict[str, Written]
+    #: What a consumer got, by topic and whether it asked for committed records only.
+    consumed: dict[tuple[str, bool], list[Seen]]
+    #: The record that Kafka appended to the clean topic, as its consumer saw it, and that directory then.
+    added: list[Seen]
+    directory: Path
+
+
 @pytest.fixture(scope="module")
-def served(kafka: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Written]:
-    """Both topics, once the broker is up again with our directories in it. One is put in after a kill."""
-    written = {}
-    for topic in (CLEAN, RECOVERED):
+def served(kafka: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Served:
+    """Kafka stops, finds the one directory at its start, appends to it, is killed, and finds the other."""
+    home = tmp_path_factory.mktemp("ours")
+    written = {topic: write_partition(home / f"{topic}-0") for topic in (CLEAN, RECOVERED)}
+    for topic in written:
         create(kafka, topic)
-        consume(kafka.bootstrap_servers, topic)
-        ours = tmp_path_factory.mktemp("ours") / f"{topic}-0"
-        written[topic] = write_partition(ours)
-        if topic == CLEAN:
-            kafka.stop()
-        else:
-            kafka.kill()
-        put_in_place(kafka, ours)
-        kafka.start()
-    return written
+        assert consume(kafka.bootstrap_servers, topic) == []
+    with kafka.stopped():
+        put_in_place(kafka, home / f"{CLEAN}-0")
+    consumed = consume_both_ways(kafka, CLEAN)
+    end_offset = written[CLEAN].all[-1].offset + 2  # behind the last record there is its transaction's marker
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "compression.type": "zstd"})
+    producer.produce(CLEAN, key=b"theirs", value=b"behind ours", timestamp=T0)
+    assert producer.flush(30) == 0
+    added = consume(kafka.bootstrap_servers, CLEAN, offset=end_offset)
+    kafka.kill()
+    shutil.copytree(kafka.partition_dir(CLEAN), home / "then" / f"{CLEAN}-0")
+    put_in_place(kafka, home / f"{RECOVERED}-0")
+    kafka.start()
+    consumed |= consume_both_ways(kafka, RECOVERED)
+    return Served(written, consumed, added, home / "then" / f"{CLEAN}-0")
 
 
-@pytest.mark.parametrize("committed_only", [False, True])
+def consume_both_ways(kafka: ReferenceKafka, topic: str) -> dict[tuple[str, bool], list[Seen]]:
+    return {
+        (topic, flag): consume(kafka.bootstrap_servers, topic, committed_only=flag) for flag in (False, True)
+    }
+
+
 @pytest.mark.parametrize("topic", [CLEAN, RECOVERED])
-def test_its_consumers_get_every_record(
-    kafka: ReferenceKafka, served: dict[str, Written], topic: str, committed_only: bool
-) -> None:
-    expected = served[topic].committed if committed_only else served[topic].all
-    assert consume(kafka.bootstrap_servers, topic, committed_only=committed_only) == expected
+def test_its_consumers_get_every_record(served: Served, topic: str) -> None:
+    assert served.consumed[topic, False] == served.written[topic].all
+    assert served.consumed[topic, True] == served.written[topic].committed
 
 
-def test_it_says_nothing_against_them(kafka: ReferenceKafka, served: dict[str, Written]) -> None:
+def test_it_says_nothing_against_them(kafka: ReferenceKafka, served: Served) -> None:
     lines = kafka.log_path.read_text(errors="replace").splitlines()
     assert [line for line in lines if COMPLAINT.search(line)] == []
 
 
-def test_it_appends_behind_our_records_and_we_open_the_result(
-    kafka: ReferenceKafka, served: dict[str, Written], tmp_path: Path
-) -> None:
-    end_offset = (
-        served[CLEAN].all[-1].offset + 2
-    )  # the marker of the last transaction stands behind the last record
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "compression.type": "zstd"})
-    producer.produce(CLEAN, key=b"theirs", value=b"behind ours", timestamp=T0)
-    assert producer.flush(30) == 0
-    added = Seen(end_offset, T0, b"theirs", b"behind ours", ())
-    assert consume(kafka.bootstrap_servers, CLEAN, offset=end_offset) == [added]
-
-    with kafka.stopped() as data_dir:
-        shutil.copytree(data_dir / f"{CLEAN}-0", tmp_path / f"{CLEAN}-0")
-    log = PartitionLog.open(tmp_path / f"{CLEAN}-0", SMALL_SEGMENTS, clean_shutdown=True)
+def test_it_appends_behind_our_records_and_we_open_the_result(served: Served) -> None:
+    end_offset = served.written[CLEAN].all[-1].offset + 2
+    assert served.added == [Seen(end_offset, T0, b"theirs", b"behind ours", ())]
+    log = PartitionLog.open(served.directory, SMALL_SEGMENTS)
     try:
-        assert read_log(log) == [*served[CLEAN].all, added]
+        assert read_log(log) == served.written[CLEAN].all + served.added
     finally:
         log.close()
