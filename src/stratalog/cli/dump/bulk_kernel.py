@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 #: Upper bounds of a batch's line, and of a record's line without key, value and header keys.
 BATCH_TEXT_MAX: Final = 640
-RECORD_TEXT_MAX: Final = 208
+RECORD_TEXT_MAX: Final = 224
 PAYLOAD_TEXT_FACTOR: Final = 3
 RECORD_SIZE_MIN: Final = 7
 
@@ -46,8 +46,10 @@ _WORDS: Final = (
     *_CODECS,
 )  # fmt: skip
 _TEXT = np.frombuffer("".join(_WORDS).encode(), np.uint8).copy()
-_ENDS = np.cumsum([len(word) for word in _WORDS])
-_STARTS = np.array([0, *_ENDS[:-1]])
+_SIZES = np.array([len(word) for word in _WORDS])
+_ENDS = np.cumsum(_SIZES)
+_SHORT_WORDS = np.array([list(word.encode()[:16].ljust(16)) for word in _WORDS], np.uint8)
+_PAIRS = np.frombuffer("".join(f"{n:02}" for n in range(100)).encode(), np.uint8).copy()
 
 (_BASE_OFFSET, _LAST_OFFSET, _COUNT, _BASE_SEQUENCE, _LAST_SEQUENCE, _PRODUCER_ID, _PRODUCER_EPOCH,
  _LEADER_EPOCH, _TRANSACTIONAL, _NOT_TRANSACTIONAL, _CONTROL, _NOT_CONTROL,
@@ -85,15 +87,24 @@ def _be(data: Any, at: Any, size: int) -> Any:
 
 @_native(_INT, _OUT, _INT, _INT)
 def _word(out: Any, used: Any, word: Any) -> Any:
-    start = _STARTS[word]
-    size = _ENDS[word] - start
-    for n in range(size):
+    """Write a word of up to 16 bytes: always 16 are copied (in one instruction), and what is too much is written over."""
+    for n in range(16):
+        out[used + n] = _SHORT_WORDS[word, n]
+    return used + _SIZES[word]
+
+
+@_native(_INT, _OUT, _INT, _INT)
+def _long_word(out: Any, used: Any, word: Any) -> Any:
+    """Write a word of any size."""
+    start = _ENDS[word] - _SIZES[word]
+    for n in range(_SIZES[word]):
         out[used + n] = _TEXT[start + n]
-    return used + size
+    return used + _SIZES[word]
 
 
 @_native(_INT, _OUT, _INT, _INT)
 def _number(out: Any, used: int, value: int) -> int:
+    """Write a number, two digits at a time."""
     if value < 0:
         if value == -1:  # by far the most frequent one
             out[used] = 45
@@ -109,10 +120,19 @@ def _number(out: Any, used: int, value: int) -> int:
     while size < 19 and rest >= limit:
         size += 1
         limit *= numba.uint64(10)
-    for n in range(size - 1, -1, -1):
-        next_rest = rest // numba.uint64(10)
-        out[used + n] = numba.uint8(48 + (rest - next_rest * numba.uint64(10)))
+    at = used + size
+    while rest >= numba.uint64(100):
+        next_rest = rest // numba.uint64(100)
+        pair = numba.int64(rest - next_rest * numba.uint64(100))
+        at -= 2
+        out[at] = _PAIRS[2 * pair]
+        out[at + 1] = _PAIRS[2 * pair + 1]
         rest = next_rest
+    if rest >= numba.uint64(10):
+        out[at - 2] = _PAIRS[2 * numba.int64(rest)]
+        out[at - 1] = _PAIRS[2 * numba.int64(rest) + 1]
+    else:
+        out[at - 1] = numba.uint8(48 + rest)
     return used + size
 
 
@@ -215,27 +235,27 @@ def _batch(out: Any, used: Any, data: Any, at: int, position: int, valid: int) -
     used = _number(out, _word(out, used, _BASE_OFFSET), base_offset)
     used = _number(out, _word(out, used, _LAST_OFFSET), base_offset + delta)
     used = _number(out, _word(out, used, _COUNT), _be(data, at + 57, 4))
-    used = _number(out, _word(out, used, _BASE_SEQUENCE), sequence)
+    used = _number(out, _long_word(out, used, _BASE_SEQUENCE), sequence)
     used = _number(
-        out, _word(out, used, _LAST_SEQUENCE), sequence if sequence == -1 else _sequence(sequence, delta)
+        out, _long_word(out, used, _LAST_SEQUENCE), sequence if sequence == -1 else _sequence(sequence, delta)
     )
-    used = _number(out, _word(out, used, _PRODUCER_ID), _be(data, at + 43, 8))
-    used = _number(out, _word(out, used, _PRODUCER_EPOCH), _be(data, at + 51, 2))
-    used = _number(out, _word(out, used, _LEADER_EPOCH), _be(data, at + 12, 4))
-    used = _word(out, used, _TRANSACTIONAL if attributes & 0x10 else _NOT_TRANSACTIONAL)
-    used = _word(out, used, _CONTROL if attributes & 0x20 else _NOT_CONTROL)
+    used = _number(out, _long_word(out, used, _PRODUCER_ID), _be(data, at + 43, 8))
+    used = _number(out, _long_word(out, used, _PRODUCER_EPOCH), _be(data, at + 51, 2))
+    used = _number(out, _long_word(out, used, _LEADER_EPOCH), _be(data, at + 12, 4))
+    used = _long_word(out, used, _TRANSACTIONAL if attributes & 0x10 else _NOT_TRANSACTIONAL)
+    used = _long_word(out, used, _CONTROL if attributes & 0x20 else _NOT_CONTROL)
     if attributes & 0x40:
-        used = _word(out, _number(out, _word(out, used, _HORIZON), _be(data, at + 27, 8)), _BRACKET)
+        used = _word(out, _number(out, _long_word(out, used, _HORIZON), _be(data, at + 27, 8)), _BRACKET)
     else:
-        used = _word(out, used, _NO_HORIZON)
+        used = _long_word(out, used, _NO_HORIZON)
     used = _number(out, _word(out, used, _POSITION), position)
     used = _number(
         out, _word(out, used, _APPEND_TIME if attributes & 8 else _CREATE_TIME), _be(data, at + 35, 8)
     )
     used = _number(out, _word(out, used, _SIZE), _be(data, at + 8, 4) + 12)
-    used = _word(out, _word(out, used, _CODEC), _CODEC_NAMES + (attributes & 7))
+    used = _word(out, _long_word(out, used, _CODEC), _CODEC_NAMES + (attributes & 7))
     used = _number(out, _word(out, used, _CRC), _be(data, at + 17, 4) & 0xFFFF_FFFF)
-    return _word(out, used, _VALID if valid else _INVALID)
+    return _long_word(out, used, _VALID if valid else _INVALID)
 
 
 @_native(_INT, _OUT, _INT, _IN, _INT, _IN, _INT, _INT, types.boolean, _INTS, _INTS)
