@@ -6,14 +6,19 @@ Invariant: offsets and positions strictly ascend. There is an entry for some bat
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from typing_extensions import Buffer
 
 from stratalog.errors import CorruptIndexError
-from stratalog.log.index_file import IndexFile
-from stratalog.log.offset_index_format import LEGACY, OffsetIndexFormat, decode_entries, format_of
+from stratalog.log.index_file import RELATIVE_OFFSET_MAX, IndexFile, count_up_to
+from stratalog.log.offset_index_format import (
+    LEGACY,
+    RELATIVE_OFFSET,
+    OffsetIndexFormat,
+    decode_entries,
+    format_of,
+)
 from stratalog.log.values import OffsetPosition
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
 
@@ -76,17 +81,17 @@ class OffsetIndex(IndexFile):
         """Add an entry. The caller has seen to it that the index is not full, that both are larger than those of the
         last entry, and that they fit (`can_append_offset`, `format.position_max`); otherwise ValueError.
         """
-        entries = self.entries
+        entries, relative = self.entries, offset - self.base_offset
         if entries >= self.max_entries:
             raise ValueError(f"{self.path}: the index is full with {entries} entries")
-        if entries and offset <= self.last_entry.offset:
+        if entries and offset <= (self._last or self.last_entry).offset:
             raise ValueError(f"{self.path}: offset {offset} is not larger than the last, {self.last_offset}")
-        if not (self.can_append_offset(offset) and 0 <= position <= self.format.position_max):
+        if not (0 <= relative <= RELATIVE_OFFSET_MAX and 0 <= position <= self.format.position_max):
             raise ValueError(
                 f"{self.path}: offset {offset} at position {position} does not fit an entry of {self.entry_size} bytes"
                 f" with base offset {self.base_offset}"
             )
-        self._pack_into(self._data(), entries * self.entry_size, offset - self.base_offset, position)
+        self._pack_into(self._map or self._open_map(), entries * self.entry_size, relative, position)
         self._last = OffsetPosition(offset, position)
         self.entries = entries + 1
 
@@ -105,28 +110,35 @@ class OffsetIndex(IndexFile):
 
     def lookup(self, target: int) -> OffsetPosition:
         """The entry with the largest offset <= `target`; (base offset, 0) if there is none."""
-        entries = self.entries
+        entries, base_offset = self.entries, self.base_offset
         if not entries:
-            return OffsetPosition(self.base_offset, 0)
-        last = self.last_entry
+            return OffsetPosition(base_offset, 0)
+        last = self._last or self.last_entry
         if target >= last.offset:
             return last
-        slot = self._slots_up_to(target, entries) - 1
-        return self.entry(slot) if slot >= 0 else OffsetPosition(self.base_offset, 0)
+        data, entry_size = self._map or self._open_map(), self.entry_size
+        slot = count_up_to(data, RELATIVE_OFFSET, 0, entry_size, entries, target - base_offset) - 1
+        if slot < 0:
+            return OffsetPosition(base_offset, 0)
+        relative, position = self._unpack(data, slot * entry_size)
+        return OffsetPosition(base_offset + relative, position)
 
     def fetch_upper_bound(self, start: OffsetPosition, size: int) -> OffsetPosition | None:
         """The first entry at or behind `size` bytes after `start`: every offset within those bytes is smaller.
 
         None if the index ends before that.
         """
-        data, unpack, entry_size = self._data_or_empty(), self._unpack, self.entry_size
-        target = start.position + size
-        slot = bisect_left(range(self.entries), target, key=lambda n: unpack(data, n * entry_size)[1])
+        position, at = self.format.position, RELATIVE_OFFSET.size
+        before = start.position + size - 1
+        slot = count_up_to(self._data_or_empty(), position, at, self.entry_size, self.entries, before)
         return self.entry(slot) if slot < self.entries else None
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries with offsets >= `offset`."""
-        self._truncate_to_entries(self._slots_up_to(offset - 1, self.entries))
+        before = offset - 1 - self.base_offset
+        self._truncate_to_entries(
+            count_up_to(self._data_or_empty(), RELATIVE_OFFSET, 0, self.entry_size, self.entries, before)
+        )
 
     def sanity_check(self) -> None:
         """Raise CorruptIndexError for damage that shows in size, first and last entry; `check_order` reads them all."""
@@ -155,13 +167,6 @@ class OffsetIndex(IndexFile):
                     f"{self.path}: entry {slot}, {entry}, is not larger than the one before, {before}"
                 )
             before = entry
-
-    def _slots_up_to(self, offset: int, entries: int) -> int:
-        """How many entries have an offset <= `offset`."""
-        data, unpack, entry_size = self._data_or_empty(), self._unpack, self.entry_size
-        return bisect_right(
-            range(entries), offset - self.base_offset, key=lambda slot: unpack(data, slot * entry_size)[0]
-        )
 
     def _data_or_empty(self) -> Buffer:
         return self._data() if self.entries else b""

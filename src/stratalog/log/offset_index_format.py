@@ -23,9 +23,10 @@ from stratalog.log.values import OffsetPosition
 
 @dataclass(frozen=True, slots=True)
 class OffsetIndexFormat:
-    """How an entry is laid out: `entry` packs (relative offset, position)."""
+    """How an entry is laid out: `entry` packs (relative offset, position), `position` the latter alone."""
 
     entry: struct.Struct
+    position: struct.Struct
     position_max: int
 
     @property
@@ -33,8 +34,9 @@ class OffsetIndexFormat:
         return self.entry.size
 
 
-LEGACY: Final = OffsetIndexFormat(struct.Struct(">ii"), 0x7FFF_FFFF)
-LARGE: Final = OffsetIndexFormat(struct.Struct(">iq"), 0x7FFF_FFFF_FFFF_FFFF)
+RELATIVE_OFFSET: Final = struct.Struct(">i")
+LEGACY: Final = OffsetIndexFormat(struct.Struct(">ii"), struct.Struct(">i"), 0x7FFF_FFFF)
+LARGE: Final = OffsetIndexFormat(struct.Struct(">iq"), struct.Struct(">q"), 0x7FFF_FFFF_FFFF_FFFF)
 
 _BY_ENTRY_SIZE: Final = {LEGACY.entry_size: LEGACY, LARGE.entry_size: LARGE}
 
@@ -60,7 +62,7 @@ def decode_entries(
 def detect_format(data: Buffer, base_offset: int, fallback: OffsetIndexFormat = LEGACY) -> OffsetIndexFormat:
     """The format of an index file by its content, as KIP-1333 tells them apart.
 
-    By size where only one fits; else by the first entries, which must not descend; `fallback` where both or neither will do.
+    By size where only one fits; else by the first entries, which must not descend; `fallback` where both or neither do.
     Only a hint: whoever has the `.log` at hand proves it there.
     """
     size = memoryview(data).nbytes

@@ -11,19 +11,20 @@ above t lies behind o. `docs/formats/time_index.md` has a worked example. Kafka'
 from __future__ import annotations
 
 import struct
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Final
 
 from typing_extensions import Buffer
 
 from stratalog.errors import CorruptIndexError
-from stratalog.log.index_file import IndexFile
+from stratalog.log.index_file import IndexFile, count_up_to
 from stratalog.log.values import TimestampOffset
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
 
 ENTRY: Final = struct.Struct(">qi")
 ENTRY_SIZE: Final = ENTRY.size
+_TIMESTAMP: Final = struct.Struct(">q")
+_RELATIVE_OFFSET: Final = struct.Struct(">i")
 NO_TIMESTAMP: Final = -1
 
 
@@ -129,23 +130,16 @@ class TimeIndex(IndexFile):
         last = self.last_entry
         if target_ms >= last.timestamp_ms:
             return last
-        data = self._data()
-        slot = (
-            bisect_right(range(entries), target_ms, key=lambda n: ENTRY.unpack_from(data, n * ENTRY_SIZE)[0])
-            - 1
-        )
+        slot = count_up_to(self._data(), _TIMESTAMP, 0, ENTRY_SIZE, entries, target_ms) - 1
         return self.entry(slot) if slot >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries with offsets >= `offset`."""
         if not self.entries:
             return
-        data = self._data()
-        relative = offset - self.base_offset
+        before = offset - 1 - self.base_offset
         self._truncate_to_entries(
-            bisect_left(
-                range(self.entries), relative, key=lambda n: ENTRY.unpack_from(data, n * ENTRY_SIZE)[1]
-            )
+            count_up_to(self._data(), _RELATIVE_OFFSET, _TIMESTAMP.size, ENTRY_SIZE, self.entries, before)
         )
 
     def sanity_check(self) -> None:
