@@ -289,21 +289,24 @@ def _check_keys(batch: RecordBatch) -> None:
 
 def _recompressed(batch: RecordBatch, rules: AppendRules) -> RecordBatch:
     assert rules.codec is not None
-    rebuilt = build_batch(
-        batch.records(),
-        base_offset=batch.base_offset,
-        last_offset_delta=batch.last_offset_delta,
-        codec=rules.codec,
-        level=rules.codec_level,
-        timestamp_type=batch.timestamp_type,
-        log_append_time_ms=batch.max_timestamp if batch.timestamp_type else None,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
-        is_transactional=batch.is_transactional,
-        is_control=batch.is_control,
-        delete_horizon_ms=batch.delete_horizon_ms,
-    )
+    try:
+        rebuilt = build_batch(
+            batch.records(),
+            base_offset=batch.base_offset,
+            last_offset_delta=batch.last_offset_delta,
+            codec=rules.codec,
+            level=rules.codec_level,
+            timestamp_type=batch.timestamp_type,
+            log_append_time_ms=batch.max_timestamp if batch.timestamp_type else None,
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+            base_sequence=batch.base_sequence,
+            is_transactional=batch.is_transactional,
+            is_control=batch.is_control,
+            delete_horizon_ms=batch.delete_horizon_ms,
+        )
+    except ValueError as error:
+        raise InvalidRecordError(f"batch at position {batch.start}: {error}") from None
     if len(rebuilt) > rules.max_message_bytes:
         raise MessageTooLargeError(
             f"{len(rebuilt)} bytes after compression with {rules.codec.name.lower()}, but max.message.bytes allows"

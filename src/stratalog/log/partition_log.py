@@ -365,7 +365,7 @@ class PartitionLog:
         reason = roll_reason(
             size=segment.size_bytes,
             incoming_size=size,
-            segment_bytes_max=config.segment_bytes,
+            segment_bytes_max=min(config.segment_bytes, segment.size_max),
             waited_ms=time_waited(
                 now_ms=now_ms,
                 first_batch_timestamp=segment.first_batch_timestamp,

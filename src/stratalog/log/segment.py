@@ -29,6 +29,7 @@ from stratalog.log.file_names import (
     txn_index_file,
 )
 from stratalog.log.offset_index import OffsetIndex
+from stratalog.log.offset_index_format import LARGE, LEGACY, OffsetIndexFormat, detect_format
 from stratalog.log.producer_state import BATCHES_KEPT
 from stratalog.log.roll import RELATIVE_OFFSET_MAX
 from stratalog.log.time_index import TimeIndex
@@ -92,7 +93,7 @@ class LogSegment:
         self._clock = clock
         self._index_interval_bytes = config.index_interval_bytes
         self._index_size_max = config.segment_index_bytes
-        self._index_entry_size = 12 if config.use_large_index_format else 8
+        self._new_index_format = LARGE if config.use_large_index_format else LEGACY
         self._index_lock = threading.Lock()
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
@@ -153,9 +154,35 @@ class LogSegment:
                     self.base_offset,
                     max_size=self._index_size_max,
                     fs=self._fs,
-                    entry_size=self._index_entry_size,
+                    entry_size=self._index_format().entry_size,
                 )
             return self._offset_index
+
+    def _index_format(self) -> OffsetIndexFormat:
+        """The format of the offset index on disk, which does not tell; of a new one as configured (KIP-1333).
+
+        By size where only one fits, then by what stands in the log where the first entry points to.
+        """
+        path = self._offset_index_path
+        size = self._fs.size(path) if self._fs.exists(path) else 0
+        if size == 0:
+            return self._new_index_format
+        fitting = [form for form in (LEGACY, LARGE) if size % form.entry_size == 0]
+        if len(fitting) == 2:
+            with self._fs.open(path) as file:
+                first = file.pread(LARGE.entry_size, 0)
+            proven = [form for form in fitting if self._is_entry(*form.entry.unpack_from(first))]
+            fitting = (
+                proven if len(proven) == 1 else [detect_format(self._fs.read_bytes(path), self.base_offset)]
+            )
+        return fitting[0] if fitting else self._new_index_format
+
+    def _is_entry(self, relative_offset: int, position: int) -> bool:
+        """Whether a batch that ends at this offset stands at this position."""
+        if not 0 <= position <= self.size_bytes - HEADER_SIZE:
+            return False
+        header = _unpack_header(self.file.pread(HEADER_SIZE, position))
+        return bool(header[3] == MAGIC and header[0] + header[6] == self.base_offset + relative_offset)
 
     def _open_time_index(self) -> TimeIndex:
         with self._index_lock:
@@ -184,6 +211,11 @@ class LogSegment:
         if known is None:
             known = self._indexes_full = self.offset_index.is_full or self.time_index.is_full
         return known
+
+    @property
+    def size_max(self) -> int:
+        """The largest size that the positions of the offset index allow."""
+        return self.offset_index.format.position_max
 
     def resize_indexes(self, size: int) -> None:
         """Make room for more entries: the segment is the active one."""
@@ -365,6 +397,7 @@ class LogSegment:
         limit = len(view)
         position = last_index_entry = 0
         interval, highest = self._index_interval_bytes, self.base_offset + RELATIVE_OFFSET_MAX
+        last_indexable = self.size_max
         largest, largest_offset = self._max_timestamp
         append_offset, append_time = self.offset_index.append, self.time_index.maybe_append
         recent: dict[int, deque[int]] = {}
@@ -380,7 +413,11 @@ class LogSegment:
                 break
             if header[8] > largest:
                 largest, largest_offset = header[8], last_offset
-            if position - last_index_entry > interval and not self.indexes_full:
+            if (
+                interval < position - last_index_entry
+                and position <= last_indexable
+                and not self.indexes_full
+            ):
                 append_offset(last_offset, position)
                 append_time(largest, largest_offset)
                 self._indexes_full = None
