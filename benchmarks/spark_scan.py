@@ -1,0 +1,246 @@
+"""Spark over segments, beside Spark's own Kafka source through a broker; and how little of a month one hour reads.
+
+    python -m benchmarks.spark_scan [--megabytes 512] [--rounds 5] [--only scan|hour] [--json FILE]
+
+Apache Kafka gets a topic of 4 partitions with records of 1 KB, and one with records of 100 bytes. Spark counts the records,
+adds up the lengths of the values and finds the largest offset and timestamp: through the Kafka source and the broker, and
+through ours straight from the broker's log directory. The sessions have the same settings; results must be equal.
+
+The hour: a topic of a month of CreateTime records, each second some, and a filter on `timestamp` for one hour of it. Bytes
+are those that planning and reading ask of files. Without `timestampDisorder` everything after the hour is read too, because
+any later record might be older.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from tests.support.reference_kafka import ReferenceKafka
+
+from benchmarks.support.measure import Sample, alternate
+from benchmarks.support.report import Report, Result
+from benchmarks.support.spark_kafka_source import spark_kafka_source
+from stratalog.spark.java import spark_java_home
+
+PARTITIONS = 4
+TARGETS = {1024: 2.0, 100: 4.0}
+
+HOUR_MS = 3_600_000
+T0 = 1_700_000_000_000 // HOUR_MS * HOUR_MS
+HOURS = 30 * 24
+
+_SCANNER = Path(__file__).parent / "support" / "spark_scanner.py"
+
+
+class Scanner:
+    """A `spark_scanner` process."""
+
+    def __init__(self, python: str, *arguments: str) -> None:
+        environment = os.environ | {"JAVA_HOME": str(spark_java_home()), "PYSPARK_PYTHON": python}
+        self._process = subprocess.Popen(
+            [python, str(_SCANNER), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+            cwd=_SCANNER.parent,
+        )
+        self._answer()
+
+    def scan(self, options: dict[str, str], where: str | None = None) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"options": options, "where": where}) + "\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("the scanner ended; its errors are above")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def __enter__(self) -> Scanner:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(60)
+
+
+def fill(kafka: ReferenceKafka, topic: str, record_bytes: int, size: int) -> int:
+    """Make a topic of about `size` bytes; returns how many records."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(60)
+    count = size // record_bytes
+    values = [os.urandom(record_bytes) for _ in range(1000)]
+    producer = Producer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "linger.ms": 20,
+            "batch.size": 256 * 1024,
+            "queue.buffering.max.messages": 500_000,
+            "queue.buffering.max.kbytes": 1 << 20,
+        }
+    )
+    for n in range(count):
+        while True:
+            try:
+                producer.produce(topic, values[n % 1000], partition=n * PARTITIONS // count)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    if producer.flush(120):
+        raise RuntimeError(f"{topic} was not written in time")
+    return count
+
+
+def compare(report: Report, directory: Path, size: int, rounds: int) -> None:
+    """Both sources over the same topics."""
+    kafka_source = spark_kafka_source()
+    with (
+        ReferenceKafka(directory / "kafka", jvm_options=("-Xms1G", "-Xmx1G")) as kafka,
+        Scanner(sys.executable, "stratalog") as ours,
+        Scanner(str(kafka_source.python), "kafka", ",".join(map(str, kafka_source.jars))) as theirs,
+    ):
+        for record_bytes, target in TARGETS.items():
+            topic = f"records-of-{record_bytes}"
+            count = fill(kafka, topic, record_bytes, size)
+            ours_options = {"path": str(kafka.data_dir), "subscribe": topic}
+            theirs_options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic}
+            expected = theirs.scan(theirs_options)
+            found = ours.scan(ours_options)
+            for what in ("records", "value_bytes", "offset", "timestamp_ms"):
+                if found[what] != expected[what] or found["records"] != count:
+                    raise SystemExit(
+                        f"{topic}: stratalog says {found}, Kafka {expected}, {count} were written"
+                    )
+            for name, extra in (
+                ("", {}),
+                (", columns=value,offset,timestamp", {"columns": "value,offset,timestamp"}),
+            ):
+                measured = alternate(
+                    ("stratalog", partial(_scan, ours, ours_options | extra)),
+                    ("Spark's Kafka source", partial(_scan, theirs, theirs_options)),
+                    rounds=rounds,
+                )
+                result = Result.of(
+                    f"scan of {record_bytes}-byte records{name}",
+                    measured,
+                    "records_per_second",
+                    unit="records/s",
+                    target=target,
+                )
+                report.add(result, measured, records=count)
+
+
+def _scan(scanner: Scanner, options: dict[str, str]) -> Sample:
+    return scanner.scan(options)
+
+
+# --- one hour of a month --------------------------------------------------------------------------------------------------
+
+
+def write_month(directory: Path, size: int) -> None:
+    """A month in one partition: batches of ten seconds, segments of 16 MB."""
+    from stratalog.config.topic import LogConfig
+    from stratalog.log.partition_log import PartitionLog
+    from stratalog.records.batch_builder import build_batch
+    from stratalog.records.record import Record
+
+    config = LogConfig(segment_bytes=16 * 1024 * 1024, retention_ms=-1)
+    log = PartitionLog.open(directory / "month-0", config)
+    log.leader_epochs.assign(0, 0)
+    batches = HOURS * 360
+    values = [os.urandom(max(size // batches // 10 - 10, 10)) for _ in range(10)]
+    for n in range(batches):
+        start = T0 + n * 10_000
+        records = [Record(i, start + i * 1000, None, value) for i, value in enumerate(values)]
+        log.append_as_leader(build_batch(records), leader_epoch=0)
+    log.update_high_watermark(log.log_end_offset)
+    log.close()
+
+
+def bytes_read(path: Path, where: str, **more: str) -> tuple[int, int]:
+    """Records and bytes of a query, planned and read as Spark does, in this process."""
+    from datetime import UTC, datetime
+
+    from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
+
+    from stratalog.spark.decode import Selection
+    from stratalog.spark.filters import Constraints, push
+    from stratalog.spark.options import ReadOptions
+    from stratalog.spark.places import Places
+    from stratalog.spark.planner import Planner
+    from stratalog.spark.read import SplitReader
+    from stratalog.spark.snapshot import on_data_loss
+
+    low, high = (datetime.fromtimestamp(int(ms) / 1000, UTC) for ms in where.split())
+    filters = [GreaterThanOrEqual(("timestamp",), low), LessThan(("timestamp",), high)]
+    options = ReadOptions.parse({"path": str(path), "subscribe": "month"} | more)
+    constraints, rest = push(filters, Constraints())
+    assert not rest
+    places = Places()
+    reader = SplitReader(places, on_data_loss(True))
+    selection = Selection(("value", "timestamp"), constraints.timestamps_ms)
+    plans = Planner(options, constraints, places).plan()
+    records = sum(found.num_rows for plan in plans for found in reader.read(plan, selection))
+    return records, places.bytes_read
+
+
+def one_hour(report: Report, directory: Path, size: int) -> None:
+    write_month(directory, size)
+    total = sum(path.stat().st_size for path in (directory / "month-0").glob("*.log"))
+    hour_bytes = total / HOURS
+    low = T0 + 12 * 24 * HOUR_MS + 7 * HOUR_MS
+    for name, options in (("timestampDisorder=0", {"timestampDisorder": "0"}), ("no timestampDisorder", {})):
+        records, read = bytes_read(directory, f"{low} {low + HOUR_MS}", **options)
+        if records != 3600:
+            raise SystemExit(f"the hour has 3600 records, {records} were found")
+        target = 1.1 if options else None
+        report.add(
+            Result(f"one hour of a month, {name}", read / hour_bytes, read / 1000, hour_bytes / 1000, "kB", "that hour",
+                   target, more_is_better=False)
+        )  # fmt: skip
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--megabytes", type=int, default=512, help="of records in each topic (default: 512)")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="that count, after one that does not (default: 5)"
+    )
+    parser.add_argument("--only", choices=("scan", "hour"), help="one of the two parts")
+    parser.add_argument("--json", help="write all samples there (- for stdout)")
+    options = parser.parse_args(argv)
+    report = Report(options.json)
+    size = options.megabytes * 1_000_000
+    with tempfile.TemporaryDirectory(prefix="stratalog-spark-") as directory:
+        if options.only != "scan":
+            one_hour(report, Path(directory), size)
+        if options.only != "hour":
+            compare(report, Path(directory), size, options.rounds)
+    report.close()
+
+
+if __name__ == "__main__":
+    main()

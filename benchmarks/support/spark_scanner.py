@@ -1,0 +1,77 @@
+"""A Spark session that scans on demand, as a process: one JSON line of options in, one JSON line of results out.
+
+    python spark_scanner.py stratalog
+    python spark_scanner.py kafka connector.jar,kafka-clients.jar,...
+
+Both run the same query: how many records, how many bytes of values, which largest offset and timestamp. This file is a
+program for two environments, so it imports nothing of the project before it knows which one it is in.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+
+def stratalog_session() -> Any:
+    import stratalog.spark
+
+    return stratalog.spark.local_session("scan: stratalog", **SETTINGS)
+
+
+def kafka_session(jars: str) -> Any:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName("scan: kafka")
+    for key, value in (SETTINGS | {"spark.jars": jars}).items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+#: The same for both.
+SETTINGS = {
+    "spark.master": "local[*]",
+    "spark.driver.memory": "2g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
+def scan(spark: Any, source: str, options: dict[str, str], condition: str | None) -> dict[str, float]:
+    from pyspark.sql import functions as F
+
+    start = time.perf_counter()
+    records = spark.read.format(source).options(**options).load()
+    if condition:
+        records = records.where(condition)
+    row = records.agg(
+        F.count("*").alias("records"),
+        F.sum(F.length("value")).alias("value_bytes"),
+        F.max("offset").alias("offset"),
+        F.max(F.unix_millis("timestamp")).alias("timestamp_ms"),
+    ).first()
+    seconds = time.perf_counter() - start
+    found = {name: value or 0 for name, value in row.asDict().items()}
+    return found | {"seconds": seconds, "records_per_second": found["records"] / seconds}
+
+
+def main() -> None:
+    source = sys.argv[1]
+    spark = stratalog_session() if source == "stratalog" else kafka_session(sys.argv[2])
+    print(json.dumps({"ready": True}), flush=True)
+    for line in sys.stdin:
+        request = json.loads(line)
+        print(json.dumps(scan(spark, source, request["options"], request.get("where"))), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
