@@ -3,8 +3,8 @@
 `<directory>/<start offset>_<segment id>.index`, `.timeindex`, `.txnindex`, as Kafka's `RemoteIndexCache` names them; a
 segment without aborted transactions has an empty `.txnindex`. A file is written as `.tmp` and renamed. What is in the
 directory at start is used again if it is complete and passes its checks. Entries weigh their bytes; W-TinyLFU (moka)
-decides which go when the limit is passed, and idle ones go after a time. Files of an entry in use go when its last user
-is done.
+decides which go when the limit is passed, and idle ones go after a time. An entry's files go with it; whoever uses it at
+that moment has them open, and goes on.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PROBED_ENTRIES = 64
 
 
 class RemoteIndexes:
-    """The three indexes of one remote segment, open for reading."""
+    """The three indexes of one remote segment: open, mapped, and readable even when their files have gone."""
 
     def __init__(self, key: UUID, stem: Path, start_offset: int, entry_size: int, fs: FileSystem) -> None:
         self.key = key
@@ -66,8 +66,8 @@ class RemoteIndexes:
     def _path(self, suffix: str) -> Path:
         return self._stem.with_name(self._stem.name + suffix)
 
-    def sanity_check(self) -> None:
-        """CorruptIndexError for damage."""
+    def check(self) -> None:
+        """Look at the indexes, which maps them too; CorruptIndexError for damage."""
         self.offset_index.sanity_check()
         self.time_index.sanity_check()
         self.txn_index.sanity_check()
@@ -77,9 +77,7 @@ class RemoteIndexes:
         self.time_index.close()
         self.txn_index.close()
 
-    def remove(self) -> None:
-        """Close, and delete the files."""
-        self.close()
+    def remove_files(self) -> None:
         for suffix in _SUFFIXES.values():
             self._fs.remove(self._path(suffix))
 
@@ -102,15 +100,18 @@ class RemoteIndexCache:
         self._directory = directory
         self._rsm = rsm
         self._fs = fs
+        #: Held around every call of the cache: it runs `_evicted.append` on the thread that calls it.
         self._lock = threading.RLock()
         self._loading: dict[UUID, threading.Lock] = {}
+        #: Whose files lie under a key's names: an entry that is replaced must not take its successor's.
+        self._owners: dict[UUID, RemoteIndexes | None] = {}
+        self._evicted: list[RemoteIndexes] = []
         self._cache: Moka[UUID, RemoteIndexes] = Moka(
             capacity_bytes,
             tti=None if ttl_ms < 0 else ttl_ms / 1000,
-            eviction_listener=lambda _key, indexes, _cause: self._evict(indexes),
+            eviction_listener=lambda _key, indexes, _cause: self._evicted.append(indexes),
             weigher=lambda _key, indexes: indexes.size_bytes,
         )
-        self._closed = False
         fs.make_dirs(directory)
         self._load_from_disk()
 
@@ -129,30 +130,31 @@ class RemoteIndexCache:
             with self._lock:
                 found.users -= 1
                 if found.evicted and found.users == 0:
-                    found.remove()
+                    found.close()
 
     def invalidate(self, segment_id: UUID) -> None:
         """Forget the indexes of a segment: it was deleted, or they turned out to be wrong."""
-        self._cache.remove(segment_id)
-        self._cache.run_pending_tasks()
+        with self._lock:
+            self._cache.remove(segment_id)
+            self._settle()
 
     @property
     def size_bytes(self) -> int:
-        self._cache.run_pending_tasks()
-        return self._cache.weighted_size()
+        with self._lock:
+            self._settle()
+            return self._cache.weighted_size()
 
     def __len__(self) -> int:
-        self._cache.run_pending_tasks()
-        return self._cache.count()
+        with self._lock:
+            self._settle()
+            return self._cache.count()
 
     def close(self) -> None:
         """Close what is open; the files stay for the next start."""
         with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-        self._cache.clear()
-        self._cache.run_pending_tasks()
+            self._owners.clear()
+            self._cache.clear()
+            self._settle()
 
     # --- entries ----------------------------------------------------------------------------------------------------
 
@@ -164,27 +166,37 @@ class RemoteIndexCache:
                 if found is not None and not found.evicted:
                     found.users += 1
                     return found
+                self._settle()
                 loading = self._loading.setdefault(key, threading.Lock())
             with loading:
                 with self._lock:
-                    if self._cache.get(key) is not None:
+                    if self._loading.get(key) is not loading:
                         continue  # somebody else has loaded it meanwhile
-                loaded = self._download(metadata)
-                with self._lock:
-                    loaded.users += 1
-                    self._loading.pop(key, None)
-                    self._cache.set(key, loaded)
-                self._cache.run_pending_tasks()
+                    self._owners[key] = None
+                loaded: RemoteIndexes | None = None
+                try:
+                    loaded = self._download(metadata)
+                finally:
+                    with self._lock:  # both at once: nobody may begin to load between the two
+                        del self._loading[key]
+                        if loaded is not None:
+                            loaded.users += 1
+                            self._owners[key] = loaded
+                            self._cache.set(key, loaded)
+                            self._settle()
                 return loaded
 
-    def _evict(self, indexes: RemoteIndexes) -> None:
-        with self._lock:
-            if self._closed:
-                indexes.close()
-                return
+    def _settle(self) -> None:
+        """Let go of what the cache has evicted; the caller holds the lock."""
+        self._cache.run_pending_tasks()
+        evicted, self._evicted[:] = list(self._evicted), []
+        for indexes in evicted:
             indexes.evicted = True
+            if self._owners.get(indexes.key) is indexes:
+                del self._owners[indexes.key]
+                indexes.remove_files()
             if indexes.users == 0:
-                indexes.remove()
+                indexes.close()
 
     def _download(self, metadata: RemoteLogSegmentMetadata) -> RemoteIndexes:
         stem = self._directory / f"{metadata.start_offset}_{uuid_to_base64(metadata.segment_id.id)}"
@@ -198,9 +210,10 @@ class RemoteIndexCache:
             self._write(stem.with_name(stem.name + suffix), data)
         indexes = self._open(metadata.segment_id.id, stem, metadata.start_offset, metadata)
         try:
-            indexes.sanity_check()
+            indexes.check()
         except CorruptIndexError:
-            indexes.remove()
+            indexes.close()
+            indexes.remove_files()
             raise
         return indexes
 
@@ -250,13 +263,14 @@ class RemoteIndexCache:
                 if not separator or len(suffixes) < len(_SUFFIXES):
                     raise ValueError(stem)
                 indexes = self._open(uuid_from_base64(segment_id), self._directory / stem, int(start), None)
-                indexes.sanity_check()
+                indexes.check()
             except (ValueError, CorruptIndexError):
                 for suffix in suffixes:
                     self._fs.remove(self._directory / (stem + suffix))
             else:
+                self._owners[indexes.key] = indexes
                 self._cache.set(indexes.key, indexes)
-        self._cache.run_pending_tasks()
+        self._settle()
 
 
 def _is_plausible(index: OffsetIndex, metadata: RemoteLogSegmentMetadata | None) -> bool:

@@ -7,6 +7,7 @@ late answer harms nobody.
 
 from __future__ import annotations
 
+import itertools
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -58,10 +59,13 @@ class DeadlineObjectStore(ObjectStore):
         return self._call("head", key, lambda: self.inner.head(key))
 
     def list(self, directory: str = "") -> Iterator[ObjectInfo]:
-        found = iter(self.inner.list(directory))
+        found: Iterator[ObjectInfo] | None = None
 
         def page() -> list[ObjectInfo]:
-            return [info for _, info in zip(range(_LISTED_AT_ONCE), found, strict=False)]
+            nonlocal found
+            if found is None:
+                found = iter(self.inner.list(directory))
+            return list(itertools.islice(found, _LISTED_AT_ONCE))
 
         while infos := self._call("list", directory, page):
             yield from infos

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import struct
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from stratalog.errors import CorruptIndexError, RemoteResourceNotFoundError
+from stratalog.log.offset_index_format import LARGE, LEGACY
+from stratalog.log.txn_index import AbortedTransaction, encode_entry
+from stratalog.log.values import OffsetPosition
+from stratalog.remote.api import IndexType, RemoteLogSegmentMetadata
+from stratalog.remote.index_cache import RemoteIndexCache
+from tests.remote.values import segment
+
+ENTRIES = [(n * 10, n * 1_000) for n in range(1, 20)]
+SIZE = 19 * 8 + 12
+
+
+class FakeStore:
+    """Only what the cache asks for; counts."""
+
+    def __init__(self) -> None:
+        self.fetched: list[tuple[int, IndexType]] = []
+        self.offset_index = b"".join(LEGACY.entry.pack(*entry) for entry in ENTRIES)
+        self.txn_index: bytes | None = None
+
+    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
+        self.fetched.append((metadata.start_offset, index_type))
+        if index_type is IndexType.TRANSACTION:
+            if self.txn_index is None:
+                raise RemoteResourceNotFoundError("none")
+            return self.txn_index
+        return self.offset_index if index_type is IndexType.OFFSET else struct.pack(">qi", 5_000, 190)
+
+
+def _cache(path: Path, store: FakeStore, capacity: int = 10**6, ttl_ms: int = -1) -> RemoteIndexCache:
+    return RemoteIndexCache(path, store, capacity_bytes=capacity, ttl_ms=ttl_ms)  # type: ignore[arg-type]
+
+
+def _segment(number: int, *, txn_index_empty: bool = True) -> RemoteLogSegmentMetadata:
+    return segment(number, number * 1000, number * 1000 + 999, size=10**6, txn_index_empty=txn_index_empty)
+
+
+def test_indexes_are_fetched_once_and_lie_on_disk_under_kafkas_names(tmp_path: Path) -> None:
+    store = FakeStore()
+    cache = _cache(tmp_path, store)
+    for _ in range(3):
+        with cache.indexes(_segment(1)) as found:
+            assert found.offset_index.lookup(1_025) == OffsetPosition(1_020, 2_000)
+            assert found.time_index.last_entry == (5_000, 1_190)
+            assert found.txn_index.is_empty
+    assert store.fetched == [(1_000, IndexType.OFFSET), (1_000, IndexType.TIMESTAMP)]
+    stem = "1000_AAAAAAAAAAAAAAAAAAAD6Q"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"{stem}.index",
+        f"{stem}.timeindex",
+        f"{stem}.txnindex",
+    ]
+    assert (len(cache), cache.size_bytes) == (1, SIZE)
+    cache.close()
+
+
+def test_a_transaction_index_is_fetched_when_there_is_one_and_missed_when_there_is_not(
+    tmp_path: Path,
+) -> None:
+    store = FakeStore()
+    cache = _cache(tmp_path, store)
+    with cache.indexes(_segment(1, txn_index_empty=False)) as found:
+        assert found.txn_index.is_empty
+    aborted = AbortedTransaction(7, 2_001, 2_050, 2_051)
+    store.txn_index = encode_entry(aborted)
+    with cache.indexes(_segment(2, txn_index_empty=False)) as found:
+        assert found.txn_index.all == [aborted]
+    cache.close()
+
+
+def test_entries_of_twelve_bytes_are_recognised(tmp_path: Path) -> None:
+    store = FakeStore()
+    store.offset_index = b"".join(LARGE.entry.pack(*entry) for entry in ENTRIES)
+    cache = _cache(tmp_path, store)
+    with cache.indexes(_segment(1)) as found:
+        assert found.offset_index.entry_size == 12
+        assert found.offset_index.lookup(1_025) == OffsetPosition(1_020, 2_000)
+    cache.close()
+
+
+def test_an_index_of_neither_format_is_refused(tmp_path: Path) -> None:
+    store = FakeStore()
+    store.offset_index = bytes(range(13))
+    cache = _cache(tmp_path, store)
+    with pytest.raises(CorruptIndexError), cache.indexes(_segment(1)):
+        pass
+    cache.close()
+
+
+def test_the_limit_holds_and_files_of_what_goes_are_removed(tmp_path: Path) -> None:
+    store = FakeStore()
+    cache = _cache(tmp_path, store, capacity=5 * SIZE)
+    for number in range(30):
+        with cache.indexes(_segment(number)) as found:
+            assert found.offset_index.lookup(number * 1000 + 25).position == 2_000
+    assert cache.size_bytes <= 5 * SIZE
+    assert len(list(tmp_path.iterdir())) == 3 * len(cache)
+    cache.close()
+
+
+def test_an_entry_in_use_outlives_its_eviction(tmp_path: Path) -> None:
+    store = FakeStore()
+    cache = _cache(tmp_path, store)
+    with cache.indexes(_segment(1)) as found:
+        cache.invalidate(_segment(1).segment_id.id)
+        assert len(cache) == 0
+        assert list(tmp_path.iterdir()) == []
+        assert found.offset_index.lookup(1_025).position == 2_000
+        assert found.time_index.lookup(9_999) == (5_000, 1_190)
+    cache.close()
+
+
+def test_an_entry_invalidated_in_use_is_fetched_anew_for_the_next_reader(tmp_path: Path) -> None:
+    store = FakeStore()
+    cache = _cache(tmp_path, store)
+    with cache.indexes(_segment(1)):
+        cache.invalidate(_segment(1).segment_id.id)
+        with cache.indexes(_segment(1)) as again:
+            assert again.offset_index.lookup(1_025).position == 2_000
+        assert len(store.fetched) == 4
+    with cache.indexes(_segment(1)) as found:
+        assert found.offset_index.lookup(1_025).position == 2_000
+    cache.close()
+
+
+def test_the_next_process_takes_over_what_is_complete_and_removes_the_rest(tmp_path: Path) -> None:
+    store = FakeStore()
+    cache = _cache(tmp_path, store)
+    for number in (1, 2, 3):
+        with cache.indexes(_segment(number)):
+            pass
+    cache.close()
+    names = sorted(path.name for path in tmp_path.iterdir())
+    (tmp_path / next(n for n in names if n.startswith("1000_") and n.endswith(".timeindex"))).unlink()
+    (tmp_path / next(n for n in names if n.startswith("2000_") and n.endswith(".index"))).write_bytes(
+        b"damage!"
+    )
+    (tmp_path / "5000_x.index.tmp").write_bytes(b"x")
+    (tmp_path / "notes.txt").write_bytes(b"x")
+
+    again = _cache(tmp_path, store)
+    assert {path.name.split("_")[0] for path in tmp_path.iterdir()} == {"3000"}
+    store.fetched.clear()
+    for number in (1, 2, 3):
+        with again.indexes(_segment(number)) as found:
+            assert found.offset_index.lookup(number * 1000 + 25).position == 2_000
+    assert {start for start, _ in store.fetched} == {1_000, 2_000}
+    again.close()
+
+
+def test_many_readers_share_one_download(tmp_path: Path) -> None:
+    store = FakeStore()
+    cache = _cache(tmp_path, store)
+    barrier = threading.Barrier(8)
+
+    def read(_: int) -> int:
+        barrier.wait()
+        with cache.indexes(_segment(1)) as found:
+            return found.offset_index.lookup(1_025).position
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(read, range(8))) == {2_000}
+    assert len(store.fetched) == 2
+    cache.close()
+
+
+def test_readers_race_eviction_and_always_get_their_answer(tmp_path: Path) -> None:
+    store = FakeStore()
+    cache = _cache(tmp_path, store, capacity=2 * SIZE)
+
+    def read(seed: int) -> bool:
+        return all(
+            _looks_right(cache, (seed * 7 + n * (seed % 3 + 1)) % 9, evict=n % 11 == 0) for n in range(120)
+        )
+
+    with ThreadPoolExecutor(6) as pool:
+        assert all(pool.map(read, range(6)))
+    assert len(list(tmp_path.iterdir())) == 3 * len(cache)
+    cache.close()
+
+
+def _looks_right(cache: RemoteIndexCache, number: int, *, evict: bool) -> bool:
+    if evict:
+        cache.invalidate(_segment(number).segment_id.id)
+    with cache.indexes(_segment(number)) as found:
+        return found.offset_index.lookup(number * 1000 + 25).position == 2_000
