@@ -20,8 +20,8 @@ class RemoteHealth:
         self._lock = threading.Lock()
         #: Since when the store fails in a way that may pass; None while it works.
         self.unreachable_since_ms: int | None = None
-        #: What keeps a partition from being tiered and will not pass by itself.
-        self.failures: dict[TopicIdPartition, str] = {}
+        #: What keeps a task of a partition from its work and will not pass by itself.
+        self.failures: dict[tuple[TopicIdPartition, str], str] = {}
 
     def failed(self, partition: TopicIdPartition, task: str, error: Exception) -> None:
         """A task failed; it is going to be tried again."""
@@ -37,16 +37,18 @@ class RemoteHealth:
                 task, partition, error,
             )  # fmt: skip
             return
-        message = f"{task}: {error}"
+        message = str(error)
         with self._lock:
-            known = self.failures.get(partition) == message
-            self.failures[partition] = message
-        logger.log(logging.DEBUG if known else logging.ERROR, "%s is not tiered: %s", partition, message)
+            known = self.failures.get((partition, task)) == message
+            self.failures[partition, task] = message
+        logger.log(
+            logging.DEBUG if known else logging.ERROR, "%s of %s does not work: %s", task, partition, message
+        )
 
-    def succeeded(self, partition: TopicIdPartition, *, used_store: bool) -> bool:
+    def succeeded(self, partition: TopicIdPartition, task: str, *, used_store: bool) -> bool:
         """A task went well; whether that shows that the store works again."""
         with self._lock:
-            self.failures.pop(partition, None)
+            self.failures.pop((partition, task), None)
             since = self.unreachable_since_ms
             if not used_store or since is None:
                 return False
@@ -56,4 +58,4 @@ class RemoteHealth:
 
     def forget(self, partition: TopicIdPartition) -> None:
         with self._lock:
-            self.failures.pop(partition, None)
+            self.failures = {key: message for key, message in self.failures.items() if key[0] != partition}

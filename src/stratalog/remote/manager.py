@@ -269,7 +269,7 @@ class RemoteLogManager:
             except (StratalogError, OSError) as error:
                 self.health.failed(partition, "deletion", error)
                 return False
-            self.health.succeeded(partition, used_store=deleted > 0)
+            self.health.succeeded(partition, "deletion", used_store=deleted > 0)
             self._rlmm.on_stop_partitions([partition])
             return True
 
@@ -310,7 +310,8 @@ class RemoteLogManager:
                 if not tiered.cancelled.is_set():
                     self.health.failed(tiered.partition, name, error)
                 return False
-            if self.health.succeeded(tiered.partition, used_store=name != "follower task" and done > 0):
+            used_store = name != "follower task" and done > 0
+            if self.health.succeeded(tiered.partition, name, used_store=used_store):
                 self._schedule.poke()
             return True
 

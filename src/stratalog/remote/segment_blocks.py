@@ -70,10 +70,11 @@ class SegmentBlocks:
                 del self._blocks[key]
 
     def close(self) -> None:
+        """Fetch nothing more, and wait for what is being fetched: close the storage manager first."""
         with self._lock:
             self._closed = True
             self._blocks.clear()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _was_read(self, metadata: RemoteLogSegmentMetadata, number: int) -> bool:
         return number < 0 or (metadata.segment_id.id.bytes, number) in self._blocks

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stratalog.errors import CorruptIndexError, CorruptRecordError
+from stratalog.errors import CorruptIndexError, CorruptRecordError, UnsupportedForMessageFormatError
 from stratalog.log.offset_index import OffsetIndex
 from stratalog.log.segment import LogSegment
-from stratalog.records.batch import iter_batches
+from stratalog.records.batch import RecordBatch, iter_batches
 from stratalog.util.filesystem import File
 
 _CHUNK_BYTES = 4 * 1024 * 1024
@@ -48,38 +49,45 @@ def _check_batches(segment: LogSegment, next_base_offset: int) -> CheckedSegment
     if size == 0:
         raise CorruptRecordError(f"{path}: a sealed segment holds no batch")
     entries = _IndexEntries(segment.offset_index)
-    position, expected = 0, segment.base_offset
+    expected = segment.base_offset
     first_offset, max_timestamp = -1, -1
-    while position < size:
-        data = _whole_batches(file, position, size)
-        for batch in iter_batches(data):
-            at = position + batch.start
-            batch.ensure_valid()
-            if batch.base_offset < expected or batch.last_offset >= next_base_offset:
-                raise CorruptRecordError(
-                    f"{path}: the batch at position {at} has offsets {batch.base_offset} to {batch.last_offset}, expected "
-                    f"them from {expected} on and below {next_base_offset}"
-                )
-            entries.check(at, batch.base_offset, batch.last_offset)
-            first_offset = batch.base_offset if first_offset < 0 else first_offset
-            expected = batch.last_offset + 1
-            max_timestamp = max(max_timestamp, batch.max_timestamp)
-            consumed = batch.start + batch.size
-        position += consumed
+    for position, batch in _batches(file, size):
+        if not batch.is_crc_valid:
+            raise CorruptRecordError(
+                f"{path}: the batch at position {position} with offsets {batch.base_offset} to {batch.last_offset} does "
+                f"not match its CRC-32C {batch.crc:08x}"
+            )
+        if batch.base_offset < expected or batch.last_offset >= next_base_offset:
+            raise CorruptRecordError(
+                f"{path}: the batch at position {position} has offsets {batch.base_offset} to {batch.last_offset}, "
+                f"expected them from {expected} on and below {next_base_offset}"
+            )
+        entries.check(position, batch.base_offset, batch.last_offset)
+        first_offset = batch.base_offset if first_offset < 0 else first_offset
+        expected = batch.last_offset + 1
+        max_timestamp = max(max_timestamp, batch.max_timestamp)
     entries.check_end(size)
     return CheckedSegment(size, first_offset, expected - 1, max_timestamp)
 
 
-def _whole_batches(file: File, position: int, size: int) -> bytes:
-    """A piece of the file that holds at least one whole batch; CorruptRecordError when the file ends within one."""
-    length = _CHUNK_BYTES
-    while True:
+def _batches(file: File, size: int) -> Iterator[tuple[int, RecordBatch]]:
+    """Position and view of every batch; CorruptRecordError where there is none or the file ends within one."""
+    position, length = 0, _CHUNK_BYTES
+    while position < size:
         data = file.pread(min(length, size - position), position)
-        if next(iter_batches(data), None) is not None:
-            return data
-        if length >= size - position or len(data) < min(length, size - position):
+        consumed = 0
+        try:
+            for batch in iter_batches(data):
+                yield position + batch.start, batch
+                consumed = batch.start + batch.size
+        except (CorruptRecordError, UnsupportedForMessageFormatError) as error:
+            raise CorruptRecordError(f"{file.path}: no batch behind position {position}: {error}") from error
+        if consumed:
+            position, length = position + consumed, _CHUNK_BYTES
+        elif len(data) < length:
             raise CorruptRecordError(f"{file.path}: the batch at position {position} is not whole")
-        length *= 2
+        else:
+            length *= 2  # a batch larger than a chunk
 
 
 class _IndexEntries:
