@@ -9,9 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.support.wire import Wire
 
 from stratalog.broker.api_keys import ApiKey
+from stratalog.broker.produce_template import ProduceTemplate
 from stratalog.broker.server import Broker
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
@@ -269,3 +272,106 @@ def test_a_batch_without_a_sequence_from_a_producer_with_an_id_is_refused(
         ).error_code
         == 87
     )
+
+
+# --- the short way (produce_template) -------------------------------------------------------------------------------------
+
+STEPS = st.fixed_dictionaries(
+    {
+        "version": st.sampled_from([8, 9, 12, 13]),
+        "topic": st.sampled_from(["a", "b"]),
+        "partition": st.sampled_from([0, 0, 0, 1, 9]),
+        "acks": st.sampled_from([-1, -1, -1, 1, 5]),
+        "records": st.sampled_from(
+            ["small", "small", "large", "huge", "sequenced", "damaged", "two", "cut", "null", "short"]
+        ),
+        "repeat": st.integers(1, 3),
+        "config": st.sampled_from(
+            [None, None, None, {"max.message.bytes": "100"}, {"min.insync.replicas": "2"}]
+        ),
+    }
+)
+STEP_RECORDS = {
+    "small": batch(b"v"),
+    "large": batch(b"v" * 200),
+    "huge": batch(b"v" * 300_000),
+    "sequenced": batch(b"v", producer_id=77, producer_epoch=0, base_sequence=0),
+    "damaged": damaged(batch(b"value" * 10), 90),
+    "two": batch(b"a") + batch(b"b"),
+    "cut": batch(b"value" * 10)[:-1],
+    "null": None,
+    "short": b"abc",
+}
+
+
+@given(steps=st.lists(STEPS, min_size=2, max_size=8))
+@settings(deadline=None, max_examples=60)
+def test_many_requests_on_one_connection_are_answered_as_on_one_connection_each(
+    broker: Broker, steps: list[dict[str, Any]]
+) -> None:
+    """A connection's first request goes the plain way, later ones may go the short way: nobody can tell."""
+    runs: list[list[Any]] = []
+    for fresh_connections in (False, True):
+        names = {name: broker.state.topics.create(f"t{next(_topic_number)}", 2).name for name in ("a", "b")}
+        answers: list[Any] = []
+        wire = Wire(broker.bootstrap_servers)
+        for step in steps:
+            if step["config"] is not None:
+                broker.state.topics.set_configs(names[step["topic"]], step["config"])
+            for _ in range(step["repeat"]):
+                if fresh_connections:
+                    wire.close()
+                    wire = Wire(broker.bootstrap_servers)
+                answer = produce(
+                    broker,
+                    wire,
+                    names[step["topic"]],
+                    STEP_RECORDS[step["records"]],
+                    version=step["version"],
+                    partition=step["partition"],
+                    acks=step["acks"],
+                )
+                message = (answer.error_message or "").replace(names["a"], "a").replace(names["b"], "b")
+                answers.append((answer.error_code, answer.base_offset, answer.log_start_offset, message))
+        wire.close()
+        ends = [
+            partition.log.log_end_offset
+            for name in names.values()
+            for partition in broker.state.logs.partitions(name)
+        ]
+        runs.append([answers, ends])
+        for name in names.values():
+            broker.state.topics.delete(name)
+    assert runs[0] == runs[1]
+
+
+def test_the_short_way_is_taken_and_left(
+    broker: Broker, wire: Wire, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[bool] = []
+    plain = ProduceTemplate.answer
+
+    def answer(self: ProduceTemplate, frame: memoryview) -> bytes | None:
+        found = plain(self, frame)
+        taken.append(found is not None)
+        return found
+
+    monkeypatch.setattr(ProduceTemplate, "answer", answer)
+    for _ in range(3):
+        produce(broker, wire, topic, batch(b"v"))
+    assert taken == [True, True]
+    produce(broker, wire, topic, batch(b"v"), partition=1)
+    produce(broker, wire, topic, batch(b"v"), partition=1)
+    assert taken == [True, True, False, True]
+    broker.state.topics.delete(topic)
+    assert produce(broker, wire, topic, batch(b"v"), partition=1).error_code == 3
+    assert taken == [True, True, False, True, False]
+
+
+def test_a_topic_made_anew_is_not_mistaken_for_the_old_one(broker: Broker, wire: Wire, topic: str) -> None:
+    produce(broker, wire, topic, batch(b"old"))
+    produce(broker, wire, topic, batch(b"old"))
+    broker.state.topics.delete(topic)
+    broker.state.topics.create(topic, 1)
+    assert produce(broker, wire, topic, batch(b"new")).base_offset == 0
+    assert values_in(broker, topic) == [b"new"]

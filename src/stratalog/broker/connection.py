@@ -82,6 +82,12 @@ class Pending(Protocol):
         ...
 
 
+class Template(Protocol):
+    """Answers a request that is like one before, or says that it is not (see `produce_template`)."""
+
+    def answer(self, frame: memoryview) -> bytes | None: ...
+
+
 class Host(Protocol):
     """What a connection needs of its server."""
 
@@ -103,6 +109,7 @@ class Connection:
     __slots__ = (
         "_backlog", "_backlog_at", "_expect_large", "_fd", "_file_sent", "_held", "_host", "_large", "_large_need",
         "_large_used", "_out", "_reading", "_sock", "active_at", "client_host", "closed", "local_host", "pending", "state",
+        "template",
     )  # fmt: skip
 
     def __init__(self, host: Host, sock: socket.socket, client_host: str, local_host: str) -> None:
@@ -118,6 +125,8 @@ class Connection:
         self.closed = False
         #: What has to be cancelled when the connection goes.
         self.pending: Pending | None = None
+        #: The short way for requests that are like the last one.
+        self.template: Template | None = None
         self._held = 0
         self._reading = True
         self._backlog = bytearray()
@@ -300,6 +309,11 @@ class Connection:
 
     def _handle(self, frame: memoryview) -> None:
         """Answer one request, or begin to; `frame` is without its size and may be overwritten afterwards."""
+        if self.template is not None:
+            answer = self.template.answer(frame)
+            if answer is not None:
+                self._out.append(answer)
+                return
         key, version, correlation_id = REQUEST_HEAD.unpack_from(frame)
         api = self._host.apis.get(key)
         if api is None:

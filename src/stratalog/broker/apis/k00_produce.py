@@ -22,9 +22,11 @@ from stratalog.broker.produce_frames import (
     encode_produce,
     parse_produce,
 )
+from stratalog.broker.produce_template import ProduceTemplate
 from stratalog.broker.protocol import INT32, read_client_id
 from stratalog.broker.state import BrokerState
 from stratalog.broker.topics import INTERNAL_TOPICS
+from stratalog.engine.partition import Partition
 from stratalog.errors import (
     InvalidRecordError,
     InvalidRequiredAcksError,
@@ -59,6 +61,7 @@ def produce(
     refusal = _refusal(request)
     results = []
     failed = False
+    partition: Partition | None = None
     for key, partitions in request.topics:
         done = []
         name, unknown = _topic_name(state, key, version)
@@ -67,7 +70,8 @@ def produce(
         error = refusal or unknown
         for entry in partitions:
             if error is None:
-                result = _append(state, name, entry, request.acks, version)
+                partition = state.logs.get(name, entry.partition)
+                result = _append(partition, name, entry, request.acks, version)
             else:
                 result = PartitionResult(entry.partition, error.code, error_message=str(error))
             failed = failed or result.error_code != 0
@@ -77,6 +81,8 @@ def produce(
         if failed:
             connection.reject(f"produce with acks=0 failed: {_first_message(results)}")
         return None
+    if not failed and partition is not None:
+        connection.template = ProduceTemplate.of(frame, version, request, partition)
     return (encode_produce(version, correlation_id, results),)
 
 
@@ -99,11 +105,10 @@ def _topic_name(state: BrokerState, key: bytes, version: int) -> tuple[str, Kafk
 
 
 def _append(
-    state: BrokerState, topic: str, entry: PartitionRecords, acks: int, version: int
+    partition: Partition | None, topic: str, entry: PartitionRecords, acks: int, version: int
 ) -> PartitionResult:
     index, records = entry
     try:
-        partition = state.logs.get(topic, index)
         if partition is None:
             raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")
         if records is None:

@@ -1,0 +1,122 @@
+"""The short way for a producer that sends one Produce request like the other.
+
+Most requests of a connection differ from the one before only in correlation id and records: same client id, acks, topic
+and partition. A template remembers all bytes that stay the same, and what they led to, so that the next such request is
+compared instead of parsed, and its response packed in one go. Anything unusual (other bytes, a tagged field, a topic that
+is gone, a new configuration, records that are refused) is left to the plain way, which finds it untouched.
+
+    request:  api key, version | correlation id | ... as before ... index | length varint, records | 3 empty tagged fields
+    response: size, correlation id | ... up to index | error, base offset, log append time, log start offset | tail
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from stratalog.broker.produce_frames import (
+    FLEXIBLE_FROM,
+    TOPIC_IDS_FROM,
+    ProduceRequest,
+    compact_length,
+    varint,
+)
+from stratalog.broker.protocol import INT32
+from stratalog.errors import KafkaError
+from stratalog.records import batch_format as fmt
+
+if TYPE_CHECKING:
+    from stratalog.engine.partition import Partition
+
+#: Of the partition, of the topic and of the request.
+_NO_TAGGED_FIELDS = b"\0\0\0"
+#: No record errors, no message, no tagged fields of partition and topic, no throttling, no tagged fields.
+_RESPONSE_TAIL = b"\x01\x00\x00\x00" + b"\0\0\0\0" + b"\x00"
+
+
+class ProduceTemplate:
+    """Made of a request that succeeded; `answer` takes the next ones. Belongs to one connection."""
+
+    __slots__ = (
+        "_config",
+        "_head",
+        "_key_version",
+        "_partition",
+        "_request",
+        "_response",
+        "_response_mid",
+        "_same",
+        "_size",
+    )
+
+    def __init__(
+        self, frame: memoryview, records_length_at: int, partition: Partition, response_mid: bytes
+    ) -> None:
+        self._partition = partition
+        self._config = partition.log.config
+        self._head = records_length_at
+        self._request = struct.Struct(f">4si{records_length_at - 8}s")
+        self._key_version, _, self._same = self._request.unpack_from(frame)
+        self._response = struct.Struct(f">ii{len(response_mid)}shqqq{len(_RESPONSE_TAIL)}s")
+        self._size = self._response.size - 4
+        self._response_mid = response_mid
+
+    @classmethod
+    def of(
+        cls, frame: memoryview, version: int, request: ProduceRequest, partition: Partition
+    ) -> ProduceTemplate | None:
+        """The template of a request that was answered without an error; None for one that has no short way."""
+        if version < FLEXIBLE_FROM or request.acks == 0 or len(request.topics) != 1:
+            return None
+        key, partitions = request.topics[0]
+        index, records = partitions[0]
+        if len(partitions) != 1 or records is None:
+            return None
+        length = varint(len(records) + 1)
+        head = len(frame) - len(_NO_TAGGED_FIELDS) - len(records) - len(length)
+        if bytes(frame[head : head + len(length)]) != length or frame[-3:] != _NO_TAGGED_FIELDS:
+            return None  # tagged fields
+        name = key if version >= TOPIC_IDS_FROM else varint(len(key) + 1) + key
+        return cls(frame, head, partition, b"\x00\x02" + name + b"\x02" + INT32.pack(index))
+
+    def answer(self, frame: memoryview) -> bytes | None:
+        """Append what the request holds; its response, or None: nothing has been done, go the plain way."""
+        position = self._head
+        if len(frame) < position + fmt.HEADER_SIZE:
+            return None
+        key_version, correlation_id, same = self._request.unpack_from(frame)
+        partition = self._partition
+        if (
+            same != self._same
+            or key_version != self._key_version
+            or partition.leader_epoch < 0
+            or partition.log.config is not self._config
+        ):
+            return None
+        length, position = compact_length(frame, position)
+        end = position + length
+        if (
+            end + 3 != len(frame)
+            or frame[end]
+            or frame[end + 1]
+            or frame[end + 2]
+            or length < fmt.HEADER_SIZE
+        ):
+            return None
+        records = frame[position:end]
+        if INT32.unpack_from(records, fmt.LENGTH_AT)[0] != length - fmt.LOG_OVERHEAD:
+            return None
+        try:
+            info = partition.append(records)
+        except (KafkaError, OSError):
+            return None  # nothing is in the log; the plain way finds the same error and tells it
+        return self._response.pack(
+            self._size,
+            correlation_id,
+            self._response_mid,
+            0,
+            info.first_offset,
+            info.log_append_time,
+            info.log_start_offset,
+            _RESPONSE_TAIL,
+        )
