@@ -249,3 +249,16 @@ def test_sealed_segments_are_flushed_without_being_asked(running: Running) -> No
     assert partition.log.recovery_point == 0
     manager.flush_due()
     assert partition.log.recovery_point == 2
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "orders-0/partition.metadata"],
+)
+def test_a_damaged_checkpoint_costs_time_and_no_records(running: Running, damaged: str) -> None:
+    get(running.start(spec())).append(batch(b"a", b"b"))
+    running.stop()
+    (running.dirs[0] / damaged).write_bytes(b"\x00\xffnonsense")
+    partition = get(running.start(spec()))
+    assert values(partition) == [b"a", b"b"]
+    assert partition.log.topic_id == TOPIC_ID

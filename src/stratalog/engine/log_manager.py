@@ -15,7 +15,7 @@ from stratalog.config.topic import LogConfig
 from stratalog.engine.data_dir import DataDir
 from stratalog.engine.partition import Partition
 from stratalog.engine.scheduler import Scheduler
-from stratalog.errors import KafkaStorageError
+from stratalog.errors import CorruptCheckpointError, KafkaStorageError
 from stratalog.log.checkpoints import OffsetCheckpoint, PartitionMetadataFile
 from stratalog.log.file_names import (
     DELETE_DIR_SUFFIX,
@@ -141,7 +141,10 @@ class LogManager:
         return LoadReport(len(self._partitions), recovered, tuple(strays))
 
     def _is_of_another_topic(self, path: Path, spec: TopicSpec) -> bool:
-        topic_id = PartitionMetadataFile(path / PARTITION_METADATA, self._fs).read()
+        try:
+            topic_id = PartitionMetadataFile(path / PARTITION_METADATA, self._fs).read()
+        except CorruptCheckpointError:
+            return False  # the log says so when it is opened, and writes the file anew
         return topic_id is not None and topic_id != spec.topic_id
 
     def _set_aside(self, path: Path) -> Path:
@@ -150,8 +153,8 @@ class LogManager:
         return aside
 
     def _load(self, data_dir: DataDir, jobs: list[_LoadJob]) -> None:
-        recovery_points = self._checkpoint(data_dir, RECOVERY_POINTS).read()
-        start_offsets = self._checkpoint(data_dir, LOG_START_OFFSETS).read()
+        recovery_points = self._read_checkpoint(data_dir, RECOVERY_POINTS)
+        start_offsets = self._read_checkpoint(data_dir, LOG_START_OFFSETS)
 
         def load(job: _LoadJob) -> None:
             path, key, spec = job
@@ -358,6 +361,14 @@ class LogManager:
                         if name != LOG_START_OFFSETS or p.log.log_start_offset > 0
                     }
                 )
+
+    def _read_checkpoint(self, data_dir: DataDir, name: str) -> dict[tuple[str, int], int]:
+        """What a checkpoint says; nothing if it is damaged: without it more is read than needed, but nothing is lost."""
+        try:
+            return self._checkpoint(data_dir, name).read()
+        except CorruptCheckpointError as error:
+            logger.warning("Starting without a checkpoint that is damaged: %s", error)
+            return {}
 
     def _checkpoint(self, data_dir: DataDir, name: str) -> OffsetCheckpoint:
         return OffsetCheckpoint(data_dir.path / name, self._fs)
