@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.broker.admin_cases import APPEND, BROKER, CASES, DELETE, SET, TOPIC, run
+from tests.golden.admin.make import GOLDEN, ask_kafka
+from tests.support.reference_kafka import ReferenceKafka, require_reference_kafka
+from tests.support.wire import Wire
 
 from stratalog.broker.api_keys import ApiKey
 from stratalog.broker.server import Broker
 from stratalog.config.broker import BROKER_KEYS
 from stratalog.config.topic import TOPIC_KEYS
-from tests.broker.admin_cases import APPEND, BROKER, CASES, DELETE, SET, TOPIC, run
-from tests.golden.admin.make import GOLDEN, ask_kafka
-from tests.support.reference_kafka import ReferenceKafka, require_reference_kafka
-from tests.support.wire import Wire
 
 #: KIP-760 is not in Kafka 4.4.0: its minimum of an hour is out of the way where answers are compared.
 LIKE_KAFKA = {"min.topic.segment.ms": "1"}
@@ -25,7 +25,6 @@ LIKE_KAFKA = {"min.topic.segment.ms": "1"}
 DIFFERENT_TOPIC_KEYS = {
     "segment.bytes": "KIP-1333 makes it a long",
     "min.insync.replicas": "Kafka sets it for the cluster where eligible leader replicas are on",
-    "remote.copy.lag.bytes": "0 here: copies begin at once",
 }
 
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.wire import Wire
 
 from stratalog.broker.api_keys import ApiKey
 from stratalog.broker.server import Broker
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
-from tests.support.wire import Wire
 
 
 @pytest.fixture

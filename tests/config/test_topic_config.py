@@ -108,3 +108,8 @@ def test_unknown_broker_keys_are_kept_for_plugins_and_reported() -> None:
     config = BrokerConfig({"rsm.config.url": "file:///x", "controller.quorum.voters": "1@h:1"})
     assert config.prefixed("rsm.config.") == {"url": "file:///x"}
     assert set(config.unknown) == {"rsm.config.url", "controller.quorum.voters"}
+
+
+def test_a_copy_lag_in_time_alone_is_not_undone_by_the_default_in_bytes() -> None:
+    config = LogConfig.from_properties({"remote.copy.lag.ms": "60000"})
+    assert (config.remote_copy_lag_ms, config.remote_copy_lag_bytes) == (60_000, -1)

@@ -92,10 +92,12 @@ TOPIC_KEYS = ConfigRegistry(
              "Replicas that must have a batch before acks=all is answered.", at_least(1)),
         _key("preallocate", ConfigType.BOOLEAN, False, "log.preallocate",
              "Whether a new segment's file gets its full size at once."),
-        _key("remote.copy.lag.bytes", ConfigType.LONG, 0, "log.remote.copy.lag.bytes",
-             "Bytes of log behind a sealed segment before it is copied; 0 is at once.", at_least(-1)),
+        _key("remote.copy.lag.bytes", ConfigType.LONG, -1, "log.remote.copy.lag.bytes",
+             "Bytes of log behind a sealed segment before it is copied; 0 is at once, -1 is the local retention.",
+             at_least(-1)),
         _key("remote.copy.lag.ms", ConfigType.LONG, 0, "log.remote.copy.lag.ms",
-             "Age of a sealed segment before it is copied; 0 is at once.", at_least(-1)),
+             "Age of a sealed segment before it is copied; 0 is at once, -1 is the local retention.",
+             at_least(-1)),
         _key("remote.log.copy.disable", ConfigType.BOOLEAN, False, "",
              "Stop copying to the remote tier; what is there stays readable."),
         _key("remote.log.delete.on.disable", ConfigType.BOOLEAN, False, "",
@@ -158,7 +160,7 @@ class LogConfig:
     remote_log_copy_disable: bool = False
     remote_log_delete_on_disable: bool = False
     remote_copy_lag_ms: int = 0
-    remote_copy_lag_bytes: int = 0
+    remote_copy_lag_bytes: int = -1
     #: Not a topic key: whether new offset indexes get 12-byte entries (KIP-1333, by metadata.version).
     use_large_index_format: bool = False
 
