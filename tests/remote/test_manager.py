@@ -98,6 +98,11 @@ def test_a_damaged_segment_is_one_line_and_named_as_long_as_it_lasts(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with RunningWorld(tmp_path, broker=_LATER) as world, caplog.at_level(logging.ERROR):
+
+        def runs() -> int:
+            return sum(job.runs for job in world.manager._of(world.partition).jobs)
+
+        _eventually(lambda: runs() >= 2, "the first turn, of nothing")
         world.append(40)
         path = world.log.segments[0].log_path
 
@@ -108,13 +113,10 @@ def test_a_damaged_segment_is_one_line_and_named_as_long_as_it_lasts(
                 file.seek(1000)
                 file.write(bytes([byte ^ 1]))
 
-        def runs() -> int:
-            return sum(job.runs for job in world.manager._of(world.partition).jobs)
-
         flip()
         for _ in range(3):
-            world.manager.poke()
             before = runs()
+            world.manager.poke()
             _eventually(lambda before=before: runs() >= before + 2, "ran again")  # type: ignore[misc]
         assert [path.name in message for message in world.manager.health.failures.values()] == [True]
         flip()
