@@ -134,6 +134,7 @@ RESULTS = st.builds(
     st.just(-1) | st.integers(0, 2**41),
     INT64,
     st.none() | st.text(max_size=200),
+    st.lists(st.integers(0, 2**31 - 1), max_size=3),
 )
 
 
@@ -167,4 +168,6 @@ def test_kio_reads_what_is_encoded(
             if version >= 5:
                 assert got.log_start_offset == expected.log_start_offset
             if version >= 8:
-                assert (got.error_message, got.record_errors) == (expected.error_message, ())
+                assert got.error_message == expected.error_message
+                assert [entry.batch_index for entry in got.record_errors] == expected.record_errors
+                assert {entry.batch_index_error_message for entry in got.record_errors} <= {None}

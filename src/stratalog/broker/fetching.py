@@ -151,7 +151,8 @@ def _read(wanted: Wanted, plan: FetchPlan, limit: int, *, min_one_message: bool)
     partition, request, error = wanted
     index = request.partition
     if partition is None:
-        return FetchedPartition(index, UnknownTopicOrPartitionError.code if error is None else error.code)
+        code = UnknownTopicOrPartitionError.code if error is None else error.code
+        return FetchedPartition(index, code, aborted=())
     try:
         refusal = _check(partition, request, plan)
         if refusal is not None:

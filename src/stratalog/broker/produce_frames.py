@@ -59,6 +59,8 @@ class PartitionResult(NamedTuple):
     log_append_time_ms: int = -1
     log_start_offset: int = -1
     error_message: str | None = None
+    #: Which records of the batch are at fault, counted from 0.
+    record_errors: Sequence[int] = ()
 
 
 def parse_produce(frame: memoryview, position: int, version: int) -> ProduceRequest:
@@ -189,33 +191,50 @@ def encode_produce(
             out += key
             out += INT32.pack(len(partitions))
         for result in partitions:
-            index, error_code, base_offset, log_append_time, log_start_offset, message = result
             if version >= _LOG_START_OFFSET_FROM:
-                out += _RESULT_V5.pack(index, error_code, base_offset, log_append_time, log_start_offset)
+                out += _RESULT_V5.pack(*result[:5])
             else:
-                out += _RESULT.pack(index, error_code, base_offset, log_append_time)
+                out += _RESULT.pack(*result[:4])
             if flexible:
-                if message is None:
-                    out += b"\x01\x00\x00"  # no record errors, null message, no tagged fields
-                else:
-                    text = message.encode()
-                    out += b"\x01"
-                    out += varint(len(text) + 1)
-                    out += text
-                    out.append(0)
+                _encode_errors_flexible(out, result)
             elif version >= _ERROR_MESSAGE_FROM:
-                out += b"\0\0\0\0"
-                if message is None:
-                    out += b"\xff\xff"
-                else:
-                    text = message.encode()
-                    out += INT16.pack(len(text))
-                    out += text
+                _encode_errors_legacy(out, result)
         if flexible:
             out.append(0)
     out += b"\0\0\0\0\0" if flexible else b"\0\0\0\0"
     INT32.pack_into(out, 0, len(out) - 4)
     return out
+
+
+def _encode_errors_flexible(out: bytearray, result: PartitionResult) -> None:
+    message = result.error_message
+    if message is None and not result.record_errors:
+        out += b"\x01\x00\x00"  # no record errors, null message, no tagged fields
+        return
+    out += varint(len(result.record_errors) + 1)
+    for number in result.record_errors:
+        out += INT32.pack(number)
+        out += b"\x00\x00"  # null message, no tagged fields
+    if message is None:
+        out.append(0)
+    else:
+        text = message.encode()
+        out += varint(len(text) + 1)
+        out += text
+    out.append(0)
+
+
+def _encode_errors_legacy(out: bytearray, result: PartitionResult) -> None:
+    out += INT32.pack(len(result.record_errors))
+    for number in result.record_errors:
+        out += INT32.pack(number)
+        out += b"\xff\xff"
+    if result.error_message is None:
+        out += b"\xff\xff"
+    else:
+        text = result.error_message.encode()
+        out += INT16.pack(len(text))
+        out += text
 
 
 def varint(value: int) -> bytes:

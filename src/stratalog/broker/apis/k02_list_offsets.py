@@ -61,7 +61,7 @@ async def list_offsets(ctx: RequestContext, request: Any) -> Any:
     topics = []
     for topic in request.topics:
         partitions = []
-        for entry in topic.partitions:
+        for entry in {entry.partition_index: entry for entry in topic.partitions}.values():
             code, found = 0, _Found()
             try:
                 if asked[topic.name, entry.partition_index] > 1:

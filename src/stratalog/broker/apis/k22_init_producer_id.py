@@ -1,6 +1,6 @@
 """InitProducerId (22): a producer id for an idempotent producer.
 
-v0 to v6. v2: flexible. v3: the producer's old id and epoch, which without a transactional id do not matter: a fresh id is
+v0 to v5. v2: flexible. v3: the producer's old id and epoch, which without a transactional id do not matter: a fresh id is
 always given, as Kafka does. With a transactional id the answer is TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every client
 takes as final: there is no transaction coordinator.
 """
@@ -16,7 +16,7 @@ from stratalog.errors import InvalidRequestError, TransactionalIdAuthorizationFa
 logger = logging.getLogger(__name__)
 
 
-@handles(ApiKey.INIT_PRODUCER_ID, versions=(0, 6))
+@handles(ApiKey.INIT_PRODUCER_ID, versions=(0, 5))
 def init_producer_id(ctx: RequestContext, request: Any) -> Any:
     if request.transactional_id is None:
         return ctx.respond(producer_id=ctx.broker.producer_ids.next(), producer_epoch=0)

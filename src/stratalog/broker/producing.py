@@ -1,0 +1,123 @@
+"""Appending for a Produce request: what a partition's answer says, with an error or without.
+
+Source: `ReplicaManager.appendRecordsToLeader` of Kafka 4.4, which also tells, for records that are refused one by one,
+which they were: a client fails those and tells the others of their batch.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from stratalog.broker.produce_frames import PartitionRecords, PartitionResult
+from stratalog.broker.protocol import INT32
+from stratalog.engine.partition import Partition
+from stratalog.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    KafkaError,
+    KafkaStorageError,
+    MessageTooLargeError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    RecordListTooLargeError,
+    UnknownTopicOrPartitionError,
+    UnsupportedCompressionTypeError,
+    wire_code,
+)
+from stratalog.records import batch_format as fmt
+from stratalog.records.batch import RecordBatch, iter_batches
+from stratalog.records.compression import Codec
+from stratalog.util.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+#: First version that may bring zstd.
+_ZSTD_FROM = 7
+_ATTRIBUTES_LOW_BYTE_AT = fmt.ATTRIBUTES_AT + 1
+#: Errors that are told without the log start offset.
+_WITHOUT_LOG_START = (
+    CorruptRecordError,
+    KafkaStorageError,
+    MessageTooLargeError,
+    NotLeaderOrFollowerError,
+    RecordListTooLargeError,
+)
+
+
+def append_records(
+    partition: Partition | None, topic: str, entry: PartitionRecords, *, acks: int, version: int, clock: Clock
+) -> PartitionResult:
+    """Append what a request has for one partition; every error becomes an answer."""
+    index = entry.partition
+    try:
+        accepted = _accepted(partition, topic, entry, acks, version)
+    except KafkaError as error:
+        return PartitionResult(index, error.code, error_message=str(error))
+    assert partition is not None
+    log = partition.log
+    try:
+        info = partition.append(accepted)
+    except KafkaError as error:
+        log_start = -1 if isinstance(error, _WITHOUT_LOG_START) else log.log_start_offset
+        return PartitionResult(
+            index,
+            error.code,
+            log_start_offset=log_start,
+            error_message=str(error),
+            record_errors=_refused_records(partition, accepted, error, clock),
+        )
+    except OSError as error:
+        logger.error("%s-%d cannot be written: %s", topic, index, error)
+        return PartitionResult(index, KafkaStorageError.code, error_message="the log directory failed")
+    except Exception as error:
+        logger.exception("The append to %s-%d failed", topic, index)
+        return PartitionResult(index, wire_code(error), log_start_offset=log.log_start_offset)
+    return PartitionResult(index, 0, info.first_offset, info.log_append_time, info.log_start_offset)
+
+
+def _accepted(
+    partition: Partition | None, topic: str, entry: PartitionRecords, acks: int, version: int
+) -> memoryview:
+    """The records, when the request as such may bring them."""
+    index, records = entry
+    if partition is None:
+        raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")
+    if not records:
+        raise InvalidRecordError(f"no record batch for {topic}-{index}, expected exactly one")
+    if acks < 0 and partition.log.config.min_insync_replicas > 1:
+        raise NotEnoughReplicasError(
+            f"{topic}-{index} has 1 replica in sync, but min.insync.replicas asks for "
+            f"{partition.log.config.min_insync_replicas}"
+        )
+    if len(records) < fmt.HEADER_SIZE:
+        return records  # no batch at all: for the log to say
+    if version < _ZSTD_FROM and records[_ATTRIBUTES_LOW_BYTE_AT] & fmt.CODEC_MASK == Codec.ZSTD:
+        raise UnsupportedCompressionTypeError(f"zstd needs Produce v{_ZSTD_FROM} or later")
+    (length,) = INT32.unpack_from(records, fmt.LENGTH_AT)
+    if length + fmt.LOG_OVERHEAD < len(records) and sum(1 for _ in iter_batches(records)) > 1:
+        raise InvalidRecordError(f"more than one record batch for {topic}-{index}, expected exactly one")
+    return records
+
+
+def _refused_records(
+    partition: Partition, records: memoryview, error: KafkaError, clock: Clock
+) -> tuple[int, ...]:
+    """Which records of a refused batch are at fault; none where the batch as a whole is."""
+    config = partition.log.config
+    try:
+        batch = RecordBatch(records)
+        if isinstance(error, InvalidTimestampError):
+            now_ms = clock.now_ms()
+            earliest = now_ms - config.message_timestamp_before_max_ms
+            latest = now_ms + config.message_timestamp_after_max_ms
+            return tuple(
+                number
+                for number, record in enumerate(batch.records())
+                if record.timestamp_ms >= 0 and not earliest <= record.timestamp_ms <= latest
+            )
+        if isinstance(error, InvalidRecordError) and config.compacted and batch.is_crc_valid:
+            return tuple(number for number, record in enumerate(batch.records()) if record.key is None)
+    except KafkaError:  # records that cannot be read are nobody's fault in particular
+        return ()
+    return ()

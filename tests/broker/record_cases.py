@@ -1,0 +1,356 @@
+"""Requests about records, one after the other on a fresh broker, whose answers have to be Apache Kafka's.
+
+`tests/golden/record_apis/answers.json` holds what Kafka 4.4.0 answered; `tests.golden.record_apis.make` writes it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import struct
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import UUID
+
+from tests.support.wire import Wire
+
+from stratalog.broker.api_keys import ApiKey
+from stratalog.records.batch_builder import build_batch
+from stratalog.records.compression import Codec
+from stratalog.records.record import Record
+from stratalog.util.crc32c import crc32c
+
+NOW = 1_700_000_000_000
+#: Kafka's answers name brokers by what they listen on; these are put in their place.
+HIDDEN = {"port", "host", "cluster_id", "throttle_time", "rack"}
+UNKNOWN_ID = UUID("7f5d3c6e-0000-4000-8000-000000000001")
+
+TOPICS: dict[str, dict[str, str]] = {
+    "plain": {},
+    "empty": {},
+    "small": {"max.message.bytes": "200"},
+    "stamped": {"message.timestamp.type": "LogAppendTime"},
+    "compacted": {"cleanup.policy": "compact"},
+    "zstd": {"compression.type": "zstd"},
+    "past": {"message.timestamp.before.max.ms": "1000"},
+}
+
+
+def batch(*values: bytes | None, key: bytes | None = b"k", **options: Any) -> bytes:
+    return build_batch([Record(n, NOW + n, key, value) for n, value in enumerate(values)], **options)
+
+
+def changed(records: bytes, position: int, new: bytes, *, valid_crc: bool = True) -> bytes:
+    copy = bytearray(records)
+    copy[position : position + len(new)] = new
+    if valid_crc:
+        struct.pack_into(">I", copy, 17, crc32c(memoryview(copy)[21:]))
+    return bytes(copy)
+
+
+#: Where two brokers may put a time of their own into the answer.
+_FUTURE = int(time.time() * 1000) + 100 * 24 * 3600 * 1000
+
+RECORDS: dict[str, bytes | None] = {
+    "one": batch(b"v"),
+    "three": batch(b"a", b"b", b"c"),
+    **{f"codec {codec.name.lower()}": batch(b"v" * 100, codec=codec) for codec in Codec},
+    "null key and value": batch(None, key=None),
+    "wrong CRC": changed(batch(b"v"), 17, b"\1\2\3\4", valid_crc=False),
+    "flipped bit": changed(batch(b"value" * 10), 90, b"\0", valid_crc=False),
+    "cut off": batch(b"value" * 10)[:-1],
+    "length too short": changed(batch(b"v"), 8, struct.pack(">i", 3)),
+    "a few bytes": b"abc",
+    "no bytes": b"",
+    "two batches": batch(b"a") + batch(b"b"),
+    "control batch": changed(batch(b"v"), 22, b"\x20"),
+    "count of zero": changed(batch(b"v"), 57, struct.pack(">i", 0)),
+    "count too large": changed(batch(b"v"), 57, struct.pack(">i", 2)),
+    "last offset delta too large": changed(batch(b"v"), 23, struct.pack(">i", 5)),
+    "codec 7": changed(batch(b"v"), 22, b"\x07"),
+    "in the future": build_batch([Record(0, _FUTURE, b"k", b"v")]),
+    "no timestamp": build_batch([Record(0, -1, b"k", b"v")]),
+    "producer id without sequence": batch(b"v", producer_id=5, producer_epoch=0, base_sequence=-1),
+    "large": batch(b"v" * 1_100_000),
+}
+
+
+class Asker:
+    """Asks one broker and notes the answers. A connection that the broker closes is an answer too."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._wire = Wire(bootstrap_servers)
+        self.topic_ids: dict[str, UUID] = {}
+
+    def call(self, key: ApiKey, version: int, **fields: Any) -> Any:
+        return self._wire.call(key, version, **fields)
+
+    def ask(self, key: ApiKey, version: int, **fields: Any) -> Any:
+        try:
+            return self._plain(self._wire.call(key, version, **fields))
+        except (ConnectionError, OSError) as error:
+            self._wire.close()
+            self._wire = Wire(self._bootstrap_servers)
+            return f"closed: {type(error).__name__ == 'TimeoutError'}"
+
+    def close(self) -> None:
+        self._wire.close()
+
+    def _plain(self, value: Any) -> Any:
+        if dataclasses.is_dataclass(value):
+            return {
+                field.name: self._plain(getattr(value, field.name))
+                for field in dataclasses.fields(value)
+                if field.name not in HIDDEN
+            }
+        if isinstance(value, tuple):
+            return [self._plain(item) for item in value]
+        if isinstance(value, bytes):
+            return value.hex() if len(value) < 2000 else f"{len(value)} bytes, {value[:80].hex()}..."
+        if isinstance(value, datetime.timedelta):
+            return round(value.total_seconds() * 1000)
+        if isinstance(value, datetime.datetime):
+            return "a time"
+        if isinstance(value, UUID):
+            names = {topic_id: name for name, topic_id in self.topic_ids.items()}
+            return f"id of {names.get(value, 'nobody')}"
+        return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def run(bootstrap_servers: str) -> dict[str, Any]:
+    """All answers by name."""
+    asker = Asker(bootstrap_servers)
+    try:
+        _create_topics(asker)
+        return {name: ask() for name, ask in _cases(asker)}
+    finally:
+        asker.close()
+
+
+def _create_topics(asker: Asker) -> None:
+    topics = [
+        {
+            "name": name,
+            "num_partitions": 2,
+            "replication_factor": 1,
+            "configs": [{"name": key, "value": value} for key, value in configs.items()],
+        }
+        for name, configs in TOPICS.items()
+    ]
+    created = asker.call(ApiKey.CREATE_TOPICS, 7, topics=topics, timeout=30_000).topics
+    assert [topic.error_code for topic in created] == [0] * len(TOPICS)
+    asker.topic_ids = {topic.name: topic.topic_id for topic in created}
+    deadline = time.monotonic() + 30
+    while True:  # Kafka's brokers learn of a topic a moment after its creation was answered
+        found = asker.call(ApiKey.METADATA, 12, topics=[{"name": name} for name in TOPICS]).topics
+        offsets = asker.call(
+            ApiKey.LIST_OFFSETS,
+            1,
+            replica_id=-1,
+            topics=[
+                {"name": name, "partitions": [{"partition_index": n, "timestamp": -1} for n in (0, 1)]}
+                for name in TOPICS
+            ],
+        ).topics
+        if all(topic.error_code == 0 and topic.partitions[1].leader_id >= 0 for topic in found) and all(
+            partition.error_code == 0 for topic in offsets for partition in topic.partitions
+        ):
+            return
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def _cases(asker: Asker) -> Iterator[tuple[str, Callable[[], Any]]]:
+    yield from _list_offsets_cases(asker, "empty")
+    yield from _produce_cases(asker)
+    yield from _fetch_cases(asker)
+    yield from _list_offsets_cases(asker, "plain")
+    yield from _other_cases(asker)
+
+
+# --- Produce ------------------------------------------------------------------------------------------------------------
+
+
+def _produce(
+    asker: Asker, topic: str, records: bytes | None, *, version: int = 12, partition: int = 0, **fields: Any
+) -> Callable[[], Any]:
+    def ask() -> Any:
+        key: dict[str, Any] = {"name": topic}
+        if version >= 13:
+            key = {"topic_id": asker.topic_ids.get(topic, UNKNOWN_ID)}
+        topics = [{**key, "partition_data": [{"index": partition, "records": records}]}]
+        response = asker.ask(
+            ApiKey.PRODUCE, version, **{"acks": -1, "timeout": 5000, **fields, "topic_data": topics}
+        )
+        if isinstance(response, dict):  # messages are worded by each broker
+            for answer in response["responses"]:
+                for done in answer["partition_responses"]:
+                    done.pop("error_message", None)
+                    for error in done.get("record_errors", []):
+                        error.pop("batch_index_error_message", None)
+        return response
+
+    return ask
+
+
+def _produce_cases(asker: Asker) -> Iterator[tuple[str, Callable[[], Any]]]:
+    for version in range(3, 14):
+        yield f"Produce v{version}: one", _produce(asker, "plain", RECORDS["one"], version=version)
+    for name, records in RECORDS.items():
+        for version in (3, 8, 12):
+            yield f"Produce v{version}: {name}", _produce(asker, "plain", records, version=version)
+    for topic in TOPICS:
+        if topic != "empty":
+            for name in ("one", "three", "null key and value", "in the future", "no timestamp", "codec gzip"):
+                yield f"Produce to {topic}: {name}", _produce(asker, topic, RECORDS[name], partition=1)
+    large = batch(b"v" * 150)
+    yield "Produce to small: too large", _produce(asker, "small", large)
+    yield "Produce to an unknown topic", _produce(asker, "nobody-knows", RECORDS["one"])
+    yield "Produce to an unknown topic id", _produce(asker, "nobody-knows", RECORDS["one"], version=13)
+    yield "Produce to an unknown partition", _produce(asker, "plain", RECORDS["one"], partition=7)
+    for acks in (1, 2, -2):
+        yield f"Produce with acks {acks}", _produce(asker, "plain", RECORDS["one"], acks=acks)
+    for step, (sequence, epoch) in enumerate(
+        [(0, 0), (0, 0), (2, 0), (1, 0), (0, 0), (1, 0), (0, 1), (5, 0), (1, 1)]
+    ):
+        records = batch(b"v", producer_id=4711, producer_epoch=epoch, base_sequence=sequence)
+        yield (
+            f"Produce step {step}: sequence {sequence} of epoch {epoch}",
+            _produce(asker, "zstd", records),
+        )
+
+
+# --- Fetch --------------------------------------------------------------------------------------------------------------
+
+
+def _fetch(
+    asker: Asker, topic: str, offset: int = 0, *, version: int = 12, partition: int = 0,
+    entry: dict[str, Any] | None = None, **fields: Any,
+) -> Callable[[], Any]:  # fmt: skip
+    def ask() -> Any:
+        key: dict[str, Any] = {"topic": topic}
+        if version >= 13:
+            key = {"topic_id": asker.topic_ids.get(topic, UNKNOWN_ID)}
+        wanted = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 300, **(entry or {})}
+        defaults: dict[str, Any] = {"max_wait": 0, "min_bytes": 1, "max_bytes": 10_000_000}
+        if version < 15:
+            defaults["replica_id"] = -1
+        if version >= 7:
+            defaults["session_epoch"] = -1
+        response = asker.ask(
+            ApiKey.FETCH, version, **{**defaults, **fields, "topics": [{**key, "partitions": [wanted]}]}
+        )
+        if isinstance(response, dict):
+            response.pop("session_id", None)  # Kafka may open one, we do not
+        return response
+
+    return ask
+
+
+def _fetch_cases(asker: Asker) -> Iterator[tuple[str, Callable[[], Any]]]:
+    for version in range(4, 19):
+        yield f"Fetch v{version}", _fetch(asker, "plain", 1, version=version)
+        yield f"Fetch v{version}: out of range", _fetch(asker, "plain", 10_000, version=version)
+        yield f"Fetch v{version}: nothing there", _fetch(asker, "empty", version=version)
+    for offset in (-1, 0, 5, 10**12):
+        yield f"Fetch at {offset}", _fetch(asker, "plain", offset)
+        yield f"Fetch at {offset}, committed", _fetch(asker, "plain", offset, isolation_level=1)
+    yield "Fetch of an unknown topic", _fetch(asker, "nobody-knows")
+    yield "Fetch of an unknown topic id", _fetch(asker, "nobody-knows", version=13)
+    yield "Fetch of an unknown partition", _fetch(asker, "plain", partition=9)
+    for limit in (0, 1, 69, 70, 139, 140, 250):
+        yield (
+            f"Fetch of {limit} bytes a partition",
+            _fetch(asker, "plain", entry={"partition_max_bytes": limit}),
+        )
+        yield f"Fetch of {limit} bytes", _fetch(asker, "plain", max_bytes=limit)
+    for epoch in (0, 1):
+        yield (
+            f"Fetch with current epoch {epoch}",
+            _fetch(asker, "plain", entry={"current_leader_epoch": epoch}),
+        )
+        yield f"Fetch with last epoch {epoch}", _fetch(asker, "plain", 1, entry={"last_fetched_epoch": epoch})
+    yield "Fetch by a broker", _fetch(asker, "plain", replica_id=7)
+    yield "Fetch of an unknown session", _fetch(asker, "plain", session_id=12_345, session_epoch=2)
+
+
+# --- the others -----------------------------------------------------------------------------------------------------------
+
+
+def _list_offsets_cases(asker: Asker, topic: str) -> Iterator[tuple[str, Callable[[], Any]]]:
+    def ask(version: int, *timestamps: int, partition: int = 0, **entry: Any) -> Callable[[], Any]:
+        entries = [
+            {"partition_index": partition, "timestamp": timestamp, **entry} for timestamp in timestamps
+        ]
+        return lambda: asker.ask(
+            ApiKey.LIST_OFFSETS, version, replica_id=-1, topics=[{"name": topic, "partitions": entries}]
+        )
+
+    for version in range(1, 12):
+        for timestamp in (-1, -2, -3, -4, -5, -6, -7, NOW - 1, NOW, NOW + 1, NOW + 10):
+            yield f"ListOffsets v{version} of {topic} at {timestamp}", ask(version, timestamp)
+    yield f"ListOffsets of {topic} twice", ask(9, -1, -2)
+    yield f"ListOffsets of {topic}-9", ask(9, -1, partition=9)
+    for epoch in (0, 1):
+        yield f"ListOffsets of {topic} in epoch {epoch}", ask(9, -1, current_leader_epoch=epoch)
+
+
+def _other_cases(asker: Asker) -> Iterator[tuple[str, Callable[[], Any]]]:
+    def epoch_end(version: int, partition: int, current: int, epoch: int) -> Callable[[], Any]:
+        entry = {"partition": partition, "current_leader_epoch": current, "leader_epoch": epoch}
+        fields = {"replica_id": -1} if version >= 3 else {}
+        return lambda: asker.ask(
+            ApiKey.OFFSET_FOR_LEADER_EPOCH,
+            version,
+            topics=[{"topic": "plain", "partitions": [entry]}],
+            **fields,
+        )
+
+    for version in (2, 3, 4):
+        for partition, current, epoch in (
+            (0, -1, 0),
+            (0, -1, 1),
+            (0, 0, 0),
+            (0, 1, 0),
+            (0, -1, -1),
+            (9, -1, 0),
+        ):
+            yield (
+                f"OffsetForLeaderEpoch v{version}: {partition}, {current}, {epoch}",
+                epoch_end(version, partition, current, epoch),
+            )
+
+    def metadata(version: int, topics: Any, **fields: Any) -> Callable[[], Any]:
+        return lambda: asker.ask(ApiKey.METADATA, version, topics=topics, **fields)
+
+    for version in range(14):
+        yield f"Metadata v{version}", metadata(version, [{"name": "plain"}])
+    closed_fields = {"allow_auto_topic_creation": False}
+    for name in ("nobody-knows", "", "a b", "..", "x" * 250):
+        yield f"Metadata of {name!r:.20}", metadata(12, [{"name": name}], **closed_fields)
+    yield "Metadata of an unknown id", metadata(12, [{"name": None, "topic_id": UNKNOWN_ID}], **closed_fields)
+    yield (
+        "Metadata of a known id",
+        lambda: metadata(12, [{"name": None, "topic_id": asker.topic_ids["plain"]}], **closed_fields)(),
+    )
+    yield "Metadata of nothing", metadata(12, [], **closed_fields)
+    yield (
+        "Metadata with operations",
+        metadata(
+            8,
+            [{"name": "plain"}],
+            include_cluster_authorized_operations=True,
+            include_topic_authorized_operations=True,
+        ),
+    )
+    for name, version in (("", "1"), ("a b", "1"), ("ok", ""), ("ok", "1.0")):
+        yield (
+            f"ApiVersions of {name!r} {version!r}",
+            lambda name=name, version=version: int(  # type: ignore[misc]
+                asker.call(
+                    ApiKey.API_VERSIONS, 3, client_software_name=name, client_software_version=version
+                ).error_code
+            ),
+        )
