@@ -67,8 +67,9 @@ class Report:
         """Run a step; its line appears when it ends, with its time and the result that it left."""
         started = time.monotonic()
         if self._err.is_terminal:
+            counted = (BarColumn(), MofNCompleteColumn()) if total is not None else ()
             with Progress(
-                SpinnerColumn(), TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+                SpinnerColumn(), TextColumn(name), *counted, TimeElapsedColumn(),
                 console=self._err, transient=True,
             ) as progress:  # fmt: skip
                 step = Step(progress, total)
