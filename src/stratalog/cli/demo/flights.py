@@ -6,7 +6,7 @@ import importlib.util
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stratalog.errors import UsageError
 
@@ -93,11 +93,12 @@ def answers(frame: pd.DataFrame) -> Answers:
         arrived=("arr_delay", "count"),
         arrival=("arr_delay", "sum"),
     )
+    cells: list[Any] = list(grouped.itertuples(index=False))
     delays = {
         (str(carrier), int(month)): Delays(
             int(row.flights), int(row.departed), float(row.departure), int(row.arrived), float(row.arrival)
         )
-        for (carrier, month), row in zip(grouped.index, grouped.itertuples(index=False), strict=True)
+        for (carrier, month), row in zip(grouped.index, cells, strict=True)
     }
     per_hour = frame.groupby("time_hour").size()
     busiest = per_hour[per_hour == per_hour.max()].index.min()
