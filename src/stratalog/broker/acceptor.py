@@ -42,15 +42,12 @@ class Acceptor:
         self._accepting = False
         self._closed = False
         self._sweeper: asyncio.TimerHandle | None = None
-        # Kafka's defaults of 100 KB would only stand in the way of the kernel's own tuning.
-        self._socket_options = [
-            (option, config[key])
-            for option, key in (
-                (socket.SO_SNDBUF, "socket.send.buffer.bytes"),
-                (socket.SO_RCVBUF, "socket.receive.buffer.bytes"),
-            )
-            if config.is_set(key) and config[key] > 0
-        ]
+        # Kafka's default of 100 KB to send halves the CPU that a fetch costs: sendfile into a buffer that the kernel lets
+        # grow to megabytes is dear. For receiving, the kernel's own tuning is the better of the two (benchmarks).
+        buffers = [(socket.SO_SNDBUF, config["socket.send.buffer.bytes"])]
+        if config.is_set("socket.receive.buffer.bytes"):
+            buffers.append((socket.SO_RCVBUF, config["socket.receive.buffer.bytes"]))
+        self._socket_options = [(option, size) for option, size in buffers if size > 0]
 
     def start(self) -> None:
         self._accept_again()
