@@ -77,7 +77,8 @@ def test_a_deletion_that_was_begun_is_found_at_the_next_start(tmp_path: Path) ->
     store = MetadataStore.open(tmp_path)
     topic = store.create_topic("a", 3, created_ms=1)
     store.begin_delete_topic("a")
-    assert store.topic("a") is None and store.topic_by_id(topic.topic_id) is None
+    assert store.topic("a") is None
+    assert store.topic_by_id(topic.topic_id) is None
     with pytest.raises(TopicAlreadyExistsError, match="marked for deletion"):
         store.create_topic("a", 1, created_ms=2)
     store = reopen(store)
@@ -185,7 +186,8 @@ def test_a_failed_change_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("release", "level"), [("4.4", 32), ("4.4-IV0", 31), ("4.4-IV1", 32), ("4.3", 30), ("4.0", 25), ("3.3-IV3", 7)]
+    ("release", "level"),
+    [("4.4", 33), ("4.4-IV0", 31), ("4.4-IV1", 32), ("4.4-IV2", 33), ("4.3", 30), ("4.0", 25), ("3.3-IV3", 7)],
 )
 def test_levels_have_kafkas_names(release: str, level: int) -> None:
     assert level_for_release(release) == level
@@ -274,5 +276,6 @@ def test_any_topic_id_is_kept(tmp_path_factory: pytest.TempPathFactory, topic_id
     store.create_topic("t", 1, created_ms=0, topic_id=topic_id)
     store = reopen(store)
     found = store.topic_by_id(topic_id)
-    assert found is not None and found.name == "t"
+    assert found is not None
+    assert found.name == "t"
     store.close()

@@ -45,15 +45,22 @@ from stratalog.broker.groups.values import (
     SyncRequest,
 )
 from stratalog.errors import (
+    CoordinatorNotAvailableError,
     CorruptRecordError,
     GroupIdNotFoundError,
     IllegalGenerationError,
     InvalidGroupIdError,
     InvalidSessionTimeoutError,
     KafkaError,
+    KafkaStorageError,
+    NotCoordinatorError,
+    NotLeaderOrFollowerError,
     OffsetMetadataTooLargeError,
+    RequestTimedOutError,
     StratalogError,
     UnknownMemberIdError,
+    UnknownServerError,
+    UnknownTopicOrPartitionError,
     wire_code,
 )
 from stratalog.util.uuids import random_uuid
@@ -65,14 +72,14 @@ logger = logging.getLogger(__name__)
 
 _MINUTE_MS = 60_000
 
-#: What members are told when `__consumer_offsets` cannot be written, by error code. Source: Kafka's
-#: `appendGroupMetadataErrorToResponseError`.
-_STORE_ANSWERS = {
-    3: Answer.COORDINATOR_NOT_AVAILABLE,
-    6: Answer.NOT_COORDINATOR,
-    7: Answer.COORDINATOR_NOT_AVAILABLE,
-    15: Answer.COORDINATOR_NOT_AVAILABLE,
-    56: Answer.NOT_COORDINATOR,
+#: What clients are told when `__consumer_offsets` cannot be written, by the log's error code; UNKNOWN_SERVER_ERROR for the
+#: rest. Source: Kafka's `appendGroupMetadataErrorToResponseError`.
+_APPEND_ERRORS: dict[int, type[KafkaError]] = {
+    UnknownTopicOrPartitionError.code: CoordinatorNotAvailableError,
+    RequestTimedOutError.code: CoordinatorNotAvailableError,
+    CoordinatorNotAvailableError.code: CoordinatorNotAvailableError,
+    NotLeaderOrFollowerError.code: NotCoordinatorError,
+    KafkaStorageError.code: NotCoordinatorError,
 }
 
 
@@ -230,14 +237,21 @@ class GroupCoordinator:
     def _store_effect(self, group: ClassicGroup, effect: Store) -> Effects:
         try:
             self._store(group.group_id, effect.metadata)
-        except (StratalogError, OSError) as error:
-            logger.error("Group %s cannot be stored: %s", group.group_id, error)
-            answer = _STORE_ANSWERS.get(wire_code(error), Answer.UNKNOWN_SERVER_ERROR)
-            return group.store_failed(effect, answer, self._now())
+        except KafkaError as error:
+            return group.store_failed(effect, Answer(error.code), self._now())
         return group.stored(effect, self._now())
 
     def _store(self, group_id: str, metadata: GroupMetadata) -> None:
-        self.log.append(group_id, [(encode_group_key(GroupKey(group_id)), encode_group_value(metadata))])
+        self._append(group_id, [(encode_group_key(GroupKey(group_id)), encode_group_value(metadata))])
+
+    def _append(self, group_id: str, entries: list[KeyValue]) -> None:
+        """Append to the log; a failure is raised as what clients of a coordinator understand."""
+        try:
+            self.log.append(group_id, entries)
+        except (StratalogError, OSError) as error:
+            logger.error("Group %s cannot be stored: %s", group_id, error)
+            code = KafkaStorageError.code if isinstance(error, OSError) else wire_code(error)
+            raise _APPEND_ERRORS.get(code, UnknownServerError)(f"group {group_id}: {error}") from error
 
     def _arm(self, group: ClassicGroup) -> None:
         """Have the group called when its next deadline comes; a timer that is early enough stays."""
@@ -287,7 +301,7 @@ class GroupCoordinator:
             group.check_commit(member_id, instance_id, generation, now)
         metadata_max = self._broker.config["offset.metadata.max.bytes"]
         good = {partition: commit for partition, commit in commits.items() if len(commit.metadata) <= metadata_max}
-        self.log.append(
+        self._append(
             group_id,
             [
                 (encode_offset_key(OffsetKey(group_id, partition)), encode_offset_value(commit))
@@ -326,7 +340,7 @@ class GroupCoordinator:
 
     def _remove_offsets(self, group_id: str, partitions: list[TopicPartition]) -> None:
         if partitions:
-            self.log.append(group_id, self._tombstones(group_id, partitions))
+            self._append(group_id, self._tombstones(group_id, partitions))
         for partition in partitions:
             self.offsets.remove(group_id, partition)
 
@@ -355,7 +369,7 @@ class GroupCoordinator:
     def _remove_group(self, group: ClassicGroup) -> None:
         group_id = group.group_id
         commits = list(self.offsets.of_group(group_id))
-        self.log.append(
+        self._append(
             group_id, [*self._tombstones(group_id, commits), (encode_group_key(GroupKey(group_id)), None)]
         )
         for partition in commits:
@@ -372,7 +386,7 @@ class GroupCoordinator:
     def _expire_and_go_on(self) -> None:
         try:
             self.expire()
-        except (StratalogError, OSError):
+        except KafkaError:
             logger.exception("Old commits could not be removed; it is tried again at the next turn")
         self._schedule_expiration()
 
