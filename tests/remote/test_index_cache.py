@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import struct
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -7,12 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.errors import CorruptIndexError, RemoteResourceNotFoundError
+from stratalog.errors import (
+    CorruptIndexError,
+    DataDirError,
+    RemoteResourceNotFoundError,
+    RetriableRemoteStorageError,
+)
 from stratalog.log.offset_index_format import LARGE, LEGACY
 from stratalog.log.txn_index import AbortedTransaction, encode_entry
 from stratalog.log.values import OffsetPosition
 from stratalog.remote.api import IndexType, RemoteLogSegmentMetadata
 from stratalog.remote.index_cache import RemoteIndexCache
+from stratalog.util.filesystem import File, FileSystem, StrPath
 from tests.remote.values import segment
 
 ENTRIES = [(n * 10, n * 1_000) for n in range(1, 20)]
@@ -193,3 +200,32 @@ def _looks_right(cache: RemoteIndexCache, number: int, *, evict: bool) -> bool:
         cache.invalidate(_segment(number).segment_id.id)
     with cache.indexes(_segment(number)) as found:
         return found.offset_index.lookup(number * 1000 + 25).position == 2_000
+
+
+def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_bytes(b"a file")
+    with pytest.raises(DataDirError, match="remote index cache"):
+        _cache(tmp_path / "cache", FakeStore())
+
+
+class FullDisk(FileSystem):
+    """Takes no more bytes while `full`."""
+
+    full = False
+
+    def open(self, path: StrPath, *, write: bool = False, create: bool = False) -> File:
+        if self.full and create:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        return super().open(path, write=write, create=create)
+
+
+def test_a_full_disk_is_a_retriable_error_that_names_the_file(tmp_path: Path) -> None:
+    fs = FullDisk()
+    cache = RemoteIndexCache(tmp_path, FakeStore(), capacity_bytes=10**6, fs=fs)  # type: ignore[arg-type]
+    fs.full = True
+    with pytest.raises(RetriableRemoteStorageError, match="No space left"), cache.indexes(_segment(1)):
+        pass
+    fs.full = False
+    with cache.indexes(_segment(1)) as found:
+        assert found.offset_index.lookup(1_025).position == 2_000
+    cache.close()

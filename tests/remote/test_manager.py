@@ -167,6 +167,27 @@ def test_a_deletion_survives_a_store_that_is_down_and_a_restart(tmp_path: Path) 
         assert list_remote_segments(world.inner) == []
 
 
+def test_a_deletion_waits_for_the_copy_that_is_under_way(tmp_path: Path) -> None:
+    with RunningWorld(tmp_path, broker=_SOON) as world:
+        copying, go_on = threading.Event(), threading.Event()
+        original = world.rsm.copy_log_segment_data
+
+        def held_up(metadata, data):  # type: ignore[no-untyped-def]
+            copying.set()
+            assert go_on.wait(60)
+            return original(metadata, data)
+
+        world.rsm.copy_log_segment_data = held_up  # type: ignore[method-assign]
+        world.append(40)
+        assert copying.wait(60)
+        world.manager.stop_partitions([world.partition], delete_remote=True)
+        assert world.rlmm.unfinished_partition_deletes() == [world.partition]
+        go_on.set()
+        _eventually(lambda: world.rlmm.unfinished_partition_deletes() == [], "deleted")
+        assert world.objects() == []
+        assert world.rlmm.list_remote_log_segments(world.partition) == []
+
+
 def test_stopping_without_deletion_leaves_the_store_as_it_is(tmp_path: Path) -> None:
     with World(tmp_path) as world:
         world.append(40)

@@ -9,6 +9,7 @@ world.restart()                  # a new process over the same disk, store and m
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,7 @@ from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.testing.clock import ManualClock
 from stratalog.testing.faulty_store import Faults, FaultyObjectStore
+from stratalog.util.filesystem import File, FileSystem, StrPath
 
 TOPIC_ID = UUID("75f713d9-1cd5-4da6-b690-a65bd55318b6")
 RECORDS_IN_BATCH = 7
@@ -43,6 +45,22 @@ CONFIG = LogConfig(
     local_retention_bytes=1,
     remote_storage_enable=True,
 )
+
+
+class UnsyncedFile(File):
+    def sync(self) -> None:
+        """Nothing: a process dies in these tests, never the machine."""
+
+
+class UnsyncedFileSystem(FileSystem):
+    """The real one without its waits for the disk."""
+
+    def open(self, path: StrPath, *, write: bool = False, create: bool = False) -> File:
+        flags = os.O_RDWR if write or create else os.O_RDONLY
+        return UnsyncedFile(path, os.open(path, flags | (os.O_CREAT if create else 0) | os.O_CLOEXEC, 0o644))
+
+    def sync_dir(self, path: StrPath) -> None:
+        """Nothing."""
 
 
 class MemoryMetadataLog:
@@ -98,6 +116,7 @@ class World:
             self._config,
             topic_id=TOPIC_ID,
             clock=self.clock,
+            fs=UnsyncedFileSystem(),
             clean_shutdown=False,
             log_start_offset=self._log_start_offset,
         )

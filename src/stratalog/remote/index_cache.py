@@ -16,7 +16,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID
 
-from stratalog.errors import CorruptIndexError, RemoteResourceNotFoundError
+from stratalog.errors import (
+    CorruptIndexError,
+    DataDirError,
+    RemoteResourceNotFoundError,
+    RetriableRemoteStorageError,
+)
 from stratalog.log.file_names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 from stratalog.log.offset_index import OffsetIndex
 from stratalog.log.offset_index_format import LARGE, LEGACY
@@ -94,7 +99,10 @@ class RemoteIndexCache:
         ttl_ms: int = -1,
         fs: FileSystem = REAL_FILESYSTEM,
     ) -> None:
-        """`ttl_ms`: entries that nobody used for so long go; -1 keeps them. The directory is made when it is missing."""
+        """`ttl_ms`: entries that nobody used for so long go; -1 keeps them. The directory is made when it is missing.
+
+        Raises DataDirError.
+        """
         from moka_py import Moka
 
         self._directory = directory
@@ -112,8 +120,13 @@ class RemoteIndexCache:
             eviction_listener=lambda _key, indexes, _cause: self._evicted.append(indexes),
             weigher=lambda _key, indexes: indexes.size_bytes,
         )
-        fs.make_dirs(directory)
-        self._load_from_disk()
+        try:
+            fs.make_dirs(directory)
+            self._load_from_disk()
+        except OSError as error:
+            raise DataDirError(
+                f"the remote index cache {directory} cannot be used: {error.strerror or error}"
+            ) from error
 
     # --- lookups ----------------------------------------------------------------------------------------------------
 
@@ -224,10 +237,15 @@ class RemoteIndexCache:
 
     def _write(self, path: Path, data: bytes) -> None:
         tmp = path.with_name(path.name + _TMP_SUFFIX)
-        with self._fs.open(tmp, create=True) as file:
-            file.truncate(0)
-            file.write_at(data, 0)
-        self._fs.rename(tmp, path)
+        try:
+            with self._fs.open(tmp, create=True) as file:
+                file.truncate(0)
+                file.write_at(data, 0)
+            self._fs.rename(tmp, path)
+        except OSError as error:
+            raise RetriableRemoteStorageError(
+                f"{path} cannot be written: {error.strerror or error}; the remote index cache needs room there"
+            ) from error
 
     def _open(
         self, key: UUID, stem: Path, start_offset: int, metadata: RemoteLogSegmentMetadata | None
@@ -279,16 +297,10 @@ def _is_plausible(index: OffsetIndex, metadata: RemoteLogSegmentMetadata | None)
     except CorruptIndexError:
         return False
     before = (index.base_offset - 1, -1)
-    for slot in (
-        *range(min(index.entries, _PROBED_ENTRIES)),
-        *range(max(index.entries - 1, 0), index.entries),
-    ):
+    last = index.entries - 1
+    for slot in (*range(min(last, _PROBED_ENTRIES)), last) if last >= 0 else ():
         entry = index.entry(slot)
-        if (
-            slot < _PROBED_ENTRIES
-            and (entry.offset <= before[0] or entry.position <= before[1])
-            and entry != before
-        ):
+        if entry.offset <= before[0] or entry.position <= before[1]:
             return False
         if metadata is not None and (
             entry.offset > metadata.end_offset or entry.position >= metadata.segment_size_bytes

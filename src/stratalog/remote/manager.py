@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -234,16 +235,18 @@ class RemoteLogManager:
         could not be recorded.
         """
         doomed = list(partitions)
+        stopped: dict[TopicIdPartition, _Tiered] = {}
         for partition in doomed:
             with self._lock:
                 known = self._tiered.pop(partition, None)
             if known is not None:
                 self._stop(known)
+                stopped[partition] = known
             self.health.forget(partition)
         if delete_remote:
             for partition in doomed:
                 self._deletion(partition).mark()
-                self._schedule_deletion(partition)
+                self._schedule_deletion(partition, stopped.get(partition))
         else:
             self._rlmm.on_stop_partitions(doomed)
 
@@ -257,15 +260,21 @@ class RemoteLogManager:
             partition,
             self._rlmm,
             deleter=self._deleter,
-            in_flight=self._in_flight,
             broker_id=self._broker_id,
             clock=self._clock,
         )
 
-    def _schedule_deletion(self, partition: TopicIdPartition) -> None:
+    def _schedule_deletion(self, partition: TopicIdPartition, stopped: _Tiered | None = None) -> None:
+        """`stopped` is what the partition's tasks were: the deletion begins when the last of them has ended."""
+
         def run() -> bool:
             try:
-                deleted = self._deletion(partition).run()
+                with ExitStack() as ended:
+                    for lock in () if stopped is None else (stopped.copy_lock, stopped.expiration_lock):
+                        if not lock.acquire(blocking=False):
+                            return False
+                        ended.callback(lock.release)
+                    deleted = self._deletion(partition).run()
             except (StratalogError, OSError) as error:
                 self.health.failed(partition, "deletion", error)
                 return False

@@ -6,16 +6,14 @@ DELETE_PARTITION_STARTED, every segment, DELETE_PARTITION_FINISHED.
 
 from __future__ import annotations
 
-from stratalog.errors import RetriableRemoteStorageError
 from stratalog.remote.api import RemoteLogMetadataManager, RemotePartitionDeleteMetadata, TopicIdPartition
-from stratalog.remote.copy_task import CopiesInFlight
 from stratalog.remote.deletion import SegmentDeleter
 from stratalog.remote.segment_state import RemotePartitionDeleteState
 from stratalog.util.clock import Clock
 
 
 class PartitionDeletion:
-    """The deletion of one partition."""
+    """The deletion of one partition, of which nothing is being copied or expired meanwhile."""
 
     def __init__(
         self,
@@ -23,14 +21,12 @@ class PartitionDeletion:
         rlmm: RemoteLogMetadataManager,
         *,
         deleter: SegmentDeleter,
-        in_flight: CopiesInFlight,
         broker_id: int,
         clock: Clock,
     ) -> None:
         self._partition = partition
         self._rlmm = rlmm
         self._deleter = deleter
-        self._in_flight = in_flight
         self._broker_id = broker_id
         self._clock = clock
 
@@ -43,8 +39,6 @@ class PartitionDeletion:
         self._publish(RemotePartitionDeleteState.DELETE_PARTITION_STARTED)
         segments = self._rlmm.list_remote_log_segments(self._partition)
         for segment in segments:
-            if segment.segment_id in self._in_flight:
-                raise RetriableRemoteStorageError(f"{segment.segment_id} is still being copied")
             self._deleter.delete(segment)
         self._publish(RemotePartitionDeleteState.DELETE_PARTITION_FINISHED)
         return len(segments)
