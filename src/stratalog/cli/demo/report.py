@@ -23,7 +23,6 @@ from rich.table import Table
 from stratalog.cli.demo.flights import Answers
 from stratalog.cli.demo.tiers import PartitionTiers
 
-
 #: Columns of the tables where nobody's terminal sets them, as in a log of CI.
 _PLAIN_WIDTH = 100
 
