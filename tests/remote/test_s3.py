@@ -13,6 +13,7 @@ from tests.remote.world import World
 from tests.support.s3_server import S3Server, require_s3_server
 
 
+@pytest.mark.slow
 def test_a_partition_lives_through_an_outage_of_its_s3_server(tmp_path: Path) -> None:
     require_s3_server()
     with S3Server(tmp_path / "s3") as s3:
