@@ -49,7 +49,9 @@ def _results(key: ApiKey, response: Any) -> list[list[Any]]:
 
 def _created(topic: Any) -> list[Any]:
     """Counts, and the configs that were set."""
-    set_here = [[c.name, c.value, c.read_only, c.is_sensitive] for c in topic.configs or () if c.config_source == 1]
+    set_here = [
+        [c.name, c.value, c.read_only, c.is_sensitive] for c in topic.configs or () if c.config_source == 1
+    ]
     return [topic.num_partitions, topic.replication_factor, set_here]
 
 
@@ -64,12 +66,21 @@ def _described(result: Any) -> list[Any]:
 
 
 def _create(name: str, *topics: dict[str, Any], validate_only: bool = False) -> Case:
-    defaults: dict[str, Any] = {"num_partitions": 1, "replication_factor": 1, "assignments": (), "configs": ()}
+    defaults: dict[str, Any] = {
+        "num_partitions": 1,
+        "replication_factor": 1,
+        "assignments": (),
+        "configs": (),
+    }
     return Case(
         name,
         ApiKey.CREATE_TOPICS,
         7,
-        {"topics": [{**defaults, **topic} for topic in topics], "timeout": 10_000, "validate_only": validate_only},
+        {
+            "topics": [{**defaults, **topic} for topic in topics],
+            "timeout": 10_000,
+            "validate_only": validate_only,
+        },
     )
 
 
@@ -104,7 +115,9 @@ def _partitions(name: str, *topics: dict[str, Any], validate_only: bool = False)
     )
 
 
-def _alter(name: str, *resources: tuple[int, str, list[tuple[str, int, str | None]]], validate_only: bool = False) -> Case:
+def _alter(
+    name: str, *resources: tuple[int, str, list[tuple[str, int, str | None]]], validate_only: bool = False
+) -> Case:
     return Case(
         name,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
@@ -148,7 +161,9 @@ def _describe(name: str, type_: int, resource: str, *keys: str, synonyms: bool =
         ApiKey.DESCRIBE_CONFIGS,
         4,
         {
-            "resources": [{"resource_type": type_, "resource_name": resource, "configuration_keys": keys or None}],
+            "resources": [
+                {"resource_type": type_, "resource_name": resource, "configuration_keys": keys or None}
+            ],
             "include_synonyms": synonyms,
             "include_documentation": False,
         },

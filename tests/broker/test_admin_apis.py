@@ -99,7 +99,9 @@ def create(wire: Wire, name: str, partitions: int = 1, **configs: str) -> Any:
 
 
 def alter(wire: Wire, type_: int, resource: str, *changes: tuple[str, int, str | None]) -> Any:
-    configs = [{"name": name, "config_operation": operation, "value": value} for name, operation, value in changes]
+    configs = [
+        {"name": name, "config_operation": operation, "value": value} for name, operation, value in changes
+    ]
     part = {"resource_type": type_, "resource_name": resource, "configs": configs}
     return wire.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[part]).responses[0]
 
@@ -139,7 +141,10 @@ def test_a_start_warns_of_topics_below_the_minimum(tmp_path: Path, caplog: pytes
         assert create(wire, "short", segment_ms="5000").error_code == 0
     with Broker(data_dir=tmp_path):
         pass
-    assert "Topic short has segment.ms (5000) that is less than min.topic.segment.ms (3600000)." in caplog.messages
+    assert (
+        "Topic short has segment.ms (5000) that is less than min.topic.segment.ms (3600000)."
+        in caplog.messages
+    )
 
 
 def test_a_changed_config_is_in_force_at_once_and_after_a_restart(tmp_path: Path) -> None:
@@ -185,7 +190,9 @@ def test_deletion_can_be_switched_off(tmp_path: Path) -> None:
         assert broker.state.metadata.topic("kept") is not None
 
 
-def test_a_topic_is_deleted_by_its_id_with_its_directories(broker: Broker, wire: Wire, tmp_path: Path) -> None:
+def test_a_topic_is_deleted_by_its_id_with_its_directories(
+    broker: Broker, wire: Wire, tmp_path: Path
+) -> None:
     topic_id = create(wire, "t", 2).topic_id
     assert len(list(tmp_path.glob("t-[01]"))) == 2
     deleted = wire.call(ApiKey.DELETE_TOPICS, 6, topics=[{"name": None, "topic_id": topic_id}], timeout=1_000)
@@ -238,7 +245,9 @@ def test_log_directories_tell_sizes_and_room(wire: Wire, tmp_path: Path) -> None
     assert everything.total_bytes > everything.usable_bytes > 0
     asked = [{"topic": "a", "partitions": (1, 7)}]
     some = wire.call(ApiKey.DESCRIBE_LOG_DIRS, 5, topics=asked).results[0]
-    assert [(topic.name, [p.partition_index for p in topic.partitions]) for topic in some.topics] == [("a", [1])]
+    assert [(topic.name, [p.partition_index for p in topic.partitions]) for topic in some.topics] == [
+        ("a", [1])
+    ]
 
 
 def test_partitions_are_described_page_by_page(wire: Wire) -> None:

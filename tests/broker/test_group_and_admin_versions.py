@@ -15,7 +15,9 @@ from stratalog.broker.protocol import request_class
 from stratalog.broker.server import Broker
 
 KEYS = [8, 9, 10, 11, 12, 13, 14, 15, 16, 19, 20, 21, 32, 33, 35, 37, 42, 44, 47, 57, 60, 75]
-VERSIONS = [(key, v) for key in KEYS for v in range(load_apis()[key].min_version, load_apis()[key].max_version + 1)]
+VERSIONS = [
+    (key, v) for key in KEYS for v in range(load_apis()[key].min_version, load_apis()[key].max_version + 1)
+]
 
 _PARTITION = {"partition_index": 0, "committed_offset": 1, "offset": 0}
 _FETCHED = [{"name": "t", "partition_indexes": (0,)}]
@@ -81,7 +83,9 @@ def _arguments(type_: Any) -> list[Any]:
     return [leaf for argument in inner for leaf in _arguments(argument)] if inner else [type_]
 
 
-@pytest.mark.parametrize(("key", "version"), VERSIONS, ids=[f"{ApiKey(key).message}-{v}" for key, v in VERSIONS])
+@pytest.mark.parametrize(
+    ("key", "version"), VERSIONS, ids=[f"{ApiKey(key).message}-{v}" for key, v in VERSIONS]
+)
 def test_it_is_answered(wire: Wire, key: int, version: int) -> None:
     asked = _fitting(request_class(ApiKey(key), version), ASKED[key])
     response = wire.call(ApiKey(key), version, **asked)

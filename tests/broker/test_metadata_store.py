@@ -187,7 +187,15 @@ def test_a_failed_change_changes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("release", "level"),
-    [("4.4", 33), ("4.4-IV0", 31), ("4.4-IV1", 32), ("4.4-IV2", 33), ("4.3", 30), ("4.0", 25), ("3.3-IV3", 7)],
+    [
+        ("4.4", 33),
+        ("4.4-IV0", 31),
+        ("4.4-IV1", 32),
+        ("4.4-IV2", 33),
+        ("4.3", 30),
+        ("4.0", 25),
+        ("3.3-IV3", 7),
+    ],
 )
 def test_levels_have_kafkas_names(release: str, level: int) -> None:
     assert level_for_release(release) == level

@@ -23,7 +23,10 @@ REBALANCE_TIMEOUT_MS = 60_000
 
 
 def play(bootstrap_servers: str) -> None:
-    with Wire(bootstrap_servers, client_id="first") as first, Wire(bootstrap_servers, client_id="second") as second:
+    with (
+        Wire(bootstrap_servers, client_id="first") as first,
+        Wire(bootstrap_servers, client_id="second") as second,
+    ):
         topic_id = _create_topic(first)
         await_coordinator(first)
         _simple_commits(first, topic_id)
@@ -156,7 +159,10 @@ def _heartbeat(wire: Wire, group: str, joined: Any) -> int:
 
 def _deletions(wire: Wire) -> None:
     deleted = wire.call(
-        ApiKey.OFFSET_DELETE, 0, group_id="simple", topics=[{"name": TOPIC, "partitions": [{"partition_index": 1}]}]
+        ApiKey.OFFSET_DELETE,
+        0,
+        group_id="simple",
+        topics=[{"name": TOPIC, "partitions": [{"partition_index": 1}]}],
     )
     assert deleted.error_code == 0, deleted
     groups = wire.call(ApiKey.DELETE_GROUPS, 2, groups_names=("expiring", "static"))

@@ -98,7 +98,9 @@ def test_two_consumers_share_the_partitions_and_take_over_from_each_other(served
             for consumer in (first, second):
                 consumer.poll(0.05)
             mine, theirs = partitions(first), partitions(second)
-            return bool(mine) and bool(theirs) and mine | theirs == set(range(PARTITIONS)) and not mine & theirs
+            return (
+                bool(mine) and bool(theirs) and mine | theirs == set(range(PARTITIONS)) and not mine & theirs
+            )
 
         eventually(shared, "both have partitions, none has the other's")
         described = served.admin.describe_consumer_groups(["g"])["g"].result(DEADLINE_S)
@@ -255,7 +257,9 @@ def test_the_admin_client_manages_topics_and_configs(served: Served) -> None:
     assert "new" not in admin.list_topics(timeout=DEADLINE_S).topics
 
 
-@pytest.mark.filterwarnings("ignore:.* is deprecated. Use files:DeprecationWarning")  # as kafka-python is imported
+@pytest.mark.filterwarnings(
+    "ignore:.* is deprecated. Use files:DeprecationWarning"
+)  # as kafka-python is imported
 def test_kafka_python_consumers_form_a_group(served: Served) -> None:
     from kafka import KafkaConsumer
 

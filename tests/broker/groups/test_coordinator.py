@@ -97,7 +97,10 @@ def groups(wire: Wire, *states: str) -> list[str]:
 def test_commits_of_simple_consumers_expire_one_by_one_and_their_group_with_the_last(
     tmp_path: Path, clock: ManualClock
 ) -> None:
-    with Broker(data_dir=tmp_path, config=CONFIG, clock=clock) as broker, Wire(broker.bootstrap_servers) as wire:
+    with (
+        Broker(data_dir=tmp_path, config=CONFIG, clock=clock) as broker,
+        Wire(broker.bootstrap_servers) as wire,
+    ):
         broker.state.topics.create("orders", 2)
         expire = broker.state.groups.expire
         commit(wire, 8, "g", {0: (1, "")})
@@ -116,7 +119,10 @@ def test_commits_of_simple_consumers_expire_one_by_one_and_their_group_with_the_
 
 
 def test_a_commit_with_an_expiry_of_its_own_goes_by_that(tmp_path: Path, clock: ManualClock) -> None:
-    with Broker(data_dir=tmp_path, config=CONFIG, clock=clock) as broker, Wire(broker.bootstrap_servers) as wire:
+    with (
+        Broker(data_dir=tmp_path, config=CONFIG, clock=clock) as broker,
+        Wire(broker.bootstrap_servers) as wire,
+    ):
         broker.state.topics.create("orders", 2)
         commit(wire, 2, "g", {0: (1, "")}, retention_time=5_000)
         commit(wire, 2, "h", {0: (1, "")}, retention_time=RETENTION_MS * 9)
@@ -129,20 +135,30 @@ def test_a_commit_with_an_expiry_of_its_own_goes_by_that(tmp_path: Path, clock: 
 
 def test_a_group_with_members_keeps_the_commits_for_what_it_reads(tmp_path: Path, clock: ManualClock) -> None:
     config = {**CONFIG, "offsets.retention.minutes": "1"}
-    with Broker(data_dir=tmp_path, config=config, clock=clock) as broker, Wire(broker.bootstrap_servers) as wire:
+    with (
+        Broker(data_dir=tmp_path, config=config, clock=clock) as broker,
+        Wire(broker.bootstrap_servers) as wire,
+    ):
         broker.state.topics.create("orders", 2)
         broker.state.topics.create("other", 1)
         member = _alone(wire, "g", session_timeout=600_000)
         commit(wire, 9, "g", {0: (1, "")}, generation_id_or_member_epoch=1, member_id=member)
         topics = [{"name": "other", "partitions": [{"partition_index": 0, "committed_offset": 5}]}]
         wire.call(
-            ApiKey.OFFSET_COMMIT, 9, group_id="g", topics=topics, generation_id_or_member_epoch=1, member_id=member
+            ApiKey.OFFSET_COMMIT,
+            9,
+            group_id="g",
+            topics=topics,
+            generation_id_or_member_epoch=1,
+            member_id=member,
         )
         clock.advance(60_000)
         assert on_loop(broker, broker.state.groups.expire) == 1  # `other`, which nobody reads
         assert fetched(wire, "g") == 1
         wire.call(ApiKey.LEAVE_GROUP, 5, group_id="g", members=[{"member_id": member}])
-        assert on_loop(broker, broker.state.groups.expire) == 0  # ages from now on, since the group went empty
+        assert (
+            on_loop(broker, broker.state.groups.expire) == 0
+        )  # ages from now on, since the group went empty
         clock.advance(60_000)
         assert on_loop(broker, broker.state.groups.expire) == 1
         assert groups(wire) == []
@@ -224,7 +240,12 @@ def test_a_start_counts_what_transactions_have_committed_and_nothing_else(tmp_pa
         partition = _partition(broker)
 
         def transaction(producer: int, *entries: tuple[bytes, bytes | None]) -> None:
-            fields = {"producer_id": producer, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+            fields = {
+                "producer_id": producer,
+                "producer_epoch": 0,
+                "base_sequence": 0,
+                "is_transactional": True,
+            }
             partition.append(_batch(*entries, **fields), origin="coordinator")
 
         def end(producer: int, kind: ControlType) -> None:
@@ -248,7 +269,11 @@ def test_a_start_counts_what_transactions_have_committed_and_nothing_else(tmp_pa
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [(KafkaStorageError("full"), 16), (OSError(28, "No space left on device"), 16), (MessageTooLargeError("big"), -1)],
+    [
+        (KafkaStorageError("full"), 16),
+        (OSError(28, "No space left on device"), 16),
+        (MessageTooLargeError("big"), -1),
+    ],
 )
 def test_what_cannot_be_stored_is_not_acknowledged(
     broker: Broker, wire: Wire, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int
@@ -282,7 +307,9 @@ def test_a_member_that_falls_silent_is_out(wire: Wire) -> None:
     eventually(lambda: groups(wire, "Empty") == ["g"], "its session ends")
 
 
-def test_a_client_that_hangs_up_while_it_waits_does_not_disturb_the_others(broker: Broker, wire: Wire) -> None:
+def test_a_client_that_hangs_up_while_it_waits_does_not_disturb_the_others(
+    broker: Broker, wire: Wire
+) -> None:
     leader = _alone(wire, "g", session_timeout=30_000)
     with Wire(broker.bootstrap_servers) as impatient:
         asked = join(impatient, "g")
@@ -349,6 +376,8 @@ def test_offsets_of_a_topic_that_is_subscribed_to_are_not_deleted(wire: Wire) ->
 
 def test_transactions_and_share_groups_have_no_coordinator_and_are_told_so(wire: Wire) -> None:
     for key_type, code, what in ((1, 53, "transactions"), (2, 42, "share groups")):
-        (answer,) = wire.call(ApiKey.FIND_COORDINATOR, 6, key_type=key_type, coordinator_keys=("k",)).coordinators
+        (answer,) = wire.call(
+            ApiKey.FIND_COORDINATOR, 6, key_type=key_type, coordinator_keys=("k",)
+        ).coordinators
         assert answer.error_code == code
         assert what in answer.error_message

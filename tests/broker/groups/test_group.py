@@ -445,7 +445,10 @@ def test_several_leave_at_once_and_each_is_told_its_fate() -> None:
     machine = Machine()
     leader, follower = machine.stable(2)
     left = machine.leave(
-        LeavingMember(leader), LeavingMember("stranger"), LeavingMember("", "nobody's"), LeavingMember(follower)
+        LeavingMember(leader),
+        LeavingMember("stranger"),
+        LeavingMember("", "nobody's"),
+        LeavingMember(follower),
     )
     assert [member.error for member in left] == [
         Answer.NONE, Answer.UNKNOWN_MEMBER_ID, Answer.UNKNOWN_MEMBER_ID, Answer.NONE,

@@ -120,7 +120,9 @@ class Group(RuleBasedStateMachine):
 
     # --- and what comes of it ---------------------------------------------------------------------------------------
 
-    @precondition(lambda self: self.machine.state is GroupState.STABLE and not self.machine.group.members.pending)
+    @precondition(
+        lambda self: self.machine.state is GroupState.STABLE and not self.machine.group.members.pending
+    )
     @rule()
     def who_beats_in_time_is_not_lost(self) -> None:
         before = self.ids()
@@ -219,5 +221,3 @@ Group.TestCase.settings = settings(deadline=None, max_examples=150, stateful_ste
 
 class TestGroup(Group.TestCase):  # type: ignore[misc]
     """150 lives of 40 events each."""
-
-

@@ -139,7 +139,10 @@ COMMIT = CommittedOffset(42, "meta", 1_700_000_000_000, leader_epoch=3)
             "0001 000000000000002a 0004 6d657461 0000018bcfe56800 0000018bcfe56801",
             replace(COMMIT, leader_epoch=-1, expire_timestamp_ms=1_700_000_000_001),
         ),
-        ("0001 000000000000002a 0004 6d657461 0000018bcfe56800 ffffffffffffffff", replace(COMMIT, leader_epoch=-1)),
+        (
+            "0001 000000000000002a 0004 6d657461 0000018bcfe56800 ffffffffffffffff",
+            replace(COMMIT, leader_epoch=-1),
+        ),
         ("0002 000000000000002a 0004 6d657461 0000018bcfe56800", replace(COMMIT, leader_epoch=-1)),
         ("0003 000000000000002a 00000003 0004 6d657461 0000018bcfe56800", COMMIT),
         ("0004 000000000000002a 00000003 05 6d657461 0000018bcfe56800 00", COMMIT),
@@ -159,7 +162,11 @@ def test_group_metadata_of_older_versions_is_read() -> None:
     member = "0002 6d31 0001 63 0002 2f68 {rebalance} 00002710 00000001 aa 00000001 bb"
     head = "{version} 0008 636f6e73756d6572 00000005 0005 72616e6765 0002 6d31 {state}"
     for version, rebalance, state in ((0, "", ""), (1, "00007530", ""), (2, "00007530", "0000018bcfe56800")):
-        text = head.format(version=f"{version:04x}", state=state) + "00000001" + member.format(rebalance=rebalance)
+        text = (
+            head.format(version=f"{version:04x}", state=state)
+            + "00000001"
+            + member.format(rebalance=rebalance)
+        )
         group = decode_group_value(bytes.fromhex(text.replace(" ", "")))
         assert group == GroupMetadata(
             "consumer", 5, "range", "m1", 1_700_000_000_000 if version == 2 else -1,
@@ -186,7 +193,8 @@ def test_group_metadata_cut_short_anywhere_is_refused(value: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [b"\x00\x05" + bytes(40), b"\xff\xff" + bytes(40), b"\x00\x03" + bytes(12) + b"\xff\xff" + bytes(8)]
+    "value",
+    [b"\x00\x05" + bytes(40), b"\xff\xff" + bytes(40), b"\x00\x03" + bytes(12) + b"\xff\xff" + bytes(8)],
 )
 def test_versions_of_the_future_and_null_metadata_are_refused(value: bytes) -> None:
     with pytest.raises(CorruptRecordError):
@@ -206,7 +214,13 @@ commits = st.builds(
 ) | st.builds(CommittedOffset, int64, texts, int64, expire_timestamp_ms=int64)  # fmt: skip
 members = st.builds(MemberMetadata, texts, st.none() | texts, texts, texts, int32, int32, blobs, blobs)
 groups = st.builds(
-    GroupMetadata, texts, int32, st.none() | texts, st.none() | texts, int64, st.lists(members, max_size=3).map(tuple)
+    GroupMetadata,
+    texts,
+    int32,
+    st.none() | texts,
+    st.none() | texts,
+    int64,
+    st.lists(members, max_size=3).map(tuple),
 )
 
 

@@ -1,6 +1,6 @@
 """Make `answers.json`: what Apache Kafka 4.4.0 answers to the requests of `tests/broker/admin_cases.py`.
 
-    python -m tests.golden.admin.make
+python -m tests.golden.admin.make
 """
 
 from __future__ import annotations

@@ -44,7 +44,9 @@ def _check(ctx: RequestContext, update: Any) -> None:
         kind = _SAFE_DOWNGRADE if update.allow_downgrade else _UPGRADE
     refusal = f"Invalid update version {level} for feature {update.feature}."
     if update.feature != METADATA_VERSION:
-        raise InvalidUpdateVersionError(f"{refusal} Broker {ctx.broker.node_id} does not support this feature.")
+        raise InvalidUpdateVersionError(
+            f"{refusal} Broker {ctx.broker.node_id} does not support this feature."
+        )
     if kind not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
         raise InvalidUpdateVersionError(f"{refusal} The controller does not support the given upgrade type.")
     if not LEVEL_MIN <= level <= LEVEL_MAX:

@@ -25,7 +25,9 @@ def describe_topic_partitions(ctx: RequestContext, request: Any) -> Any:
     if request.cursor is not None:
         begin_topic, begin_partition = request.cursor.topic_name, request.cursor.partition_index
         if begin_partition < 0:
-            raise InvalidRequestError(f"DescribeTopicPartitionsRequest cursor partition must be valid: {begin_partition}")
+            raise InvalidRequestError(
+                f"DescribeTopicPartitionsRequest cursor partition must be valid: {begin_partition}"
+            )
     room = min(max(request.response_partition_limit, 1), _PARTITIONS_MAX)
     answers: list[Any] = []
     cursor = None

@@ -300,7 +300,9 @@ class GroupCoordinator:
         if group is not None:
             group.check_commit(member_id, instance_id, generation, now)
         metadata_max = self._broker.config["offset.metadata.max.bytes"]
-        good = {partition: commit for partition, commit in commits.items() if len(commit.metadata) <= metadata_max}
+        good = {
+            partition: commit for partition, commit in commits.items() if len(commit.metadata) <= metadata_max
+        }
         self._append(
             group_id,
             [

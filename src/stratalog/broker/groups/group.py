@@ -566,7 +566,13 @@ class ClassicGroup:
             raise RebalanceInProgressError(f"group {self.group_id} is rebalancing")
 
     def check_commit(
-        self, member_id: str, instance_id: str | None, generation: int, now: Moment, *, transactional: bool = False
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        now: Moment,
+        *,
+        transactional: bool = False,
     ) -> None:
         """Raise unless these may commit offsets now; a commit keeps the session of a member alive.
 
@@ -594,7 +600,9 @@ class ClassicGroup:
             raise CoordinatorNotAvailableError(f"group {self.group_id} is gone")
         self.members.check(member_id, instance_id)
         if generation != self.generation:
-            raise IllegalGenerationError(f"group {self.group_id} is at generation {self.generation}, not {generation}")
+            raise IllegalGenerationError(
+                f"group {self.group_id} is at generation {self.generation}, not {generation}"
+            )
 
     def _extend_session(self, member: Member, now: Moment) -> None:
         member.session_deadline_ms = now.monotonic_ms + member.session_timeout_ms
@@ -619,7 +627,9 @@ class ClassicGroup:
             self.members.remove(member_id)
             return Answer.NONE, []
         if member_id == UNKNOWN_MEMBER_ID:
-            known = None if request.instance_id is None else self.members.static_member_id(request.instance_id)
+            known = (
+                None if request.instance_id is None else self.members.static_member_id(request.instance_id)
+            )
             if known is None:
                 return Answer.UNKNOWN_MEMBER_ID, []
             return Answer.NONE, self._remove(known)
@@ -658,7 +668,9 @@ class ClassicGroup:
             if member.member_id in self.members and member.session_deadline_ms <= now.monotonic_ms:
                 effects += self._session_over(member, now)
         if self._join_deadline is not None and self._join_deadline.due_ms <= now.monotonic_ms:
-            effects += self._end_initial_delay(now) if self._join_deadline.initial else self._complete_join(now)
+            effects += (
+                self._end_initial_delay(now) if self._join_deadline.initial else self._complete_join(now)
+            )
         if self._sync_deadline_ms is not None and self._sync_deadline_ms <= now.monotonic_ms:
             effects += self._syncs_missing(now)
         return effects

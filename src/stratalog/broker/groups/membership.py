@@ -65,7 +65,8 @@ class Membership:
         old_id = self._by_instance[instance_id]
         self._by_instance[instance_id] = new_id
         self._members = {
-            new_id if member_id == old_id else member_id: member for member_id, member in self._members.items()
+            new_id if member_id == old_id else member_id: member
+            for member_id, member in self._members.items()
         }
         member = self._members[new_id]
         member.member_id = new_id
@@ -116,7 +117,9 @@ class Membership:
 
     def shared_protocols(self) -> set[str]:
         """Names of the protocols that every member offers."""
-        counts = Counter(name for member in self._members.values() for name in {p.name for p in member.protocols})
+        counts = Counter(
+            name for member in self._members.values() for name in {p.name for p in member.protocols}
+        )
         return {name for name, count in counts.items() if count == len(self._members)}
 
     def can_share(self, protocols: tuple[Protocol, ...]) -> bool:

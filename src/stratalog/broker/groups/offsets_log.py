@@ -133,7 +133,9 @@ def latest_values(partition: Partition) -> dict[bytes, bytes]:
         target = in_transaction.setdefault(batch.producer_id, {}) if batch.is_transactional else latest
         for record in batch.records():
             if record.key is not None:
-                target[bytes(record.key)] = _Entry(record.offset, None if record.value is None else bytes(record.value))
+                target[bytes(record.key)] = _Entry(
+                    record.offset, None if record.value is None else bytes(record.value)
+                )
     return {key: entry.value for key, entry in latest.items() if entry.value is not None}
 
 

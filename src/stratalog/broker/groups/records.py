@@ -173,7 +173,9 @@ def decode_offset_value(data: bytes) -> CommittedOffset:
     expire_ms = reader.int64() if version == OFFSET_VALUE_VERSION_EXPIRING else -1
     topic_id = reader.tags().get(_TOPIC_ID_TAG)
     if topic_id is not None and len(topic_id) != 16:
-        raise CorruptRecordError(f"offset commit in __consumer_offsets: a topic id of {len(topic_id)} bytes, not 16")
+        raise CorruptRecordError(
+            f"offset commit in __consumer_offsets: a topic id of {len(topic_id)} bytes, not 16"
+        )
     return CommittedOffset(
         offset,
         metadata,
@@ -260,7 +262,10 @@ class _Reader:
     def tags(self) -> dict[int, bytes]:
         if not self._flexible:
             return {}
-        return {self._unsigned_varint(): self._take(self._unsigned_varint()) for _ in range(self._unsigned_varint())}
+        return {
+            self._unsigned_varint(): self._take(self._unsigned_varint())
+            for _ in range(self._unsigned_varint())
+        }
 
     def _unsigned_varint(self) -> int:
         value = 0

@@ -24,7 +24,13 @@ _altering = threading.Lock()
 
 
 def alter(
-    broker: BrokerState, resource_type: int, name: str, make: Make, *, given: Collection[str], validate_only: bool
+    broker: BrokerState,
+    resource_type: int,
+    name: str,
+    make: Make,
+    *,
+    given: Collection[str],
+    validate_only: bool,
 ) -> None:
     """Change the configs of one resource, durable and in force on return; may block on disk.
 

@@ -150,7 +150,9 @@ def _is_wanted(name: str, configs: Mapping[str, object], only: Collection[str] |
     return name in configs or not name.startswith(_INTERNAL_PREFIX)
 
 
-def _entry(key: ConfigKey, value: str | None, synonyms: Iterable[Synonym], *, is_read_only: bool) -> ConfigEntry:
+def _entry(
+    key: ConfigKey, value: str | None, synonyms: Iterable[Synonym], *, is_read_only: bool
+) -> ConfigEntry:
     found = tuple(synonyms)
     return ConfigEntry(
         name=key.name,

@@ -124,7 +124,9 @@ class MetadataStore:
         for topic_id, name, partition_count, configs, created_ms, doomed in self._db.execute(
             "SELECT topic_id, name, partition_count, configs, created_ms, deleting FROM topics"
         ):
-            topic = Topic(name, UUID(bytes=topic_id), partition_count, _frozen(json.loads(configs)), created_ms)
+            topic = Topic(
+                name, UUID(bytes=topic_id), partition_count, _frozen(json.loads(configs)), created_ms
+            )
             if doomed:
                 deleting[topic.topic_id] = topic
             else:
@@ -179,7 +181,9 @@ class MetadataStore:
     def allocate_producer_ids(self, size: int = PRODUCER_ID_BLOCK_SIZE) -> ProducerIdBlock:
         """Take the next block of producer ids, for good."""
         with self._change() as db:
-            (first,) = db.execute("SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'producer.ids.next'").fetchone()
+            (first,) = db.execute(
+                "SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'producer.ids.next'"
+            ).fetchone()
             db.execute("UPDATE meta SET value = ? WHERE key = 'producer.ids.next'", (str(first + size),))
         return ProducerIdBlock(first, size)
 
@@ -219,7 +223,9 @@ class MetadataStore:
                 raise TopicAlreadyExistsError(f"Topic '{name}' already exists.")
             if any(topic.name == name for topic in self._deleting.values()):
                 raise TopicAlreadyExistsError(f"Topic '{name}' is marked for deletion.")
-            topic = Topic(name, topic_id or random_uuid(), partition_count, _frozen(configs or {}), created_ms)
+            topic = Topic(
+                name, topic_id or random_uuid(), partition_count, _frozen(configs or {}), created_ms
+            )
             with self._change() as db:
                 db.execute(
                     "INSERT INTO topics (topic_id, name, partition_count, configs, created_ms) VALUES (?, ?, ?, ?, ?)",
@@ -251,7 +257,8 @@ class MetadataStore:
             topic = replace(old, partition_count=partition_count)
             with self._change() as db:
                 db.execute(
-                    "UPDATE topics SET partition_count = ? WHERE topic_id = ?", (partition_count, topic.topic_id.bytes)
+                    "UPDATE topics SET partition_count = ? WHERE topic_id = ?",
+                    (partition_count, topic.topic_id.bytes),
                 )
             self._set_topics({**self._by_name, name: topic})
             return topic
@@ -322,7 +329,9 @@ def _create(connection: sqlite3.Connection, cluster_id: str, metadata_version: i
 def _check_format(connection: sqlite3.Connection, path: Path) -> None:
     row = connection.execute("SELECT value FROM meta WHERE key = 'format.version'").fetchone()
     if row is None or not row[0].isdecimal():
-        raise DataDirError(f"{path} is damaged: its format version is {row and row[0]!r}; restore it from a copy")
+        raise DataDirError(
+            f"{path} is damaged: its format version is {row and row[0]!r}; restore it from a copy"
+        )
     if int(row[0]) > FORMAT_VERSION:
         raise DataDirError(
             f"{path} has format version {row[0]}, this stratalog knows versions up to {FORMAT_VERSION}: "
@@ -334,7 +343,9 @@ def _open_error(path: Path, error: BaseException) -> DataDirError | None:
     """What to tell the user when the store cannot be opened; None when `error` says it already."""
     unusable = isinstance(error, (OSError, sqlite3.OperationalError)) and "no such" not in str(error)
     if unusable:
-        return DataDirError(f"{path} cannot be opened: {error}; give a data directory that this user can write")
+        return DataDirError(
+            f"{path} cannot be opened: {error}; give a data directory that this user can write"
+        )
     if isinstance(error, (sqlite3.DatabaseError, ValueError, KeyError, TypeError)):
         return DataDirError(f"{path} is damaged: {error}; restore it from a copy")
     return None

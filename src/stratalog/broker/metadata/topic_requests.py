@@ -34,7 +34,12 @@ def check_partition_total(partitions: int, what: str = "partitions") -> None:
 
 
 def new_topic_partitions(
-    partitions: int, replicas: int, assignments: Sequence[Assignment], *, node_id: int, defaults: tuple[int, int]
+    partitions: int,
+    replicas: int,
+    assignments: Sequence[Assignment],
+    *,
+    node_id: int,
+    defaults: tuple[int, int],
 ) -> int:
     """How many partitions a new topic gets. `defaults` are the broker's counts of partitions and replicas."""
     if assignments:
@@ -54,7 +59,9 @@ def new_topic_partitions(
     return defaults[0] if partitions == UNSET else partitions
 
 
-def _assigned_partitions(partitions: int, replicas: int, assignments: Sequence[Assignment], node_id: int) -> int:
+def _assigned_partitions(
+    partitions: int, replicas: int, assignments: Sequence[Assignment], node_id: int
+) -> int:
     if replicas != UNSET:
         raise InvalidRequestError(
             "A manual partition assignment was specified, but replication factor was not set to -1."
