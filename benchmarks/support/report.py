@@ -51,11 +51,12 @@ class Result:
         sign = ">=" if self.more_is_better else "<="
         verdict = "" if self.is_met else ", missed"
         target = "" if self.target is None else f"  [target {sign} {self.target:g}x{verdict}]"
-        figures = f"stratalog {_figure(self.ours)}, {self.peer_name} {_figure(self.peer)} {self.unit}"
+        figures = f"stratalog {figure(self.ours)}, {self.peer_name} {figure(self.peer)} {self.unit}"
         return f"{self.job}: {self.ratio:.2f}x  ({figures}){target}"
 
 
-def _figure(value: float) -> str:
+def figure(value: float) -> str:
+    """Three digits, as people write them."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
