@@ -25,11 +25,18 @@ from stratalog.config.topic import LogConfig
 from stratalog.errors import (
     CorruptCheckpointError,
     InconsistentTopicIdError,
+    KafkaError,
     KafkaStorageError,
     OffsetOutOfRangeError,
     RecordListTooLargeError,
 )
-from stratalog.log.append import AppendRules, PreparedAppend, prepare_follower_append, prepare_leader_append
+from stratalog.log.append import (
+    AppendRules,
+    PreparedAppend,
+    merge_prepared,
+    prepare_follower_append,
+    prepare_leader_append,
+)
 from stratalog.log.checkpoints import PartitionMetadataFile
 from stratalog.log.file_names import (
     DELETED_SUFFIX,
@@ -41,7 +48,7 @@ from stratalog.log.leader_epochs import LeaderEpochCache
 from stratalog.log.producer_state import AppendOrigin, ProducerStateManager, ProducerUpdates
 from stratalog.log.recovery import LoadedLog, LogLoader, rebuild_producer_state
 from stratalog.log.retention import DeletionReason, RetentionLimits, plan_retention
-from stratalog.log.roll import roll_reason, time_waited
+from stratalog.log.roll import RollReason, roll_reason, time_waited
 from stratalog.log.segment import LogSegment
 from stratalog.log.segments import Segments
 from stratalog.log.txn_index import AbortedTransaction
@@ -287,6 +294,64 @@ class PartitionLog:
             )
             return self._append(prepared, origin, now_ms)
 
+    def append_group_as_leader(
+        self, group: Sequence[Buffer], *, leader_epoch: int, origin: AppendOrigin = "client"
+    ) -> list[AppendInfo] | None:
+        """Append what several requests bring with one write, when nothing about any of them is out of the ordinary.
+
+        The log is then as after as many calls of `append_as_leader`. None: nothing has been done; the caller appends one
+        by one, which rolls where it must and tells what is wrong with which.
+        """
+        with self._lock:
+            if self._closed or not self._active.size_bytes:
+                return None
+            now_ms = self._clock.now_ms()
+            rules, next_offset = self._rules, self._end.offset
+            prepared: list[PreparedAppend] = []
+            try:
+                for records in group:
+                    one = prepare_leader_append(
+                        records,
+                        rules,
+                        origin=origin,
+                        next_offset=next_offset,
+                        leader_epoch=leader_epoch,
+                        now_ms=now_ms,
+                    )
+                    prepared.append(one)
+                    next_offset = one.batches[-1].last_offset + 1
+                merged = merge_prepared(prepared)
+                if self._must_roll_for(merged, len(group), next_offset - 1, now_ms):
+                    return None
+                if self._append(merged, origin, now_ms).duplicate:
+                    return None
+            except KafkaError:
+                return None
+            log_start_offset = self._log_start_offset
+            return [
+                AppendInfo(
+                    one.batches[0].base_offset,
+                    one.batches[-1].last_offset,
+                    one.max_timestamp,
+                    one.log_append_time,
+                    log_start_offset,
+                    False,
+                    one.size,
+                    leader_epoch,
+                )
+                for one in prepared
+            ]
+
+    def _must_roll_for(self, merged: PreparedAppend, count: int, last_offset: int, now_ms: int) -> bool:
+        """Whether one of `count` appends could need a new segment; True also where that is only not ruled out."""
+        active = self._active
+        room = min(active.offset_index.max_entries - active.offset_index.entries,
+                   active.time_index.max_entries - active.time_index.entries)  # fmt: skip
+        return (
+            room <= len(merged.batches) + count
+            or self._roll_reason(merged.size, merged.max_timestamp, last_offset, now_ms) is not None
+        )
+
     def append_as_follower(self, records: Buffer) -> AppendInfo:
         """Append batches as the leader made them: offsets and epochs stay. Errors of `prepare_follower_append`.
 
@@ -361,8 +426,17 @@ class PartitionLog:
         self, size: int, max_timestamp: int, first_offset: int, last_offset: int, now_ms: int
     ) -> LogSegment:
         """The active segment, rolled first if it must not take `size` more bytes."""
+        reason = self._roll_reason(size, max_timestamp, last_offset, now_ms)
+        if reason is None:
+            return self._active
+        logger.debug(
+            "%s-%d: rolling at offset %d: %s", self.topic, self.partition, first_offset, reason.value
+        )
+        return self._roll(first_offset)
+
+    def _roll_reason(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> RollReason | None:
         segment, config = self._active, self._config
-        reason = roll_reason(
+        return roll_reason(
             size=segment.size_bytes,
             incoming_size=size,
             segment_bytes_max=min(config.segment_bytes, segment.size_max),
@@ -377,12 +451,6 @@ class PartitionLog:
             base_offset=segment.base_offset,
             incoming_last_offset=last_offset,
         )
-        if reason is None:
-            return segment
-        logger.debug(
-            "%s-%d: rolling at offset %d: %s", self.topic, self.partition, first_offset, reason.value
-        )
-        return self._roll(first_offset)
 
     # --- rolling ----------------------------------------------------------------------------------------------------
 
@@ -446,6 +514,14 @@ class PartitionLog:
         With `min_one_message` the first batch is given whole even if it is larger; without it, not at all then. Raises
         OffsetOutOfRangeError for an offset that is not here: below the local log start, or behind the end.
         """
+        try:
+            return self._read(offset, max_bytes, isolation, min_one_message)
+        except (ValueError, OSError):  # what a map or file says that was closed meanwhile
+            if self._closed:
+                raise self._is_closed() from None
+            raise
+
+    def _read(self, offset: int, max_bytes: int, isolation: Isolation, min_one_message: bool) -> FetchData:
         limit = self._limit(isolation)
         segments = self._segments
         at = segments.floor(offset)

@@ -576,7 +576,8 @@ class LogSegment:
             self._fs.remove(path)
 
     def close(self) -> None:
-        """Let go of the indexes and leave all files as they are; the `.log` stays open for its slices."""
+        """Let go of all files and leave them as they are; the `.log` stays open as long as a slice of it lives."""
+        self.file = File(self.log_path, -1)
         for index in (self._offset_index, self._time_index):
             if index is not None:
                 index.close_handles()
