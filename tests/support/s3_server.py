@@ -103,7 +103,8 @@ class S3Server:
         )
         s3, master, master_grpc, volume, volume_grpc, filer, filer_grpc, s3_grpc = self._ports
         command = [
-            program, "server", "-ip=127.0.0.1", f"-dir={data}", "-s3", f"-s3.port={s3}", f"-s3.port.grpc={s3_grpc}",
+            program, f"-logdir={self.directory}", "server", "-ip=127.0.0.1",
+            f"-dir={data}", "-s3", f"-s3.port={s3}", f"-s3.port.grpc={s3_grpc}",
             f"-s3.config={config}", f"-master.port={master}", f"-master.port.grpc={master_grpc}",
             f"-volume.port={volume}", f"-volume.port.grpc={volume_grpc}", "-volume.max=50",
             "-s3.port.iceberg=0", "-s3.port.lance=0", "-s3.iam=false", "-master.telemetry=false",
