@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -431,6 +432,41 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path, room: int, size
     fs.bytes_left = None
     append(log, size=size, producer_id=1, producer_epoch=0, base_sequence=1)
     assert [record.offset for record in read_records(log, 0)] == [0, 1]
+
+
+def test_an_index_that_cannot_be_written_takes_the_append_back(
+    log: PartitionLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(log, 2)
+    entries, size = log.active_segment.offset_index.entries, log.size_bytes
+    with monkeypatch.context() as patch:
+        patch.setattr(log.active_segment.time_index, "maybe_append", _no_space)
+        with pytest.raises(KafkaStorageError, match="No space"):
+            append(log, 2)
+    assert (log.active_segment.offset_index.entries, log.size_bytes) == (entries, size)
+    assert log.active_segment.log_path.stat().st_size == size
+    append(log, 2)
+    assert log.active_segment.offset_index.entries == entries + 1
+    assert [record.offset for record in read_records(log, 0)] == list(range(6))
+
+
+def _no_space(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_after_a_failed_sync_nothing_more_is_promised(
+    log: PartitionLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(log)
+    with monkeypatch.context() as patch:
+        patch.setattr(log.active_segment.file, "sync", _no_space)
+        with pytest.raises(KafkaStorageError, match="flush failed"):
+            log.flush()
+    for call in (log.flush, lambda: append(log), log.close):
+        with pytest.raises(KafkaStorageError, match="an earlier sync failed"):
+            call()
+    assert log.recovery_point == 0
+    assert len(read_records(log, 0)) == 1
 
 
 def test_a_roll_that_fails_can_be_tried_again(tmp_path: Path) -> None:

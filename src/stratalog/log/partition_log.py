@@ -61,6 +61,7 @@ from stratalog.log.values import (
     OffsetPosition,
     TimestampOffset,
 )
+from stratalog.records.batch import RecordBatch
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
 
@@ -122,6 +123,7 @@ class PartitionLog:
         self._fs = fs
         self._lock = threading.RLock()
         self._closed = False
+        self._sync_failed = False
         self._config = config
         self._rules = AppendRules.of(config)
         self._segments = loaded.segments
@@ -321,6 +323,8 @@ class PartitionLog:
                     prepared.append(one)
                     next_offset = one.batches[-1].last_offset + 1
                 merged = merge_prepared(prepared)
+                if not _are_in_sequence(merged.producer_batches):
+                    return None
                 if self._must_roll_for(merged, len(group), next_offset - 1, now_ms):
                     return None
                 if self._append(merged, origin, now_ms).duplicate:
@@ -367,7 +371,7 @@ class PartitionLog:
 
     def _append(self, prepared: PreparedAppend, origin: AppendOrigin, now_ms: int) -> AppendInfo:
         """Under the lock: roll if need be, ask the producer state, write, and move the end."""
-        if self._closed:
+        if self._closed or self._sync_failed:
             raise self._is_closed()
         batches, size = prepared.batches, prepared.size
         first, last_offset = batches[0], batches[-1].last_offset
@@ -786,7 +790,13 @@ class PartitionLog:
     # --- durability and end -----------------------------------------------------------------------------------------
 
     def flush(self, up_to: int | None = None) -> None:
-        """Make every record below `up_to` (default: all) durable, and move the recovery point there."""
+        """Make every record below `up_to` (default: all) durable, and move the recovery point there.
+
+        After a sync that failed nobody knows what is on the disk: the log refuses every append and flush from then on
+        (KafkaStorageError), until it is opened anew.
+        """
+        if self._sync_failed:
+            raise self._is_closed()
         end = self._end.offset if up_to is None else min(up_to, self._end.offset)
         start = self._recovery_point
         if end <= start:
@@ -798,6 +808,7 @@ class PartitionLog:
             if any(segment.base_offset >= start for segment in segments):
                 self._fs.sync_dir(self.directory)
         except OSError as error:
+            self._sync_failed = True
             raise self._storage_error("flush", error) from error
         with self._lock:
             self._recovery_point = max(self._recovery_point, min(end, self._end.offset))
@@ -855,10 +866,25 @@ class PartitionLog:
             self._fs.remove_tree(self.directory)
 
     def _is_closed(self) -> KafkaStorageError:
+        if self._sync_failed:
+            return KafkaStorageError(
+                f"{self.directory}: an earlier sync failed; check the disk and open the log anew"
+            )
         return KafkaStorageError(f"{self.topic}-{self.partition}: the log is closed")
 
     def _storage_error(self, what: str, error: OSError) -> KafkaStorageError:
         return KafkaStorageError(f"{self.directory}: {what} failed: {error.strerror or error}")
+
+
+def _are_in_sequence(batches: Sequence[RecordBatch]) -> bool:
+    """Whether each producer's batches follow one upon the other; the first of each is not looked at."""
+    expected: dict[int, tuple[int, int]] = {}
+    for batch in batches:
+        found = (batch.producer_epoch, batch.base_sequence)
+        if expected.get(batch.producer_id, found) != found:
+            return False
+        expected[batch.producer_id] = (batch.producer_epoch, (batch.last_sequence + 1) & 0x7FFF_FFFF)
+    return True
 
 
 def _segment_ms_max(config: LogConfig) -> int:

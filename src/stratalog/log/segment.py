@@ -274,14 +274,24 @@ class LogSegment:
             raise
         if position == 0:
             self._first_batch_timestamp = batches[0].max_timestamp
-        largest, largest_offset = self.max_timestamp
+        try:
+            self._index(position, batches)
+        except OSError:
+            self._cut_back(position)
+            self.offset_index.truncate_to(batches[0].base_offset)
+            self.time_index.truncate_to(batches[0].base_offset)
+            raise
+        self.size_bytes = position + size
+
+    def _index(self, position: int, batches: Sequence[BatchFacts]) -> None:
+        """Make the index entries for batches that were written at `position`."""
+        largest_before = self.max_timestamp
+        largest, largest_offset = largest_before
         since = self._bytes_since_index_entry
         interval = self._index_interval_bytes
-        end = position + size
         for batch in batches:
             if batch.max_timestamp > largest:
                 largest, largest_offset = batch.max_timestamp, batch.last_offset
-                self._max_timestamp = TimestampOffset(largest, largest_offset)
             if since > interval and not self.indexes_full:
                 self.offset_index.append(batch.last_offset, position)
                 self.time_index.maybe_append(largest, largest_offset)
@@ -290,7 +300,8 @@ class LogSegment:
             position += batch.size
             since += batch.size
         self._bytes_since_index_entry = since
-        self.size_bytes = end
+        if largest > largest_before.timestamp_ms:
+            self._max_timestamp = TimestampOffset(largest, largest_offset)
 
     def _cut_back(self, size: int) -> None:
         """Take back what a failed write left; a preallocated file keeps its length, and its tail has no meaning."""
