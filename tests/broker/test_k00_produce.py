@@ -285,7 +285,7 @@ STEPS = st.fixed_dictionaries(
         "records": st.sampled_from(
             ["small", "small", "large", "huge", "sequenced", "damaged", "two", "cut", "null", "short"]
         ),
-        "repeat": st.integers(1, 3),
+        "repeat": st.integers(1, 4),
         "config": st.sampled_from(
             [None, None, None, {"max.message.bytes": "100"}, {"min.insync.replicas": "2"}]
         ),
@@ -351,26 +351,71 @@ def test_the_short_way_is_taken_and_left(
     taken: list[bool] = []
     plain = ProduceTemplate.answer
 
-    def answer(self: ProduceTemplate, frame: memoryview) -> bytes | None:
-        found = plain(self, frame)
+    def answer(self: ProduceTemplate) -> list[bytes] | None:
+        found = plain(self)
         taken.append(found is not None)
         return found
 
     monkeypatch.setattr(ProduceTemplate, "answer", answer)
-    for _ in range(3):
+    for _ in range(4):
         produce(broker, wire, topic, batch(b"v"))
     assert taken == [True, True]
-    produce(broker, wire, topic, batch(b"v"), partition=1)
-    produce(broker, wire, topic, batch(b"v"), partition=1)
-    assert taken == [True, True, False, True]
+    for _ in range(3):
+        produce(broker, wire, topic, batch(b"v"), partition=1)
+    assert taken == [True, True, True]
     broker.state.topics.delete(topic)
     assert produce(broker, wire, topic, batch(b"v"), partition=1).error_code == 3
-    assert taken == [True, True, False, True, False]
+    assert taken == [True, True, True, False]
+
+
+PIPELINED = st.lists(
+    st.tuples(st.sampled_from([0, 0, 0, 0, 1]), st.sampled_from([*["one", "large"] * 4, *STEP_RECORDS])),
+    min_size=1,
+    max_size=40,
+)
+
+
+@given(steps=PIPELINED)
+@settings(deadline=None, max_examples=60)
+def test_requests_that_arrive_together_are_answered_as_one_by_one(
+    broker: Broker, steps: list[tuple[int, str]]
+) -> None:
+    """Requests that are received at once may be appended by one write: neither answers nor log can tell."""
+    records = {**STEP_RECORDS, "one": batch(b"1"), "large": batch(b"x" * 5_000)}
+    runs = []
+    for together in (True, False):
+        name = broker.state.topics.create(f"t{next(_topic_number)}", 2).name
+        answers = []
+        with Wire(broker.bootstrap_servers) as wire:
+            frames = b"".join(
+                wire.frame(
+                    ApiKey.PRODUCE,
+                    12,
+                    acks=-1,
+                    topic_data=topics_of(broker, 12, name, {index: records[kind]}),
+                )
+                for index, kind in steps
+            )
+            if together:
+                wire.send_bytes(frames)
+            for index, kind in steps:
+                if not together:
+                    topics = topics_of(broker, 12, name, {index: records[kind]})
+                    wire.send(ApiKey.PRODUCE, 12, acks=-1, topic_data=topics)
+                answer = wire.receive(ApiKey.PRODUCE, 12).responses[0].partition_responses[0]
+                answers.append((answer.error_code, answer.base_offset, answer.log_start_offset))
+        logs = []
+        for partition in broker.state.logs.partitions(name):
+            data = partition.read(0, 10**9).slice
+            logs.append((b"" if data is None else data.read(), partition.log.high_watermark))
+        runs.append((answers, logs))
+        broker.state.topics.delete(name)
+    assert runs[0] == runs[1]
 
 
 def test_a_topic_made_anew_is_not_mistaken_for_the_old_one(broker: Broker, wire: Wire, topic: str) -> None:
-    produce(broker, wire, topic, batch(b"old"))
-    produce(broker, wire, topic, batch(b"old"))
+    for _ in range(4):
+        produce(broker, wire, topic, batch(b"old"))
     broker.state.topics.delete(topic)
     broker.state.topics.create(topic, 1)
     assert produce(broker, wire, topic, batch(b"new")).base_offset == 0

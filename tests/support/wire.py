@@ -76,6 +76,13 @@ class Wire:
         return self.receive(key, version)
 
     def send(self, key: ApiKey, version: int, /, **values: Any) -> None:
+        self.send_bytes(self.frame(key, version, **values))
+
+    def send_bytes(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def frame(self, key: ApiKey, version: int, /, **values: Any) -> bytes:
+        """A request as it goes over the wire."""
         from kio.serial import entity_writer
 
         cls = request_class(key, version)
@@ -90,7 +97,7 @@ class Wire:
             out.write(b"\0")
         entity_writer(cls)(out, build(cls, values))
         body = out.getvalue()
-        self._socket.sendall(struct.pack(">i", len(body)) + body)
+        return struct.pack(">i", len(body)) + body
 
     def receive(self, key: ApiKey, version: int) -> Any:
         from kio.serial import entity_reader

@@ -83,9 +83,12 @@ class Pending(Protocol):
 
 
 class Template(Protocol):
-    """Answers a request that is like one before, or says that it is not (see `produce_template`)."""
+    """Answers requests that are like one before, several at once (see `produce_template`)."""
 
-    def answer(self, frame: memoryview) -> bytes | None: ...
+    frames: list[memoryview]
+
+    def take(self, frame: memoryview) -> bool: ...
+    def answer(self) -> list[bytes] | None: ...
 
 
 class Host(Protocol):
@@ -108,8 +111,8 @@ class Connection:
 
     __slots__ = (
         "_backlog", "_backlog_at", "_expect_large", "_fd", "_file_sent", "_held", "_host", "_large", "_large_need",
-        "_large_used", "_out", "_reading", "_sock", "active_at", "client_host", "closed", "local_host", "pending", "state",
-        "template",
+        "_large_used", "_out", "_reading", "_sock", "active_at", "client_host", "closed", "last_partition", "local_host",
+        "pending", "state", "template",
     )  # fmt: skip
 
     def __init__(self, host: Host, sock: socket.socket, client_host: str, local_host: str) -> None:
@@ -127,6 +130,8 @@ class Connection:
         self.pending: Pending | None = None
         #: The short way for requests that are like the last one.
         self.template: Template | None = None
+        #: Where the last Produce request went.
+        self.last_partition: object = None
         self._held = 0
         self._reading = True
         self._backlog = bytearray()
@@ -235,7 +240,7 @@ class Connection:
         if self._large_used == self._large_need:
             self._large = None
             try:
-                self._handle(memoryview(buffer)[4 : self._large_need])
+                self._handle_alone(memoryview(buffer)[4 : self._large_need])
                 if self._out and not self.closed:
                     self._flush()
             finally:
@@ -258,6 +263,7 @@ class Connection:
         while end - position >= 4:
             (size,) = unpack_size(view, position)
             if not _REQUEST_BYTES_MIN <= size <= host.request_bytes_max:
+                self._answer_taken()
                 self.reject(_bad_size(size, host.request_bytes_max))
                 return -1
             next_position = position + 4 + size
@@ -267,13 +273,18 @@ class Connection:
                     self._begin_large(view[position:end], 4 + size)
                     position = end
                 break
-            self._handle(view[position + 4 : next_position])
+            frame = view[position + 4 : next_position]
+            template = self.template
+            if template is None or not template.take(frame):
+                self._answer_taken()
+                self._handle(frame)
             position = next_position
             self._expect_large = False
             if len(self._out) > _QUEUE_CHUNKS_MAX:
                 self._flush()
             if self._held or self.closed:
                 break
+        self._answer_taken()
         if self._out and not self.closed:
             self._flush()
         return -1 if self.closed else position
@@ -309,11 +320,6 @@ class Connection:
 
     def _handle(self, frame: memoryview) -> None:
         """Answer one request, or begin to; `frame` is without its size and may be overwritten afterwards."""
-        if self.template is not None:
-            answer = self.template.answer(frame)
-            if answer is not None:
-                self._out.append(answer)
-                return
         key, version, correlation_id = REQUEST_HEAD.unpack_from(frame)
         api = self._host.apis.get(key)
         if api is None:
@@ -351,6 +357,33 @@ class Connection:
             self._out.extend(chunks)
             if len(chunks) > 1:  # file ranges: the next request waits until the client has taken them
                 self._flush()
+
+    def _handle_alone(self, frame: memoryview) -> None:
+        """Answer one request by whichever way there is."""
+        template = self.template
+        if template is not None and template.take(frame):
+            self._answer_taken()
+        else:
+            self._handle(frame)
+
+    def _answer_taken(self) -> None:
+        """Answer the requests that the template has taken, one by one if it cannot."""
+        template = self.template
+        if template is None or not template.frames:
+            return
+        frames = template.frames
+        try:
+            answers = template.answer()
+        except Exception:
+            logger.exception("Produce from %s failed", self.client_host)
+            self.close()
+            return
+        if answers is not None:
+            self._out.extend(answers)
+            return
+        for frame in frames:
+            if not self.closed:
+                self._handle(frame)
 
     def _answer_generic(
         self, api: Api, version: int, correlation_id: int, frame: memoryview, refusal: Exception | None

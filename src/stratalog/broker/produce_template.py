@@ -2,7 +2,8 @@
 
 Most requests of a connection differ from the one before only in correlation id and records: same client id, acks, topic
 and partition. A template remembers all bytes that stay the same, and what they led to, so that the next such request is
-compared instead of parsed, and its response packed in one go. Anything unusual (other bytes, a tagged field, a topic that
+compared instead of parsed, and its response packed in one go. Pipelined requests that are received together are taken
+together and appended by one write. Anything unusual (other bytes, a tagged field, a topic that
 is gone, a new configuration, records that are refused) is left to the plain way, which finds it untouched.
 
     request:  api key, version | correlation id | ... as before ... index | length varint, records | 3 empty tagged fields
@@ -35,19 +36,12 @@ _RESPONSE_TAIL = b"\x01\x00\x00\x00" + b"\0\0\0\0" + b"\x00"
 
 
 class ProduceTemplate:
-    """Made of a request that succeeded; `answer` takes the next ones. Belongs to one connection."""
+    """Made of a request that succeeded; the next ones are `take`n and `answer`ed. Belongs to one connection."""
 
     __slots__ = (
-        "_config",
-        "_head",
-        "_key_version",
-        "_partition",
-        "_request",
-        "_response",
-        "_response_mid",
-        "_same",
-        "_size",
-    )
+        "_config", "_correlation_ids", "_head", "_key_version", "_pack", "_partition", "_records", "_response_mid", "_same",
+        "_size", "_unpack", "frames",
+    )  # fmt: skip
 
     def __init__(
         self, frame: memoryview, records_length_at: int, partition: Partition, response_mid: bytes
@@ -55,11 +49,16 @@ class ProduceTemplate:
         self._partition = partition
         self._config = partition.log.config
         self._head = records_length_at
-        self._request = struct.Struct(f">4si{records_length_at - 8}s")
-        self._key_version, _, self._same = self._request.unpack_from(frame)
-        self._response = struct.Struct(f">ii{len(response_mid)}shqqq{len(_RESPONSE_TAIL)}s")
-        self._size = self._response.size - 4
+        self._unpack = struct.Struct(f">4si{records_length_at - 8}s").unpack_from
+        self._key_version, _, self._same = self._unpack(frame)
+        response = struct.Struct(f">ii{len(response_mid)}shqqq{len(_RESPONSE_TAIL)}s")
+        self._pack = response.pack
+        self._size = response.size - 4
         self._response_mid = response_mid
+        #: The requests that were taken and not answered yet.
+        self.frames: list[memoryview] = []
+        self._records: list[memoryview] = []
+        self._correlation_ids: list[int] = []
 
     @classmethod
     def of(
@@ -79,44 +78,54 @@ class ProduceTemplate:
         name = key if version >= TOPIC_IDS_FROM else varint(len(key) + 1) + key
         return cls(frame, head, partition, b"\x00\x02" + name + b"\x02" + INT32.pack(index))
 
-    def answer(self, frame: memoryview) -> bytes | None:
-        """Append what the request holds; its response, or None: nothing has been done, go the plain way."""
+    def take(self, frame: memoryview) -> bool:
+        """Keep a request for `answer` if it is like the one that this was made of; False: it has to go the plain way."""
         position = self._head
-        if len(frame) < position + fmt.HEADER_SIZE:
-            return None
-        key_version, correlation_id, same = self._request.unpack_from(frame)
-        partition = self._partition
-        if (
-            same != self._same
-            or key_version != self._key_version
-            or partition.leader_epoch < 0
-            or partition.log.config is not self._config
-        ):
-            return None
+        size = len(frame)
+        if size < position + fmt.HEADER_SIZE:
+            return False
+        key_version, correlation_id, same = self._unpack(frame)
+        if same != self._same or key_version != self._key_version:
+            return False
         length, position = compact_length(frame, position)
         end = position + length
-        if (
-            end + 3 != len(frame)
-            or frame[end]
-            or frame[end + 1]
-            or frame[end + 2]
-            or length < fmt.HEADER_SIZE
-        ):
-            return None
+        if end + 3 != size or frame[end] or frame[end + 1] or frame[end + 2] or length < fmt.HEADER_SIZE:
+            return False
         records = frame[position:end]
         if INT32.unpack_from(records, fmt.LENGTH_AT)[0] != length - fmt.LOG_OVERHEAD:
+            return False
+        self.frames.append(frame)
+        self._records.append(records)
+        self._correlation_ids.append(correlation_id)
+        return True
+
+    def answer(self) -> list[bytes] | None:
+        """Append what was taken; the responses in order. None: nothing has been done, `frames` go the plain way.
+
+        Either way the requests are no longer kept here; the caller has taken `frames` before.
+        """
+        partition = self._partition
+        records, correlation_ids = self._records, self._correlation_ids
+        self.frames, self._records, self._correlation_ids = [], [], []
+        if partition.leader_epoch < 0 or partition.log.config is not self._config:
             return None
         try:
-            info = partition.append(records)
+            infos = [partition.append(records[0])] if len(records) == 1 else partition.append_group(records)
         except (KafkaError, OSError):
             return None  # nothing is in the log; the plain way finds the same error and tells it
-        return self._response.pack(
-            self._size,
-            correlation_id,
-            self._response_mid,
-            0,
-            info.first_offset,
-            info.log_append_time,
-            info.log_start_offset,
-            _RESPONSE_TAIL,
-        )
+        if infos is None:
+            return None
+        pack, size, mid = self._pack, self._size, self._response_mid
+        return [
+            pack(
+                size,
+                correlation_id,
+                mid,
+                0,
+                info.first_offset,
+                info.log_append_time,
+                info.log_start_offset,
+                _RESPONSE_TAIL,
+            )
+            for correlation_id, info in zip(correlation_ids, infos, strict=True)
+        ]

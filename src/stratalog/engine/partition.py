@@ -11,7 +11,7 @@ the log end offset at once; the two are kept apart all the same, and whoever wai
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -113,6 +113,19 @@ class Partition:
         if self._listeners:
             self._notify()
         return info
+
+    def append_group(self, group: Sequence[Buffer]) -> list[AppendInfo] | None:
+        """Append what several requests bring in one go; None: nothing has been done, `append` them one by one."""
+        epoch = self._leader_epoch
+        if epoch < 0:
+            return None
+        log = self.log
+        infos = log.append_group_as_leader(group, leader_epoch=epoch)
+        if infos is not None:
+            log.update_high_watermark(log.log_end_offset)
+            if self._listeners:
+                self._notify()
+        return infos
 
     def add_listener(self, listener: Callable[[Partition], None]) -> None:
         """Call `listener` after each move of the high watermark, from whichever thread moved it."""

@@ -41,6 +41,7 @@ _PREFIX: Final = Struct(">qii")
 _PREFIX_SIZE: Final = _PREFIX.size
 #: Smaller batches are put together in memory: cheaper than a vectored write.
 _JOIN_SIZE_MAX: Final = 16 * 1024
+_JOIN_GROUP_SIZE_MAX: Final = 256 * 1024
 _NO_LIMIT: Final = 0x7FFF_FFFF_FFFF_FFFF
 #: Attributes that a client's batch may have: a codec of the five, and the transactional bit.
 _CLIENT_ATTRIBUTES: Final = frozenset(
@@ -150,6 +151,23 @@ def prepare_leader_append(
             producers = (RecordBatch(prefix + rest[: fmt.HEADER_SIZE]),) if header[9] >= 0 else ()
             return PreparedAppend(parts, size, (facts,), producers, header[8], -1)
     return _prepare_plainly(view.cast("B"), rules, origin, next_offset, leader_epoch, now_ms)
+
+
+def merge_prepared(appends: Sequence[PreparedAppend]) -> PreparedAppend:
+    """Several appends, prepared one behind the other, as one."""
+    parts: list[Buffer] = []
+    batches: list[BatchFacts] = []
+    producers: list[RecordBatch] = []
+    size, max_timestamp = 0, fmt.NO_TIMESTAMP
+    for append in appends:
+        parts += append.parts
+        batches += append.batches
+        producers += append.producer_batches
+        size += append.size
+        max_timestamp = max(max_timestamp, append.max_timestamp)
+    if size <= _JOIN_GROUP_SIZE_MAX:
+        parts = [b"".join(parts)]
+    return PreparedAppend(parts, size, batches, producers, max_timestamp, -1)
 
 
 def _prepare_plainly(

@@ -70,7 +70,9 @@ def produce(
             connection.reject(f"produce with acks=0 failed: {_first_message(results)}")
         return None
     if not failed and partition is not None:
-        connection.template = ProduceTemplate.of(frame, version, request, partition)
+        if connection.last_partition is partition:  # it pays from the second of a row on
+            connection.template = ProduceTemplate.of(frame, version, request, partition)
+        connection.last_partition = partition
     return (encode_produce(version, correlation_id, results),)
 
 
