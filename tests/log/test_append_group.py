@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from stratalog.config.topic import LogConfig
 from stratalog.errors import KafkaError
 from stratalog.log.partition_log import PartitionLog
+from stratalog.log.values import AppendInfo
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from stratalog.testing.clock import ManualClock
@@ -66,7 +67,7 @@ def test_a_group_leaves_the_same_bytes_as_single_appends(
 def append(log: PartitionLog, group: list[bytes], *, grouped: bool) -> list[Any]:
     if grouped:
         before = log.log_end_offset
-        infos = log.append_group_as_leader(group, leader_epoch=0)
+        infos = append_group(log, group)
         if infos is not None:
             log.update_high_watermark(log.log_end_offset)
             return list(infos)
@@ -81,17 +82,19 @@ def append(log: PartitionLog, group: list[bytes], *, grouped: bool) -> list[Any]
     return answers
 
 
+def append_group(log: PartitionLog, group: list[bytes]) -> list[AppendInfo] | None:
+    return log.append_group_as_leader([memoryview(records) for records in group], leader_epoch=0)
+
+
 def test_a_group_is_appended_by_one_write(tmp_path: Path) -> None:
     log = PartitionLog.open(tmp_path / "t-0", LogConfig(), clock=ManualClock(NOW))
-    assert (
-        log.append_group_as_leader([SMALL, SMALL], leader_epoch=0) is None
-    )  # an empty segment begins plainly
+    assert append_group(log, [SMALL, SMALL]) is None  # an empty segment begins plainly
     log.append_as_leader(SMALL, leader_epoch=0)
-    infos = log.append_group_as_leader([SMALL, LARGE, *PRODUCER[:2]], leader_epoch=0)
+    infos = append_group(log, [SMALL, LARGE, *PRODUCER[:2]])
     assert infos is not None
     assert [(info.first_offset, info.last_offset) for info in infos] == [(1, 1), (2, 3), (4, 4), (5, 5)]
-    assert log.append_group_as_leader([SMALL, BAD], leader_epoch=0) is None
-    assert log.append_group_as_leader([PRODUCER[2], PRODUCER[0]], leader_epoch=0) is None
-    assert log.append_group_as_leader([PRODUCER[0]], leader_epoch=0) is None  # a duplicate
+    assert append_group(log, [SMALL, BAD]) is None
+    assert append_group(log, [PRODUCER[2], PRODUCER[0]]) is None
+    assert append_group(log, [PRODUCER[0]]) is None  # a duplicate
     assert log.log_end_offset == 6
     log.close()

@@ -114,8 +114,8 @@ class Partition:
             self._notify()
         return info
 
-    def append_group(self, group: Sequence[Buffer]) -> list[AppendInfo] | None:
-        """Append what several requests bring in one go; None: nothing has been done, `append` them one by one."""
+    def append_group(self, group: Sequence[memoryview]) -> list[AppendInfo] | None:
+        """Append the batches of several requests in one go; None: nothing has been done, `append` them one by one."""
         epoch = self._leader_epoch
         if epoch < 0:
             return None

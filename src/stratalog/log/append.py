@@ -127,23 +127,10 @@ def prepare_leader_append(
     """
     view = memoryview(records)
     size = view.nbytes
-    if origin == CLIENT and size >= fmt.HEADER_SIZE and size <= rules.max_message_bytes:
+    if origin == CLIENT and size >= fmt.HEADER_SIZE:
         header = _unpack_header(view)
-        # One sound batch, the usual case, in one look; anything else goes the plain way, which names what is wrong.
-        if (
-            header[1] == size - fmt.LOG_OVERHEAD
-            and header[0] == 0
-            and header[3] == fmt.MAGIC
-            and header[5] in _CLIENT_ATTRIBUTES
-            and header[12] > 0
-            and header[6] == header[12] - 1
-            and (header[9] < 0 or header[11] >= 0)
-            and not rules.stamp_append_time
-            and not rules.read_records
-            and (rules.codec is None or rules.codec == header[5] & fmt.CODEC_MASK)
-            and header[8] - now_ms <= rules.timestamp_after_max_ms
-            and crc32c(view[fmt.ATTRIBUTES_AT :]) == header[4]
-        ):
+        # The usual case in one look; anything else goes the plain way, which names what is wrong.
+        if _is_usual(header, view, size, rules, now_ms):
             prefix = _pack_prefix(next_offset, header[1], leader_epoch)
             facts = BatchFacts(next_offset, next_offset + header[6], header[8], size, leader_epoch)
             rest = view[_PREFIX_SIZE:]
@@ -153,21 +140,58 @@ def prepare_leader_append(
     return _prepare_plainly(view.cast("B"), rules, origin, next_offset, leader_epoch, now_ms)
 
 
-def merge_prepared(appends: Sequence[PreparedAppend]) -> PreparedAppend:
-    """Several appends, prepared one behind the other, as one."""
+def prepare_leader_group(
+    group: Sequence[memoryview], rules: AppendRules, *, next_offset: int, leader_epoch: int, now_ms: int
+) -> PreparedAppend | None:
+    """Several appends of a client in one, if each is a single batch about which nothing is out of the ordinary.
+
+    The batches of the result are those of `group`, in order. None: let `prepare_leader_append` look at each.
+    """
     parts: list[Buffer] = []
     batches: list[BatchFacts] = []
     producers: list[RecordBatch] = []
-    size, max_timestamp = 0, fmt.NO_TIMESTAMP
-    for append in appends:
-        parts += append.parts
-        batches += append.batches
-        producers += append.producer_batches
-        size += append.size
-        max_timestamp = max(max_timestamp, append.max_timestamp)
-    if size <= _JOIN_GROUP_SIZE_MAX:
+    total, max_timestamp = 0, fmt.NO_TIMESTAMP
+    for view in group:
+        size = len(view)
+        if size < fmt.HEADER_SIZE:
+            return None
+        header = _unpack_header(view)
+        if not _is_usual(header, view, size, rules, now_ms):
+            return None
+        prefix = _pack_prefix(next_offset, header[1], leader_epoch)
+        last_offset = next_offset + header[6]
+        timestamp = header[8]
+        batches.append(BatchFacts(next_offset, last_offset, timestamp, size, leader_epoch))
+        parts.append(prefix)
+        parts.append(view[_PREFIX_SIZE:])
+        if header[9] >= 0:
+            producers.append(RecordBatch(prefix + view[_PREFIX_SIZE : fmt.HEADER_SIZE]))
+        if timestamp > max_timestamp:
+            max_timestamp = timestamp
+        total += size
+        next_offset = last_offset + 1
+    if total <= _JOIN_GROUP_SIZE_MAX:
         parts = [b"".join(parts)]
-    return PreparedAppend(parts, size, batches, producers, max_timestamp, -1)
+    return PreparedAppend(parts, total, batches, producers, max_timestamp, -1)
+
+
+def _is_usual(header: tuple[int, ...], view: memoryview, size: int, rules: AppendRules, now_ms: int) -> bool:
+    """Whether `view` is one sound batch of a client that is stored as it came, offsets and epoch aside."""
+    return (
+        header[1] == size - fmt.LOG_OVERHEAD
+        and header[0] == 0
+        and header[3] == fmt.MAGIC
+        and header[5] in _CLIENT_ATTRIBUTES
+        and header[12] > 0
+        and header[6] == header[12] - 1
+        and (header[9] < 0 or header[11] >= 0)
+        and size <= rules.max_message_bytes
+        and not rules.stamp_append_time
+        and not rules.read_records
+        and (rules.codec is None or rules.codec == header[5] & fmt.CODEC_MASK)
+        and header[8] - now_ms <= rules.timestamp_after_max_ms
+        and crc32c(view[fmt.ATTRIBUTES_AT :]) == header[4]
+    )
 
 
 def _prepare_plainly(

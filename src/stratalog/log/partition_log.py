@@ -33,9 +33,9 @@ from stratalog.errors import (
 from stratalog.log.append import (
     AppendRules,
     PreparedAppend,
-    merge_prepared,
     prepare_follower_append,
     prepare_leader_append,
+    prepare_leader_group,
 )
 from stratalog.log.checkpoints import PartitionMetadataFile
 from stratalog.log.file_names import (
@@ -297,9 +297,10 @@ class PartitionLog:
             return self._append(prepared, origin, now_ms)
 
     def append_group_as_leader(
-        self, group: Sequence[Buffer], *, leader_epoch: int, origin: AppendOrigin = "client"
+        self, group: Sequence[memoryview], *, leader_epoch: int
     ) -> list[AppendInfo] | None:
-        """Append what several requests bring with one write, when nothing about any of them is out of the ordinary.
+        """Append what several requests of clients bring, one batch each, with one write, if nothing about any of them is
+        out of the ordinary.
 
         The log is then as after as many calls of `append_as_leader`. None: nothing has been done; the caller appends one
         by one, which rolls where it must and tells what is wrong with which.
@@ -308,52 +309,33 @@ class PartitionLog:
             if self._closed or not self._active.size_bytes:
                 return None
             now_ms = self._clock.now_ms()
-            rules, next_offset = self._rules, self._end.offset
-            prepared: list[PreparedAppend] = []
+            prepared = prepare_leader_group(
+                group, self._rules, next_offset=self._end.offset, leader_epoch=leader_epoch, now_ms=now_ms
+            )
+            if prepared is None or not _are_in_sequence(prepared.producer_batches):
+                return None
+            last_offset = prepared.batches[-1].last_offset
+            if self._must_roll_for(prepared, len(group), last_offset, now_ms):
+                return None
             try:
-                for records in group:
-                    one = prepare_leader_append(
-                        records,
-                        rules,
-                        origin=origin,
-                        next_offset=next_offset,
-                        leader_epoch=leader_epoch,
-                        now_ms=now_ms,
-                    )
-                    prepared.append(one)
-                    next_offset = one.batches[-1].last_offset + 1
-                merged = merge_prepared(prepared)
-                if not _are_in_sequence(merged.producer_batches):
-                    return None
-                if self._must_roll_for(merged, len(group), next_offset - 1, now_ms):
-                    return None
-                if self._append(merged, origin, now_ms).duplicate:
+                if self._append(prepared, "client", now_ms).duplicate:
                     return None
             except KafkaError:
                 return None
             log_start_offset = self._log_start_offset
             return [
-                AppendInfo(
-                    one.batches[0].base_offset,
-                    one.batches[-1].last_offset,
-                    one.max_timestamp,
-                    one.log_append_time,
-                    log_start_offset,
-                    False,
-                    one.size,
-                    leader_epoch,
-                )
-                for one in prepared
+                AppendInfo(base, last, timestamp, -1, log_start_offset, False, size, epoch)
+                for base, last, timestamp, size, epoch in prepared.batches
             ]
 
-    def _must_roll_for(self, merged: PreparedAppend, count: int, last_offset: int, now_ms: int) -> bool:
+    def _must_roll_for(self, prepared: PreparedAppend, count: int, last_offset: int, now_ms: int) -> bool:
         """Whether one of `count` appends could need a new segment; True also where that is only not ruled out."""
         active = self._active
         room = min(active.offset_index.max_entries - active.offset_index.entries,
                    active.time_index.max_entries - active.time_index.entries)  # fmt: skip
         return (
-            room <= len(merged.batches) + count
-            or self._roll_reason(merged.size, merged.max_timestamp, last_offset, now_ms) is not None
+            room <= 2 * count
+            or self._roll_reason(prepared.size, prepared.max_timestamp, last_offset, now_ms) is not None
         )
 
     def append_as_follower(self, records: Buffer) -> AppendInfo:
@@ -477,7 +459,7 @@ class PartitionLog:
             active.become_inactive()
             segment = self._new_segment(base_offset)
             self._install(self._segments.added(segment), self._end.offset)
-            self._sealed_end_offset = base_offset
+        self._sealed_end_offset = base_offset
         self.producers.update_map_end_offset(base_offset)
         self.producers.take_snapshot(sync=False)
         return self._active
