@@ -11,6 +11,7 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -43,7 +44,12 @@ class KillableBroker:
         return int(self.process.returncode)
 
 
-def test_what_was_acknowledged_before_and_after_kills_is_there_once_and_in_order(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "kills_wanted", [3, pytest.param(40, marks=[pytest.mark.soak, pytest.mark.timeout(1200)])]
+)
+def test_what_was_acknowledged_before_and_after_kills_is_there_once_and_in_order(
+    tmp_path: Path, kills_wanted: int
+) -> None:
     broker = KillableBroker(tmp_path / "data", free_port())
     admin = AdminClient({"bootstrap.servers": broker.address})
     topic = NewTopic(TOPIC, PARTITIONS, config={"segment.bytes": str(1024 * 1024)})
@@ -54,7 +60,7 @@ def test_what_was_acknowledged_before_and_after_kills_is_there_once_and_in_order
 
     def kill_now_and_then() -> None:
         nonlocal kills
-        while not stop.wait(0.7) and kills < 3:
+        while not stop.wait(0.7) and kills < kills_wanted:
             broker.end(signal.SIGKILL)
             broker.start()
             kills += 1
@@ -75,7 +81,7 @@ def test_what_was_acknowledged_before_and_after_kills_is_there_once_and_in_order
     killer = threading.Thread(target=kill_now_and_then)
     killer.start()
     number = 0
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 15 * kills_wanted
     try:
         while killer.is_alive() and time.monotonic() < deadline:
             for _ in range(50):
@@ -88,13 +94,13 @@ def test_what_was_acknowledged_before_and_after_kills_is_there_once_and_in_order
         stop.set()
         killer.join()
     assert producer.flush(30) == 0
-    assert (kills, failed) == (3, [])
+    assert (kills, failed) == (kills_wanted, [])
 
     read: list[list[int]] = [[] for _ in range(PARTITIONS)]
     consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "check", "log_level": 0})
     consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
     wanted = sum(map(len, acknowledged))
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 30 * kills_wanted
     while sum(map(len, read)) < wanted and time.monotonic() < deadline:
         for message in consumer.consume(5000, timeout=1):
             assert message.error() is None
