@@ -183,6 +183,7 @@ class LogLoader:
                 if segment not in unflushed:
                     logger.warning("%s: reading a segment again for new indexes: %s", self._name, error)
                     self._recover_segment(segment)
+            segment.release_indexes()
 
     def _unflushed(self) -> tuple[LogSegment, ...]:
         return Segments(tuple(self._segments)).from_offset(self._recovery_point)

@@ -586,6 +586,14 @@ class LogSegment:
         for path in (*self.index_paths, self.log_path):
             self._fs.remove(path)
 
+    def release_indexes(self) -> None:
+        """Unmap the indexes until they are used again: a log of many segments is opened without keeping thousands."""
+        with self._index_lock:
+            for index in (self._offset_index, self._time_index):
+                if index is not None:
+                    index.close_handles()
+            self._offset_index = self._time_index = None
+
     def close(self) -> None:
         """Let go of all files and leave them as they are; the `.log` stays open as long as a slice of it lives."""
         self.file = File(self.log_path, -1)
