@@ -3,8 +3,9 @@
     python spark_scanner.py stratalog
     python spark_scanner.py kafka connector.jar,kafka-clients.jar,...
 
-Both run the same query: how many records, how many bytes of values, which largest offset and timestamp. This file is a
-program for two environments, so it imports nothing of the project before it knows which one it is in.
+Both run the same query: how many records, how many bytes of values, which largest offset and timestamp; or something of
+every column. This file is a program for two environments, so it imports nothing of the project before it knows which one
+it is in.
 """
 
 from __future__ import annotations
@@ -45,22 +46,27 @@ SETTINGS = {
 }
 
 
-def scan(spark: Any, source: str, options: dict[str, str], condition: str | None) -> dict[str, float]:
+def scan(spark: Any, source: str, options: dict[str, str], every_column: bool) -> dict[str, float]:
     from pyspark.sql import functions as F
 
-    start = time.perf_counter()
-    records = spark.read.format(source).options(**options).load()
-    if condition:
-        records = records.where(condition)
-    row = records.agg(
+    found = [
         F.count("*").alias("records"),
         F.sum(F.length("value")).alias("value_bytes"),
         F.max("offset").alias("offset"),
         F.max(F.unix_millis("timestamp")).alias("timestamp_ms"),
-    ).first()
+    ]
+    if every_column:
+        found += [
+            F.sum(F.length("key")).alias("key_bytes"),
+            F.sum(F.length("topic")).alias("topic_bytes"),
+            F.max("partition").alias("partition"),
+            F.max("timestampType").alias("timestamp_type"),
+        ]
+    start = time.perf_counter()
+    row = spark.read.format(source).options(**options).load().agg(*found).first()
     seconds = time.perf_counter() - start
-    found = {name: value or 0 for name, value in row.asDict().items()}
-    return found | {"seconds": seconds, "records_per_second": found["records"] / seconds}
+    values = {name: value or 0 for name, value in row.asDict().items()}
+    return values | {"seconds": seconds, "records_per_second": values["records"] / seconds}
 
 
 def main() -> None:
@@ -69,7 +75,7 @@ def main() -> None:
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
         request = json.loads(line)
-        print(json.dumps(scan(spark, source, request["options"], request.get("where"))), flush=True)
+        print(json.dumps(scan(spark, source, request["options"], request["every_column"])), flush=True)
     spark.stop()
 
 

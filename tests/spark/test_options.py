@@ -22,7 +22,7 @@ def test_the_defaults() -> None:
     assert options.columns == ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
     assert options.fail_on_data_loss
     assert not options.read_committed
-    assert options.split_bytes == 64 * 1024 * 1024
+    assert options.split_bytes == 128 * 1024 * 1024
     assert options.timestamp_disorder_ms is None
     assert options.push_filters is None
 

@@ -100,6 +100,25 @@ def test_filters_are_pushed_down(load: Load, topic: list[Partition], tmp_path: P
     assert "Filter " not in plan  # applied by the source: nothing is left for Spark to do
 
 
+def test_columns_are_pruned(load: Load, topic: list[Partition], tmp_path: Path) -> None:
+    records = load(remote=bucket(tmp_path), includeHeaders="true")
+
+    def read(found: DataFrame) -> str:
+        plan = found._jdf.queryExecution().executedPlan().toString()
+        return plan[plan.index("stratalog[") :].split("]")[0]
+
+    some = records.filter("offset < 2 and length(key) > 0").select("value", "headers.key")
+    assert [name.split("#")[0] for name in read(some)[len("stratalog[") :].split(", ")] == [
+        "key",
+        "value",
+        "offset",
+        "headers",
+    ]
+    assert sorted((row.value[:7], row.key) for row in some.collect()) == [(b"value-1", None)] * 2
+    assert read(records.groupBy().count()).startswith("stratalog[partition#")
+    assert records.count() == sum(len(partition.records) for partition in topic)
+
+
 @pytest.mark.parametrize("pushed", ["true", "false"])
 def test_filters_give_the_same_pushed_or_not(
     load: Load, topic: list[Partition], tmp_path: Path, pushed: str
@@ -116,7 +135,7 @@ def test_filters_give_the_same_pushed_or_not(
 def test_scans_of_one_dataframe_do_not_disturb_each_other(
     load: Load, topic: list[Partition], tmp_path: Path
 ) -> None:
-    """Spark 4.3 shares pushed filters among them; see stratalog.spark.separate_scans."""
+    """Spark 4.3 shares pushed filters among them; see stratalog.spark.scan_rule."""
     records = load(remote=bucket(tmp_path))
     total = sum(len(partition.records) for partition in topic)
     assert records.filter("offset < 5").count() == 10

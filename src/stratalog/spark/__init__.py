@@ -19,10 +19,9 @@ __all__ = ["local_session", "register"]
 def register(spark: SparkSession) -> None:
     """Make `format("stratalog")` known to a session.
 
-    Filters on topic, partition, offset and timestamp are pushed into the source: for that, the session is given
-    `spark.sql.python.filterPushdown.enabled` and a rule that keeps the scans of one DataFrame apart
-    (`separate_scans`). Where one of the two cannot be done, Spark filters what the source reads. Workers must be able
-    to import stratalog.
+    Filters on topic, partition, offset and timestamp, and the choice of columns, are pushed into the source: for that, the
+    session is given `spark.sql.python.filterPushdown.enabled` and an optimizer rule (`scan_rule`). Where one of the two
+    cannot be done, Spark filters what the source reads. Workers must be able to import stratalog.
     """
     from stratalog.spark.session import register_source
 

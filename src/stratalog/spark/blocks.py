@@ -15,9 +15,9 @@ from typing_extensions import Buffer
 
 from stratalog.spark.places import Place, Places, Tier
 
-LOCAL_BLOCK_BYTES: Final = 2 * 1024 * 1024
-REMOTE_BLOCK_BYTES: Final = 4 * 1024 * 1024
-REMOTE_GETS_AT_ONCE: Final = 4
+LOCAL_BLOCK_BYTES: Final = 8 * 1024 * 1024
+REMOTE_BLOCK_BYTES: Final = 8 * 1024 * 1024
+REMOTE_GETS_AT_ONCE: Final = 3
 
 
 class Block(NamedTuple):

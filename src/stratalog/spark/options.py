@@ -21,7 +21,7 @@ T = TypeVar("T")
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 """Columns of the source in their order; `headers` only with `includeHeaders` or when asked for."""
 
-SPLIT_BYTES_DEFAULT: Final = 64 * 1024 * 1024
+SPLIT_BYTES_DEFAULT: Final = 128 * 1024 * 1024
 
 LATEST: Final = -1
 EARLIEST: Final = -2

@@ -35,10 +35,10 @@ _DEFAULTS: Final = {
 
 def register_source(spark: SparkSession) -> None:
     """See `stratalog.spark.register`."""
-    from stratalog.spark.separate_scans import separate_scans
+    from stratalog.spark.scan_rule import install_scan_rule
     from stratalog.spark.source import FilteringStratalogDataSource, StratalogDataSource
 
-    pushes = separate_scans(spark) and _allow_pushdown(spark)
+    pushes = install_scan_rule(spark) and _allow_pushdown(spark)
     spark.dataSource.register(FilteringStratalogDataSource if pushes else StratalogDataSource)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import ClassVar
 
 import pyarrow as pa
@@ -16,6 +18,9 @@ from stratalog.spark.rows import RowMaker, checked_columns, decoded_columns, spa
 from stratalog.spark.splits import SplitPlan
 
 FORMAT = "stratalog"
+
+#: Metadata of a field: the reader is only asked which filters it applies. As in `StratalogScans.java`.
+PROBE = "stratalog.probe"
 
 #: Arrow batches decoded ahead of the one that is on its way to the JVM.
 _BATCHES_AHEAD = 2
@@ -40,7 +45,7 @@ class StratalogDataSource(DataSource):
 
 
 class FilteringStratalogDataSource(StratalogDataSource):
-    """The same for a session where it is safe to push filters down; see `stratalog.spark.separate_scans`."""
+    """The same for a session where it is safe to push filters down; see `stratalog.spark.scan_rule`."""
 
     _pushes_filters = True
 
@@ -50,6 +55,7 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         checked_columns(schema)
+        self._is_probe = any(field.metadata.get(PROBE) for field in schema.fields)
         self._options = options
         self._schema = schema
         self._constraints = Constraints()
@@ -57,6 +63,8 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """The splits. Takes the snapshot that fixes what the query sees."""
+        if self._is_probe:
+            return []
         from stratalog.spark.planner import Planner
 
         return [
@@ -73,12 +81,26 @@ class BatchReader(DataSourceReader):
         from stratalog.spark.read import SplitReader
         from stratalog.spark.snapshot import on_data_loss
 
+        _settle_worker()
         times = self._constraints.timestamps_ms
         columns = decoded_columns(self._schema.fieldNames(), with_timestamp=not times.is_everything)
         reader = SplitReader(self._places, on_data_loss(self._options.fail_on_data_loss))
         maker = RowMaker(self._schema, plan.topic, plan.partition)
         decoded = reader.read(plan, Selection(columns, times))
         yield from run_ahead(map(maker.rows, decoded), _BATCHES_AHEAD)
+
+
+@cache
+def _settle_worker() -> None:
+    """Load what reading needs, once for each worker process, and take it out of the garbage collector's sight.
+
+    Spark's workers collect garbage after every task: 70 ms each time over the modules of numba and pyarrow, but for this.
+    """
+    from stratalog.records.columns import warm
+
+    warm()
+    gc.collect()
+    gc.freeze()
 
 
 class FilteringBatchReader(BatchReader):

@@ -1,0 +1,196 @@
+// See scan_rule.py. Compiled at run time by Janino, which knows no lambdas, no type inference and few generics.
+package io.stratalog.spark;
+
+import java.lang.reflect.Field;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.SupportsPushDownFilters;
+import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonScanBuilder;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
+import org.apache.spark.sql.sources.Filter;
+import org.apache.spark.sql.types.MetadataBuilder;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.Function1;
+import scala.runtime.AbstractFunction1;
+import scala.runtime.AbstractPartialFunction;
+
+/** Gives every relation of the source "stratalog" in a query a table of its own, which prunes columns. */
+public class StratalogScans extends Rule {
+
+    private static final String FORMAT = "stratalog";
+
+    /** Metadata of a field that tells the source to judge filters and to plan nothing. As in source.py. */
+    private static final String PROBE = "stratalog.probe";
+
+    /** The column that stays when a query needs none: it costs least. */
+    private static final String CHEAPEST = "partition";
+
+    public TreeNode apply(TreeNode plan) {
+        return ((LogicalPlan) plan).transformUp(new Replace());
+    }
+
+    /** What SparkSessionExtensions asks for: from a session to the rule. */
+    public static class Builder extends AbstractFunction1 {
+        public Object apply(Object session) {
+            return new StratalogScans();
+        }
+    }
+
+    private static class Replace extends AbstractPartialFunction {
+        public boolean isDefinedAt(Object node) {
+            if (!(node instanceof DataSourceV2Relation)) {
+                return false;
+            }
+            Object table = ((DataSourceV2Relation) node).table();
+            return table.getClass() == PythonTable.class && FORMAT.equals(((PythonTable) table).name());
+        }
+
+        public Object applyOrElse(Object node, Function1 otherwise) {
+            if (!isDefinedAt(node)) {
+                return otherwise.apply(node);
+            }
+            DataSourceV2Relation relation = (DataSourceV2Relation) node;
+            PythonTable shared = (PythonTable) relation.table();
+            PythonDataSourceV2 source = (PythonDataSourceV2) get(PythonTable.class, "ds", shared);
+            return relation.copy(
+                new OwnTable(source, shared.schema()),
+                relation.output(),
+                relation.catalog(),
+                relation.identifier(),
+                relation.options(),
+                relation.timeTravelSpec());
+        }
+    }
+
+    /** A table for one relation; a scan of it shares nothing that changes with any other scan. */
+    public static class OwnTable extends PythonTable {
+        private final PythonDataSourceV2 source;
+        private final StructType whole;
+
+        public OwnTable(PythonDataSourceV2 source, StructType schema) {
+            super(source, FORMAT, schema);
+            this.source = source;
+            this.whole = schema;
+        }
+
+        public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+            return new OwnScanBuilder(this.source, this.whole, options);
+        }
+    }
+
+    /** Filters come first, then columns, then `build`: the source plans there, once, with all that is known. */
+    public static class OwnScanBuilder implements SupportsPushDownFilters, SupportsPushDownRequiredColumns {
+        private final PythonDataSourceV2 shared;
+        private final StructType whole;
+        private final CaseInsensitiveStringMap options;
+        private StructType wanted;
+        private Filter[] filters = new Filter[0];
+        private Filter[] applied = new Filter[0];
+
+        public OwnScanBuilder(PythonDataSourceV2 shared, StructType whole, CaseInsensitiveStringMap options) {
+            this.shared = shared;
+            this.whole = whole;
+            this.wanted = whole;
+            this.options = options;
+        }
+
+        public Filter[] pushFilters(Filter[] pushed) {
+            PythonScanBuilder probe = inner(probing(this.whole));
+            Filter[] rest = probe.pushFilters(pushed);
+            this.filters = pushed;
+            this.applied = probe.pushedFilters();
+            return rest;
+        }
+
+        public Filter[] pushedFilters() {
+            return this.applied;
+        }
+
+        public void pruneColumns(StructType required) {
+            Set names = new HashSet(Arrays.asList(required.fieldNames()));
+            for (int i = 0; i < this.filters.length; i++) {
+                // Spark hands a filter on to Python only if the schema has its columns.
+                names.addAll(Arrays.asList(this.filters[i].references()));
+            }
+            if (names.isEmpty()) {
+                names.add(CHEAPEST);
+            }
+            this.wanted = select(this.whole, names);
+        }
+
+        public Scan build() {
+            PythonScanBuilder builder = inner(this.wanted);
+            if (this.filters.length > 0) {
+                builder.pushFilters(this.filters);
+                if (builder.pushedFilters().length != this.applied.length) {
+                    throw new IllegalStateException("the source changed its mind about which filters it applies");
+                }
+            }
+            return builder.build();
+        }
+
+        /** The fields with these names, each whole; all fields if there is none such. */
+        private static StructType select(StructType schema, Set names) {
+            List found = new ArrayList();
+            StructField[] fields = schema.fields();
+            for (int i = 0; i < fields.length; i++) {
+                if (names.contains(fields[i].name())) {
+                    found.add(fields[i]);
+                }
+            }
+            return found.isEmpty() ? schema : new StructType((StructField[]) found.toArray(new StructField[0]));
+        }
+
+        private PythonScanBuilder inner(StructType schema) {
+            PythonDataSourceV2 own = new PythonDataSourceV2();
+            own.setShortName(FORMAT);
+            // Spare the copy from asking Python again for what is known already.
+            set(PythonDataSourceV2.class, "dataSourceInPython", own,
+                get(PythonDataSourceV2.class, "dataSourceInPython", this.shared));
+            return new PythonScanBuilder(own, FORMAT, schema, this.options);
+        }
+
+        private static StructType probing(StructType schema) {
+            StructField[] fields = (StructField[]) schema.fields().clone();
+            StructField first = fields[0];
+            fields[0] = new StructField(
+                first.name(), first.dataType(), first.nullable(), new MetadataBuilder().putBoolean(PROBE, true).build());
+            return new StructType(fields);
+        }
+    }
+
+    private static Object get(Class type, String field, Object of) {
+        try {
+            return accessible(type, field).get(of);
+        } catch (Exception error) {
+            throw new IllegalStateException("this is not a version of Spark that stratalog knows", error);
+        }
+    }
+
+    private static void set(Class type, String field, Object of, Object value) {
+        try {
+            accessible(type, field).set(of, value);
+        } catch (Exception error) {
+            throw new IllegalStateException("this is not a version of Spark that stratalog knows", error);
+        }
+    }
+
+    private static Field accessible(Class type, String field) throws Exception {
+        Field found = type.getDeclaredField(field);
+        found.setAccessible(true);
+        return found;
+    }
+}
