@@ -116,7 +116,7 @@ def test_a_topic_lives_in_the_bucket_and_is_served_from_there(tmp_path: Path, s3
         assert consume(broker.bootstrap_servers, 10, RECORDS - 10) == list(range(10, RECORDS))
 
         # Cut off: writing goes on, nothing local goes; afterwards everything catches up.
-        s3.kill()  # its own clean end takes 20 s
+        s3.stop()
         produce(broker.bootstrap_servers, RECORDS, RECORDS)
         time.sleep(1)
         kept = local_segments(tmp_path)
