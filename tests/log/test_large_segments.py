@@ -27,7 +27,7 @@ def grow(log: PartitionLog, size: int) -> None:
     segment = log.active_segment
     segment.file.truncate(size)
     segment.size_bytes = size
-    log._end = LogOffset(log.log_end_offset, segment.base_offset, size)
+    log._local.end = LogOffset(log.log_end_offset, segment.base_offset, size)
 
 
 @pytest.mark.parametrize("position", [2 * GIB - 50, 2 * GIB, 4 * GIB - 1, 4 * GIB, 5 * GIB + 7])

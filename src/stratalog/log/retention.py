@@ -16,7 +16,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+from stratalog.config.topic import LogConfig
 
 
 class SegmentFacts(Protocol):
@@ -40,6 +42,14 @@ class DeletionReason(enum.Enum):
     TIME = "retention time"
 
 
+class DeletedSegment(NamedTuple):
+    """A segment that retention took."""
+
+    base_offset: int
+    size_bytes: int
+    reason: DeletionReason
+
+
 @dataclass(frozen=True, slots=True)
 class RetentionLimits:
     """The bounds in force: for a tiered partition the local ones. -1 is no bound."""
@@ -56,6 +66,38 @@ class RetentionLimits:
     log_start_offset: int = 0
     #: Roll an active segment that is to go, so that it can be copied and go later.
     roll_active: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        config: LogConfig,
+        *,
+        log_start_offset: int,
+        local_log_start_offset: int,
+        high_watermark: int,
+        log_end_offset: int,
+        highest_offset_in_remote_storage: int,
+    ) -> RetentionLimits:
+        """What a topic's configuration says for a log with these offsets."""
+        tiered = is_tiered(config)
+        by_policy = "delete" in config.cleanup_policy or (tiered and not config.compacted)
+        retention_ms = config.effective_local_retention_ms if tiered else config.retention_ms
+        retention_bytes = config.effective_local_retention_bytes if tiered else config.retention_bytes
+        return cls(
+            retention_ms=retention_ms if by_policy else -1,
+            retention_bytes=retention_bytes if by_policy else -1,
+            start_offset=local_log_start_offset if config.remote_storage_enable else log_start_offset,
+            high_watermark=high_watermark,
+            log_end_offset=log_end_offset,
+            remote_through=highest_offset_in_remote_storage if tiered else None,
+            log_start_offset=log_start_offset,
+            roll_active=config.remote_storage_enable,
+        )
+
+
+def is_tiered(config: LogConfig) -> bool:
+    """Whether sealed segments go to the remote tier, and local ones only after that."""
+    return config.remote_storage_enable and not config.remote_log_copy_disable
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import enum
 from typing import Final
 
+from stratalog.config.topic import LogConfig
+
 RELATIVE_OFFSET_MAX: Final = 0x7FFF_FFFF
 """Indexes hold offsets relative to the segment's base offset as signed 32-bit numbers, whatever the segment's size."""
 
@@ -19,6 +21,13 @@ class RollReason(enum.Enum):
     AGE = "segment.ms passed"
     INDEX_FULL = "an index is full"
     OFFSET_OVERFLOW = "the relative offset would pass 2^31-1"
+
+
+def segment_ms_max(config: LogConfig) -> int:
+    """The age at which a segment rolls: a compacted topic also heeds how long a record may stay uncompacted."""
+    if config.compacted and config.max_compaction_lag_ms > 0:
+        return min(config.max_compaction_lag_ms, config.segment_ms)
+    return config.segment_ms
 
 
 def time_waited(

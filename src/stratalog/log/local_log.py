@@ -1,0 +1,212 @@
+"""What of a partition is in its directory: the row of segments, and the offsets that say what of them counts.
+
+    log start offset <= local log start offset <= last stable offset <= high watermark <= end
+
+`PartitionLog` decides what is to happen; here it happens to the segments' files. Those that must not be readable any more
+are renamed to `.deleted` and condemned. Source: Kafka's `LocalLog`.
+
+Thread safety: whoever changes anything holds the partition's lock. Attributes may be read without it: each is replaced as
+a whole, the row of segments never changes in place, and `end` moves only after the bytes below it are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from stratalog.config.topic import LogConfig
+from stratalog.errors import KafkaStorageError
+from stratalog.log.condemned import CondemnedFiles
+from stratalog.log.file_names import DELETED_SUFFIX
+from stratalog.log.producer_state import ProducerStateManager
+from stratalog.log.recovery import LoadedLog
+from stratalog.log.segment import LogSegment
+from stratalog.log.segments import Segments
+from stratalog.log.values import LogOffset
+from stratalog.util.clock import Clock
+from stratalog.util.filesystem import FileSystem
+
+#: A position that is looked up when it is needed.
+UNKNOWN_POSITION: Final = -1
+
+
+class LocalLog:
+    """See the module. `name` is `<topic>-<partition>`, for messages."""
+
+    __slots__ = (
+        "active",
+        "clock",
+        "closed",
+        "condemned",
+        "config",
+        "directory",
+        "end",
+        "first_unstable_offset",
+        "fs",
+        "high_watermark",
+        "highest_offset_in_remote_storage",
+        "local_log_start_offset",
+        "log_start_offset",
+        "name",
+        "producers",
+        "recovery_point",
+        "sealed_end_offset",
+        "segments",
+        "sync_failed",
+    )
+
+    def __init__(
+        self,
+        directory: Path,
+        name: str,
+        config: LogConfig,
+        *,
+        clock: Clock,
+        fs: FileSystem,
+        producers: ProducerStateManager,
+        loaded: LoadedLog,
+    ) -> None:
+        self.directory = directory
+        self.name = name
+        self.config = config
+        self.clock = clock
+        self.fs = fs
+        self.producers = producers
+        self.closed = False
+        #: A sync failed: what the disk has is unknown from then on.
+        self.sync_failed = False
+        self.segments = loaded.segments
+        self.active = active = loaded.segments.all[-1]
+        self.log_start_offset = loaded.log_start_offset
+        self.local_log_start_offset = max(loaded.log_start_offset, loaded.segments.all[0].base_offset)
+        #: Everything below is on disk, durably.
+        self.recovery_point = max(loaded.recovery_point, self.local_log_start_offset)
+        #: Everything below is in sealed segments.
+        self.sealed_end_offset = 0
+        self.end = LogOffset(loaded.log_end_offset, active.base_offset, active.size_bytes)
+        self.high_watermark = LogOffset(self.local_log_start_offset, UNKNOWN_POSITION, UNKNOWN_POSITION)
+        #: Where the oldest transaction began that is open or not replicated, copied for readers without the lock.
+        self.first_unstable_offset = producers.first_unstable_offset
+        #: The last offset that is finished in the remote tier; -1 for none.
+        self.highest_offset_in_remote_storage = -1
+        self.condemned = CondemnedFiles(fs)
+        self._condemn(loaded.condemned)
+
+    @property
+    def last_stable_offset(self) -> int:
+        unstable, high_watermark = self.first_unstable_offset, self.high_watermark.offset
+        if unstable is None or unstable > high_watermark:
+            return high_watermark
+        return max(unstable, self.log_start_offset)
+
+    def unusable(self) -> KafkaStorageError:
+        """Why a log that is closed, or whose sync failed, takes nothing more."""
+        if self.sync_failed:
+            return KafkaStorageError(
+                f"{self.directory}: an earlier sync failed; check the disk and open the log anew"
+            )
+        return KafkaStorageError(f"{self.name}: the log is closed")
+
+    def storage_error(self, what: str, error: OSError) -> KafkaStorageError:
+        return KafkaStorageError(f"{self.directory}: {what} failed: {error.strerror or error}")
+
+    # --- the row grows ----------------------------------------------------------------------------------------------
+
+    def roll(self) -> LogSegment:
+        """`roll_at` the end. KafkaStorageError when the log is closed or the disk refuses."""
+        if self.closed:
+            raise self.unusable()
+        try:
+            return self.roll_at(self.end.offset)
+        except OSError as error:
+            raise self.storage_error("roll", error) from error
+
+    def roll_at(self, expected_offset: int) -> LogSegment:
+        """Seal the active segment, begin one at `expected_offset` or the end, and take a producer snapshot there.
+
+        An empty active segment is begun anew. An OSError leaves the row as it was.
+        """
+        base_offset = max(expected_offset, self.end.offset)
+        active = self.active
+        if active.base_offset == base_offset:  # nothing was written: only its indexes can have been at fault
+            self._replace_active(base_offset)
+        else:
+            active.become_inactive()
+            segment = self._new_segment(base_offset)
+            self._install(self.segments.added(segment), self.end.offset)
+        self.sealed_end_offset = base_offset
+        self.producers.update_map_end_offset(base_offset)
+        self.producers.take_snapshot(sync=False)
+        return self.active
+
+    def _new_segment(self, base_offset: int) -> LogSegment:
+        """An empty segment; files that a crash left under its name go first."""
+        return LogSegment.create(self.directory, base_offset, self.config, clock=self.clock, fs=self.fs)
+
+    def _replace_active(self, base_offset: int) -> None:
+        """Put an empty segment in the place of the active one."""
+        self._condemn_files(self.active)
+        segment = self._new_segment(base_offset)
+        self._install(Segments((*self.segments.all[:-1], segment)), base_offset)
+
+    def _install(self, segments: Segments, end_offset: int) -> None:
+        """Publish a new row of segments, whose end is at `end_offset`."""
+        at_end = self.high_watermark.offset >= self.end.offset
+        self.segments = segments
+        self.active = active = segments.all[-1]
+        self.end = LogOffset(end_offset, active.base_offset, active.size_bytes)
+        if at_end or self.high_watermark.offset >= end_offset:
+            self.high_watermark = self.end
+        self.recovery_point = min(self.recovery_point, end_offset)
+        self.sealed_end_offset = min(self.sealed_end_offset, end_offset)
+
+    # --- the row shrinks --------------------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop everything from `offset` on, which lies at or behind the first segment's base offset."""
+        kept = self.segments.all[: self.segments.floor(offset) + 1]
+        for segment in self.segments.all[len(kept) :]:
+            self._condemn_segment(segment)
+        kept[-1].truncate_to(offset)
+        self.log_start_offset = min(offset, self.log_start_offset)
+        self.local_log_start_offset = min(offset, self.local_log_start_offset)
+        self._install(Segments(kept), offset)
+
+    def start_anew_at(self, offset: int, log_start_offset: int) -> None:
+        """Drop everything; the next record here gets `offset`."""
+        for segment in self.segments.all[:-1]:
+            self._condemn_files(segment)
+        self.segments = Segments((self.active,))
+        self._replace_active(offset)
+        self.log_start_offset = log_start_offset
+        self.local_log_start_offset = offset
+        self.high_watermark = self.end
+
+    def drop_first(self, count: int) -> None:
+        """Take the oldest `count` segments out of the row; one is left at least."""
+        dropped = self.segments.all[:count]
+        self.segments = self.segments.without_first(count)
+        for segment in dropped:
+            self._condemn_segment(segment)
+
+    def _condemn_segment(self, segment: LogSegment) -> None:
+        """Rename a segment's files and its snapshot to `.deleted`; they are removed later."""
+        self._condemn_files(segment)
+        snapshot = self.producers.mark_snapshot_deleted(segment.base_offset)
+        if snapshot is not None:
+            self._condemn([snapshot])
+
+    def _condemn_files(self, segment: LogSegment) -> None:
+        segment.change_suffix("", DELETED_SUFFIX)
+        self._condemn([*segment.index_paths, segment.log_path])
+
+    def _condemn(self, paths: Iterable[Path]) -> None:
+        self.condemned.add(paths, self.clock.now_ms() + self.config.file_delete_delay_ms)
+
+    def close(self) -> None:
+        """Let go of all files and leave them as they are."""
+        self.closed = True
+        for segment in self.segments:
+            segment.close()
+        self.segments = Segments(())

@@ -1,0 +1,131 @@
+"""Finding and reading what is in a log, without a lock.
+
+Everything here works on the row of segments and on the end that it finds at the beginning; what is appended, deleted or
+rolled meanwhile changes neither. Source: Kafka's `LocalLog.read` and `UnifiedLog.fetchOffsetByTimestamp`.
+"""
+
+from __future__ import annotations
+
+from stratalog.errors import OffsetOutOfRangeError
+from stratalog.log.local_log import UNKNOWN_POSITION, LocalLog
+from stratalog.log.segment import LogSegment
+from stratalog.log.segments import Segments
+from stratalog.log.txn_index import AbortedTransaction
+from stratalog.log.values import FetchData, FileSlice, Isolation, LogOffset, OffsetPosition, TimestampOffset
+
+
+def read(
+    local: LocalLog, offset: int, max_bytes: int, isolation: Isolation, min_one_message: bool
+) -> FetchData:
+    """What `PartitionLog.read` says, but that ValueError and OSError may come from files closed meanwhile."""
+    limit = _limit(local, isolation)
+    segments = local.segments
+    at = segments.floor(offset)
+    if not local.log_start_offset <= offset <= local.end.offset or at < 0:
+        if local.closed:
+            raise local.unusable()
+        raise OffsetOutOfRangeError(
+            f"{local.name}: offset {offset} is not here: the log has offsets {local.log_start_offset} to"
+            f" {local.end.offset}, from {local.local_log_start_offset} on locally"
+        )
+    if offset < limit.offset:
+        for segment in segments.all[at:]:
+            if segment.base_offset > limit.segment_base_offset:
+                break
+            is_last = segment.base_offset == limit.segment_base_offset
+            end = limit.position if is_last else segment.size_bytes
+            found = segment.translate_offset(offset)
+            if found is None or found.position >= end:
+                continue
+            start = LogOffset(found.base_offset, segment.base_offset, found.position)
+            if found.size > max_bytes and not min_one_message:
+                return _fetched(local, start, None, isolation, [])
+            size = min(end - found.position, max(max_bytes, found.size))
+            aborted: list[AbortedTransaction] = []
+            if isolation is Isolation.TXN_COMMITTED:
+                place = OffsetPosition(offset, found.position)
+                aborted = _aborted_within(segments, segment, place, size, local.end.offset)
+            return _fetched(local, start, segment.slice(found.position, size), isolation, aborted)
+    start = LogOffset(offset, limit.segment_base_offset, limit.position)
+    return _fetched(local, start, None, isolation, [])
+
+
+def _fetched(
+    local: LocalLog,
+    start: LogOffset,
+    part: FileSlice | None,
+    isolation: Isolation,
+    aborted: list[AbortedTransaction],
+) -> FetchData:
+    return FetchData(
+        start,
+        part,
+        aborted if isolation is Isolation.TXN_COMMITTED else None,
+        local.high_watermark.offset,
+        local.last_stable_offset,
+        local.log_start_offset,
+    )
+
+
+def _limit(local: LocalLog, isolation: Isolation) -> LogOffset:
+    """How far a read may see, with the position of that."""
+    if isolation is Isolation.LOG_END:
+        return local.end
+    high_watermark = local.high_watermark
+    if isolation is Isolation.TXN_COMMITTED:
+        stable = local.last_stable_offset
+        if stable < high_watermark.offset:
+            return _locate(local, stable)
+    if high_watermark.position == UNKNOWN_POSITION:
+        return _locate(local, high_watermark.offset)
+    return high_watermark
+
+
+def _locate(local: LocalLog, offset: int) -> LogOffset:
+    """Where the batch that holds `offset` lies, or would lie."""
+    end, segments = local.end, local.segments
+    if offset >= end.offset:
+        return end
+    for segment in segments.from_offset(offset):
+        found = segment.translate_offset(offset)
+        if found is not None:
+            return LogOffset(offset, segment.base_offset, found.position)
+    return end
+
+
+def _aborted_within(
+    segments: Segments, first: LogSegment, start: OffsetPosition, size: int, end_offset: int
+) -> list[AbortedTransaction]:
+    """The aborted transactions that overlap `size` bytes of segment `first` from `start` on."""
+    index = segments.all.index(first)
+    bound = first.offset_index.fetch_upper_bound(start, size)
+    if bound is not None:
+        upper = bound.offset
+    else:
+        upper = segments.all[index + 1].base_offset if index + 1 < len(segments) else end_offset
+    found: list[AbortedTransaction] = []
+    for segment in segments.all[index:]:
+        within = segment.txn_index.collect(start.offset, upper)
+        found += within.transactions
+        if within.is_complete:
+            break
+    return found
+
+
+def find_timestamp(segments: Segments, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
+    """The first record from `start_offset` on that is not older than `timestamp_ms`; None if all are older."""
+    for segment in segments:
+        if segment.largest_timestamp() >= timestamp_ms:
+            found = segment.find_timestamp(timestamp_ms, start_offset)
+            if found is not None:
+                return found
+    return None
+
+
+def find_max_timestamp(segments: Segments) -> TimestampOffset | None:
+    """The first record with the largest timestamp; None if no record has one."""
+    largest: LogSegment | None = None
+    for segment in segments:
+        if largest is None or segment.max_timestamp.timestamp_ms > largest.max_timestamp.timestamp_ms:
+            largest = segment
+    return None if largest is None else largest.find_max_timestamp_record()

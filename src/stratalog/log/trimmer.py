@@ -1,0 +1,122 @@
+"""What makes a log shorter: a later log start offset and retention at its start, truncation at its end.
+
+Segments, leader epochs and producer state follow each other here. Not thread-safe: the partition's lock is held.
+Source: Kafka's `UnifiedLog.maybeIncrementLogStartOffset`, `deleteOldSegments`, `truncateTo`.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from stratalog.errors import OffsetOutOfRangeError
+from stratalog.log.leader_epochs import LeaderEpochCache
+from stratalog.log.local_log import LocalLog
+from stratalog.log.recovery import rebuild_producer_state
+from stratalog.log.retention import DeletedSegment, RetentionLimits, is_tiered, plan_retention
+
+logger = logging.getLogger(__name__)
+
+
+class Trimmer:
+    """See the module, and for the public methods those of the same names in `PartitionLog`."""
+
+    def __init__(self, local: LocalLog, leader_epochs: LeaderEpochCache) -> None:
+        self._local = local
+        self._leader_epochs = leader_epochs
+        self._producers = local.producers
+
+    # --- at the start -----------------------------------------------------------------------------------------------
+
+    def increment_log_start_offset(self, offset: int, reason: str) -> bool:
+        local = self._local
+        if offset > local.high_watermark.offset:
+            raise OffsetOutOfRangeError(
+                f"{local.name}: the log cannot begin at offset {offset}, which is above the high watermark"
+                f" {local.high_watermark.offset}"
+            )
+        local.local_log_start_offset = max(local.local_log_start_offset, offset)
+        if offset <= local.log_start_offset:
+            return False
+        local.log_start_offset = offset
+        local.recovery_point = max(local.recovery_point, offset)
+        self._leader_epochs.truncate_from_start(offset)
+        self._producers.on_log_start_offset(offset)
+        local.first_unstable_offset = self._producers.first_unstable_offset
+        logger.info("%s: log start offset is now %d: %s", local.name, offset, reason)
+        return True
+
+    def delete_old_segments(self) -> list[DeletedSegment]:
+        local = self._local
+        if local.closed:
+            return []
+        segments = local.segments
+        limits = RetentionLimits.of(
+            local.config,
+            log_start_offset=local.log_start_offset,
+            local_log_start_offset=local.local_log_start_offset,
+            high_watermark=local.high_watermark.offset,
+            log_end_offset=local.end.offset,
+            highest_offset_in_remote_storage=local.highest_offset_in_remote_storage,
+        )
+        plan = plan_retention(segments.all, limits, local.clock.now_ms())
+        if plan.roll_active:
+            local.roll()
+        count = len(plan.deletions)
+        if count == 0:
+            return []
+        if count == len(segments):
+            local.roll()
+        self._delete_first(count)
+        deleted = [
+            DeletedSegment(segment.base_offset, segment.size_bytes, reason)
+            for segment, reason in zip(segments.all, plan.deletions, strict=False)
+        ]
+        for segment in deleted:
+            logger.info("%s: deleted segment %d (%d bytes): %s", local.name,
+                        segment.base_offset, segment.size_bytes, segment.reason.value)  # fmt: skip
+        return deleted
+
+    def _delete_first(self, count: int) -> None:
+        local = self._local
+        new_start = local.segments.all[count].base_offset
+        if is_tiered(local.config):
+            local.local_log_start_offset = max(local.local_log_start_offset, new_start)
+        else:
+            self.increment_log_start_offset(new_start, "segments were deleted")
+        local.drop_first(count)
+
+    # --- at the end -------------------------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> bool:
+        local = self._local
+        if offset >= local.end.offset:
+            self._leader_epochs.truncate_from_end(local.end.offset)
+            return False
+        if local.segments.all[0].base_offset > offset:
+            self.truncate_fully_and_start_at(offset, None)
+            return True
+        local.truncate_to(offset)
+        self._leader_epochs.truncate_from_end(offset)
+        self._reload_producers(offset)
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None) -> None:
+        self._local.start_anew_at(offset, offset if log_start_offset is None else log_start_offset)
+        self._leader_epochs.clear()
+        self._producers.truncate_fully_and_start_at(offset)
+        self._reload_producers(offset)
+
+    def _reload_producers(self, end_offset: int) -> None:
+        local, producers = self._local, self._producers
+        rebuild_producer_state(
+            producers,
+            local.segments,
+            log_start_offset=local.log_start_offset,
+            last_offset=end_offset,
+            now_ms=local.clock.now_ms(),
+            after_clean_shutdown=False,
+        )
+        # Below the high watermark nothing changed, and neither did what is unstable there.
+        if local.high_watermark.offset >= end_offset:
+            producers.on_high_watermark(end_offset)
+            local.first_unstable_offset = producers.first_unstable_offset
