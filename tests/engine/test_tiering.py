@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from stratalog.config.broker import BrokerConfig
+from stratalog.config.topic import LogConfig
+from stratalog.engine.log_manager import LogManager, TopicSpec
+from stratalog.engine.tiering import start_tiering
+from stratalog.errors import InvalidConfigError, UsageError
+from stratalog.log.retention import DeletionReason
+from stratalog.records.batch import iter_batches
+from stratalog.records.batch_builder import build_batch
+from stratalog.records.record import Record
+from stratalog.remote.catalog import list_remote_segments
+from stratalog.remote.manager import RemoteLogManager
+from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
+
+
+class RecordingStorage(ObjectStoreRemoteStorageManager):
+    """A storage plugin as an operator would name it."""
+
+    configured: Mapping[str, str] = {}
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        type(self).configured = dict(configs)
+        super().configure({"url": configs["url"]})
+
+
+class Tiered:
+    """A log manager with a remote tier; `topics` are those that tiering asked for."""
+
+    def __init__(self, data_dir: Path, **settings: str) -> None:
+        self.data_dir = data_dir
+        self.topics: dict[str, tuple[int, Mapping[str, str]]] = {}
+        self.config = BrokerConfig.from_properties(
+            {
+                "remote.log.metadata.topic.num.partitions": "3",
+                "remote.log.manager.task.interval.ms": "100",
+                **settings,
+            }
+        )
+        self.logs = LogManager([data_dir], self.config, cluster_id="c1")
+        self.logs.start([])
+
+    def _ensure(self, name: str, count: int, configs: Mapping[str, str]) -> TopicSpec:
+        self.topics[name] = (count, configs)
+        spec = TopicSpec(name, uuid4(), count, LogConfig.from_properties(configs, None))
+        self.logs.create_topic(spec)
+        return spec
+
+    def start(self) -> RemoteLogManager:
+        return start_tiering(
+            self.logs, self.config, data_dir=self.data_dir, cluster_id="c1", ensure_topic=self._ensure
+        )
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[list[Tiered]]:
+    made: list[Tiered] = []
+    yield made
+    for tiered in made:
+        tiered.logs.close()
+
+
+def tiered(made: list[Tiered], path: Path, **settings: str) -> Tiered:
+    made.append(Tiered(path, **settings))
+    return made[-1]
+
+
+def test_sealed_segments_go_to_a_directory_under_the_data_and_come_back_by_offset(
+    tmp_path: Path, made: list[Tiered]
+) -> None:
+    one = tiered(made, tmp_path)
+    remote = one.start()
+    config = LogConfig.from_properties(
+        {"remote.storage.enable": "true", "retention.ms": "-1", "local.retention.bytes": "1"}, None
+    )
+    (partition,) = one.logs.create_topic(TopicSpec("orders", uuid4(), 1, config))
+    for number in range(3):
+        partition.append(build_batch([Record(0, 1_000 + number, None, b"%d" % number)]))
+        partition.log.roll()
+    remote.run_once(partition.topic_id_partition)
+    assert [segment.reason for segment in partition.log.delete_old_segments()] == [DeletionReason.SIZE] * 2
+    assert (partition.log.log_start_offset, partition.log.local_log_start_offset) == (0, 2)
+    assert [partition.is_remote(offset) for offset in range(4)] == [True, True, False, False]
+    found = partition.read_remote(1, 1 << 20)
+    assert next(iter(next(iter(iter_batches(found.records))).records())).value == b"1"
+    at = partition.offset_for_timestamp(1_001)
+    assert at is not None
+    assert at.offset == 1
+    store = ObjectStore.from_url((tmp_path / "remote-store").as_uri())
+    assert [manifest.end_offset for manifest in list_remote_segments(store)] == [0, 1, 2]
+
+
+def test_the_metadata_topic_is_made_as_configured(tmp_path: Path, made: list[Tiered]) -> None:
+    one = tiered(made, tmp_path)
+    one.start()
+    count, configs = one.topics["__remote_log_metadata"]
+    assert count == 3
+    assert configs == {"cleanup.policy": "delete", "remote.storage.enable": "false", "retention.ms": "-1"}
+
+
+def test_a_storage_plugin_gets_the_keys_under_its_prefix(tmp_path: Path, made: list[Tiered]) -> None:
+    settings = {
+        "remote.log.storage.manager.class.name": f"{__name__}:RecordingStorage",
+        "rsm.config.url": (tmp_path / "elsewhere").as_uri(),
+        "rsm.config.chunk.size": "7",
+    }
+    tiered(made, tmp_path / "data", **settings).start()
+    url = (tmp_path / "elsewhere").as_uri()
+    assert RecordingStorage.configured == {
+        "broker.id": "1",
+        "cluster.id": "c1",
+        "url": url,
+        "chunk.size": "7",
+    }
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"remote.log.storage.manager.class.name": "org.example.Rsm"}, "expected module:Class"),
+        ({"remote.log.storage.manager.class.name": "no_such_module:Rsm"}, "cannot be loaded: No module named"),
+        ({"remote.log.metadata.manager.class.name": "json:Nothing"}, "cannot be loaded: module 'json' has no"),
+        ({"stratalog.remote.url": "ftp://host/x"}, "ftp://host/x is no object store URL"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_used_is_refused_by_name(
+    tmp_path: Path, made: list[Tiered], settings: dict[str, str], said: str
+) -> None:
+    one = tiered(made, tmp_path, **settings)
+    with pytest.raises((UsageError, InvalidConfigError), match=said):
+        one.start()
