@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
+from pyspark.sql.datasource import GreaterThan, GreaterThanOrEqual, LessThan
 
 from stratalog.errors import UsageError
 from stratalog.records.compression import Codec
@@ -20,6 +21,7 @@ from stratalog.spark.planner import Planner
 from stratalog.spark.read import SplitReader
 from stratalog.spark.snapshot import DataLossError, on_data_loss
 from tests.spark.partitions import T0, Batch, Partition, expected_row, scan, steady
+from tests.spark.test_filters import at
 
 
 def flip(path: Path, position: int, bit: int = 3) -> None:
@@ -79,10 +81,6 @@ def test_a_flipped_bit_in_any_header_byte_is_never_served(tmp_path: Path, field:
 
 def test_a_batch_that_a_filter_skips_must_be_whole_too(tmp_path: Path) -> None:
     """Its header says that it is too old; a flipped bit in there must not hide records."""
-    from pyspark.sql.datasource import GreaterThan
-
-    from tests.spark.test_filters import at
-
     partition = Partition(tmp_path, index_interval=10**9)
     partition.segment(steady(6))
     (path,) = partition.logs
@@ -117,6 +115,30 @@ def test_an_index_that_does_not_fit_its_log_is_not_used(
         damaged[position] ^= 0x11
         index.write_bytes(damaged)
         assert scan(path=tmp_path, subscribe="orders", splitBytes=700).offsets == list(range(200))
+
+
+def test_a_time_index_that_does_not_fit_its_log_hides_nothing(tmp_path: Path) -> None:
+    partition = Partition(tmp_path, index_interval=100)
+    bases = [partition.segment(steady(20)), partition.segment(steady(20, start=T0 + 100_000))]
+    filters = [
+        GreaterThanOrEqual(("timestamp",), at(T0 + 50_000)),
+        LessThan(("timestamp",), at(T0 + 150_000)),
+    ]
+    for base in bases:
+        index = partition.file(base, "timeindex")
+        data = index.read_bytes()
+        for position in range(len(data)):
+            damaged = bytearray(data)
+            damaged[position] ^= 1 << position % 8
+            index.write_bytes(damaged)
+            found = scan(filters, path=tmp_path, subscribe="orders", timestampDisorder="0")
+            assert found.offsets == list(range(50, 150)), position
+            assert scan(path=tmp_path, subscribe="orders", startingTimestamp=T0 + 150_000).offsets == list(
+                range(150, 200)
+            )
+        index.write_bytes(b"")
+        assert scan(filters, path=tmp_path, subscribe="orders").offsets == list(range(50, 150))
+        index.write_bytes(data)
 
 
 def test_a_damaged_remote_index_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -10,8 +10,8 @@ from typing import Final, TypeVar
 from stratalog.errors import RemoteStorageError
 from stratalog.remote.storage.object_key import ObjectKind
 from stratalog.spark.indexes import OffsetEntries, TimeEntries, offset_entries, time_entries
-from stratalog.spark.places import Place, PlaceMissingError, Places
-from stratalog.spark.segments import Segment
+from stratalog.spark.places import Place, PlaceMissingError, Places, Tier
+from stratalog.spark.segments import Segment, proves_timestamp
 
 logger = logging.getLogger("stratalog.spark")
 
@@ -41,6 +41,17 @@ class IndexAccess:
             data = self._read(segment, segment.time_index, ObjectKind.TIME_INDEX)
             found = self._times[segment.log] = time_entries(data, segment.base_offset)
         return found
+
+    def proves(self, segment: Segment, timestamp_ms: int, offset: int) -> bool:
+        """Whether an entry of a time index may be trusted. A remote index has its checksum; a local one has the log."""
+        if segment.tier is Tier.REMOTE:
+            return True
+        position = self.offset_entries(segment).position_before(offset)
+        try:
+            with self._places.open_local(segment.log) as log:
+                return proves_timestamp(log, position, timestamp_ms, offset)
+        except PlaceMissingError:
+            return False
 
     def for_all(self, segments: list[Segment], read: Callable[[Segment], T]) -> list[T]:
         """`read` for each segment, several at once: a bucket answers many requests in the time of one."""

@@ -34,6 +34,11 @@ class OffsetEntries:
     def __len__(self) -> int:
         return len(self.offsets)
 
+    def position_before(self, offset: int) -> int:
+        """Position from which `offset` is found by reading on: of the last entry at or before it, else 0."""
+        slot = int(np.searchsorted(self.offsets, offset, side="right")) - 1
+        return int(self.positions[slot]) if slot >= 0 else 0
+
 
 @dataclass(frozen=True, slots=True)
 class TimeEntries:

@@ -94,9 +94,13 @@ class LimitResolver:
         return None
 
     def _first_in(self, wanted: SegmentRange, timestamp_ms: int) -> int | None:
+        start = wanted.start
         times = self._indexes.time_entries(wanted.segment)
         before = int(np.searchsorted(times.timestamps_ms, timestamp_ms, side="left")) - 1
-        start = max(wanted.start, int(times.offsets[before]) + 1) if before >= 0 else wanted.start
+        if before >= 0:
+            entry = int(times.timestamps_ms[before]), int(times.offsets[before])
+            if self._indexes.proves(wanted.segment, *entry):
+                start = max(start, entry[1] + 1)
         for batch in self._batches(wanted, start):
             if batch.max_timestamp < timestamp_ms or batch.is_control or batch.next_offset <= start:
                 continue
@@ -109,9 +113,7 @@ class LimitResolver:
     def _batches(self, wanted: SegmentRange, start: int) -> Iterator[RecordBatch]:
         """Batches of a segment from about `start` on, read in growing windows."""
         segment = wanted.segment
-        offsets = self._indexes.offset_entries(segment)
-        slot = int(np.searchsorted(offsets.offsets, start, side="right")) - 1
-        position = int(offsets.positions[slot]) if slot >= 0 else 0
+        position = self._indexes.offset_entries(segment).position_before(start)
         window = _WINDOW_BYTES
         while position < segment.size:
             data = self._places.read_range(segment.log, position, min(position + window, segment.size))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from stratalog.log.txn_index import AbortedTransaction
@@ -97,7 +98,14 @@ class Planner:
         kept = within_time(ranges, times.low, times.high, disorder_ms)
         self._indexes.for_all([each.segment for each in kept], self._indexes.time_entries)
         narrowed = [
-            narrow_by_time(each, self._indexes.time_entries(each.segment), times.low, times.high, disorder_ms)
+            narrow_by_time(
+                each,
+                self._indexes.time_entries(each.segment),
+                times.low,
+                times.high,
+                disorder_ms,
+                partial(self._indexes.proves, each.segment),
+            )
             for each in kept
         ]
         return [each for each in narrowed if each is not None]

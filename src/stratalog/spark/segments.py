@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from stratalog.errors import CorruptRecordError
+from stratalog.errors import CorruptRecordError, KafkaError
 from stratalog.log import time_index
 from stratalog.log.offset_index_format import LARGE, LEGACY
 from stratalog.log.scan import SegmentFiles, list_segments, scan_headers
@@ -19,10 +19,14 @@ from stratalog.records.batch import RecordBatch
 from stratalog.records.batch_format import HEADER_SIZE
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.spark.indexes import offset_entries
 from stratalog.spark.places import Place, Tier
 from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem
 
 NO_TIMESTAMP: Final = -1
+
+#: Headers are looked for in steps of this size around an entry of a time index.
+_PROOF_WINDOW: Final = 8 * 1024
 
 #: A batch that misses at least this many bytes at its end counts as torn, not as damaged.
 _TORN_ZEROS: Final = 16
@@ -152,7 +156,9 @@ class LocalSegments:
 
     def _segment(self, files: SegmentFiles, next_base: int | None) -> Segment:
         with self._fs.open(files.log) as log:
-            tail = read_tail(log, *self._near_end(files, log))
+            near_end = self._near_end(files, log)
+            tail = read_tail(log, *near_end)
+            newest = self._newest(files, log, near_end, tail) if near_end[0] else tail.max_timestamp_ms
         if tail.damage is not None:
             self._on_damage(tail.damage)
         elif next_base is not None and tail.end_position < files.size:
@@ -160,12 +166,11 @@ class LocalSegments:
                 f"{files.log}: {files.size - tail.end_position} bytes at position {tail.end_position} are no whole batch, "
                 f"but a segment with base offset {next_base} follows"
             )
-        newest = max(self._last_time(files), tail.max_timestamp_ms)
         return Segment(
             base_offset=files.base_offset,
             end_offset=tail.end_offset if next_base is None else min(tail.end_offset, next_base),
             size=tail.end_position,
-            max_timestamp_ms=None if newest == NO_TIMESTAMP else newest,
+            max_timestamp_ms=newest,
             log=_local(files.log),
             index=_local(files.index),
             time_index=_local(files.timeindex),
@@ -191,9 +196,20 @@ class LocalSegments:
                     return position, batch.base_offset
         return 0, files.base_offset
 
-    def _last_time(self, files: SegmentFiles) -> int:
+    def _newest(self, files: SegmentFiles, log: File, near_end: tuple[int, int], tail: Tail) -> int | None:
+        """The newest timestamp: of the time index, proved by the log, or behind the last entries; None if nothing tells."""
         entry = self._last_entry(files.timeindex, time_index.ENTRY_SIZE)
-        return NO_TIMESTAMP if entry is None else int(time_index.ENTRY.unpack(entry)[0])
+        if entry is None:
+            return None
+        timestamp_ms, relative = time_index.ENTRY.unpack(entry)
+        offset = files.base_offset + relative
+        position, base_offset = near_end
+        if offset < base_offset:  # seldom: the newest record is not near the end
+            entries = offset_entries(self._fs.read_bytes(files.index), files.base_offset, files.size)
+            position = entries.position_before(offset)
+        if not proves_timestamp(log, position, timestamp_ms, offset):
+            return None
+        return max(int(timestamp_ms), tail.max_timestamp_ms)
 
     def _last_entry(self, index: Path, entry_size: int) -> bytes | None:
         """The last entry of an index file that is not part of a zero tail."""
@@ -260,6 +276,20 @@ def read_tail(log: File, start: int, base_offset: int) -> Tail:
 def _is_torn(batch: bytes) -> bool:
     """Whether the pages at the end of this batch were never written: its CRC fails, and its last bytes are zero."""
     return not any(batch[-_TORN_ZEROS:]) and not RecordBatch(batch).is_crc_valid
+
+
+def proves_timestamp(log: File, position: int, timestamp_ms: int, offset: int) -> bool:
+    """Whether an entry of a time index is right about the batch that holds its offset: that this is its newest time.
+
+    A batch at or before that one begins at `position`.
+    """
+    try:
+        for _, batch in scan_headers(log, position, window_size=_PROOF_WINDOW):
+            if batch.next_offset > offset:
+                return batch.base_offset <= offset and batch.max_timestamp == timestamp_ms
+    except KafkaError:
+        return False
+    return False
 
 
 def holes(ranges: Sequence[SegmentRange], start: int, end: int) -> list[tuple[int, int]]:

@@ -7,7 +7,7 @@ not make small tasks. `maxRecordsPerPartition` cuts at offsets; the bytes around
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -157,20 +157,25 @@ def pack(
 
 
 def narrow_by_time(
-    wanted: SegmentRange, entries: TimeEntries, low_ms: int, high_ms: int, disorder_ms: int | None
+    wanted: SegmentRange,
+    entries: TimeEntries,
+    low_ms: int,
+    high_ms: int,
+    disorder_ms: int | None,
+    proves: Callable[[int, int], bool],
 ) -> SegmentRange | None:
     """The range without the offsets at both ends that the time index rules out; None when nothing is left.
 
     Up to an entry's offset nothing is newer than the entry. With a known disorder, nothing behind it is older than the
-    entry by more than that.
+    entry by more than that. Only entries (timestamp, offset) that `proves` vouches for are used.
     """
     start, end = wanted.start, wanted.end
     before = int(np.searchsorted(entries.timestamps_ms, low_ms, side="left")) - 1
-    if before >= 0:
+    if before >= 0 and proves(int(entries.timestamps_ms[before]), int(entries.offsets[before])):
         start = max(start, int(entries.offsets[before]) + 1)
     if disorder_ms is not None:
         after = int(np.searchsorted(entries.timestamps_ms, high_ms + disorder_ms, side="right"))
-        if after < len(entries):
+        if after < len(entries) and proves(int(entries.timestamps_ms[after]), int(entries.offsets[after])):
             end = min(end, int(entries.offsets[after]) + 1)
     return replace(wanted, start=start, end=end) if start < end else None
 
