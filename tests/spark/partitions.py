@@ -188,6 +188,10 @@ class Partition:
 
     def upload(self, url: str, base: int, *, epoch: int = 0) -> RemoteLogSegmentMetadata:
         """Copy a segment to the remote tier as the engine does."""
+        return self.upload_to(ObjectStore.from_url(url), base, epoch=epoch)
+
+    def upload_to(self, store: ObjectStore, base: int, *, epoch: int = 0) -> RemoteLogSegmentMetadata:
+        """The same, to a store that is open."""
         following = min([other for other in self.bases if other > base], default=self.next_offset)
         if not self.file(following, "snapshot").exists():
             self._write_snapshot(following)
@@ -209,7 +213,7 @@ class Partition:
             state=RemoteLogSegmentState.COPY_SEGMENT_STARTED,
             txn_index_empty=not txn_index.exists(),
         )
-        manager = ObjectStoreRemoteStorageManager(ObjectStore.from_url(url))
+        manager = ObjectStoreRemoteStorageManager(store)
         manager.copy_log_segment_data(
             metadata,
             LogSegmentData(
