@@ -1,0 +1,140 @@
+"""Who waits is told, once for all changes of a turn, whichever thread made them; who is gone is not."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import cast
+
+from stratalog.broker.purgatory import Purgatory
+from stratalog.engine.partition import Partition
+
+
+class FakePartition:
+    """As much of a partition as the purgatory sees."""
+
+    def __init__(self) -> None:
+        self.listeners: list[Callable[[FakePartition], None]] = []
+
+    def add_listener(self, listener: Callable[[FakePartition], None]) -> None:
+        self.listeners.append(listener)
+
+    def remove_listener(self, listener: Callable[[FakePartition], None]) -> None:
+        self.listeners.remove(listener)
+
+    def change(self) -> None:
+        for listener in list(self.listeners):
+            listener(self)
+
+
+class FakeWaiter:
+    """Counts what it is told; is satisfied after `enough` times."""
+
+    def __init__(self, enough: int) -> None:
+        self.told = 0
+        self.enough = enough
+
+    def changed(self, partition: Partition) -> bool:
+        self.told += 1
+        return self.told >= self.enough
+
+
+def partitions(count: int) -> tuple[list[FakePartition], list[Partition]]:
+    made = [FakePartition() for _ in range(count)]
+    return made, cast("list[Partition]", made)
+
+
+async def turns() -> None:
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+def test_a_waiter_is_told_once_for_all_changes_of_a_turn() -> None:
+    async def main() -> None:
+        purgatory = Purgatory(asyncio.get_running_loop())
+        (fake,), (partition,) = partitions(1)
+        waiter = FakeWaiter(enough=2)
+        purgatory.watch(waiter, [partition])
+        for _ in range(5):
+            fake.change()
+        assert waiter.told == 0
+        await turns()
+        assert waiter.told == 1
+        assert len(purgatory) == 1
+        fake.change()
+        await turns()
+        assert waiter.told == 2
+        assert len(purgatory) == 0
+        assert fake.listeners == []
+        fake.change()
+        await turns()
+        assert waiter.told == 2
+
+    asyncio.run(main())
+
+
+def test_changes_may_come_from_any_thread() -> None:
+    async def main() -> None:
+        purgatory = Purgatory(asyncio.get_running_loop())
+        (fake,), (partition,) = partitions(1)
+        waiter = FakeWaiter(enough=1)
+        purgatory.watch(waiter, [partition])
+        await asyncio.to_thread(fake.change)
+        await turns()
+        assert waiter.told == 1
+
+    asyncio.run(main())
+
+
+def test_who_is_forgotten_is_not_told_even_of_what_was_before() -> None:
+    async def main() -> None:
+        purgatory = Purgatory(asyncio.get_running_loop())
+        fakes, watched = partitions(3)
+        gone, stays = FakeWaiter(enough=1), FakeWaiter(enough=9)
+        purgatory.watch(gone, watched)
+        purgatory.watch(stays, watched[:1])
+        fakes[0].change()
+        purgatory.forget(gone, watched)
+        purgatory.forget(gone, watched)
+        await turns()
+        assert (gone.told, stays.told) == (0, 1)
+        assert [len(fake.listeners) for fake in fakes] == [1, 0, 0]
+
+    asyncio.run(main())
+
+
+def test_a_waiter_may_take_others_along_while_it_is_told() -> None:
+    async def main() -> None:
+        purgatory = Purgatory(asyncio.get_running_loop())
+        (fake,), watched = partitions(1)
+        other = FakeWaiter(enough=1)
+
+        class Canceller(FakeWaiter):
+            def changed(self, partition: Partition) -> bool:
+                purgatory.forget(other, watched)
+                purgatory.forget(self, watched)
+                return super().changed(partition)
+
+        first = Canceller(enough=1)
+        purgatory.watch(first, watched)
+        purgatory.watch(other, watched)
+        fake.change()
+        await turns()
+        assert (first.told, other.told) == (1, 0)
+        assert fake.listeners == []
+
+    asyncio.run(main())
+
+
+def test_a_change_after_the_end_of_the_loop_is_nobodys_business() -> None:
+    async def main() -> tuple[Purgatory, Partition]:
+        (_, (partition,)) = partitions(1)
+        purgatory = Purgatory(asyncio.get_running_loop())
+        purgatory.watch(FakeWaiter(enough=1), [partition])
+        return purgatory, partition
+
+    purgatory, partition = asyncio.run(main())
+    thread = threading.Thread(target=purgatory.notify, args=(partition,))
+    thread.start()
+    thread.join()
