@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -30,6 +31,21 @@ def test_the_main_job_on_a_part_of_the_flights(tmp_path: Path) -> None:
     assert not is_served(home / "data")
     assert (home / "data" / "flights-5").is_dir()
     assert list((home / "data" / "remote-store").rglob("*.manifest.json"))
+
+
+def test_a_demo_that_is_ended_leaves_no_broker(tmp_path: Path) -> None:
+    home = tmp_path / "demo"
+    with subprocess.Popen(
+        [*DEMO, "--rows", "2000", "--dir", str(home)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        while "Start a broker" not in process.stdout.readline():
+            pass
+        assert is_served(home / "data")
+        process.send_signal(signal.SIGHUP)
+        process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert not is_served(home / "data")
 
 
 def test_a_directory_that_is_not_the_demos_is_left_alone(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -25,6 +26,9 @@ _SPARK = "PySpark over bucket and disk, no broker"
 def run(directory: Path | None, rows: int | None, keep: bool) -> bool:
     """Run the whole demo; True when every answer is right. Raises StratalogError when it cannot run at all."""
     home = _clean_home(directory)
+    # A closed terminal must not leave a broker behind.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
     report = Report()
     broker: BrokerProcess | None = None
     try:
@@ -56,6 +60,10 @@ def run(directory: Path | None, rows: int | None, keep: bool) -> bool:
             broker.stop()
         if not keep and directory is None:
             shutil.rmtree(home, ignore_errors=True)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def _main_job(
