@@ -110,11 +110,11 @@ class Appender:
             )
         epochs = self._leader_epochs
         latest_epoch = epochs.latest_epoch
-        for batch in batches:
-            if batch.leader_epoch != latest_epoch and batch.leader_epoch >= 0:
-                epochs.assign(batch.leader_epoch, batch.base_offset)
-                latest_epoch = batch.leader_epoch
         try:
+            for batch in batches:
+                if batch.leader_epoch != latest_epoch and batch.leader_epoch >= 0:
+                    epochs.assign(batch.leader_epoch, batch.base_offset)
+                    latest_epoch = batch.leader_epoch
             reason = self._roll_reason(size, prepared.max_timestamp, last_offset, now_ms)
             if reason is not None:
                 logger.debug("%s: rolling at offset %d: %s", local.name, first.base_offset, reason.value)
@@ -136,11 +136,11 @@ class Appender:
                             0,
                             first.leader_epoch,
                         )
-            segment.append(prepared.parts, size, batches)
+            aborted = producers.aborted_by(updates) if updates is not None else ()
+            segment.append(prepared.parts, size, batches, aborted)
             local.end = LogOffset(last_offset + 1, segment.base_offset, segment.size_bytes)
             if updates is not None:
-                for aborted in producers.commit(updates):
-                    segment.txn_index.append(aborted)
+                producers.commit(updates)
                 local.first_unstable_offset = producers.first_unstable_offset
             producers.map_end_offset = last_offset + 1
             if last_offset + 1 - local.recovery_point >= local.config.flush_messages:

@@ -4,6 +4,9 @@ While its segment is active the file has its maximum size, zero behind the last 
 its entries (`trim_to_valid_size`). A file that exists is taken to be full of entries, whatever they are: only
 `sanity_check` and the log itself tell whether they are right. That is Kafka's `AbstractIndex`.
 
+The zero tail is a hole in the file. A write through a map to a hole of a full disk would end the process (SIGBUS), so the
+blocks for an entry are had from the file system before it is written: a full disk is an OSError, and no entry is added.
+
 Thread safety: one writer at a time (the partition's lock); any number of readers at any time, without a lock. The map is
 made at the first use and closed with the index; a use after that raises KafkaStorageError.
 """
@@ -14,7 +17,7 @@ import mmap
 import struct
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from typing_extensions import Buffer
 
@@ -25,6 +28,10 @@ Self_ = TypeVar("Self_", bound="IndexFile")
 
 #: Offsets in an index are relative to the segment's base offset, in a signed 32-bit field.
 RELATIVE_OFFSET_MAX = 0x7FFF_FFFF
+
+#: Blocks are asked for in pieces of this size: seldom (every 1365 entries or so), and not much for a log that stays small.
+_ALLOCATION_SIZE: Final = 16 * 1024
+_PAGE_SIZE: Final = 4096
 
 
 class IndexFile:
@@ -48,6 +55,8 @@ class IndexFile:
         self._writable = writable
         self._map: mmap.mmap | None = None
         self._closed = False
+        #: Up to here the file has blocks; entries that were there at the opening are not counted.
+        self._allocated = 0
         self.length = self._create_or_measure()
         self.entries = 0 if self._created else self.length // entry_size
         self.max_entries = self.length // entry_size
@@ -98,6 +107,7 @@ class IndexFile:
             with self._fs.open(self.path, write=True) as file:
                 file.truncate(rounded)
         self.length = rounded
+        self._allocated = min(self._allocated, rounded)
         self.max_entries = rounded // self.entry_size
         return True
 
@@ -158,6 +168,14 @@ class IndexFile:
 
     def _truncate_to_entries(self, entries: int) -> None:
         self.entries = entries
+
+    def _allocate(self, size: int) -> None:
+        """Have blocks for the first `size` bytes, of which those of the entries have theirs, and for some more."""
+        start = self.size_in_bytes // _PAGE_SIZE * _PAGE_SIZE
+        end = min(max(start + _ALLOCATION_SIZE, size), self.length)
+        with self._fs.open(self.path, write=True) as file:
+            file.allocate(start, end - start)
+        self._allocated = end
 
     def _data(self) -> mmap.mmap:
         """The mapped file; only for an index of at least one entry's length."""

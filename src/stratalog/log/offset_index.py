@@ -79,7 +79,8 @@ class OffsetIndex(IndexFile):
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry. The caller has seen to it that the index is not full, that both are larger than those of the
-        last entry, and that they fit (`can_append_offset`, `format.position_max`); otherwise ValueError.
+        last entry, and that they fit (`can_append_offset`, `format.position_max`); otherwise ValueError. OSError on a full
+        disk; nothing is added then.
         """
         entries, relative = self.entries, offset - self.base_offset
         if entries >= self.max_entries:
@@ -91,7 +92,10 @@ class OffsetIndex(IndexFile):
                 f"{self.path}: offset {offset} at position {position} does not fit an entry of {self.entry_size} bytes"
                 f" with base offset {self.base_offset}"
             )
-        self._pack_into(self._map or self._open_map(), entries * self.entry_size, relative, position)
+        at = entries * self.entry_size
+        if at + self.entry_size > self._allocated:
+            self._allocate(at + self.entry_size)
+        self._pack_into(self._map or self._open_map(), at, relative, position)
         self._last = OffsetPosition(offset, position)
         self.entries = entries + 1
 

@@ -420,10 +420,11 @@ class ProducerStateManager:
         return ProducerUpdates(self._producers, origin, self.name)
 
     def commit(self, updates: ProducerUpdates) -> list[AbortedTransaction]:
-        """Apply an append that is in the log now; gives what belongs into its segment's transaction index.
+        """Apply an append that is in the log now; gives what `aborted_by` gave before.
 
         The caller moves `map_end_offset` on.
         """
+        aborted = self.aborted_by(updates)
         for producer_id, pending in updates._pending.items():
             current = self._producers.get(producer_id)
             if current is None:
@@ -432,9 +433,27 @@ class ProducerStateManager:
                 current._merge(pending.updated)
             for first_offset in pending.started:
                 self._ongoing[first_offset] = producer_id
-        return [
-            aborted for completed in updates._completed if (aborted := self._complete(completed)) is not None
-        ]
+        for completed in updates._completed:
+            self._ongoing.pop(completed.first_offset, None)
+            self._unreplicated[completed.first_offset] = completed.last_offset
+        return aborted
+
+    def aborted_by(self, updates: ProducerUpdates) -> list[AbortedTransaction]:
+        """What belongs into the transaction index of the segment that an append goes to; changes nothing."""
+        if not updates._completed:
+            return []
+        ongoing = dict(self._ongoing)
+        for producer_id, pending in updates._pending.items():
+            ongoing.update(dict.fromkeys(pending.started, producer_id))
+        aborted: list[AbortedTransaction] = []
+        for completed in updates._completed:
+            producer_id, first_offset, last_offset, is_aborted = completed
+            if is_aborted:
+                others = (first for first, other in ongoing.items() if other != producer_id)
+                stable = next(others, last_offset + 1)
+                aborted.append(AbortedTransaction(producer_id, first_offset, last_offset, stable))
+            ongoing.pop(first_offset, None)
+        return aborted
 
     def check(
         self, batch: RecordBatch, origin: AppendOrigin = "client", *, transaction_version: int = 0
@@ -462,19 +481,6 @@ class ProducerStateManager:
         """Markers below it are replicated: their transactions are stable."""
         if self._unreplicated:
             self._drop_replicated(high_watermark)
-
-    def _complete(self, completed: CompletedTransaction) -> AbortedTransaction | None:
-        stable = next(
-            (first for first, producer_id in self._ongoing.items() if producer_id != completed.producer_id),
-            completed.last_offset + 1,
-        )
-        self._ongoing.pop(completed.first_offset, None)
-        self._unreplicated[completed.first_offset] = completed.last_offset
-        if not completed.is_aborted:
-            return None
-        return AbortedTransaction(
-            completed.producer_id, completed.first_offset, completed.last_offset, stable
-        )
 
     def _add(self, producer: ProducerEntry) -> None:
         self._producers[producer.producer_id] = producer

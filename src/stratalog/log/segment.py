@@ -33,7 +33,7 @@ from stratalog.log.offset_index_format import LARGE, LEGACY, OffsetIndexFormat, 
 from stratalog.log.producer_state import BATCHES_KEPT
 from stratalog.log.roll import RELATIVE_OFFSET_MAX
 from stratalog.log.time_index import TimeIndex
-from stratalog.log.txn_index import TransactionIndex
+from stratalog.log.txn_index import AbortedTransaction, TransactionIndex
 from stratalog.log.values import BatchPosition, FileSlice, TimestampOffset
 from stratalog.records.batch import RecordBatch
 from stratalog.records.batch_format import (
@@ -257,11 +257,18 @@ class LogSegment:
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def append(self, parts: Sequence[Buffer], size: int, batches: Sequence[BatchFacts]) -> None:
+    def append(
+        self,
+        parts: Sequence[Buffer],
+        size: int,
+        batches: Sequence[BatchFacts],
+        aborted: Sequence[AbortedTransaction] = (),
+    ) -> None:
         """Write whole batches, `size` bytes in all, at the end.
 
-        `batches` are those batches, in order. The caller has seen to it that the segment can hold them. An OSError
-        leaves the segment as it was; if even that fails, the bytes behind `size_bytes` are no part of it.
+        `batches` are those batches, in order, and `aborted` the transactions that markers among them abort. The caller
+        has seen to it that the segment can hold them. An OSError leaves the segment as it was; if even that fails, the
+        bytes behind `size_bytes` are no part of it.
         """
         position = self.size_bytes
         try:
@@ -275,11 +282,12 @@ class LogSegment:
         if position == 0:
             self._first_batch_timestamp = batches[0].max_timestamp
         try:
+            for transaction in aborted:
+                self.txn_index.append(transaction)
             self._index(position, batches)
         except OSError:
             self._cut_back(position)
-            self.offset_index.truncate_to(batches[0].base_offset)
-            self.time_index.truncate_to(batches[0].base_offset)
+            self._cut_back_indexes(batches[0].base_offset)
             raise
         self.size_bytes = position + size
 
@@ -312,11 +320,22 @@ class LogSegment:
         except OSError:
             return  # the first error tells more; recovery cuts the tail
 
+    def _cut_back_indexes(self, offset: int) -> None:
+        """Take back the entries of a failed write of batches from `offset` on."""
+        self._indexes_full = None
+        try:
+            self.offset_index.truncate_to(offset)
+            self.time_index.truncate_to(offset)
+            self.txn_index.truncate_to(offset)
+        except OSError:
+            return  # as above
+
     def become_inactive(self) -> None:
         """The segment is full: add the last time index entry and cut all files to what they hold."""
         self._seal_time_index()
         self.offset_index.trim_to_valid_size()
         self.time_index.trim_to_valid_size()
+        self._indexes_full = None
         self._trim_log()
 
     def _seal_time_index(self) -> None:

@@ -88,7 +88,8 @@ class TimeIndex(IndexFile):
         """Add an entry if its timestamp is larger than the last one's; an equal one adds nothing.
 
         `skip_full_check` also uses the slot that is kept back for the roll. ValueError for a smaller timestamp or
-        offset than the last, for a full index, and for an offset that does not fit (`can_append_offset`).
+        offset than the last, for a full index, and for an offset that does not fit (`can_append_offset`). OSError on a
+        full disk; nothing is added then.
         """
         entries = self.entries
         if entries >= self.max_entries - (not skip_full_check):
@@ -105,7 +106,10 @@ class TimeIndex(IndexFile):
             return
         if not self.can_append_offset(offset):
             raise ValueError(f"{self.path}: offset {offset} does not fit with base offset {self.base_offset}")
-        ENTRY.pack_into(self._data(), entries * ENTRY_SIZE, timestamp_ms, offset - self.base_offset)
+        at = entries * ENTRY_SIZE
+        if at + ENTRY_SIZE > self._allocated:
+            self._allocate(at + ENTRY_SIZE)
+        ENTRY.pack_into(self._data(), at, timestamp_ms, offset - self.base_offset)
         self._last = TimestampOffset(timestamp_ms, offset)
         self.entries = entries + 1
 

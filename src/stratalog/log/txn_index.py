@@ -94,7 +94,10 @@ class TransactionIndex:
         return list(decode_entries(self._read(), str(self.path)))
 
     def append(self, transaction: AbortedTransaction) -> None:
-        """Add an entry; ValueError unless its last offset is larger than that of the entry before."""
+        """Add an entry; ValueError unless its last offset is larger than that of the entry before.
+
+        After an OSError the file may end in part of an entry, until the next one or `truncate_to` any offset.
+        """
         last_offset = self._last()
         if last_offset is not None and transaction.last_offset <= last_offset:
             raise ValueError(
@@ -125,6 +128,8 @@ class TransactionIndex:
             if transaction.last_offset >= offset:
                 self._cut(slot * ENTRY_SIZE)
                 return
+        if self._file is not None and self._file.size() > self._size:
+            self._cut(self._size)
 
     def reset(self) -> None:
         """Drop all entries; the file stays, empty, if there was one."""

@@ -237,6 +237,15 @@ class LossyFile(File):
     def writev_at(self, buffers: Sequence[Buffer], position: int) -> int:
         return self.write_at(b"".join(buffers), position)
 
+    def allocate(self, position: int, size: int) -> None:
+        """Takes its whole size from the room that is left, whatever has blocks already; nothing, if that is too little."""
+        self._fs.step()
+        left = self._fs.bytes_left
+        if left is not None and left < size:
+            raise OSError(errno.ENOSPC, "No space left on device", str(self.path))
+        self._fs.room_for(size)
+        super().allocate(position, size)
+
     def truncate(self, size: int) -> None:
         self._fs.step()
         super().truncate(size)
