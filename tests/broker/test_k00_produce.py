@@ -413,6 +413,15 @@ def test_requests_that_arrive_together_are_answered_as_one_by_one(
     assert runs[0] == runs[1]
 
 
+def test_a_new_configuration_holds_for_the_next_request_of_a_row(
+    broker: Broker, wire: Wire, topic: str
+) -> None:
+    for _ in range(4):
+        produce(broker, wire, topic, batch(b"v"))
+    broker.state.topics.set_configs(topic, {"min.insync.replicas": "2"})
+    assert produce(broker, wire, topic, batch(b"v")).error_code == 19
+
+
 def test_a_topic_made_anew_is_not_mistaken_for_the_old_one(broker: Broker, wire: Wire, topic: str) -> None:
     for _ in range(4):
         produce(broker, wire, topic, batch(b"old"))

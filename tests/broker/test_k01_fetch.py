@@ -344,6 +344,11 @@ def test_a_slow_remote_tier_is_answered_empty_and_its_data_given_to_the_next_req
         answer = fetch(broker, wire, topic, 0)
         assert (answer.error_code, answer.records) == (0, b"")
     remote.may_answer.set()
+    reads = broker.state.remote_reads
+    deadline = time.monotonic() + 20
+    while not all(read.result is not None for read in reads._reads.values()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     assert values_of(fetch(broker, wire, topic, 0)) == [b"remote"]
     assert len(remote.calls) == 1
     assert values_of(fetch(broker, wire, topic, 0)) == [b"remote"]
