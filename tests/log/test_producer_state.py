@@ -19,7 +19,12 @@ from stratalog.errors import (
     OutOfOrderSequenceError,
     TransactionCoordinatorFencedError,
 )
-from stratalog.log.producer_state import DuplicateOf, ProducerStateManager
+from stratalog.log.producer_state import (
+    DuplicateOf,
+    ProducerEntry,
+    ProducerStateManager,
+    ProducerUpdates,
+)
 from stratalog.log.txn_index import AbortedTransaction
 from stratalog.records.batch import RecordBatch, iter_batches
 from stratalog.records.batch_builder import build_batch
@@ -547,3 +552,75 @@ def test_errors_have_their_codes() -> None:
     codes = {OutOfOrderSequenceError: 45, InvalidProducerEpochError: 47, InvalidTxnStateError: 48}
     assert {error: error.code for error in codes} == codes
     assert all(issubclass(error, KafkaError) for error in codes)
+
+
+# --- the short way for batches that follow ------------------------------------------------------------------------------
+
+#: (producer, jump in sequence, records, epoch, transactional or marker) of one batch; mostly such that follow.
+_batches = st.tuples(
+    st.integers(1, 2),
+    st.sampled_from([0, 0, 0, 0, 0, -1, 1]),
+    st.integers(1, 3),
+    st.sampled_from([0, 0, 0, 0, 1]),
+    st.sampled_from(["data", "data", "data", "data", "transactional", "commit", "abort"]),
+)
+
+
+class _PlainUpdates(ProducerUpdates):
+    """Without the short way: the oracle."""
+
+    def _add_following(self, known: ProducerEntry, batch: RecordBatch) -> bool:
+        return False
+
+
+@given(
+    appends=st.lists(st.lists(_batches, min_size=1, max_size=4), max_size=12),
+    first_sequence=st.sampled_from([0, SEQUENCE_MAX - 4]),
+)
+@settings(deadline=None, max_examples=300)
+def test_batches_that_follow_have_the_same_outcome_the_short_way(
+    tmp_path_factory: pytest.TempPathFactory,
+    appends: list[list[tuple[int, int, int, int, str]]],
+    first_sequence: int,
+) -> None:
+    """Whatever is appended, answers, errors and the state after each append equal those of the plain way."""
+    directory = tmp_path_factory.getbasetemp() / "no-snapshots"
+    managers = [ProducerStateManager("t-0", directory, clock=ManualClock(T0)) for _ in range(2)]
+    next_sequence: dict[int, int] = {}
+    offset = 0
+    for group in appends:
+        batches: list[RecordBatch] = []
+        end = offset
+        for producer_id, jump, count, epoch, kind in group:
+            if kind in ("commit", "abort"):
+                batches.append(marker(end, ControlType[kind.upper()], producer_id=producer_id, epoch=epoch))
+                end += 1
+                continue
+            expected = next_sequence.get(producer_id, first_sequence)
+            sequence = (expected + jump) % (SEQUENCE_MAX + 1)
+            next_sequence[producer_id] = (sequence + count) % (SEQUENCE_MAX + 1)
+            batches.append(
+                data(
+                    end,
+                    sequence,
+                    count,
+                    producer_id=producer_id,
+                    epoch=epoch,
+                    transactional=kind == "transactional",
+                    timestamp_ms=T0 + end,
+                )
+            )
+            end += count
+        outcomes: list[object] = []
+        for manager, kind_of_updates in zip(managers, (ProducerUpdates, _PlainUpdates), strict=True):
+            updates = kind_of_updates(manager.producers, "client", manager.name)
+            try:
+                told = [updates.add(batch) for batch in batches]
+                outcomes.append((told, [] if any(told) else manager.commit(updates)))
+            except KafkaError as error:
+                outcomes.append((type(error), str(error)))
+        assert outcomes[0] == outcomes[1]
+        short, plain = managers
+        assert repr(short.producers) == repr(plain.producers)
+        assert short.first_unstable_offset == plain.first_unstable_offset
+        offset = end

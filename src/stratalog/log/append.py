@@ -27,6 +27,7 @@ from stratalog.errors import (
     InvalidTimestampError,
     MessageTooLargeError,
 )
+from stratalog.log.roll import segment_ms_max
 from stratalog.records import batch_format as fmt
 from stratalog.records.batch import RecordBatch, iter_batches
 from stratalog.records.batch_builder import build_batch
@@ -90,6 +91,8 @@ class AppendRules:
     keys_required: bool
     #: Whether records, not only batch headers, must be looked at.
     read_records: bool
+    #: The age at which a segment rolls.
+    segment_ms_max: int
 
     @classmethod
     def of(cls, config: LogConfig) -> AppendRules:
@@ -113,6 +116,7 @@ class AppendRules:
             keys_required=config.compacted,
             read_records=config.compacted
             or (not stamp and config.message_timestamp_before_max_ms < _NO_LIMIT),
+            segment_ms_max=segment_ms_max(config),
         )
 
 

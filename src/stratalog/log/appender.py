@@ -25,7 +25,7 @@ from stratalog.log.flusher import Flusher
 from stratalog.log.leader_epochs import LeaderEpochCache
 from stratalog.log.local_log import LocalLog
 from stratalog.log.producer_state import AppendOrigin, ProducerUpdates
-from stratalog.log.roll import RollReason, roll_reason, segment_ms_max, time_waited
+from stratalog.log.roll import RollReason, roll_reason, time_waited
 from stratalog.log.values import AppendInfo, LogOffset
 from stratalog.records.batch import RecordBatch
 
@@ -170,7 +170,7 @@ class Appender:
                 created_ms=segment.created_ms,
                 incoming_max_timestamp=max_timestamp,
             ),
-            segment_ms_max=segment_ms_max(config) - segment.roll_jitter_ms,
+            segment_ms_max=self.rules.segment_ms_max - segment.roll_jitter_ms,
             indexes_full=segment.indexes_full,
             base_offset=segment.base_offset,
             incoming_last_offset=last_offset,

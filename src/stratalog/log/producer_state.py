@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
@@ -31,7 +31,14 @@ from stratalog.log.file_names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, parse_file
 from stratalog.log.producer_snapshot import ProducerSnapshotEntry
 from stratalog.log.txn_index import AbortedTransaction
 from stratalog.records.batch import RecordBatch
-from stratalog.records.batch_format import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, SEQUENCE_MAX
+from stratalog.records.batch_format import (
+    CONTROL_BIT,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    SEQUENCE_MAX,
+    TRANSACTIONAL_BIT,
+)
 from stratalog.records.control import ControlType, parse_control_key, parse_control_value
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
@@ -49,6 +56,7 @@ LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
 
 NO_COORDINATOR_EPOCH: Final = -1
 PRODUCER_EPOCH_MAX: Final = 0x7FFF
+_TRANSACTION_BITS: Final = TRANSACTIONAL_BIT | CONTROL_BIT
 
 
 class DuplicateOf(NamedTuple):
@@ -199,6 +207,12 @@ class _PendingProducer:
         )
         self.started: list[int] = []
 
+    def follow(self, batches: Sequence[BatchMetadata]) -> None:
+        """Batches of the same append that came before, in the epoch of `current`."""
+        if batches:
+            self.updated.batches.extend(batches)
+            self.updated.last_timestamp_ms = batches[-1].timestamp_ms
+
 
 class ProducerUpdates:
     """The batches of one append, validated and not yet applied."""
@@ -208,6 +222,8 @@ class ProducerUpdates:
         self._origin = origin
         self._name = name
         self._pending: dict[int, _PendingProducer] = {}
+        #: Batches of producers that only go on where their last batch ended; a producer is here or in `_pending`.
+        self._following: dict[int, list[BatchMetadata]] = {}
         self._completed: list[CompletedTransaction] = []
 
     def add(self, batch: RecordBatch, *, transaction_version: int = 0) -> DuplicateOf | None:
@@ -222,17 +238,50 @@ class ProducerUpdates:
             return None
         known = self._producers.get(producer_id)
         if known is not None and self._origin == "client":
+            if self._add_following(known, batch):
+                return None
             found = known.duplicate_of(batch.producer_epoch, batch.base_sequence, batch.last_sequence)
             if found is not None:
                 return DuplicateOf(found.first_offset, found.last_offset, found.timestamp_ms)
         pending = self._pending.get(producer_id)
         if pending is None:
             pending = self._pending[producer_id] = _PendingProducer(producer_id, known)
+            pending.follow(self._following.pop(producer_id, ()))
         if batch.is_control:
             self._add_marker(pending, batch, transaction_version)
         else:
             self._add_data(pending, batch)
         return None
+
+    def _add_following(self, known: ProducerEntry, batch: RecordBatch) -> bool:
+        """Add the usual batch, outside of transactions and next in sequence; False for any other, which is not looked at.
+
+        It cannot be a duplicate: the five batches kept do not span all sequences.
+        """
+        producer_id = known.producer_id
+        following = self._following.get(producer_id)
+        if following is not None:
+            last = following[-1]
+        elif known.batches and known.current_txn_first_offset is None and producer_id not in self._pending:
+            last = known.batches[-1]
+        else:
+            return False
+        sequence = batch.base_sequence
+        if (
+            sequence != last.last_sequence + 1
+            or batch.producer_epoch != known.epoch
+            or batch.attributes & _TRANSACTION_BITS
+        ):
+            return False
+        delta = batch.last_offset_delta
+        added = BatchMetadata(
+            (sequence + delta) & SEQUENCE_MAX, batch.last_offset, delta, batch.max_timestamp
+        )
+        if following is None:
+            self._following[producer_id] = [added]
+        else:
+            following.append(added)
+        return True
 
     def _add_data(self, pending: _PendingProducer, batch: RecordBatch) -> None:
         updated, first_offset, last_offset = pending.updated, batch.base_offset, batch.last_offset
@@ -389,7 +438,7 @@ class ProducerStateManager:
     @property
     def first_unstable_offset(self) -> int | None:
         """Where the oldest transaction began that is open, or whose marker is not below the high watermark yet."""
-        ongoing = next(iter(self._ongoing), None)
+        ongoing = next(iter(self._ongoing)) if self._ongoing else None
         if not self._unreplicated:
             return ongoing
         unreplicated = min(self._unreplicated)
@@ -424,6 +473,12 @@ class ProducerStateManager:
 
         The caller moves `map_end_offset` on.
         """
+        for producer_id, batches in updates._following.items():
+            producer = self._producers[producer_id]
+            producer.batches.extend(batches)
+            producer.last_timestamp_ms = batches[-1].timestamp_ms
+        if not updates._pending:
+            return []
         aborted = self.aborted_by(updates)
         for producer_id, pending in updates._pending.items():
             current = self._producers.get(producer_id)
