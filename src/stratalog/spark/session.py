@@ -29,6 +29,7 @@ _DEFAULTS: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # A fifth faster from worker to JVM than TCP on the loopback.
     "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.daemon.module": "stratalog.spark.worker_daemon",
     PUSHDOWN: "true",
 }
 
