@@ -27,7 +27,9 @@ def test_the_main_job_on_a_part_of_the_flights(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Every flight and every answer agrees with the source." in done.stdout
-    assert [line for line in done.stderr.splitlines() if "/stratalog/" in line] == []  # no stack trace of ours
+    assert [
+        line for line in done.stderr.splitlines() if "/stratalog/" in line
+    ] == []  # no stack trace of ours
     assert not is_served(home / "data")
     assert (home / "data" / "flights-5").is_dir()
     assert list((home / "data" / "remote-store").rglob("*.manifest.json"))
