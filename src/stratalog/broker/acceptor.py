@@ -21,6 +21,9 @@ _POOL_BYTES_MAX = 32 * 1024 * 1024
 #: Wait before accepting again when the process is out of file descriptors.
 _ACCEPT_PAUSE_S = 1.0
 _NO_DESCRIPTOR_ERRNOS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+#: Turns of the loop, of a few microseconds each, in which it does not sleep after a request. A client that sends one request
+#: at a time has its next one ready within that, and waking a sleeping CPU would cost more than the whole request.
+_LOOKS_BEFORE_SLEEP = 30
 
 
 class Acceptor:
@@ -41,6 +44,8 @@ class Acceptor:
         self._buffers_bytes = 0
         self._accepting = False
         self._closed = False
+        self._looks = 0
+        self._awake = False
         self._sweeper: asyncio.TimerHandle | None = None
         # Kafka's default of 100 KB to send halves the CPU that a fetch costs: sendfile into a buffer that the kernel lets
         # grow to megabytes is dear. For receiving, the kernel's own tuning is the better of the two (benchmarks).
@@ -120,6 +125,23 @@ class Acceptor:
                 logger.debug("Closing the idle connection from %s", connection.client_host)
                 connection.close()
         self._sweeper = self.loop.call_later(min(self._idle_s / 2, 10.0), self._sweep)
+
+    # --- staying awake ------------------------------------------------------------------------------------------------
+
+    def stay_awake(self) -> None:
+        """Look for the next request a few times before the thread goes to sleep."""
+        self._looks = _LOOKS_BEFORE_SLEEP
+        if not self._awake:
+            self._awake = True
+            self.loop.call_soon(self._look_again)
+
+    def _look_again(self) -> None:
+        # Whatever is scheduled for the next turn keeps the loop from waiting in its turn's poll.
+        if self._looks and not self._closed:
+            self._looks -= 1
+            self.loop.call_soon(self._look_again)
+        else:
+            self._awake = False
 
     # --- buffers ------------------------------------------------------------------------------------------------------
 

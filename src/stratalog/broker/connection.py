@@ -104,6 +104,7 @@ class Host(Protocol):
     def take_buffer(self, size: int) -> bytearray: ...
     def give_buffer(self, buffer: bytearray) -> None: ...
     def forget(self, connection: Connection) -> None: ...
+    def stay_awake(self) -> None: ...
 
 
 class Connection:
@@ -191,6 +192,8 @@ class Connection:
             return
         except OSError:  # reset by the client
             self.close()
+        else:
+            self._host.stay_awake()
 
     def _look(self) -> None:
         """Readable while a request is in work: the client has gone, or there is more that has to wait."""
