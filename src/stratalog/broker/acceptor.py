@@ -21,8 +21,8 @@ _POOL_BYTES_MAX = 32 * 1024 * 1024
 #: Wait before accepting again when the process is out of file descriptors.
 _ACCEPT_PAUSE_S = 1.0
 _NO_DESCRIPTOR_ERRNOS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-#: Turns of the loop, of a few microseconds each, in which it does not sleep after a request. A client that sends one request
-#: at a time has its next one ready within that, and waking a sleeping CPU would cost more than the whole request.
+#: Turns of the loop, of a few microseconds each, in which it does not sleep after a request. A client that sends one at a
+#: time has its next one ready within that, and waking a sleeping CPU would cost more than the whole request.
 _LOOKS_BEFORE_SLEEP = 30
 
 
