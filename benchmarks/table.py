@@ -5,8 +5,8 @@ python -m benchmarks.table produce.json fetch.json start.json
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,11 @@ def row(result: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    reports = [json.loads(Path(name).read_text(encoding="utf-8")) for name in sys.argv[1:]]
-    if not reports:
-        sys.exit(__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("files", nargs="+", type=Path, help="what --json wrote")
+    reports = [json.loads(path.read_text(encoding="utf-8")) for path in parser.parse_args().files]
     print(HEAD)
     for report in reports:
         for result in report["results"]:
