@@ -113,14 +113,15 @@ def test_what_cannot_be_meant_is_refused_by_name(tmp_path: Path, arguments: list
 
 def test_a_properties_file_is_read_and_the_command_line_goes_over_it(tmp_path: Path) -> None:
     properties = tmp_path / "server.properties"
-    properties.write_text("# as Kafka's\nnum.partitions=3\nlog.retention.hours=soon\n")
+    properties.write_text("# as Kafka's\nnum.partitions=3\nlog.retention.hours=soon\nprocess.roles=broker\n")
     served = Served(
         "--data-dir", str(tmp_path / "data"), "--config", str(properties), "--set", "log.retention.hours=24"
     )
     admin = AdminClient({"bootstrap.servers": served.address})
     admin.create_topics([NewTopic("orders")])["orders"].result(30)
     assert len(admin.list_topics("orders", 30).topics["orders"].partitions) == 3
-    served.end()
+    (line,) = served.end().splitlines()
+    assert line.endswith("Configuration keys that this broker does not know: process.roles")
 
 
 def test_a_store_out_of_reach_is_one_line_and_the_local_tier_is_served(tmp_path: Path) -> None:

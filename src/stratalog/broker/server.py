@@ -44,8 +44,11 @@ class _Instance:
         settings = BrokerConfig.from_properties(
             {name: _text(value) for name, value in (config or {}).items()}
         )
-        for name in settings.unknown:
-            logger.info("Configuration key %s is not known to this broker", name)
+        ignored = [name for name in settings.unknown if not name.startswith(_plugin_prefixes(settings))]
+        if ignored:
+            logger.warning(
+                "Configuration keys that this broker does not know: %s", ", ".join(sorted(ignored))
+            )
         dirs = _data_dirs(data_dir, settings)
         asked = listen_address(listen, settings)
         # Bound first: a port in use must leave the directories as they were.
@@ -76,6 +79,11 @@ class _Instance:
         finally:
             acceptor.close()
             await asyncio.sleep(0)  # let cancelled requests end
+
+
+def _plugin_prefixes(settings: BrokerConfig) -> tuple[str, ...]:
+    """What the names of plugins' own keys begin with."""
+    return tuple(settings[f"remote.log.{kind}.manager.impl.prefix"] for kind in ("storage", "metadata"))
 
 
 class Broker:
