@@ -19,7 +19,6 @@ from stratalog.cli.commands import COMMANDS, LazyCommand
 from stratalog.errors import StratalogError
 
 EXIT_OK = 0
-EXIT_PROBLEMS = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 DEBUG_VARIABLE = "STRATALOG_DEBUG"

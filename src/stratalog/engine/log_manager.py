@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from stratalog.config.broker import BrokerConfig
@@ -16,7 +17,13 @@ from stratalog.engine.data_dir import DataDir
 from stratalog.engine.partition import Partition
 from stratalog.engine.scheduler import Scheduler
 from stratalog.errors import CorruptCheckpointError, KafkaStorageError
-from stratalog.log.checkpoints import OffsetCheckpoint, PartitionMetadataFile
+from stratalog.log.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    OffsetCheckpoint,
+    PartitionMetadataFile,
+)
 from stratalog.log.file_names import (
     DELETE_DIR_SUFFIX,
     PARTITION_METADATA,
@@ -24,20 +31,14 @@ from stratalog.log.file_names import (
     parse_partition_dir,
 )
 from stratalog.log.partition_log import PartitionLog
-from stratalog.remote.api import TopicIdPartition
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
 from stratalog.util.uuids import random_uuid
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from stratalog.remote.manager import RemoteLogManager
 
 logger = logging.getLogger(__name__)
-
-RECOVERY_POINTS = "recovery-point-offset-checkpoint"
-LOG_START_OFFSETS = "log-start-offset-checkpoint"
-HIGH_WATERMARKS = "replication-offset-checkpoint"
 
 _PURGE_PERIOD_MS = 1_000
 _FLUSH_PERIOD_MS = 1_000
@@ -372,7 +373,3 @@ class LogManager:
 
     def _checkpoint(self, data_dir: DataDir, name: str) -> OffsetCheckpoint:
         return OffsetCheckpoint(data_dir.path / name, self._fs)
-
-    def remote_targets(self) -> Iterator[TopicIdPartition]:
-        """The partitions that have a remote tier."""
-        return (p.topic_id_partition for p in self.partitions() if p.remote is not None)

@@ -632,10 +632,6 @@ class ProducerStateManager:
     def latest_snapshot_offset(self) -> int | None:
         return max(self._snapshots, default=None)
 
-    @property
-    def oldest_snapshot_offset(self) -> int | None:
-        return min(self._snapshots, default=None)
-
     def snapshot_for(self, offset: int) -> Path | None:
         return self._snapshots.get(offset)
 

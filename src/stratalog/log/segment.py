@@ -223,10 +223,6 @@ class LogSegment:
         self.time_index.resize(max(size, self.time_index.size_in_bytes))
         self._indexes_full = None
 
-    def can_hold(self, offset: int) -> bool:
-        """Whether `offset` can be told relative to the base offset."""
-        return 0 <= offset - self.base_offset <= RELATIVE_OFFSET_MAX
-
     # --- times ------------------------------------------------------------------------------------------------------
 
     @property

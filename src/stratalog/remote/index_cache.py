@@ -33,7 +33,6 @@ from stratalog.util.uuids import uuid_from_base64, uuid_to_base64
 
 logger = logging.getLogger(__name__)
 
-DIRECTORY_NAME = "remote-log-index-cache"
 
 _TMP_SUFFIX = ".tmp"
 _SUFFIXES = {

@@ -28,10 +28,6 @@ class TransactionState:
     last_stable_offset: int
     aborted: tuple[AbortedTransaction, ...]
 
-    def aborted_between(self, start: int, end: int) -> tuple[AbortedTransaction, ...]:
-        """Those that have records in [start, end)."""
-        return tuple(each for each in self.aborted if each.last_offset >= start and each.first_offset < end)
-
 
 def transaction_state(snapshot: PartitionSnapshot, places: Places) -> TransactionState:
     """Raises DataLossError when the producer state that is needed is missing or damaged, CorruptIndexError."""

@@ -149,9 +149,6 @@ class FileSystem:
     def mtime_ms(self, path: StrPath) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
 
-    def set_mtime_ms(self, path: StrPath, mtime_ms: int) -> None:
-        os.utime(path, ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000))
-
     def list_dir(self, path: StrPath) -> list[str]:
         """The names in a directory, sorted."""
         return sorted(os.listdir(path))
@@ -192,9 +189,6 @@ class FileSystem:
     def map_file(self, file: File, length: int, *, write: bool = False) -> mmap.mmap:
         """Map the first `length` (> 0) bytes of a file, shared."""
         return mmap.mmap(file.fileno(), length, access=mmap.ACCESS_WRITE if write else mmap.ACCESS_READ)
-
-    def free_bytes(self, path: StrPath) -> int:
-        return shutil.disk_usage(path).free
 
 
 REAL_FILESYSTEM = FileSystem()

@@ -13,7 +13,7 @@ fixed length is what makes a key parsable. Listing a partition's directory gives
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 from stratalog.remote.api import IndexType, RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
@@ -60,10 +60,6 @@ class ObjectKey:
     def of(cls, metadata: RemoteLogSegmentMetadata, kind: ObjectKind) -> ObjectKey:
         """The key of one object of a segment."""
         return cls(metadata.segment_id, metadata.start_offset, kind)
-
-    def with_kind(self, kind: ObjectKind) -> ObjectKey:
-        """The key of another object of the same segment."""
-        return replace(self, kind=kind)
 
     def __str__(self) -> str:
         """The key as text."""
