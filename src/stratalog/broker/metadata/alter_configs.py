@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stratalog.broker.metadata.config_changes import check_broker_configs, check_topic_configs
 from stratalog.broker.topics import check_topic_name
-from stratalog.errors import InvalidRequestError, UnknownTopicOrPartitionError
+from stratalog.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
+    from stratalog.broker.dispatch import RequestContext
     from stratalog.broker.state import BrokerState
 
 #: Resource types of the configuration APIs.
@@ -21,6 +23,35 @@ Make = Callable[[Mapping[str, str]], dict[str, str]]
 
 #: Between reading what is set and replacing it nobody else may.
 _altering = threading.Lock()
+
+
+async def answer_each(
+    ctx: RequestContext, request: Any, alter_one: Callable[[RequestContext, Any, bool], None]
+) -> Any:
+    """The response to a request of either API: `alter_one(ctx, resource, validate_only)` for each of its resources.
+
+    It runs on a worker thread; what it raises is that resource's error. A resource that is named twice is refused.
+    """
+    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    responses = []
+    for resource in request.resources:
+        error_code, message = 0, None
+        try:
+            if times[resource.resource_type, resource.resource_name] > 1:
+                raise InvalidRequestError("Each resource must appear at most once.")
+            await ctx.broker.run_blocking(alter_one, ctx, resource, request.validate_only)
+        except KafkaError as error:
+            error_code, message = error.code, str(error)
+        responses.append(
+            ctx.make(
+                "AlterConfigsResourceResponse",
+                error_code=error_code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+        )
+    return ctx.respond(responses=responses)
 
 
 def alter(
