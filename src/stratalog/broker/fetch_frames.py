@@ -21,9 +21,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from stratalog.broker.connection import Chunk
-from stratalog.broker.produce_frames import compact_length, varint
+from stratalog.broker.frame_fields import compact_length, encode_topic, flexible_topic, legacy_topic, varint
 from stratalog.broker.protocol import INT16, INT32, skip_tagged_fields
-from stratalog.errors import InvalidRequestError
 from stratalog.log.values import FileSlice
 
 FLEXIBLE_FROM = 12
@@ -118,19 +117,11 @@ def parse_fetch(frame: memoryview, position: int, version: int) -> FetchRequest:
 
 
 def _parse_legacy_topics(frame: memoryview, position: int, version: int) -> list[FetchTopic]:
-    int16, int32 = INT16.unpack_from, INT32.unpack_from
     topics = []
-    (topic_count,) = int32(frame, position)
+    (topic_count,) = INT32.unpack_from(frame, position)
     position += 4
     for _ in range(topic_count):
-        (length,) = int16(frame, position)
-        position += 2
-        name = bytes(frame[position : position + length])
-        if length < 0 or len(name) != length:
-            raise InvalidRequestError("a topic name runs beyond the end of the request")
-        position += length
-        (partition_count,) = int32(frame, position)
-        position += 4
+        name, partition_count, position = legacy_topic(frame, position)
         partitions = []
         for _ in range(partition_count):
             if version >= 9:
@@ -154,15 +145,7 @@ def _parse_flexible_topics(
     topics = []
     topic_count, position = compact_length(frame, position)
     for _ in range(topic_count):
-        if version >= TOPIC_IDS_FROM:
-            length = 16
-        else:
-            length, position = compact_length(frame, position)
-        key = bytes(frame[position : position + length])
-        if length < 0 or len(key) != length:
-            raise InvalidRequestError("a topic runs beyond the end of the request")
-        position += length
-        partition_count, position = compact_length(frame, position)
+        key, partition_count, position = flexible_topic(frame, position, version >= TOPIC_IDS_FROM)
         partitions = []
         for _ in range(partition_count):
             index, epoch, offset, last_epoch, _log_start, max_bytes = _PARTITION_V12.unpack_from(
@@ -251,15 +234,7 @@ def encode_fetch(
         out += b"\0\0\0\0"  # no session
     out += varint(len(results) + 1) if flexible else INT32.pack(len(results))
     for key, partitions in results:
-        if version >= TOPIC_IDS_FROM:
-            out += key
-        elif flexible:
-            out += varint(len(key) + 1)
-            out += key
-        else:
-            out += INT16.pack(len(key))
-            out += key
-        out += varint(len(partitions) + 1) if flexible else INT32.pack(len(partitions))
+        encode_topic(out, key, len(partitions), flexible=flexible, by_id=version >= TOPIC_IDS_FROM)
         for fetched in partitions:
             if flexible:
                 _encode_flexible(encoder, fetched)

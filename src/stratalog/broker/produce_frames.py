@@ -14,6 +14,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from stratalog.broker.frame_fields import compact_length, encode_topic, flexible_topic, legacy_topic, varint
 from stratalog.broker.protocol import INT16, INT32, skip_tagged_fields
 from stratalog.errors import InvalidRequestError
 
@@ -85,14 +86,7 @@ def _parse_legacy(frame: memoryview, position: int) -> ProduceRequest:
     (topic_count,) = int32(frame, position)
     position += 4
     for _ in range(topic_count):
-        (length,) = int16(frame, position)
-        position += 2
-        name = bytes(frame[position : position + length])
-        if length < 0 or len(name) != length:
-            raise InvalidRequestError("a topic name runs beyond the end of the request")
-        position += length
-        (partition_count,) = int32(frame, position)
-        position += 4
+        name, partition_count, position = legacy_topic(frame, position)
         partitions = []
         for _ in range(partition_count):
             index, length = index_length(frame, position)
@@ -121,15 +115,7 @@ def _parse_flexible(frame: memoryview, position: int, version: int) -> ProduceRe
     topics = []
     topic_count, position = compact_length(frame, position)
     for _ in range(topic_count):
-        if version >= TOPIC_IDS_FROM:
-            length = 16
-        else:
-            length, position = compact_length(frame, position)
-        key = bytes(frame[position : position + length])
-        if length < 0 or len(key) != length:
-            raise InvalidRequestError("a topic runs beyond the end of the request")
-        position += length
-        partition_count, position = compact_length(frame, position)
+        key, partition_count, position = flexible_topic(frame, position, version >= TOPIC_IDS_FROM)
         partitions = []
         for _ in range(partition_count):
             (index,) = int32(frame, position)
@@ -148,24 +134,6 @@ def _parse_flexible(frame: memoryview, position: int, version: int) -> ProduceRe
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
-def compact_length(frame: memoryview, position: int) -> tuple[int, int]:
-    """A compact length (-1 for null) and the position behind it."""
-    byte = frame[position]
-    if byte < 0x80:
-        return byte - 1, position + 1
-    value = byte & 0x7F
-    shift = 7
-    while True:
-        position += 1
-        byte = frame[position]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value - 1, position + 1
-        shift += 7
-        if shift > 28:
-            raise InvalidRequestError("a varint of more than five bytes")
-
-
 def encode_produce(
     version: int, correlation_id: int, results: Sequence[tuple[bytes, Sequence[PartitionResult]]]
 ) -> bytearray:
@@ -179,17 +147,7 @@ def encode_produce(
     else:
         out += INT32.pack(len(results))
     for key, partitions in results:
-        if version >= TOPIC_IDS_FROM:
-            out += key
-            out += varint(len(partitions) + 1)
-        elif flexible:
-            out += varint(len(key) + 1)
-            out += key
-            out += varint(len(partitions) + 1)
-        else:
-            out += INT16.pack(len(key))
-            out += key
-            out += INT32.pack(len(partitions))
+        encode_topic(out, key, len(partitions), flexible=flexible, by_id=version >= TOPIC_IDS_FROM)
         for result in partitions:
             if version >= _LOG_START_OFFSET_FROM:
                 out += _RESULT_V5.pack(*result[:5])
@@ -235,18 +193,3 @@ def _encode_errors_legacy(out: bytearray, result: PartitionResult) -> None:
         text = result.error_message.encode()
         out += INT16.pack(len(text))
         out += text
-
-
-def varint(value: int) -> bytes:
-    """An unsigned varint."""
-    if value < 0x80:
-        return _ONE_BYTE[value]
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-_ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))

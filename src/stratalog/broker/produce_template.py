@@ -15,12 +15,11 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
+from stratalog.broker.frame_fields import compact_length, varint
 from stratalog.broker.produce_frames import (
     FLEXIBLE_FROM,
     TOPIC_IDS_FROM,
     ProduceRequest,
-    compact_length,
-    varint,
 )
 from stratalog.broker.protocol import INT32
 from stratalog.errors import KafkaError

@@ -1,0 +1,76 @@
+"""What the hand-made readers and writers of Produce and Fetch share: lengths, and how a topic begins.
+
+A topic is named by its name in UTF-8 or, `by_id`, by the 16 bytes of its id; either is its key. Then comes the number of
+its partitions. Flexible versions write lengths and numbers as varints of value + 1.
+"""
+
+from __future__ import annotations
+
+from stratalog.broker.protocol import INT16, INT32
+from stratalog.errors import InvalidRequestError
+
+
+def compact_length(frame: memoryview, position: int) -> tuple[int, int]:
+    """A compact length (-1 for null) and the position behind it."""
+    byte = frame[position]
+    if byte < 0x80:
+        return byte - 1, position + 1
+    value = byte & 0x7F
+    shift = 7
+    while True:
+        position += 1
+        byte = frame[position]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value - 1, position + 1
+        shift += 7
+        if shift > 28:
+            raise InvalidRequestError("a varint of more than five bytes")
+
+
+def varint(value: int) -> bytes:
+    """An unsigned varint."""
+    if value < 0x80:
+        return _ONE_BYTE[value]
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+_ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
+
+
+def legacy_topic(frame: memoryview, position: int) -> tuple[bytes, int, int]:
+    """A topic's name, its number of partitions, and the position behind."""
+    (length,) = INT16.unpack_from(frame, position)
+    position += 2
+    name = bytes(frame[position : position + length])
+    if length < 0 or len(name) != length:
+        raise InvalidRequestError("a topic name runs beyond the end of the request")
+    position += length
+    (partition_count,) = INT32.unpack_from(frame, position)
+    return name, partition_count, position + 4
+
+
+def flexible_topic(frame: memoryview, position: int, by_id: bool) -> tuple[bytes, int, int]:
+    """A topic's key, its number of partitions, and the position behind."""
+    if by_id:
+        length = 16
+    else:
+        length, position = compact_length(frame, position)
+    key = bytes(frame[position : position + length])
+    if length < 0 or len(key) != length:
+        raise InvalidRequestError("a topic runs beyond the end of the request")
+    partition_count, position = compact_length(frame, position + length)
+    return key, partition_count, position
+
+
+def encode_topic(out: bytearray, key: bytes, partition_count: int, *, flexible: bool, by_id: bool) -> None:
+    """Append what a topic begins with."""
+    if not by_id:
+        out += varint(len(key) + 1) if flexible else INT16.pack(len(key))
+    out += key
+    out += varint(partition_count + 1) if flexible else INT32.pack(partition_count)
