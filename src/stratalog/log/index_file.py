@@ -21,7 +21,7 @@ from typing import Final, TypeVar
 
 from typing_extensions import Buffer
 
-from stratalog.errors import KafkaStorageError
+from stratalog.errors import CorruptIndexError, KafkaStorageError
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
 
 Self_ = TypeVar("Self_", bound="IndexFile")
@@ -165,6 +165,20 @@ class IndexFile:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r}, {self.entries} of {self.max_entries} entries)"
+
+    def _check_size(self) -> None:
+        """Raise CorruptIndexError unless the file is made of whole entries."""
+        if self.length % self.entry_size:
+            raise CorruptIndexError(
+                f"{self.path}: {self.length} bytes are no multiple of the entry size {self.entry_size}"
+            )
+
+    def _check_last_offset(self, offset: int) -> None:
+        """Raise CorruptIndexError for an offset that no record of the segment can have."""
+        if offset < self.base_offset:
+            raise CorruptIndexError(
+                f"{self.path}: last offset {offset} is less than base offset {self.base_offset}"
+            )
 
     def _truncate_to_entries(self, entries: int) -> None:
         self.entries = entries

@@ -148,17 +148,11 @@ class TimeIndex(IndexFile):
 
     def sanity_check(self) -> None:
         """Raise CorruptIndexError for damage that shows in size, first and last entry; `check_order` reads them all."""
-        if self.length % ENTRY_SIZE:
-            raise CorruptIndexError(
-                f"{self.path}: {self.length} bytes are no multiple of the entry size {ENTRY_SIZE}"
-            )
+        self._check_size()
         if not self.entries:
             return
         first, last = self.entry(0), self.entry(self.entries - 1)
-        if last.offset < self.base_offset:
-            raise CorruptIndexError(
-                f"{self.path}: last offset {last.offset} is less than base offset {self.base_offset}"
-            )
+        self._check_last_offset(last.offset)
         if self.entries > 1 and (last.timestamp_ms <= first.timestamp_ms or last.offset < first.offset):
             raise CorruptIndexError(
                 f"{self.path}: the last entry {last} is not larger than the first, {first}"
