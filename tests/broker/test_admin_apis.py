@@ -84,12 +84,6 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
         yield broker
 
 
-@pytest.fixture
-def wire(broker: Broker) -> Iterator[Wire]:
-    with Wire(broker.bootstrap_servers) as wire:
-        yield wire
-
-
 def create(wire: Wire, name: str, partitions: int = 1, **configs: str) -> Any:
     topic = {
         "name": name, "num_partitions": partitions, "replication_factor": 1,

@@ -42,12 +42,6 @@ def topic(broker: Broker) -> str:
     return broker.state.topics.create(f"t{next(_topic_number)}", 3).name
 
 
-@pytest.fixture
-def wire(broker: Broker) -> Iterator[Wire]:
-    with Wire(broker.bootstrap_servers) as wire:
-        yield wire
-
-
 def batch(*values: bytes, **options: Any) -> bytes:
     return build_batch([Record(n, NOW + n, b"k", value) for n, value in enumerate(values)], **options)
 

@@ -40,12 +40,6 @@ def topic(broker: Broker) -> str:
     return broker.state.topics.create(f"t{next(_topic_number)}", 3).name
 
 
-@pytest.fixture
-def wire(broker: Broker) -> Iterator[Wire]:
-    with Wire(broker.bootstrap_servers) as wire:
-        yield wire
-
-
 def partition_of(broker: Broker, topic: str, index: int = 0) -> Partition:
     found = broker.state.partition(topic, index)
     assert found is not None
