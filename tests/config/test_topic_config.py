@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from stratalog.config.broker import BROKER_KEYS, BrokerConfig, parse_properties
-from stratalog.config.topic import TOPIC_KEYS, LogConfig
+from stratalog.config.topic import TOPIC_KEYS, LogConfig, index_size_needed
 from stratalog.errors import InvalidConfigError, UsageError
 
 
@@ -113,3 +113,19 @@ def test_unknown_broker_keys_are_kept_for_plugins_and_reported() -> None:
 def test_a_copy_lag_in_time_alone_is_not_undone_by_the_default_in_bytes() -> None:
     config = LogConfig.from_properties({"remote.copy.lag.ms": "60000"})
     assert (config.remote_copy_lag_ms, config.remote_copy_lag_bytes) == (60_000, -1)
+
+
+@pytest.mark.parametrize(
+    ("segment_bytes", "interval_bytes", "needed"),
+    [
+        (8 * 2**30, 4096, 24 * 2**20),  # the example of KIP-1333
+        (2**30, 4096, 3 * 2**20),
+        (4097, 4096, 24),  # a part of an interval may have its entry too
+        (610, 0, 120),  # an entry a batch, and no batch is smaller than its header
+    ],
+)
+def test_an_index_is_sized_by_entries_of_12_bytes(
+    segment_bytes: int, interval_bytes: int, needed: int
+) -> None:
+    config = LogConfig(segment_bytes=segment_bytes, index_interval_bytes=interval_bytes)
+    assert index_size_needed(config) == needed

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 #: `local.retention.*`: the same as the total retention.
 LOCAL_RETENTION_SAME = -2
 
+#: Bytes of one entry of a time index, and of an offset index in the large format: what an index is sized by (KIP-1333).
+INDEX_ENTRY_BYTES = 12
+#: No batch is smaller than its header, so index entries cannot lie closer, whatever index.interval.bytes says.
+_BATCH_BYTES_MIN = 61
+
 _HOUR_MS = 60 * 60 * 1000
 _DAY_MS = 24 * _HOUR_MS
 
@@ -201,6 +206,16 @@ class LogConfig:
         config = _from_values(values, use_large_index_format)
         _check(config)
         return config
+
+
+def index_size_needed(config: LogConfig) -> int:
+    """Bytes that an index of a full segment may take: `segment.index.bytes` below it rolls segments before `segment.bytes`.
+
+    One entry for every `index.interval.bytes` of the segment, in entries of 12 bytes. Source: KIP-1333, "Index size guidance"
+    (8 GiB at 4096 bytes: 24 MiB).
+    """
+    interval_bytes = max(config.index_interval_bytes, _BATCH_BYTES_MIN)
+    return -(-config.segment_bytes // interval_bytes) * INDEX_ENTRY_BYTES
 
 
 def _from_values(values: Mapping[str, Any], use_large_index_format: bool) -> LogConfig:
