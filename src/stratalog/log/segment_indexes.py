@@ -1,0 +1,190 @@
+"""The three indexes of a segment as one: opened at their first use, filled, cut and renamed together.
+
+A log of many segments is opened without opening thousands of indexes; a segment that is never read never maps them.
+Thread safety: one writer at a time (the log's lock); any thread may be the first to use an index.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from stratalog.log.file_names import log_file, offset_index_file, time_index_file, txn_index_file
+from stratalog.log.offset_index import OffsetIndex
+from stratalog.log.offset_index_format import LARGE, LEGACY, OffsetIndexFormat, detect_format
+from stratalog.log.time_index import TimeIndex
+from stratalog.log.txn_index import TransactionIndex
+from stratalog.log.values import TimestampOffset
+from stratalog.records.batch_format import HEADER, HEADER_SIZE, MAGIC
+from stratalog.util.filesystem import FileSystem
+
+
+class SegmentIndexes:
+    """See the module. `new_format` is that of offset indexes that are made; one that exists is read as it is."""
+
+    def __init__(
+        self,
+        directory: Path,
+        base_offset: int,
+        *,
+        suffix: str,
+        size_max: int,
+        fs: FileSystem,
+        new_format: OffsetIndexFormat,
+    ) -> None:
+        self.base_offset = base_offset
+        self._log_path = directory / (log_file(base_offset) + suffix)
+        self.offset_path = directory / (offset_index_file(base_offset) + suffix)
+        self.time_path = directory / (time_index_file(base_offset) + suffix)
+        self.txn = TransactionIndex(directory / (txn_index_file(base_offset) + suffix), base_offset, fs=fs)
+        self.size_max = size_max
+        self._fs = fs
+        self._new_format = new_format
+        self._lock = threading.Lock()
+        self._offset: OffsetIndex | None = None
+        self._time: TimeIndex | None = None
+        self._is_full: bool | None = None
+
+    @property
+    def offset(self) -> OffsetIndex:
+        index = self._offset
+        return index if index is not None else self._open_offset()
+
+    @property
+    def time(self) -> TimeIndex:
+        index = self._time
+        return index if index is not None else self._open_time()
+
+    def _open_offset(self) -> OffsetIndex:
+        with self._lock:
+            if self._offset is None:
+                self._offset = OffsetIndex.open(
+                    self.offset_path,
+                    self.base_offset,
+                    max_size=self.size_max,
+                    fs=self._fs,
+                    entry_size=self._format_on_disk().entry_size,
+                )
+            return self._offset
+
+    def _open_time(self) -> TimeIndex:
+        with self._lock:
+            if self._time is None:
+                self._time = TimeIndex.open(
+                    self.time_path, self.base_offset, max_size=self.size_max, fs=self._fs
+                )
+            return self._time
+
+    def _format_on_disk(self) -> OffsetIndexFormat:
+        """The format of the offset index on disk, which does not tell; of a new one as configured (KIP-1333).
+
+        By size where only one fits, then by what stands in the log where the first entry points to.
+        """
+        path = self.offset_path
+        size = self._fs.size(path) if self._fs.exists(path) else 0
+        if size == 0:
+            return self._new_format
+        fitting = [form for form in (LEGACY, LARGE) if size % form.entry_size == 0]
+        if len(fitting) == 2:
+            with self._fs.open(path) as file:
+                first = file.pread(LARGE.entry_size, 0)
+            proven = [form for form in fitting if self._is_entry(*form.entry.unpack_from(first))]
+            fitting = (
+                proven if len(proven) == 1 else [detect_format(self._fs.read_bytes(path), self.base_offset)]
+            )
+        return fitting[0] if fitting else self._new_format
+
+    def _is_entry(self, relative_offset: int, position: int) -> bool:
+        """Whether a batch that ends at this offset stands at this position."""
+        with self._fs.open(self._log_path) as log:
+            if not 0 <= position <= log.size() - HEADER_SIZE:
+                return False
+            header = HEADER.unpack_from(log.pread(HEADER_SIZE, position))
+        return bool(header[3] == MAGIC and header[0] + header[6] == self.base_offset + relative_offset)
+
+    @property
+    def paths(self) -> tuple[Path, Path, Path]:
+        """Offset index, time index, transaction index (which may not exist)."""
+        return self.offset_path, self.time_path, self.txn.path
+
+    @property
+    def is_full(self) -> bool:
+        """Whether offset or time index has no room for another entry."""
+        known = self._is_full
+        if known is None:
+            known = self._is_full = self.offset.is_full or self.time.is_full
+        return known
+
+    def append(self, last_offset: int, position: int, largest: int, largest_offset: int) -> None:
+        """An entry for the batch at `position`, with the largest timestamp up to it; the indexes are not full."""
+        self.offset.append(last_offset, position)
+        self.time.maybe_append(largest, largest_offset)
+        self._is_full = None
+
+    def seal(self, max_timestamp: TimestampOffset) -> None:
+        """Add the last time index entry and cut both files to what they hold: nothing more is appended."""
+        if max_timestamp.timestamp_ms > self.time.last_entry.timestamp_ms:
+            self.time.maybe_append(max_timestamp.timestamp_ms, max_timestamp.offset, skip_full_check=True)
+        self.offset.trim_to_valid_size()
+        self.time.trim_to_valid_size()
+        self._is_full = None
+
+    def resize(self, size: int) -> None:
+        """Make room for more entries: the segment is the active one."""
+        self.offset.resize(max(size, self.offset.size_in_bytes))
+        self.time.resize(max(size, self.time.size_in_bytes))
+        self._is_full = None
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop what speaks of offsets >= `offset`."""
+        self._is_full = None
+        self.offset.truncate_to(offset)
+        self.time.truncate_to(offset)
+        self.txn.truncate_to(offset)
+
+    def reset(self) -> None:
+        """Drop all entries, to fill the indexes anew."""
+        self._is_full = None
+        self.offset.reset()
+        self.time.reset()
+        self.txn.reset()
+
+    def flush(self) -> None:
+        """Make the entries of all that are open durable."""
+        for index in (self._offset, self._time, self.txn):
+            if index is not None:
+                index.flush()
+
+    def change_suffix(self, old: str, new: str) -> None:
+        """Rename the files, `old` for `new` at the end; open files and maps stay as they are."""
+        with self._lock:
+            self.txn.rename_to(with_suffix(self.txn.path, old, new))
+            for index, path in ((self._offset, self.offset_path), (self._time, self.time_path)):
+                target = with_suffix(path, old, new)
+                if index is not None:
+                    index.rename_to(target)
+                elif self._fs.exists(path):
+                    self._fs.rename(path, target)
+            self.offset_path = with_suffix(self.offset_path, old, new)
+            self.time_path = with_suffix(self.time_path, old, new)
+            self._log_path = with_suffix(self._log_path, old, new)
+
+    def release(self) -> None:
+        """Unmap the indexes until they are used again."""
+        with self._lock:
+            for index in (self._offset, self._time):
+                if index is not None:
+                    index.close_handles()
+            self._offset = self._time = None
+
+    def close(self) -> None:
+        """Let go of all files and leave them as they are."""
+        for index in (self._offset, self._time):
+            if index is not None:
+                index.close_handles()
+        self.txn.close()
+
+
+def with_suffix(path: Path, old: str, new: str) -> Path:
+    """The path with `new` in place of `old` at the end of its name; either may be empty."""
+    return path.with_name(path.name.removesuffix(old) + new)

@@ -1,0 +1,152 @@
+"""What may be asked of a segment without changing it: batch headers from a position on, the place of an offset, times.
+
+All of it by any thread at any time, while one writer appends: `size_bytes` grows only after the bytes are written.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from stratalog.errors import CorruptRecordError, UnsupportedForMessageFormatError
+from stratalog.log.offset_index import OffsetIndex
+from stratalog.log.time_index import TimeIndex
+from stratalog.log.values import BatchPosition, FileSlice, TimestampOffset
+from stratalog.records.batch import RecordBatch
+from stratalog.records.batch_format import HEADER, HEADER_SIZE, LENGTH_MIN, LOG_OVERHEAD, MAGIC
+from stratalog.util.filesystem import File
+
+logger = logging.getLogger(__name__)
+
+#: Headers are read from disk in pieces of this size; as much as lies between two index entries, and some more.
+_SCAN_CHUNK_SIZE: Final = 8192
+
+_unpack_header = HEADER.unpack_from
+
+
+class ReadableSegment(ABC):
+    """A `.log` with its indexes, read only. `LogSegment` says where the files and indexes come from."""
+
+    base_offset: int
+    log_path: Path
+    file: File
+    #: Bytes of whole batches; what lies behind them in the file is no part of the segment.
+    size_bytes: int
+
+    @property
+    @abstractmethod
+    def offset_index(self) -> OffsetIndex:
+        """The offset index, opened at its first use."""
+
+    @property
+    @abstractmethod
+    def time_index(self) -> TimeIndex:
+        """The time index, opened at its first use."""
+
+    @property
+    @abstractmethod
+    def max_timestamp(self) -> TimestampOffset:
+        """The largest timestamp and the last offset of the first batch that has it; (-1, base offset) for none."""
+
+    def headers(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Position and header fields (`batch_format.HEADER`) of each whole batch from position `start` on, in order.
+
+        Raises CorruptRecordError for bytes that are no batch header, UnsupportedForMessageFormatError for formats 0
+        and 1.
+        """
+        limit = self.size_bytes if end is None else min(end, self.size_bytes)
+        pread = self.file.pread
+        chunk, chunk_start = b"", start
+        position = start
+        while position + HEADER_SIZE <= limit:
+            at = position - chunk_start
+            if at + HEADER_SIZE > len(chunk):
+                chunk, chunk_start, at = pread(min(_SCAN_CHUNK_SIZE, limit - position), position), position, 0
+                if len(chunk) < HEADER_SIZE:
+                    return
+            header = _unpack_header(chunk, at)
+            if header[3] != MAGIC or header[1] < LENGTH_MIN:
+                raise self._no_header(position, header)
+            size = header[1] + LOG_OVERHEAD
+            if position + size > limit:
+                return
+            yield position, header
+            position += size
+
+    def _no_header(
+        self, position: int, header: tuple[int, ...]
+    ) -> CorruptRecordError | UnsupportedForMessageFormatError:
+        where = f"{self.log_path}: position {position}"
+        if header[3] in (0, 1):
+            return UnsupportedForMessageFormatError(f"{where}: message format {header[3]}, expected {MAGIC}")
+        return CorruptRecordError(
+            f"{where}: magic {header[3]} and length {header[1]}, expected {MAGIC} and at least {LENGTH_MIN}"
+        )
+
+    def translate_offset(self, offset: int) -> BatchPosition | None:
+        """The first batch that ends at or behind `offset`; None if all end before it.
+
+        An index entry that does not fit the batch at its position is not believed: the segment is then searched from
+        its start.
+        """
+        entry = self.offset_index.lookup(offset)
+        is_proven = entry.position == 0
+        try:
+            for position, header in self.headers(entry.position):
+                last_offset = header[0] + header[6]
+                if not is_proven and last_offset > entry.offset:
+                    break
+                is_proven = True
+                if last_offset >= offset:
+                    return BatchPosition(header[0], position, header[1] + LOG_OVERHEAD)
+        except (CorruptRecordError, UnsupportedForMessageFormatError):
+            if is_proven:
+                raise
+        if is_proven:
+            return None
+        logger.warning("%s: no batch that ends at offset %d stands at position %d; searching without the index",
+                       self.offset_index.path, entry.offset, entry.position)  # fmt: skip
+        for position, header in self.headers():
+            if header[0] + header[6] >= offset:
+                return BatchPosition(header[0], position, header[1] + LOG_OVERHEAD)
+        return None
+
+    def read_batch(self, position: int, size: int) -> RecordBatch:
+        """The batch at a position that `headers` gave."""
+        return RecordBatch(self.file.pread(size, position))
+
+    def slice(self, position: int, size: int) -> FileSlice:
+        return FileSlice(self.file, position, size)
+
+    def find_timestamp(self, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
+        """The first record from `start_offset` on that is not older than `timestamp_ms`."""
+        indexed = self.time_index.lookup(timestamp_ms)
+        start = self.offset_index.lookup(max(indexed.offset, start_offset)).position
+        for position, header in self.headers(start):
+            if header[8] >= timestamp_ms and header[0] + header[6] >= start_offset:
+                for record in self.read_batch(position, header[1] + LOG_OVERHEAD).records():
+                    if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
+                        return TimestampOffset(record.timestamp_ms, record.offset)
+        return None
+
+    def find_max_timestamp_record(self) -> TimestampOffset | None:
+        """The first record with the segment's largest timestamp; None if no record has one."""
+        largest = self.max_timestamp
+        if largest.timestamp_ms < 0:
+            return None
+        for position, header in self.headers(self.offset_index.lookup(largest.offset).position):
+            if header[8] == largest.timestamp_ms:
+                for record in self.read_batch(position, header[1] + LOG_OVERHEAD).records():
+                    if record.timestamp_ms == largest.timestamp_ms:
+                        return TimestampOffset(record.timestamp_ms, record.offset)
+        return None
+
+    def read_next_offset(self) -> int:
+        """The offset behind the last whole batch; the base offset if there is none."""
+        next_offset = self.base_offset
+        for _, header in self.headers(self.offset_index.last_entry.position):
+            next_offset = header[0] + header[6] + 1
+        return next_offset
