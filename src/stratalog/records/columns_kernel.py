@@ -10,9 +10,7 @@ constants index them.
 
 from __future__ import annotations
 
-from typing import Any, Final
-
-import numba
+from typing import Final
 
 from stratalog.records.crc32c_kernel import native_crc32c
 from stratalog.records.native import (
@@ -21,13 +19,19 @@ from stratalog.records.native import (
     as_i64,
     as_u8,
     compiled,
-    copy_32,
-    copy_any,
     inlined,
     load_be16,
     load_be32,
     load_be64,
     native,
+)
+from stratalog.records.record_kernel import (
+    MALFORMED_AT,
+    OVERRUN,
+    copy,
+    record_fields,
+    skip_headers,
+    varint,
 )
 
 # --- the table of batches: what a header says, and where the decompressed records are
@@ -113,108 +117,12 @@ S_ROWS_MAX: Final = 2
 S_PAYLOAD_SIZE: Final = 3
 SCAN_WORDS: Final = 4
 
-OVERRUN: Final = 32
 _HEADER_SIZE = 61
 _RECORD_SIZE_MIN = 7
-_ERROR = -1
 _ATTRIBUTES_AT = 21
 _CODEC_MASK = 0x07
 _CONTROL_BIT = 0x20
 _HEADER_BYTES_MIN = 2
-
-
-@inlined
-def _copy(target: int, source: int, size: int, readable: int) -> None:
-    """Copy `size` bytes. Up to 32 bytes more are written to `target`; `readable` bytes may be read at `source`."""
-    if size <= 256 and size + 32 <= readable:
-        done = 0
-        while done < size:
-            copy_32(target + done, source + done)
-            done += 32
-    else:
-        copy_any(target, source, size)
-
-
-@native
-def _long_varint(data: Any, position: int, end: int, bits_max: int, mask: int) -> tuple[int, int]:
-    """A varint of up to `bits_max` / 7 bytes whose value lies within `mask`."""
-    raw = 0
-    shift = 0
-    while position < end and shift < bits_max:
-        byte = numba.int64(data[position])
-        position += 1
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            raw &= mask
-            return ((raw >> 1) & 0x7FFF_FFFF_FFFF_FFFF) ^ -(raw & 1), position
-        shift += 7
-    return 0, _ERROR
-
-
-@inlined
-def _short_or_long(
-    data: Any, position: int, end: int, checked: bool, bits_max: int, mask: int
-) -> tuple[int, int]:
-    """A zigzag varint, with the first three bytes unrolled."""
-    if not checked or end - position >= 3:
-        raw = numba.int64(data[position])
-        if raw < 0x80:
-            return (raw >> 1) ^ -(raw & 1), position + 1
-        byte = numba.int64(data[position + 1])
-        raw = (raw & 0x7F) | (byte << 7)
-        if byte < 0x80:
-            return (raw >> 1) ^ -(raw & 1), position + 2
-        byte = numba.int64(data[position + 2])
-        if byte < 0x80:
-            raw = (raw & 0x3FFF) | (byte << 14)
-            return (raw >> 1) ^ -(raw & 1), position + 3
-    return _long_varint(data, position, end, bits_max, mask)
-
-
-@inlined
-def _varint(data: Any, position: int, end: int, checked: bool) -> tuple[int, int]:
-    """A zigzag varint of up to 5 bytes, and the position after it; position -1 for none.
-
-    Unless `checked`, the caller knows that 3 bytes can be read, and finds out later whether they lie before `end`.
-    """
-    return _short_or_long(data, position, end, checked, 35, 0xFFFF_FFFF)
-
-
-@inlined
-def _varlong(data: Any, position: int, end: int, checked: bool) -> tuple[int, int]:
-    """As `_varint`, of up to 10 bytes."""
-    return _short_or_long(data, position, end, checked, 70, -1)
-
-
-@inlined
-def _fields(
-    data: Any, position: int, end: int, checked: bool
-) -> tuple[int, int, int, int, int, int, int, int]:
-    """The fields of the record in [position, end) as far as its headers: timestamp delta, offset delta, key size, key
-    start, value size, value start, header count, position after it; position -1 for what is malformed.
-
-    Unless `checked`, `OVERRUN` bytes can be read from `end` on: a varint may then run over `end`, and the position
-    shows it.
-    """
-    bad = (0, 0, 0, 0, 0, 0, 0, _ERROR)
-    timestamp_delta, position = _varlong(data, position + 1, end, checked)
-    if position < 0:
-        return bad
-    offset_delta, position = _varint(data, position, end, checked)
-    if position < 0:
-        return bad
-    key_size, key_start = _varint(data, position, end, checked)
-    if key_start < 0 or key_size > end - key_start:
-        return bad
-    position = key_start + max(key_size, 0)
-    value_size, value_start = _varint(data, position, end, checked)
-    if value_start < 0 or value_size > end - value_start:
-        return bad
-    position = value_start + max(value_size, 0)
-    header_count, position = _varint(data, position, end, checked)
-    if position < 0 or header_count < 0 or header_count > end - position:
-        return bad
-    return timestamp_delta, offset_delta, key_size, key_start, value_size, value_start, header_count, position
 
 
 @compiled("void(int64, int64, int64, int64, int64, int64, int64)")
@@ -288,7 +196,7 @@ def _append(
         valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
         c[nulls_word] += 1
     else:
-        _copy(c[offsets_word + 1] + at, source, size, readable)
+        copy(c[offsets_word + 1] + at, source, size, readable)
         at += size
     as_i32(c[offsets_word])[row + 1] = at
     return at
@@ -303,22 +211,6 @@ def _begin(context: int, offsets_word: int) -> None:
 
 
 @native
-def _skip_headers(data: Any, position: int, end: int, count: int) -> int:
-    """Position after `count` headers, or -1."""
-    for _ in range(count):
-        size, position = _varint(data, position, end, True)
-        if position < 0 or size < 0 or size > end - position:
-            return _ERROR
-        position += size
-        size, position = _varint(data, position, end, True)
-        if position < 0 or size > end - position:
-            return _ERROR
-        if size > 0:
-            position += size
-    return position
-
-
-@native
 def _write_headers(context: int, address: int, position: int, end: int, count: int, payload_end: int) -> int:
     """Append `count` headers to the output; position after them, or -1."""
     c = as_i64(context)
@@ -330,21 +222,21 @@ def _write_headers(context: int, address: int, position: int, end: int, count: i
     key_at = c[C_HEADER_KEY_SIZE]
     value_at = c[C_HEADER_VALUE_SIZE]
     for _ in range(count):
-        size, position = _varint(data, position, end, True)
+        size, position = varint(data, position, end, True)
         if position < 0 or size < 0 or size > end - position:
-            return _ERROR
+            return MALFORMED_AT
         high = 0
         for n in range(size):
             high |= data[position + n]
         if high >= 0x80:
             c[C_NOT_ASCII] = 1
-        _copy(c[C_HEADER_KEY_DATA] + key_at, address + position, size, payload_end - position)
+        copy(c[C_HEADER_KEY_DATA] + key_at, address + position, size, payload_end - position)
         position += size
         key_at += size
         as_i32(c[C_HEADER_KEY_OFFSETS])[row + 1] = key_at
-        size, position = _varint(data, position, end, True)
+        size, position = varint(data, position, end, True)
         if position < 0 or size > end - position:
-            return _ERROR
+            return MALFORMED_AT
         value_at = _append(
             context,
             C_HEADER_VALUE_OFFSETS,
@@ -429,14 +321,14 @@ def _decode_batch(context: int, batch: int) -> bool:
     position = 0
     damage = 0
     for _ in range(count):
-        size, position = _varint(data, position, payload_end, True)
+        size, position = varint(data, position, payload_end, True)
         if position < 0 or size < 1 or size > payload_end - position:
             return False
         end = position + size
         if end + OVERRUN <= payload_end:
-            fields = _fields(data, position, end, False)
+            fields = record_fields(data, position, end, False)
         else:
-            fields = _fields(data, position, end, True)
+            fields = record_fields(data, position, end, True)
         (
             timestamp_delta,
             offset_delta,
@@ -452,7 +344,7 @@ def _decode_batch(context: int, batch: int) -> bool:
         offset = base_offset + offset_delta
         if offset < start_offset or offset >= end_offset:
             if header_count > 0:
-                position = _skip_headers(data, position, end, header_count)
+                position = skip_headers(data, position, end, header_count)
             damage |= position ^ end
             position = end
             continue
@@ -496,7 +388,7 @@ def _decode_batch(context: int, batch: int) -> bool:
                 position = _write_headers(context, address, position, end, header_count, payload_end)
             headers_offsets[row + 1] = c[C_HEADERS]
         elif header_count > 0:
-            position = _skip_headers(data, position, end, header_count)
+            position = skip_headers(data, position, end, header_count)
         # Not a branch: the next record's address would wait for this record's fields instead of its length alone.
         damage |= position ^ end
         position = end

@@ -77,6 +77,25 @@ load_be64 = _load(64, big_endian=True)
 load_le64 = _load(64, big_endian=False)
 
 
+def _store(bits: int) -> Any:
+    def store(_typing: Any, address: Any, value: Any) -> Any:  # noqa: ARG001
+        def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            integer = ir.IntType(bits)
+            stored = args[1] if bits == 64 else builder.trunc(args[1], integer)
+            builder.store(builder.bswap(stored), builder.inttoptr(args[0], integer.as_pointer()), align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), codegen
+
+    return intrinsic(store)
+
+
+#: store_beN(address, value): the low bits of an integer, at any address.
+store_be16 = _store(16)
+store_be32 = _store(32)
+store_be64 = _store(64)
+
+
 def _copy_32(_typing: Any, target: Any, source: Any) -> Any:  # noqa: ARG001
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         pointer = ir.VectorType(ir.IntType(8), 32).as_pointer()
