@@ -328,6 +328,10 @@ class RemoteResourceNotFoundError(RemoteStorageError):
     """The object does not exist."""
 
 
+class DamagedRemoteObjectError(RemoteStorageError):
+    """What the object store gave is not what was stored there."""
+
+
 class CustomMetadataSizeLimitExceededError(StratalogError):
     """A storage plugin returned more custom metadata than `remote.log.metadata.custom.metadata.max.bytes`."""
 

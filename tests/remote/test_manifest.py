@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,8 +21,10 @@ MANIFEST = SegmentManifest.of(
 )
 
 
-def test_a_manifest_survives_the_round_trip() -> None:
-    assert SegmentManifest.from_json(MANIFEST.to_json(), "here") == MANIFEST
+@pytest.mark.parametrize("entry_size", [None, 8, 12])
+def test_a_manifest_survives_the_round_trip(entry_size: int | None) -> None:
+    manifest = replace(MANIFEST, offset_index_entry_size=entry_size)
+    assert SegmentManifest.from_json(manifest.to_json(), "here") == manifest
 
 
 def test_a_manifest_gives_back_the_metadata_of_a_finished_copy() -> None:
@@ -58,6 +61,8 @@ def _changed(**changes: Any) -> bytes:
         (_changed(block_crc32c="!"), "no manifest"),
         (_changed(block_bytes=0), "blocks of 0 bytes"),
         (_changed(topic_id="short"), "no manifest"),
+        (_changed(offset_index_entry_size=16), "8 or 12 bytes, not 16"),
+        (_changed(offset_index_entry_size="x"), "invalid literal"),
     ],
 )
 def test_what_is_no_manifest_is_refused_with_the_reason(data: bytes, message: str) -> None:

@@ -103,6 +103,7 @@ class World:
         self.metadata_log = MemoryMetadataLog(faults=self.faults)
         self.deadline_ms = deadline_ms
         self.broker = BrokerConfig(dict(broker or {}))
+        self.position_max: int | None = None
         self.expected: dict[int, bytes] = {}
         self.leader_epoch = 0
         self._config = config
@@ -126,6 +127,8 @@ class World:
 
     def _manager(self) -> RemoteLogManager:
         self.rsm = ObjectStoreRemoteStorageManager(self.store, deadline_ms=self.deadline_ms)
+        if self.position_max is not None:
+            self.rsm.position_max = self.position_max  # type: ignore[attr-defined]
         self.rlmm = TopicBasedRemoteLogMetadataManager(self.metadata_log, clock=self.clock)
         manager = RemoteLogManager(self.rsm, self.rlmm, self.broker, self.path / "cache", self.clock)
         manager.on_leadership_change([self.log])
@@ -185,6 +188,11 @@ class World:
         """Put topic configuration in force."""
         self._config = replace(self._config, **changes)
         self.log.config = self._config
+
+    def limit_positions(self, position_max: int | None) -> None:
+        """Go on in a new process with a storage plugin that takes no larger positions."""
+        self.position_max = position_max
+        self.restart()
 
     def drop_local(self) -> int:
         """Apply local retention; return how many segments went."""

@@ -25,6 +25,9 @@ from stratalog.util.uuids import random_uuid, uuid_to_base64
 
 NO_TIMESTAMP = -1
 
+#: The largest size that Kafka's field for it holds; see `metadata.serde` for larger ones.
+INT32_MAX = 2**31 - 1
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicIdPartition:
@@ -171,7 +174,8 @@ RemoteLogMetadata = RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate | 
 class LogSegmentData:
     """What is copied of one segment: files, and the leader epochs up to its end as the text of a checkpoint file.
 
-    `producer_snapshot_index` is the snapshot at the base offset of the next segment.
+    `producer_snapshot_index` is the snapshot at the base offset of the next segment. `offset_index_entry_size` is 8 or 12,
+    None when whoever copies does not know.
     """
 
     log_segment: Path
@@ -180,6 +184,7 @@ class LogSegmentData:
     transaction_index: Path | None
     producer_snapshot_index: Path | None
     leader_epoch_index: bytes
+    offset_index_entry_size: int | None = None
 
 
 @runtime_checkable
@@ -189,6 +194,9 @@ class RemoteStorageManager(Protocol):
     Copying again overwrites, deleting what is not there is no error. A method may block, but not for ever: it raises
     RetriableRemoteStorageError for what may pass (the caller tries again at its next turn), RemoteResourceNotFoundError for
     an object that is not there, RemoteStorageError for everything else.
+
+    Positions and sizes are not bounded. A plugin that hands them on to something narrower says so with an attribute
+    `position_max`, and is asked for nothing behind it; `stratalog.remote.plugin` has this and what else it may offer.
 
     Loaded by name, a plugin is made without arguments and then given its configuration: the keys under its prefix, with the
     prefix taken off.

@@ -32,6 +32,7 @@ from stratalog.remote.api import (
 from stratalog.remote.copied_offset import find_highest_remote_offset
 from stratalog.remote.deletion import SegmentDeleter
 from stratalog.remote.log_view import LogView
+from stratalog.remote.plugin import ensure_reachable
 from stratalog.remote.quota import RateQuota
 from stratalog.remote.segment_check import check_segment
 from stratalog.remote.segment_state import RemoteLogSegmentState
@@ -177,6 +178,7 @@ class CopyTask:
 
     def _copy_as(self, segment_id: RemoteLogSegmentId, candidate: Candidate) -> None:
         segment, end_offset = candidate.segment, candidate.next_base_offset - 1
+        ensure_reachable(self._rsm, segment.log_path, segment.size_bytes)
         checked = check_segment(segment, candidate.next_base_offset)
         metadata = self._started(segment_id, candidate, checked.size_bytes)
         _result(self._rlmm.add_remote_log_segment_metadata(metadata))
@@ -227,6 +229,7 @@ class CopyTask:
             transaction_index=segment.txn_index.path if segment.txn_index.exists else None,
             producer_snapshot_index=snapshot if self._fs.exists(snapshot) else None,
             leader_epoch_index=encode_epochs(epochs),
+            offset_index_entry_size=segment.offset_index.entry_size,
         )
 
     def _finished(

@@ -28,10 +28,12 @@ from stratalog.remote.index_cache import RemoteIndexCache
 from stratalog.remote.log_view import LogView, segments_not_remote, topic_id_partition
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from stratalog.remote.partition_deletion import PartitionDeletion
+from stratalog.remote.plugin import name_of, position_max
 from stratalog.remote.quota import RateQuota
 from stratalog.remote.reader import RemoteLogReader, RemoteReadResult
 from stratalog.remote.schedule import Job, Schedule
 from stratalog.remote.segment_blocks import SegmentBlocks
+from stratalog.remote.true_sizes import TrueSizes
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
 
@@ -100,7 +102,9 @@ class RemoteLogManager:
         fs: FileSystem = REAL_FILESYSTEM,
     ) -> None:
         self._rsm = rsm
-        self._rlmm = rlmm
+        self._position_max = position_max(rsm)
+        self._plain_rlmm = rlmm
+        self._rlmm = TrueSizes(rlmm, rsm)
         self._config = config
         self._clock = clock
         self._fs = fs
@@ -116,7 +120,7 @@ class RemoteLogManager:
             fs=fs,
         )
         self._blocks = SegmentBlocks(rsm)
-        self._reader = RemoteLogReader(rlmm, self.index_cache, self._blocks)
+        self._reader = RemoteLogReader(self._rlmm, self.index_cache, self._blocks)
         self._in_flight = CopiesInFlight()
         self._deleter = SegmentDeleter(
             rlmm, rsm, broker_id=self._broker_id, clock=clock, on_deleted=self._forget_segment
@@ -189,6 +193,7 @@ class RemoteLogManager:
                 return
             if known is not None:
                 self._stop(known)
+            self._check_reach(log, partition)
             tiered = self._tiered[partition] = self._make(log, partition, is_leader)
             kinds: list[tuple[str, Callable[[_Tiered], int], ThreadPoolExecutor]] = (
                 [("copy", self._copy, self._copiers), ("expiration", self._expire, self._expirers)]
@@ -199,6 +204,16 @@ class RemoteLogManager:
                 self._schedule.add(f"{name} of {partition}", self._guarded(tiered, name, run), pool)
                 for name, run, pool in kinds
             ]
+
+    def _check_reach(self, log: LogView, partition: TopicIdPartition) -> None:
+        """Say at once what would otherwise come out with the first large segment."""
+        limit, wanted = self._position_max, log.config.segment_bytes
+        if limit is not None and wanted > limit:
+            logger.warning(
+                "%s: segment.bytes is %d, but the storage plugin %s takes positions up to %d; segments that are larger are "
+                "not copied and stay local",
+                partition, wanted, name_of(self._rsm), limit,
+            )  # fmt: skip
 
     def _make(self, log: LogView, partition: TopicIdPartition, is_leader: bool) -> _Tiered:
         cancelled = threading.Event()
@@ -285,8 +300,8 @@ class RemoteLogManager:
         self._schedule.add(f"deletion of {partition}", run, self._expirers, once=True)
 
     def _resume_deletions(self) -> bool:
-        if isinstance(self._rlmm, TopicBasedRemoteLogMetadataManager):
-            for partition in self._rlmm.unfinished_partition_deletes():
+        if isinstance(self._plain_rlmm, TopicBasedRemoteLogMetadataManager):
+            for partition in self._plain_rlmm.unfinished_partition_deletes():
                 self._schedule_deletion(partition)
         return True
 
@@ -352,6 +367,7 @@ class RemoteLogManager:
     def _forget_segment(self, segment: RemoteLogSegmentMetadata) -> None:
         self.index_cache.invalidate(segment.segment_id.id)
         self._blocks.forget(segment.segment_id.id.bytes)
+        self._rlmm.forget(segment.segment_id)
 
     # --- reading ----------------------------------------------------------------------------------------------------
 

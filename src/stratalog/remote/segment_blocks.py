@@ -11,10 +11,9 @@ import threading
 from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from typing_extensions import Buffer
-
 from stratalog.errors import RetriableRemoteStorageError
 from stratalog.remote.api import RemoteLogSegmentMetadata, RemoteStorageManager
+from stratalog.remote.plugin import fetch_records
 
 BLOCK_BYTES = 4 * 1024 * 1024
 BLOCKS_AHEAD = 4
@@ -118,10 +117,4 @@ class SegmentBlocks:
     def _fetch(self, metadata: RemoteLogSegmentMetadata, number: int) -> memoryview:
         start = number * self._block_bytes
         end = min(start + self._block_bytes, metadata.segment_size_bytes)
-        data: Buffer = self._rsm.fetch_log_segment(metadata, start, end)
-        view = memoryview(data).cast("B")
-        if len(view) != end - start:
-            raise RetriableRemoteStorageError(
-                f"{metadata.segment_id}: {len(view)} bytes came for positions {start} to {end} of the records"
-            )
-        return view
+        return fetch_records(self._rsm, metadata, start, end)

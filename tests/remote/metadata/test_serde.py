@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from stratalog.errors import CorruptRecordError
 from stratalog.remote.api import (
+    INT32_MAX,
     CustomMetadata,
     RemoteLogMetadata,
     RemoteLogSegmentId,
@@ -17,7 +18,7 @@ from stratalog.remote.api import (
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
-from stratalog.remote.metadata.serde import INT32_MAX, decode, encode
+from stratalog.remote.metadata.serde import decode, encode
 from stratalog.remote.segment_state import RemoteLogSegmentState, RemotePartitionDeleteState
 from tests.remote.goldens import GOLDENS
 from tests.remote.values import PARTITION, SEGMENT_ID

@@ -5,7 +5,7 @@
              RemotePartitionDeleteMetadataRecord (2); all of their versions are flexible
 
 A segment's size is an int32 in Kafka's schema. A larger one is clamped to 2^31 - 1 there, and the true one is kept in a
-tagged field of our own (`TRUE_SIZE_TAG`), which Kafka carries along unread. `docs/formats/remote_log_metadata.md` has the
+tagged field of our own (`TRUE_SIZE_TAG`), which Kafka skips. `docs/formats/remote_log_metadata.md` has the
 layout with a worked example.
 """
 
@@ -18,6 +18,7 @@ from uuid import UUID
 
 from stratalog.errors import CorruptRecordError
 from stratalog.remote.api import (
+    INT32_MAX,
     CustomMetadata,
     RemoteLogMetadata,
     RemoteLogSegmentId,
@@ -40,8 +41,6 @@ MESSAGE_VERSION = 0
 TXN_INDEX_EMPTY_TAG = 0
 #: Ours: int64, the size of a segment that does not fit Kafka's int32. Far from the tags that Kafka gives out.
 TRUE_SIZE_TAG = 10_000
-
-INT32_MAX = 2**31 - 1
 
 _INT8 = struct.Struct(">b")
 _INT32 = struct.Struct(">i")

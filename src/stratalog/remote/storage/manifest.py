@@ -19,7 +19,8 @@ from uuid import UUID
 
 from typing_extensions import Buffer
 
-from stratalog.errors import RemoteStorageError
+from stratalog.errors import DamagedRemoteObjectError, RemoteStorageError
+from stratalog.log.offset_index_format import format_of
 from stratalog.remote.api import (
     CustomMetadata,
     RemoteLogSegmentId,
@@ -64,6 +65,8 @@ class SegmentManifest:
     objects: Mapping[ObjectKind, StoredObject] = field(hash=False)
     block_bytes: int
     block_crc32c: tuple[int, ...]
+    #: Of the offset index: 8 or 12; None in manifests from before this was noted.
+    offset_index_entry_size: int | None = None
 
     @classmethod
     def of(
@@ -71,6 +74,7 @@ class SegmentManifest:
         metadata: RemoteLogSegmentMetadata,
         objects: Mapping[ObjectKind, StoredObject],
         block_crc32c: tuple[int, ...],
+        offset_index_entry_size: int | None = None,
     ) -> SegmentManifest:
         """The manifest of a segment whose objects have just been stored."""
         partition = metadata.topic_id_partition
@@ -89,6 +93,7 @@ class SegmentManifest:
             objects=dict(objects),
             block_bytes=BLOCK_BYTES,
             block_crc32c=block_crc32c,
+            offset_index_entry_size=offset_index_entry_size,
         )
 
     @property
@@ -121,6 +126,7 @@ class SegmentManifest:
         )
 
     def to_json(self) -> bytes:
+        entry_size = self.offset_index_entry_size
         document = {
             "format": FORMAT,
             "version": VERSION,
@@ -139,6 +145,7 @@ class SegmentManifest:
                 kind.value: {"size": stored.size, "crc32c": f"{stored.crc32c:08x}"}
                 for kind, stored in self.objects.items()
             },
+            **({} if entry_size is None else {"offset_index_entry_size": entry_size}),
             "block_bytes": self.block_bytes,
             "block_crc32c": base64.b64encode(
                 struct.pack(f">{len(self.block_crc32c)}I", *self.block_crc32c)
@@ -163,6 +170,7 @@ class SegmentManifest:
     @classmethod
     def _from_document(cls, document: dict[str, Any]) -> SegmentManifest:
         packed = base64.b64decode(document["block_crc32c"], validate=True)
+        entry_size = document.get("offset_index_entry_size")
         return cls(
             topic=str(document["topic"]),
             topic_id=uuid_from_base64(document["topic_id"]),
@@ -181,11 +189,14 @@ class SegmentManifest:
             },
             block_bytes=int(document["block_bytes"]),
             block_crc32c=struct.unpack(f">{len(packed) // 4}I", packed),
+            offset_index_entry_size=None if entry_size is None else int(entry_size),
         )
 
     def _validate(self) -> None:
         if ObjectKind.LOG not in self.objects:
             raise ValueError("it lists no records")
+        if self.offset_index_entry_size is not None:
+            format_of(self.offset_index_entry_size)  # raises ValueError
         self.metadata()  # raises ValueError for offsets and epochs that no segment can have
         if self.block_bytes < 1 or len(self.block_crc32c) != -(
             -self.segment_size_in_bytes // self.block_bytes
@@ -196,17 +207,17 @@ class SegmentManifest:
             )
 
     def check_object(self, kind: ObjectKind, data: Buffer) -> None:
-        """Raise RemoteStorageError unless `data` is the object of that kind, whole."""
+        """Raise DamagedRemoteObjectError unless `data` is the object of that kind, whole."""
         expected = self.objects[kind]
         size = memoryview(data).nbytes
         if size != expected.size or crc32c(data) != expected.crc32c:
-            raise RemoteStorageError(
+            raise DamagedRemoteObjectError(
                 f"{self.key(kind)} is damaged in the store: {size} bytes with CRC-32C {crc32c(data):08x}, expected "
                 f"{expected.size} with {expected.crc32c:08x}"
             )
 
     def check_blocks(self, start: int, data: Buffer) -> None:
-        """Raise RemoteStorageError unless `data` is what was stored at position `start` of the records.
+        """Raise DamagedRemoteObjectError unless `data` is what was stored at position `start` of the records.
 
         `start` is a multiple of `block_bytes`, and so is the end unless it is that of the records.
         """
@@ -215,7 +226,7 @@ class SegmentManifest:
             expected = self.block_crc32c[(start + at) // self.block_bytes]
             found = crc32c(view[at : at + self.block_bytes])
             if found != expected:
-                raise RemoteStorageError(
+                raise DamagedRemoteObjectError(
                     f"{self.key()} is damaged in the store: the block at position {start + at} has CRC-32C {found:08x}, "
                     f"expected {expected:08x}"
                 )

@@ -34,8 +34,13 @@ from stratalog.errors import (
 from stratalog.util.crc32c import crc32c
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
 
+#: A larger object goes in parts: at least this large, and no more of them than any store takes (S3: 10,000).
 UPLOAD_PART_BYTES = 8 * 1024 * 1024
+UPLOAD_PARTS_MAX = 10_000
+#: Several parts are under way at a time while they are small: what is in memory stays within this, or one large part.
 UPLOAD_PARTS_AT_ONCE = 4
+_UPLOAD_MEMORY_BYTES = UPLOAD_PARTS_AT_ONCE * UPLOAD_PART_BYTES
+_MIB = 1024 * 1024
 
 _LIST_CHUNK = 1000
 
@@ -65,6 +70,21 @@ class Uploaded:
     crc32c: int
 
 
+@dataclass(frozen=True, slots=True)
+class UploadPlan:
+    """How an object is cut into parts, the last one smaller, and how many of them are under way at a time."""
+
+    part_bytes: int
+    parts_at_once: int
+
+    @classmethod
+    def of(cls, size: int) -> UploadPlan:
+        """For an object of `size` bytes: parts grow in whole MiB with it, so that there are never too many."""
+        needed = -(-size // UPLOAD_PARTS_MAX)
+        part_bytes = max(UPLOAD_PART_BYTES, -(-needed // _MIB) * _MIB)
+        return cls(part_bytes, max(1, _UPLOAD_MEMORY_BYTES // part_bytes))
+
+
 class ObjectStore(ABC):
     """Keys are '/'-separated paths relative to the store's URL. Thread-safe."""
 
@@ -88,9 +108,9 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def put_file(self, key: str, path: Path, *, progress: Callable[[int], None] | None = None) -> Uploaded:
-        """Store a file's content, in parts with bounded memory; whole or not at all.
+        """Store a file's content, in parts (`UploadPlan`) with bounded memory; whole or not at all.
 
-        `progress` is told the bytes read so far before each part, and may raise to give up.
+        `progress` is told the bytes read so far, every `UPLOAD_PART_BYTES`, and may raise to give up.
         """
 
     @abstractmethod
@@ -205,22 +225,23 @@ class ObstoreObjectStore(ObjectStore):
                 return self.put(key, file.pread(size, 0))
             crc, sent = 0, 0
 
-            def parts() -> Iterator[bytes]:
+            def pieces() -> Iterator[bytes]:
                 nonlocal crc, sent
-                while part := file.pread(UPLOAD_PART_BYTES, sent):
+                while piece := file.pread(UPLOAD_PART_BYTES, sent):
                     if progress is not None:
                         progress(sent)
-                    crc = crc32c(part, crc)
-                    sent += len(part)
-                    yield part
+                    crc = crc32c(piece, crc)
+                    sent += len(piece)
+                    yield piece
 
+            plan = UploadPlan.of(size)
             with self._mapped("put", key):
                 self._obstore.put(
                     self._store,
                     key,
-                    parts(),
-                    chunk_size=UPLOAD_PART_BYTES,
-                    max_concurrency=UPLOAD_PARTS_AT_ONCE,
+                    pieces(),
+                    chunk_size=plan.part_bytes,
+                    max_concurrency=plan.parts_at_once,
                 )
                 self._sync(key)
             return Uploaded(sent, crc)

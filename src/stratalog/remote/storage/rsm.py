@@ -27,6 +27,7 @@ from stratalog.remote.api import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
 )
+from stratalog.remote.plugin import StoredSegment
 from stratalog.remote.storage.deadline import DeadlineObjectStore
 from stratalog.remote.storage.manifest import BLOCK_BYTES, SegmentManifest, StoredObject
 from stratalog.remote.storage.object_key import KIND_OF_INDEX, ObjectKey, ObjectKind
@@ -99,7 +100,7 @@ class ObjectStoreRemoteStorageManager:
                 f"{data.log_segment} had {objects[ObjectKind.LOG].size} bytes when it was copied, "
                 f"{metadata.segment_size_bytes} were expected"
             )
-        manifest = SegmentManifest.of(metadata, objects, block_crcs)
+        manifest = SegmentManifest.of(metadata, objects, block_crcs, data.offset_index_entry_size)
         # A look at the other side: a store that lost or cut an object is found before anything local is given up.
         self._check_sizes(manifest)
         self.store.put(_key(metadata, ObjectKind.MANIFEST), manifest.to_json())
@@ -154,6 +155,11 @@ class ObjectStoreRemoteStorageManager:
         data = bytes(self.store.get(manifest.key(kind)))
         manifest.check_object(kind, data)
         return data
+
+    def stored_segment(self, metadata: RemoteLogSegmentMetadata) -> StoredSegment:
+        """What the manifest says."""
+        manifest = self.manifest(metadata)
+        return StoredSegment(manifest.segment_size_in_bytes, manifest.offset_index_entry_size)
 
     def manifest(self, metadata: RemoteLogSegmentMetadata) -> SegmentManifest:
         """The manifest of a segment; kept for the next call."""
