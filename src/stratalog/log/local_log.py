@@ -11,7 +11,7 @@ a whole, the row of segments never changes in place, and `end` moves only after 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -189,6 +189,25 @@ class LocalLog:
         self.segments = self.segments.without_first(count)
         for segment in dropped:
             self._condemn_segment(segment)
+
+    # --- the row is rewritten ---------------------------------------------------------------------------------------
+
+    def replace(self, old: Sequence[LogSegment], new: Sequence[LogSegment]) -> None:
+        """Put `new` in the place of `old`, which holds no active segment; readers see the one row or the other.
+
+        A snapshot stays where a new segment begins.
+        """
+        going = set(old)
+        row = [*(segment for segment in self.segments if segment not in going), *new]
+        self.segments = Segments(tuple(sorted(row, key=lambda segment: segment.base_offset)))
+        begun = {segment.base_offset for segment in new}
+        if self.high_watermark.segment_base_offset in {segment.base_offset for segment in old}:
+            self.high_watermark = LogOffset(self.high_watermark.offset, UNKNOWN_POSITION, UNKNOWN_POSITION)
+        for segment in old:
+            if segment.base_offset in begun:
+                self._condemn_files(segment)
+            else:
+                self._condemn_segment(segment)
 
     def _condemn_segment(self, segment: LogSegment) -> None:
         """Rename a segment's files and its snapshot to `.deleted`; they are removed later."""

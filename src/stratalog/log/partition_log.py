@@ -35,6 +35,7 @@ from stratalog.log.flusher import Flusher
 from stratalog.log.local_log import UNKNOWN_POSITION
 from stratalog.log.opening import OpenedLog, open_directory
 from stratalog.log.producer_state import AppendOrigin
+from stratalog.log.replacement import replace_segments
 from stratalog.log.retention import DeletedSegment, is_tiered
 from stratalog.log.segment import LogSegment
 from stratalog.log.trimmer import Trimmer
@@ -296,6 +297,17 @@ class PartitionLog:
         """Delete what `retention` allows by now; the files follow after file.delete.delay.ms (`purge_deleted`)."""
         with self._lock:
             return self._trimmer.delete_old_segments()
+
+    def replace_segments(self, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
+        """Put `new` in the place of `old`, so that a crash leaves one or the other; see `replacement`.
+
+        `new` are sealed and flushed and bear the suffix `.cleaned`; their offsets lie within those of `old`, and the active
+        segment is not among these. Those of `old` that are not in the log any more are passed over; without any that is,
+        `new` are removed again. Slices of `old` stay readable. Whoever truncates the log meanwhile stops the caller first.
+        Raises KafkaStorageError; what was done by then is finished or undone when the log is opened anew.
+        """
+        with self._lock:
+            replace_segments(self._local, new, old)
 
     def purge_deleted(self, now_ms: int) -> int:
         """Remove the files whose delay is over; return how many."""

@@ -1,7 +1,6 @@
 """From the files of a partition directory to its segments and producer state, whatever state they were left in.
 
-    1  `.deleted` and `.cleaned` files go; a replacement that was interrupted (`.swap`) is completed, unless a
-       `.cleaned` file at or below it says that it was not whole
+    1  `.deleted` files go, and a replacement that was interrupted is finished or undone (`interrupted_swaps`)
     2  index files without a `.log` go; a segment with a missing or damaged index is read again and gets new ones
     3  after an unclean stop, every segment at or behind the recovery point is read again: a tail that is no sound batch
        is cut off, with all segments behind it
@@ -22,20 +21,19 @@ from typing import Final
 from stratalog.config.topic import LogConfig
 from stratalog.errors import CorruptIndexError, InvalidTxnStateError
 from stratalog.log.file_names import (
-    CLEANED_SUFFIX,
     DELETED_SUFFIX,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
-    SWAP_SUFFIX,
     log_file,
     parse_file_name,
 )
+from stratalog.log.interrupted_swaps import finish_swaps
 from stratalog.log.leader_epochs import LeaderEpochCache
 from stratalog.log.producer_state import ProducerStateManager
 from stratalog.log.segment import LogSegment
 from stratalog.log.segments import Segments
 from stratalog.records.batch import RecordBatch
-from stratalog.records.batch_format import HEADER, HEADER_SIZE, LENGTH_MIN, LOG_OVERHEAD, MAGIC
+from stratalog.records.batch_format import LOG_OVERHEAD
 from stratalog.util.clock import Clock
 from stratalog.util.filesystem import FileSystem
 
@@ -111,7 +109,7 @@ class LogLoader:
     def load(self) -> LoadedLog:
         """Raises OSError for files that cannot be read or mended."""
         started = self._clock.monotonic()
-        complete_swaps(self._directory, self._fs)
+        finish_swaps(self._directory, self._fs)
         self._open_segments()
         self._recover_damaged()
         if not self._clean:
@@ -182,7 +180,7 @@ class LogLoader:
                 self._mended.indexes_rebuilt += 1
                 if segment not in unflushed:
                     logger.warning("%s: reading a segment again for new indexes: %s", self._name, error)
-                    self._recover_segment(segment)
+                    self._recover_segment(segment, self._segments[: self._segments.index(segment)])
             segment.release_indexes()
 
     def _unflushed(self) -> tuple[LogSegment, ...]:
@@ -190,17 +188,19 @@ class LogLoader:
 
     def _recover_unflushed(self) -> None:
         for segment in self._unflushed():
-            if self._recover_segment(segment):
+            if self._recover_segment(segment, self._segments):
                 self._drop(self._segments[self._segments.index(segment) + 1 :])
                 return
 
-    def _recover_segment(self, segment: LogSegment) -> int:
-        """Read a segment again; return how many bytes were cut."""
+    def _recover_segment(self, segment: LogSegment, row: Sequence[LogSegment]) -> int:
+        """Read a segment again; return how many bytes were cut.
+
+        `row`: the segments that there are by then. Producer snapshots are taken at the last two of them on the way.
+        """
         producers = ProducerStateManager(self._name, self._directory, clock=self._clock, fs=self._fs)
-        before = Segments(tuple(s for s in self._segments if s.base_offset < segment.base_offset))
         rebuild_producer_state(
             producers,
-            before,
+            Segments(tuple(row)),
             log_start_offset=self._log_start_offset,
             last_offset=segment.base_offset,
             now_ms=self._clock.now_ms(),
@@ -263,66 +263,6 @@ def _check_indexes(segment: LogSegment, fs: FileSystem) -> None:
     segment.txn_index.sanity_check()
     if segment.offset_index.last_entry.position > segment.size_bytes:
         raise CorruptIndexError(f"{segment.offset_index_path}: points behind the end of the log")
-
-
-def complete_swaps(directory: Path, fs: FileSystem) -> None:
-    """Remove what was being deleted or made, and finish what was being swapped in."""
-    swaps: list[tuple[int, str]] = []
-    cleaned: list[tuple[int, str]] = []
-    for name in fs.list_dir(directory):
-        if name.endswith(DELETED_SUFFIX):
-            fs.remove(directory / name)
-            continue
-        parsed = parse_file_name(name)
-        if parsed is None:
-            continue
-        if parsed[2] == CLEANED_SUFFIX:
-            cleaned.append((parsed[0], name))
-        elif parsed[2] == SWAP_SUFFIX:
-            swaps.append((parsed[0], name))
-    whole_below = min((offset for offset, _ in cleaned), default=_END)
-    for offset, name in swaps:
-        if offset >= whole_below:
-            fs.remove(directory / name)
-    for _, name in cleaned:
-        fs.remove(directory / name)
-    _swap_in(directory, [name for offset, name in swaps if offset < whole_below], fs)
-
-
-def _swap_in(directory: Path, swaps: Sequence[str], fs: FileSystem) -> None:
-    """Remove the segments that the `.swap` files replace, and give those their names."""
-    logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
-    if logs:
-        first = min(int(name[:20]) for name in logs)
-        end = max(_next_offset(directory / name, fs) for name in logs)
-        for name in fs.list_dir(directory):
-            parsed = parse_file_name(name)
-            if (
-                parsed is not None
-                and not parsed[2]
-                and parsed[1] != SNAPSHOT_SUFFIX
-                and first <= parsed[0] < end
-            ):
-                logger.info("%s: replaced by a later one whose swap was interrupted", directory / name)
-                fs.remove(directory / name)
-    for name in swaps:
-        fs.rename(directory / name, directory / name.removesuffix(SWAP_SUFFIX))
-    if swaps:
-        fs.sync_dir(directory)
-
-
-def _next_offset(log_path: Path, fs: FileSystem) -> int:
-    """The offset behind the last whole batch of a `.log`, from its headers alone."""
-    next_offset = int(log_path.name[:20])
-    with fs.open(log_path) as file:
-        position, size = 0, file.size()
-        while position + HEADER_SIZE <= size:
-            header = HEADER.unpack(file.pread(HEADER_SIZE, position))
-            if header[3] != MAGIC or header[1] < LENGTH_MIN:
-                break
-            next_offset = max(next_offset, header[0] + header[6] + 1)
-            position += header[1] + LOG_OVERHEAD
-    return next_offset
 
 
 def rebuild_producer_state(

@@ -326,11 +326,14 @@ class LogSegment(ReadableSegment):
     # --- end --------------------------------------------------------------------------------------------------------
 
     def change_suffix(self, old: str, new: str) -> None:
-        """Rename all files, `old` for `new` at the end; open files and maps stay as they are."""
-        self._indexes.change_suffix(old, new)
+        """Rename all files, `old` for `new` at the end; open files and maps stay as they are.
+
+        The `.log` first: recovery takes what stands beside it under the same suffix for its own, and nothing else.
+        """
         target = with_suffix(self.log_path, old, new)
         self._fs.rename(self.log_path, target)
         self.log_path = target
+        self._indexes.change_suffix(old, new)
 
     def remove_files(self) -> None:
         """Remove all files; whoever holds the segment or a slice of it can still read."""
