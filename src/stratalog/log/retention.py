@@ -91,7 +91,7 @@ class RetentionLimits:
             log_end_offset=log_end_offset,
             remote_through=highest_offset_in_remote_storage if tiered else None,
             log_start_offset=log_start_offset,
-            roll_active=config.remote_storage_enable,
+            roll_active=tiered,
         )
 
 

@@ -1,0 +1,197 @@
+"""What truncation takes back: records, epochs, producers, snapshots, transactions; and that appends go on behind it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stratalog.log.partition_log import PartitionLog
+from stratalog.records.batch_builder import build_batch
+from stratalog.records.record import Record
+from tests.log.conftest import OpenLog
+from tests.log.writers import NOW_MS, Producer, append, batch, follow
+
+TEN = 10 * len(batch())
+
+
+def _snapshots(log: PartitionLog) -> list[int]:
+    return sorted(int(path.stem) for path in log.directory.glob("*.snapshot"))
+
+
+def test_a_log_goes_back_to_any_offset_and_on_from_there(open_log: OpenLog) -> None:
+    log = open_log(segment_bytes=TEN)
+    append(log, times=10)
+    size = log.size_bytes
+    for at_or_behind_the_end in (10, 11):
+        assert not log.truncate_to(at_or_behind_the_end)
+        assert (log.log_end_offset, log.size_bytes) == (10, size)
+    log.truncate_to(5)
+    assert (log.log_end_offset, log.size_bytes) == (5, size // 2)
+    log.truncate_to(0)
+    assert (log.log_end_offset, log.size_bytes) == (0, 0)
+    append(log, times=10)
+    assert (log.log_end_offset, log.size_bytes) == (10, size)
+    log.truncate_fully_and_start_at(1)
+    assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (1, 1, 0)
+    append(log, times=10)
+    assert (log.log_end_offset, log.size_bytes) == (11, size)
+    log.truncate_to(0)  # before the first offset of the log
+    assert (log.log_end_offset, log.size_bytes) == (0, 0)
+
+
+def test_the_indexes_get_their_full_size_back(open_log: OpenLog) -> None:
+    log = open_log(segment_bytes=TEN, index_interval_bytes=len(batch()) - 1, segment_index_bytes=1200)
+    for i in range(20):
+        append(log, timestamp_ms=NOW_MS + i)
+    first = log.segments[0]
+    assert len(log.segments) == 2
+    assert (first.offset_index.max_entries, first.time_index.max_entries) == (9, 9)
+    log.truncate_to(0)
+    assert (first.offset_index.max_entries, first.time_index.max_entries) == (1200 // 8, 1200 // 12)
+    for i in range(10):
+        append(log, timestamp_ms=NOW_MS + i)
+    assert len(log.segments) == 1
+
+
+@pytest.mark.parametrize("fully", [False, True])
+def test_an_open_transaction_above_is_forgotten(open_log: OpenLog, fully: bool) -> None:
+    log = open_log()
+    append(log, 3)
+    Producer(log, 17, 10, transactional=True).append(2)
+    log.close()
+    log = open_log()
+    assert log.producers.first_unstable_offset == 3
+    if fully:
+        log.truncate_fully_and_start_at(0)
+    else:
+        log.truncate_to(0)
+    assert log.producers.first_unstable_offset is None
+    assert not log.producers.producers
+
+
+def test_a_log_that_begins_anew_may_have_an_earlier_log_start(open_log: OpenLog) -> None:
+    log = open_log()
+    append(log, 3)
+    Producer(log, 17, 10, transactional=True).append(2)
+    log.close()
+    log = open_log()
+    log.truncate_fully_and_start_at(2, 1)
+    assert (log.log_start_offset, log.log_end_offset) == (1, 2)
+    assert log.producers.first_unstable_offset is None
+    assert not log.producers.producers
+
+
+def test_epochs_at_or_behind_the_end_go_though_no_record_does(open_log: OpenLog) -> None:
+    log = open_log()
+    follow(log, 27, 2, epoch=19)
+    for epoch, offset in ((20, 29), (24, 30)):
+        log.leader_epochs.assign(epoch, 29)
+        log.truncate_to(offset)
+        assert [tuple(entry) for entry in log.leader_epochs.entries] == [(19, 27)]
+        assert log.log_end_offset == 29
+
+
+def test_epochs_go_with_their_records(open_log: OpenLog) -> None:
+    log = open_log(segment_bytes=TEN)
+    for offset in range(20):
+        follow(log, offset, epoch=0 if offset < 10 else 1 if offset < 16 else 2)
+    assert len(log.segments) == 2
+    for offset, left in ((20, 3), (11, 2), (10, 1), (0, 0)):
+        log.truncate_to(offset)
+        assert len(log.leader_epochs.entries) == left
+
+
+def test_snapshots_behind_go_and_the_state_ends_where_the_log_does(open_log: OpenLog) -> None:
+    log = open_log()
+    append(log, times=2)
+    log.producers.take_snapshot()
+    append(log)
+    log.producers.take_snapshot()
+    for offset, snapshots in ((2, [1, 2]), (1, [1]), (0, [])):
+        log.truncate_to(offset)
+        assert _snapshots(log)[-1:] == snapshots[-1:]
+        assert log.producers.map_end_offset == offset
+
+
+def test_producers_are_found_again_without_any_snapshot(open_log: OpenLog) -> None:
+    log = open_log()
+    producer = Producer(log, 1)
+    producer.append()
+    producer.append()
+    for path in log.directory.glob("*.snapshot"):
+        Path(path).unlink()
+    log.truncate_to(1)
+    assert {i: entry.last_sequence for i, entry in log.producers.producers.items()} == {1: 0}
+
+
+def test_a_log_that_begins_anew_has_no_snapshots(open_log: OpenLog) -> None:
+    log = open_log(segment_bytes=len(batch()))
+    append(log)
+    log.producers.take_snapshot()
+    append(log, times=2)
+    log.producers.take_snapshot()
+    assert (len(log.segments), log.producers.map_end_offset, _snapshots(log)[-1]) == (3, 3, 3)
+    log.truncate_fully_and_start_at(29)
+    assert (len(log.segments), log.producers.map_end_offset, log.producers.latest_snapshot_offset) == (
+        1,
+        29,
+        None,
+    )
+
+
+def test_a_truncation_to_a_segments_start_keeps_the_segment_and_its_snapshot(open_log: OpenLog) -> None:
+    log = open_log(segment_bytes=1024)
+    for sequence in range(2):
+        records = [Record(0, NOW_MS, None, bytes(512))]
+        log.append_as_leader(
+            build_batch(records, producer_id=1, producer_epoch=0, base_sequence=sequence), leader_epoch=0
+        )
+    for _ in range(2):
+        assert [segment.base_offset for segment in log.segments] == [0, 1]
+        assert log.producers.latest_snapshot_offset == 1
+        log.truncate_to(1)
+    assert log.active_segment.size_bytes == 0
+    entry = log.producers.producers[1]
+    assert entry.last_offset == 0
+
+
+@pytest.mark.parametrize("kept", [[0, 2], [1]], ids=["last gone", "middle kept"])
+def test_the_sequence_of_a_compacted_batch_counts_also_after_truncation(
+    open_log: OpenLog, kept: list[int]
+) -> None:
+    """Compaction leaves gaps: the last sequence is that of the last offset the batch had, kept or not."""
+    log = open_log()
+    log.append_as_follower(
+        build_batch(
+            [Record(23 + i, NOW_MS, None, b"x") for i in kept],
+            base_offset=23,
+            last_offset_delta=3,
+            producer_id=1,
+            producer_epoch=0,
+            base_sequence=0,
+            partition_leader_epoch=0,
+        )
+    )
+    assert log.producers.producers[1].last_sequence == 3
+    follow(log, 27, 2)
+    log.truncate_to(27)
+    assert log.producers.producers[1].last_sequence == 3
+
+
+def test_an_empty_compacted_batch_keeps_the_last_sequence(open_log: OpenLog) -> None:
+    log = open_log()
+    log.append_as_follower(
+        build_batch(
+            [],
+            base_offset=23,
+            last_offset_delta=1,
+            producer_id=1,
+            producer_epoch=0,
+            base_sequence=0,
+            partition_leader_epoch=0,
+        )
+    )
+    follow(log, 25, 2)
+    log.truncate_to(25)
+    assert log.producers.producers[1].last_sequence == 1
