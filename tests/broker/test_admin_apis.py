@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.broker.admin_cases import APPEND, BROKER, CASES, DELETE, SET, TOPIC, run
+from tests.broker.admin import alter, create, described
+from tests.broker.admin_cases import APPEND, BROKER, CASES, SET, TOPIC, run
 from tests.golden.admin.make import GOLDEN, ask_kafka
 from tests.support.reference_kafka import ReferenceKafka, require_reference_kafka
 from tests.support.wire import Wire
@@ -46,13 +47,6 @@ def test_the_golden_is_what_kafka_answers_today(tmp_path: Path) -> None:
     assert ask_kafka(tmp_path) == json.loads(GOLDEN.read_text())
 
 
-def described(wire: Wire, type_: int, name: str) -> dict[str, Any]:
-    resource = {"resource_type": type_, "resource_name": name, "configuration_keys": None}
-    response = wire.call(ApiKey.DESCRIBE_CONFIGS, 4, resources=[resource], include_synonyms=True)
-    assert response.results[0].error_code == 0
-    return {config.name: config for config in response.results[0].configs}
-
-
 @pytest.mark.interop
 def test_a_topic_is_described_as_by_kafka_key_for_key(tmp_path: Path) -> None:
     require_reference_kafka()
@@ -82,63 +76,6 @@ def test_a_topic_is_described_as_by_kafka_key_for_key(tmp_path: Path) -> None:
 def broker(tmp_path: Path) -> Iterator[Broker]:
     with Broker(data_dir=tmp_path) as broker:
         yield broker
-
-
-def create(wire: Wire, name: str, partitions: int = 1, **configs: str) -> Any:
-    topic = {
-        "name": name, "num_partitions": partitions, "replication_factor": 1,
-        "configs": [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()],
-    }  # fmt: skip
-    return wire.call(ApiKey.CREATE_TOPICS, 7, topics=[topic], timeout=30_000).topics[0]
-
-
-def alter(wire: Wire, type_: int, resource: str, *changes: tuple[str, int, str | None]) -> Any:
-    configs = [
-        {"name": name, "config_operation": operation, "value": value} for name, operation, value in changes
-    ]
-    part = {"resource_type": type_, "resource_name": resource, "configs": configs}
-    return wire.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[part]).responses[0]
-
-
-def test_segments_below_the_operators_minimum_are_refused(wire: Wire) -> None:
-    refused = create(wire, "short", segment_ms="3599999")
-    assert (refused.error_code, refused.error_message) == (
-        40,
-        "Invalid value 3599999 for configuration segment.ms: Value must be at least 3600000 (min.topic.segment.ms)",
-    )
-    assert create(wire, "long", segment_ms="3600000").error_code == 0
-    assert alter(wire, TOPIC, "long", ("segment.ms", SET, "1")).error_code == 40
-    assert described(wire, TOPIC, "long")["segment.ms"].value == "3600000"
-
-
-def test_the_operators_minimum_can_be_changed_while_the_broker_runs(wire: Wire) -> None:
-    assert create(wire, "t").error_code == 0
-    minimums = (("min.topic.segment.ms", SET, "10"), ("min.topic.segment.bytes", SET, "2097152"))
-    assert alter(wire, BROKER, "", *minimums).error_code == 0
-    assert alter(wire, TOPIC, "t", ("segment.ms", SET, "10")).error_code == 0
-    assert alter(wire, TOPIC, "t", ("segment.ms", SET, "9")).error_code == 40
-    too_small = alter(wire, TOPIC, "t", ("segment.bytes", SET, "2097151"))
-    assert (too_small.error_code, "min.topic.segment.bytes" in too_small.error_message) == (40, True)
-    assert alter(wire, TOPIC, "t", ("segment.bytes", SET, "2097152")).error_code == 0
-
-
-def test_a_topic_that_is_below_a_later_minimum_can_still_be_changed_otherwise(wire: Wire) -> None:
-    alter(wire, BROKER, "", ("min.topic.segment.ms", SET, "1"))
-    assert create(wire, "t", segment_ms="5000").error_code == 0
-    alter(wire, BROKER, "", ("min.topic.segment.ms", DELETE, None))
-    assert alter(wire, TOPIC, "t", ("retention.ms", SET, "1000")).error_code == 0
-    assert described(wire, TOPIC, "t")["segment.ms"].value == "5000"
-
-
-def test_a_start_warns_of_topics_below_the_minimum(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with Broker(data_dir=tmp_path, config=LIKE_KAFKA) as broker, Wire(broker.bootstrap_servers) as wire:
-        assert create(wire, "short", segment_ms="5000").error_code == 0
-    with Broker(data_dir=tmp_path):
-        pass
-    assert (
-        "Topic short has segment.ms (5000) that is less than min.topic.segment.ms (3600000)."
-        in caplog.messages
-    )
 
 
 def test_a_changed_config_is_in_force_at_once_and_after_a_restart(tmp_path: Path) -> None:
@@ -259,42 +196,3 @@ def test_partitions_are_described_page_by_page(wire: Wire) -> None:
         seen += found
         cursor, pages = page.next_cursor, pages + 1
     assert seen == [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1)]
-
-
-@pytest.mark.parametrize(
-    ("feature", "level", "kind", "error"),
-    [
-        ("metadata.version", 99, 1, 95),
-        ("metadata.version", 1, 1, 95),
-        ("no.such.feature", 1, 1, 95),
-        ("metadata.version", 30, 1, 95),
-        ("metadata.version", 30, 2, 0),
-        ("metadata.version", 32, 9, 95),
-        ("metadata.version", 33, 1, 0),
-    ],
-)
-def test_features_go_up_freely_and_down_only_when_asked(
-    wire: Wire, feature: str, level: int, kind: int, error: int
-) -> None:
-    update = {"feature": feature, "max_version_level": level, "upgrade_type": kind}
-    assert wire.call(ApiKey.UPDATE_FEATURES, 2, feature_updates=[update], timeout=1_000).error_code == error
-
-
-def test_large_segments_are_for_good(broker: Broker, wire: Wire) -> None:
-    def update(level: int, kind: int, *, validate_only: bool = False) -> int:
-        change = {"feature": "metadata.version", "max_version_level": level, "upgrade_type": kind}
-        response = wire.call(
-            ApiKey.UPDATE_FEATURES, 2, feature_updates=[change], timeout=1_000, validate_only=validate_only
-        )
-        return int(response.error_code)
-
-    create(wire, "t")
-    partition = broker.state.partition("t", 0)
-    assert partition is not None
-    assert create(wire, "large", segment_bytes=str(2**31)).error_code == 40
-    assert update(32, 1, validate_only=True) == 0
-    assert not partition.log.config.use_large_index_format
-    assert update(32, 1) == 0
-    assert partition.log.config.use_large_index_format
-    assert create(wire, "large", segment_bytes=str(2**31)).error_code == 0
-    assert [update(31, 2), update(31, 3)] == [95, 95]

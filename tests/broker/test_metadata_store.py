@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from stratalog.broker.metadata.features import INITIAL_LEVEL, LEVEL_MAX, level_for_release, level_name
-from stratalog.broker.metadata.store import FORMAT_VERSION, STORE_FILE, MetadataStore, Topic
+from stratalog.broker.metadata.store import MetadataStore, Topic
+from stratalog.broker.metadata.store_file import FORMAT_VERSION, STORE_FILE
+from stratalog.config.metadata_version import INITIAL_LEVEL, LEVEL_MAX, level_for_release, level_name
 from stratalog.errors import (
     DataDirError,
     InvalidPartitionsError,

@@ -123,7 +123,8 @@ class ReferenceKafka:
     """A single-node Kafka under `directory`: `data/` (its log dir), `server.properties`, `kafka.log`.
 
     It may be started again after `stop` or `kill` and finds its data. `config` adds to or overrides server
-    properties. `jvm_options` replaces the default heap (a small one: tests run side by side). Not thread-safe.
+    properties. `jvm_options` replaces the default heap (a small one: tests run side by side). `format_options` go to
+    `kafka-storage format`. Not thread-safe.
     """
 
     def __init__(
@@ -133,11 +134,13 @@ class ReferenceKafka:
         config: Mapping[str, str] | None = None,
         *,
         jvm_options: Sequence[str] = ("-Xms128m", "-Xmx512m"),
+        format_options: Sequence[str] = (),
     ) -> None:
         self.directory = Path(directory)
         self.port = port or free_port()
         self.config = dict(config or {})
         self.jvm_options = list(jvm_options)
+        self.format_options = list(format_options)
         self._controller_port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -258,7 +261,10 @@ class ReferenceKafka:
         cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "_")
         command = [java(), *_java_options("warn"), "-cp", self.classpath, "kafka.tools.StorageTool", "format"]
         done = subprocess.run(
-            [*command, "-t", cluster_id, "-c", str(properties)], capture_output=True, text=True, check=False
+            [*command, "-t", cluster_id, "-c", str(properties), *self.format_options],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode:
             raise RuntimeError(f"formatting {self.data_dir} failed: {done.stdout}{done.stderr}")

@@ -11,13 +11,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
-from stratalog.broker.metadata.config_changes import small_segment_warnings
-from stratalog.broker.metadata.store import STORE_FILE, MetadataStore
+from stratalog.broker.metadata.advice import small_broker_index_warnings
+from stratalog.broker.metadata.store import MetadataStore
+from stratalog.broker.metadata.store_file import STORE_FILE
 from stratalog.broker.producer_ids import ProducerIds
 from stratalog.broker.purgatory import Purgatory
 from stratalog.broker.remote_reads import RemoteReads
 from stratalog.broker.topics import Topics
-from stratalog.config.broker import BrokerConfig
+from stratalog.config.broker import INITIAL_METADATA_VERSION, BrokerConfig
+from stratalog.config.metadata_version import (
+    METADATA_VERSION,
+    is_large_index_format_supported,
+    level_name,
+)
 from stratalog.engine.data_dir import stored_cluster_id
 from stratalog.engine.log_manager import LoadReport, LogManager
 from stratalog.errors import DataDirError
@@ -71,6 +77,7 @@ class BrokerState:
         first = data_dirs[0]
         store = MetadataStore.open(first) if (first / STORE_FILE).is_file() else None
         try:
+            _check_level(store, config)
             cluster_id = _cluster_id(store, data_dirs)
             self.logs = LogManager(data_dirs, config, cluster_id=cluster_id, clock=clock)
         except BaseException:
@@ -82,7 +89,7 @@ class BrokerState:
                 store = MetadataStore.open(
                     first,
                     cluster_id=cluster_id,
-                    metadata_version=config["stratalog.initial.metadata.version"],
+                    metadata_version=config[INITIAL_METADATA_VERSION],
                 )
             self.metadata = store
             self.cluster_id = store.cluster_id
@@ -101,9 +108,7 @@ class BrokerState:
     def _load(self) -> LoadReport:
         # Topics whose deletion was interrupted are loaded too, so that `start` can delete both of their tiers.
         topics = [*self.metadata.topics(), *self.metadata.deleting_topics()]
-        for topic in topics:
-            for warning in small_segment_warnings(topic.name, topic.configs, self.config):
-                logger.warning("%s", warning)
+        self.topics.warn_of_settings()
         return self.logs.start([self.topics.spec(topic) for topic in topics])
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -181,7 +186,25 @@ class BrokerState:
         self._static_config.with_overrides(dict(configs))
         self.metadata.set_broker_configs(node_id, configs)
         self.apply_broker_configs()
+        for warning in small_broker_index_warnings(self.config):
+            logger.warning("%s", warning)
         self.topics.refresh_configs()
+
+
+def _check_level(store: MetadataStore | None, config: BrokerConfig) -> None:
+    """What the level of `metadata.version` has to say before anything is written: the store's, or a new one's first.
+
+    InvalidConfigError when the file gives topics larger segments than the level allows.
+    """
+    initial = config[INITIAL_METADATA_VERSION]
+    level = initial if store is None else store.metadata_version
+    config.check_segment_size(large=is_large_index_format_supported(level))
+    if store is not None and initial > level:
+        logger.warning(
+            "%s=%d is for a new data directory; %s keeps its level %d (%s). 'stratalog features upgrade --feature %s=%d' "
+            "raises it",
+            INITIAL_METADATA_VERSION, initial, store.path.parent, level, level_name(level), METADATA_VERSION, initial,
+        )  # fmt: skip
 
 
 def _cluster_id(store: MetadataStore | None, data_dirs: list[Path]) -> str:

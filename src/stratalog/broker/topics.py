@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from stratalog.broker.metadata.features import LARGE_SEGMENTS_LEVEL
+from stratalog.broker.metadata.advice import (
+    small_broker_index_warnings,
+    small_index_warnings,
+    small_segment_warnings,
+)
 from stratalog.broker.metadata.store import MetadataStore, Topic
 from stratalog.config.broker import BrokerConfig
+from stratalog.config.metadata_version import is_large_index_format_supported
 from stratalog.config.topic import LogConfig
 from stratalog.engine.log_manager import LogManager, TopicSpec
 from stratalog.errors import (
@@ -19,6 +25,8 @@ from stratalog.errors import (
     UnknownTopicOrPartitionError,
 )
 from stratalog.util.clock import Clock
+
+logger = logging.getLogger(__name__)
 
 #: Topics that belong to brokers: clients may not write to them.
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
@@ -59,7 +67,7 @@ class Topics:
 
     def log_config(self, configs: Mapping[str, str]) -> LogConfig:
         """The typed configuration of a topic with these properties; InvalidConfigError names what is wrong."""
-        large = self._store.metadata_version >= LARGE_SEGMENTS_LEVEL
+        large = is_large_index_format_supported(self._store.metadata_version)
         return LogConfig.from_properties(configs, self._config(), use_large_index_format=large)
 
     def spec(self, topic: Topic) -> TopicSpec:
@@ -94,6 +102,7 @@ class Topics:
         count = self._config()["num.partitions"] if partition_count is None else partition_count
         with self._lock:
             self.check_new(name, count, configs or {})
+            self._warn(small_index_warnings(name, configs or {}, self.log_config(configs or {})))
             topic = self._store.create_topic(name, count, configs, created_ms=self._clock.now_ms())
             try:
                 self._logs.create_topic(self.spec(topic))
@@ -127,8 +136,22 @@ class Topics:
         """Replace what is set on a topic, in force at once; InvalidConfigError leaves everything as it was."""
         with self._lock:
             checked = self.log_config(configs)
+            self._warn(small_index_warnings(name, configs, checked))
             self._store.set_topic_configs(name, configs)
             self._logs.update_config(name, checked)
+
+    def warn_of_settings(self) -> None:
+        """At a start: what is allowed and likely not meant, of the broker and of every topic."""
+        broker = self._config()
+        self._warn(small_broker_index_warnings(broker))
+        for topic in self._store.topics():
+            self._warn(small_segment_warnings(topic.name, topic.configs, broker))
+            self._warn(small_index_warnings(topic.name, topic.configs, self.log_config(topic.configs)))
+
+    @staticmethod
+    def _warn(warnings: Iterable[str]) -> None:
+        for warning in warnings:
+            logger.warning("%s", warning)
 
     def add_partitions(self, name: str, partition_count: int) -> Topic:
         """Give a topic more partitions; InvalidPartitionsError unless the count grows."""
@@ -136,6 +159,16 @@ class Topics:
             topic = self._store.set_partition_count(name, partition_count)
             self._logs.create_topic(self.spec(topic))
             return topic
+
+    def finalize_metadata_version(self, level: int, check: Callable[[int], None]) -> None:
+        """Finalize a level of `metadata.version` and put it in force for every log.
+
+        `check` gets the level in force, which nobody changes meanwhile, and raises what speaks against the change.
+        """
+        with self._lock:
+            check(self._store.metadata_version)
+            self._store.set_metadata_version(level)
+            self.refresh_configs()
 
     def refresh_configs(self) -> None:
         """Put changed broker defaults in force for every topic."""

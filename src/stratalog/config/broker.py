@@ -18,6 +18,8 @@ from stratalog.config.keys import (
     at_least,
     between,
 )
+from stratalog.config.metadata_version import INITIAL_LEVEL, LEVEL_MAX, LEVEL_MIN
+from stratalog.config.segment_size import check_segment_bytes
 from stratalog.config.topic import TOPIC_KEYS
 from stratalog.errors import UsageError
 
@@ -33,6 +35,9 @@ def _key(
 ) -> ConfigKey:  # fmt: skip
     return ConfigKey(name, type_, default, doc, validator, dynamic, coarser=coarser)
 
+
+#: The level that a new data directory starts at.
+INITIAL_METADATA_VERSION = "stratalog.initial.metadata.version"
 
 _HOUR_MS = 60 * 60 * 1000
 
@@ -169,8 +174,9 @@ BROKER_KEYS = ConfigRegistry(
         _key("log.cleaner.io.max.bytes.per.second", _DOUBLE, 1.7976931348623157e308, "Limit of compaction's I/O.",
              dynamic=True),
         # Own keys.
-        _key("stratalog.initial.metadata.version", _INT, 31,
-             "metadata.version level of a data directory that is new.", at_least(1)),
+        _key(INITIAL_METADATA_VERSION, _INT, INITIAL_LEVEL,
+             "metadata.version level of a data directory that is new; one that is there keeps its own.",
+             between(LEVEL_MIN, LEVEL_MAX)),
         _key("stratalog.remote.url", _STR, None,
              "Object store of the remote tier (file:///dir, s3://bucket/prefix); without one, the directory "
              "'remote-store' under the first log directory."),
@@ -223,6 +229,10 @@ class BrokerConfig(Mapping[str, Any]):
     def with_overrides(self, properties: Mapping[str, str | None]) -> BrokerConfig:
         """A new configuration with these set (or, for None, set to null) on top."""
         return BrokerConfig({**self.properties, **properties})
+
+    def check_segment_size(self, *, large: bool) -> None:
+        """InvalidConfigError when `log.segment.bytes` is past the limit in force (`large`: that of KIP-1333)."""
+        check_segment_bytes("log.segment.bytes", self["log.segment.bytes"], large=large)
 
     def _derive(self, key: ConfigKey) -> None:
         """Take the value from a coarser spelling when only that was set; hours of -1 mean unlimited."""

@@ -5,9 +5,13 @@ python -m stratalog.config.documentation > docs/configuration.md
 
 from __future__ import annotations
 
-from stratalog.config.broker import BROKER_KEYS
+from dataclasses import replace
+
+from stratalog.config.broker import BROKER_KEYS, INITIAL_METADATA_VERSION
 from stratalog.config.keys import INT_MAX, LONG_MAX, ConfigKey, ConfigRegistry
-from stratalog.config.topic import TOPIC_KEYS
+from stratalog.config.metadata_version import INITIAL_LEVEL, LARGE_SEGMENTS_LEVEL, LEVEL_MAX, level_name
+from stratalog.config.segment_size import SEGMENT_BYTES_MIN
+from stratalog.config.topic import TOPIC_KEYS, LogConfig, index_size_needed
 
 _HEAD = """\
 # Configuration
@@ -20,6 +24,49 @@ Keys of what is not there yet (compaction, transactions, quotas) are checked and
 Written from the declarations in `src/stratalog/config`; `python -m stratalog.config.documentation` prints it.
 """
 
+_GUIDANCE = """\
+## Segments past 2 GiB
+
+`segment.bytes` and `log.segment.bytes` are longs (KIP-1333). Their range depends on the finalized level of
+`metadata.version`:
+
+| level | range | offset indexes of new segments |
+|---|---|---|
+| below {large}; a new data directory is at {initial} | {low} to {int_max} | 8 bytes an entry, as in released Kafka |
+| from {large} on | {low} to {long_max} | 12 bytes an entry |
+
+A value out of the range in force is refused with INVALID_CONFIG, at a start before anything is written.
+
+    stratalog features describe --bootstrap-server 127.0.0.1:9092
+    stratalog features upgrade --bootstrap-server 127.0.0.1:9092 --release-version 4.4
+    stratalog serve --data-dir D --set {initial_key}=32     # a new directory only
+
+`--release-version 4.4` finalizes the newest level of that release, {newest}, as Kafka's tool does; `--feature
+metadata.version=32` finalizes exactly that one. An upgrade is in force at once and for good: lower levels, and released
+Kafka, do not know the format, so there is no way back below 32. Segments that are there keep their indexes, which are read
+as they are.
+
+**Index size.** A segment is also rolled when one of its indexes is full. An index has an entry of 12 bytes for each
+`index.interval.bytes` of its segment, so `segment.index.bytes` (`log.index.size.max.bytes`) has to be at least
+`segment.bytes / index.interval.bytes * 12`:
+
+| segment.bytes | index.interval.bytes | segment.index.bytes, at least |
+|---|---|---|
+{index_sizes}
+The default of {index_default} is enough for {index_enough} at an interval of 4096. The broker warns, at a start and when a setting
+is changed, of an index that is too small, with the size that it should have.
+
+## Small segments
+
+`min.topic.segment.ms` and `min.topic.segment.bytes` (KIP-760) are the operator's minimums for what is set on topics.
+CreateTopics, AlterConfigs and IncrementalAlterConfigs below them get INVALID_CONFIG. They may be changed while the broker
+runs, for one broker or for all. A topic that is below a later minimum keeps what it has, may be changed in other keys by
+either API, and is named in a warning at every start. Broker-wide defaults (`log.roll.ms`, `log.segment.bytes`) are the
+operator's own matter.
+"""
+
+_GUIDED_SIZES = (1024**3, 4 * 1024**3, 8 * 1024**3, 64 * 1024**3)
+
 _LIMITS = {LONG_MAX: "no limit", INT_MAX: "no limit", 1.7976931348623157e308: "no limit"}
 
 
@@ -28,6 +75,7 @@ def page() -> str:
     return "\n".join(
         [
             _HEAD,
+            _guidance(),
             "## Topics\n",
             "Set with CreateTopics or IncrementalAlterConfigs; in force at once. Without a value, the broker key counts.\n",
             _table(TOPIC_KEYS, with_broker_key=True),
@@ -37,6 +85,37 @@ def page() -> str:
             _table(BROKER_KEYS, with_broker_key=False),
         ]
     )
+
+
+def _guidance() -> str:
+    default = LogConfig()
+    rows = []
+    for size in _GUIDED_SIZES:
+        needed = index_size_needed(replace(default, segment_bytes=size))
+        rows.append(
+            f"| {size} ({_binary(size)}) | {default.index_interval_bytes} | {needed} ({_binary(needed)}) |\n"
+        )
+    enough = default.segment_bytes * default.segment_index_bytes // index_size_needed(default)
+    return _GUIDANCE.format(
+        large=_level(LARGE_SEGMENTS_LEVEL),
+        initial=_level(INITIAL_LEVEL),
+        newest=_level(LEVEL_MAX),
+        initial_key=INITIAL_METADATA_VERSION,
+        low=SEGMENT_BYTES_MIN,
+        int_max=INT_MAX,
+        long_max=LONG_MAX,
+        index_sizes="".join(rows),
+        index_default=_binary(default.segment_index_bytes),
+        index_enough=f"{enough / 1024**3:.1f} GiB",
+    )
+
+
+def _level(level: int) -> str:
+    return f"{level} ({level_name(level)})"
+
+
+def _binary(size: int) -> str:
+    return f"{size // 1024**3} GiB" if size >= 1024**3 else f"{size // 1024**2} MiB"
 
 
 def _table(keys: ConfigRegistry, *, with_broker_key: bool) -> str:

@@ -34,6 +34,8 @@ _RANGES = {
     ConfigType.LONG: (-(2**63), LONG_MAX),
 }
 
+_INTEGER = re.compile(r"[+-]?\d{1,40}")
+
 #: Takes (key, parsed value) and raises InvalidConfigError when the value is not allowed.
 Validator = Callable[[str, Any], None]
 
@@ -142,11 +144,9 @@ def _parse(key: ConfigKey, raw: str | None) -> Any:
         raise invalid(key.name, raw, "Expected value to be either true or false")
     if key.type in _RANGES:
         low, high = _RANGES[key.type]
-        try:
-            number = int(text)
-        except ValueError:
-            raise invalid(key.name, raw, f"Not a number of type {key.type.name}") from None
-        if not low <= number <= high:
+        # Not whatever `int` reads: Java knows no underscores.
+        number = int(text) if _INTEGER.fullmatch(text) else None
+        if number is None or not low <= number <= high:
             raise invalid(key.name, raw, f"Not a number of type {key.type.name}")
         return number
     if key.type is ConfigType.DOUBLE:

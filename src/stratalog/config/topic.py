@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from stratalog.config.keys import (
-    INT_MAX,
     LONG_MAX,
     ConfigKey,
     ConfigRegistry,
@@ -23,6 +22,7 @@ from stratalog.config.keys import (
     one_of,
     throttled_replicas,
 )
+from stratalog.config.segment_size import SEGMENT_BYTES_MIN, check_segment_bytes
 from stratalog.errors import InvalidConfigError
 
 if TYPE_CHECKING:
@@ -114,7 +114,8 @@ TOPIC_KEYS = ConfigRegistry(
         _key("retention.ms", ConfigType.LONG, 7 * _DAY_MS, "log.retention.ms",
              "Age limit of a record; -1 is none.", at_least(-1)),
         _key("segment.bytes", ConfigType.LONG, 1024**3, "log.segment.bytes",
-             "Size at which a segment is rolled.", at_least(1024 * 1024)),
+             "Size at which a segment is rolled; up to 2147483647 until metadata.version 32 (4.4-IV1) is finalized.",
+             at_least(SEGMENT_BYTES_MIN)),
         _key("segment.index.bytes", ConfigType.INT, 10 * 1024**2, "log.index.size.max.bytes",
              "Size of an offset or time index at which its segment is rolled.", at_least(4)),
         _key("segment.jitter.ms", ConfigType.LONG, 0, "log.roll.jitter.ms",
@@ -211,8 +212,8 @@ class LogConfig:
 def index_size_needed(config: LogConfig) -> int:
     """Bytes that an index of a full segment may take: `segment.index.bytes` below it rolls segments before `segment.bytes`.
 
-    One entry for every `index.interval.bytes` of the segment, in entries of 12 bytes. Source: KIP-1333, "Index size guidance"
-    (8 GiB at 4096 bytes: 24 MiB).
+    One entry for every `index.interval.bytes` of the segment, in entries of 12 bytes. Source: KIP-1333, "Index size
+    guidance" (8 GiB at 4096 bytes: 24 MiB).
     """
     interval_bytes = max(config.index_interval_bytes, _BATCH_BYTES_MIN)
     return -(-config.segment_bytes // interval_bytes) * INDEX_ENTRY_BYTES
@@ -231,12 +232,7 @@ def _from_values(values: Mapping[str, Any], use_large_index_format: bool) -> Log
 
 def _check(config: LogConfig) -> None:
     """Rules between keys, as `LogConfig.validate` has them."""
-    if not config.use_large_index_format and config.segment_bytes > INT_MAX:
-        raise invalid(
-            "segment.bytes", config.segment_bytes,
-            f"Value must be no more than {INT_MAX} until metadata.version is at least 4.4-IV1 (level 32); "
-            "finalize it with 'stratalog features upgrade --release-version 4.4'",
-        )  # fmt: skip
+    check_segment_bytes("segment.bytes", config.segment_bytes, large=config.use_large_index_format)
     if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
         raise InvalidConfigError(
             f"conflict topic config setting min.compaction.lag.ms ({config.min_compaction_lag_ms}) > "

@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from stratalog.broker.dispatch import REGISTRY, ApiKey, RequestContext, handles
-from stratalog.broker.metadata.features import LEVEL_MAX, LEVEL_MIN, METADATA_VERSION
+from stratalog.config.metadata_version import LEVEL_MAX, LEVEL_MIN, METADATA_VERSION
 from stratalog.errors import InvalidRequestError, UnsupportedVersionError
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -32,7 +32,8 @@ def api_versions(ctx: RequestContext, request: Any) -> Any:
         and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ctx.respond(error_code=InvalidRequestError.code)
-    level = ctx.broker.metadata.metadata_version
+    features = ctx.broker.metadata.features
+    level = features.metadata_version
     return ctx.respond(
         api_keys=[
             ctx.make(
@@ -47,7 +48,7 @@ def api_versions(ctx: RequestContext, request: Any) -> Any:
         ]
         if ctx.version >= _SOFTWARE_FROM
         else [],
-        finalized_features_epoch=0,
+        finalized_features_epoch=features.epoch,
         finalized_features=[
             ctx.make(
                 "FinalizedFeatureKey", name=METADATA_VERSION, min_version_level=level, max_version_level=level

@@ -58,7 +58,7 @@ def _checked_partitions(ctx: RequestContext, topic: Any, times: int) -> int:
     if nulls:
         raise InvalidConfigError(f"Null value not supported for topic configs: {','.join(nulls)}")
     broker.topics.log_config(configs)
-    check_topic_configs({}, configs, broker.config, given=configs)
+    check_topic_configs(topic.name, {}, configs, broker.config)
     return new_topic_partitions(
         topic.num_partitions,
         topic.replication_factor,

@@ -23,6 +23,5 @@ def _alter(ctx: RequestContext, resource: Any, validate_only: bool) -> None:
         resource.resource_type,
         resource.resource_name,
         lambda _before: wanted,
-        given=wanted,
         validate_only=validate_only,
     )

@@ -12,7 +12,6 @@ from typing import Any
 from stratalog.broker.dispatch import ApiKey, RequestContext, handles
 from stratalog.broker.metadata.alter_configs import TOPIC, alter, answer_each
 from stratalog.broker.metadata.config_changes import (
-    Operation,
     changed_broker_configs,
     changed_topic_configs,
     parse_changes,
@@ -38,6 +37,5 @@ def _alter(ctx: RequestContext, resource: Any, validate_only: bool) -> None:
         resource.resource_type,
         resource.resource_name,
         apply,
-        given=[each.name for each in changes if each.operation is not Operation.DELETE],
         validate_only=validate_only,
     )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from stratalog.broker.metadata.config_changes import check_broker_configs, check_topic_configs
 from stratalog.broker.topics import check_topic_name
+from stratalog.config.metadata_version import is_large_index_format_supported
 from stratalog.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
@@ -60,25 +61,22 @@ def alter(
     name: str,
     make: Make,
     *,
-    given: Collection[str],
     validate_only: bool,
 ) -> None:
     """Change the configs of one resource, durable and in force on return; may block on disk.
 
-    `given` are the keys that the request sets. Raises what the client has to be told, and then nothing has changed.
+    Raises what the client has to be told, and then nothing has changed.
     """
     with _altering:
         if resource_type == TOPIC:
-            _alter_topic(broker, name, make, given, validate_only)
+            _alter_topic(broker, name, make, validate_only)
         elif resource_type == BROKER:
             _alter_broker(broker, name, make, validate_only)
         else:
             raise InvalidRequestError(f"Unknown resource type {resource_type}")
 
 
-def _alter_topic(
-    broker: BrokerState, name: str, make: Make, given: Collection[str], validate_only: bool
-) -> None:
+def _alter_topic(broker: BrokerState, name: str, make: Make, validate_only: bool) -> None:
     if not name:
         raise InvalidRequestError("Default topic resources are not allowed.")
     check_topic_name(name)
@@ -86,7 +84,7 @@ def _alter_topic(
     before: Mapping[str, str] = {} if topic is None else topic.configs
     after = make(before)
     broker.topics.log_config(after)
-    check_topic_configs(before, after, broker.config, given=given)
+    check_topic_configs(name, before, after, broker.config)
     if topic is None:
         raise UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")
     if not validate_only:
@@ -96,7 +94,8 @@ def _alter_topic(
 def _alter_broker(broker: BrokerState, name: str, make: Make, validate_only: bool) -> None:
     node_id = broker_of(name, broker.node_id)
     after = make(broker.metadata.broker_configs(node_id))
-    check_broker_configs(after, broker.static_config)
+    large = is_large_index_format_supported(broker.metadata.metadata_version)
+    check_broker_configs(after, broker.static_config, large_segments=large)
     if not validate_only:
         broker.set_broker_configs(node_id, after)
 

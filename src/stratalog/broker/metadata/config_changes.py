@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+from stratalog.broker.metadata.advice import SEGMENT_MINIMUMS, below_minimum
 from stratalog.config.broker import BROKER_KEYS, BrokerConfig
 from stratalog.config.keys import ConfigKey, ConfigRegistry, ConfigType, invalid
 from stratalog.config.topic import TOPIC_KEYS
@@ -14,9 +15,6 @@ from stratalog.errors import InvalidConfigError, InvalidRequestError
 
 REMOTE_STORAGE_ENABLE = "remote.storage.enable"
 REMOTE_LOG_DELETE_ON_DISABLE = "remote.log.delete.on.disable"
-
-#: KIP-760: topic keys that have a minimum set by the operator, with the broker key of that minimum.
-SEGMENT_MINIMUMS = {"segment.ms": "min.topic.segment.ms", "segment.bytes": "min.topic.segment.bytes"}
 
 
 class Operation(IntEnum):
@@ -91,31 +89,37 @@ def _parts(value: str | None, key: ConfigKey) -> list[str]:
     return [part for part in text.split(",") if part]
 
 
-def check_broker_configs(configs: Mapping[str, str], static: BrokerConfig) -> None:
-    """Raise InvalidRequestError unless these may be set dynamically and are good values."""
+def check_broker_configs(configs: Mapping[str, str], static: BrokerConfig, *, large_segments: bool) -> None:
+    """Raise InvalidRequestError unless these may be set dynamically and are good values.
+
+    InvalidConfigError for a `log.segment.bytes` past the limit in force (`large_segments`: that of KIP-1333).
+    """
     fixed = sorted(name for name in configs if (key := BROKER_KEYS.get(name)) is not None and not key.dynamic)
     if fixed:
         raise InvalidRequestError(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
     try:
-        static.with_overrides(dict(configs))
+        effective = static.with_overrides(dict(configs))
     except InvalidConfigError as error:
         raise InvalidRequestError(str(error)) from error
+    effective.check_segment_size(large=large_segments)
 
 
 def check_topic_configs(
-    before: Mapping[str, str], after: Mapping[str, str], broker: BrokerConfig, *, given: Iterable[str]
+    topic: str, before: Mapping[str, str], after: Mapping[str, str], broker: BrokerConfig
 ) -> None:
     """Raise InvalidConfigError for what only a broker can judge of a topic's configs (each of them is already good).
 
-    `given` are the keys that the request sets: the minimums of KIP-760 hold for them, and not for what is set already.
+    `before` is what is set on the topic now. The minimums of KIP-760 hold for what is set anew or to another value, not for
+    what is there: a topic that is below a later minimum can still be changed otherwise, by either API.
     """
-    for name in given:
-        minimum_key = SEGMENT_MINIMUMS.get(name)
-        if minimum_key is None or name not in after:
+    for key in SEGMENT_MINIMUMS:
+        if key not in after:
             continue
-        minimum = broker[minimum_key]
-        if int(after[name]) < minimum:
-            raise invalid(name, after[name], f"Value must be at least {minimum} ({minimum_key})")
+        value = TOPIC_KEYS[key].parse(after[key])
+        unchanged = key in before and TOPIC_KEYS[key].parse(before[key]) == value
+        why = None if unchanged else below_minimum(topic, key, value, broker)
+        if why is not None:
+            raise invalid(key, value, why)
     enabled_before, enabled_after = (_is_true(configs, REMOTE_STORAGE_ENABLE) for configs in (before, after))
     if enabled_after and not broker["remote.log.storage.system.enable"]:
         raise InvalidConfigError(
@@ -132,12 +136,3 @@ def check_topic_configs(
 
 def _is_true(configs: Mapping[str, str], name: str) -> bool:
     return configs.get(name, "false").strip().lower() == "true"
-
-
-def small_segment_warnings(topic: str, configs: Mapping[str, str], broker: BrokerConfig) -> list[str]:
-    """What to warn of at a start: segment settings of a topic that are below the operator's minimums (KIP-760)."""
-    return [
-        f"Topic {topic} has {name} ({configs[name]}) that is less than {minimum_key} ({broker[minimum_key]})."
-        for name, minimum_key in SEGMENT_MINIMUMS.items()
-        if name in configs and int(configs[name]) < broker[minimum_key]
-    ]

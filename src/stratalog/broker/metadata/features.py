@@ -1,45 +1,85 @@
-"""Levels of the feature `metadata.version` and their names, as Apache Kafka 4.4.0's `MetadataVersion` lists them.
+"""Which updates of features are allowed: pure, with the errors of Kafka's `FeatureControlManager`.
 
-Level 32 (IBP_4_4_IV1) switches large segments on (KIP-1333). A new data directory starts one below it, so that its files
-equal those of released Kafka.
+`metadata.version` is the only feature here. From level 32 on (4.4-IV1) segments may pass 2 GiB and new offset indexes have
+12-byte entries (KIP-1333); there is no way back below it.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import IntEnum
+
+from stratalog.config.metadata_version import (
+    LARGE_SEGMENTS_LEVEL,
+    LEVEL_MAX,
+    LEVEL_MIN,
+    METADATA_VERSION,
+    is_supported,
+    level_name,
+    lost_by_downgrade,
+)
 from stratalog.errors import InvalidUpdateVersionError
 
-METADATA_VERSION = "metadata.version"
 
-#: The first level at which segments may pass 2^31-1 bytes and new offset indexes have 12-byte entries.
-LARGE_SEGMENTS_LEVEL = 32
-INITIAL_LEVEL = LARGE_SEGMENTS_LEVEL - 1
+class UpgradeType(IntEnum):
+    """What a client is ready for; the numbers are those of UpdateFeatures."""
 
-_NAMES = (
-    "3.3-IV3", "3.4-IV0", "3.5-IV0", "3.5-IV1", "3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2", "3.7-IV0", "3.7-IV1", "3.7-IV2",
-    "3.7-IV3", "3.7-IV4", "3.8-IV0", "3.9-IV0", "4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0", "4.1-IV1", "4.2-IV0",
-    "4.2-IV1", "4.3-IV0", "4.4-IV0", "4.4-IV1", "4.4-IV2",
-)  # fmt: skip
-
-LEVEL_MIN = 7
-LEVEL_MAX = LEVEL_MIN + len(_NAMES) - 1
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
 
 
-def level_name(level: int) -> str:
-    """The name of a level, such as "4.4-IV1"; InvalidUpdateVersionError for one that is not supported."""
-    if not LEVEL_MIN <= level <= LEVEL_MAX:
-        raise InvalidUpdateVersionError(
-            f"{METADATA_VERSION} level {level} is not supported; levels {LEVEL_MIN} to {LEVEL_MAX} are"
+@dataclass(frozen=True, slots=True)
+class FeatureUpdate:
+    """Finalize `level` of `feature`. `kind` is an `UpgradeType`, or a number that is none."""
+
+    feature: str
+    level: int
+    kind: int
+
+
+def check_update(update: FeatureUpdate, current: int, *, node_id: int) -> None:
+    """Raise InvalidUpdateVersionError unless `metadata.version` may go from level `current` to that of `update`."""
+    if update.kind not in set(UpgradeType):
+        raise _invalid(update, "The controller does not support the given upgrade type.")
+    if update.level < 0:
+        raise _invalid(update, "A feature version cannot be less than 0.")
+    if update.feature != METADATA_VERSION:
+        why = f"Local controller {node_id} does not support this feature."
+        raise _invalid(update, why if update.level else f"Feature {update.feature} not found.")
+    if not is_supported(update.level):
+        raise _invalid(update, f"Local controller {node_id} only supports versions {LEVEL_MIN}-{LEVEL_MAX}")
+    if update.level > current and update.kind != UpgradeType.UPGRADE:
+        raise _invalid(update, "Can't downgrade to a newer version.")
+    if update.level < current:
+        _check_downgrade(update, current)
+
+
+def _check_downgrade(update: FeatureUpdate, current: int) -> None:
+    if update.kind == UpgradeType.UPGRADE:
+        raise _invalid(
+            update,
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
+            "downgrade.",
         )
-    return _NAMES[level - LEVEL_MIN]
-
-
-def level_for_release(version: str) -> int:
-    """The level of a release ("4.4": its newest) or of an exact name ("4.4-IV0"); InvalidUpdateVersionError otherwise."""
-    matching = [
-        LEVEL_MIN + n for n, name in enumerate(_NAMES) if name == version or name.startswith(f"{version}-")
-    ]
-    if not matching:
-        raise InvalidUpdateVersionError(
-            f"unknown {METADATA_VERSION} '{version}'; known are {_NAMES[0]} to {_NAMES[-1]}"
+    if lost_by_downgrade(current, update.level) is None:
+        return
+    why = (
+        "Refusing to perform the requested downgrade because it might delete metadata information."
+        if update.kind == UpgradeType.SAFE_DOWNGRADE
+        else "Unsafe metadata downgrade is not supported in this version."
+    )
+    if update.level < LARGE_SEGMENTS_LEVEL:
+        why += (
+            f" Since level {LARGE_SEGMENTS_LEVEL} ({level_name(LARGE_SEGMENTS_LEVEL)}) there may be segments past 2 GiB and"
+            " offset indexes with 12-byte entries (KIP-1333), which lower levels cannot hold."
         )
-    return matching[-1]
+    raise InvalidUpdateVersionError(
+        f"Unsupported {METADATA_VERSION} downgrade from {current} to {update.level}. {why}"
+    )
+
+
+def _invalid(update: FeatureUpdate, why: str) -> InvalidUpdateVersionError:
+    return InvalidUpdateVersionError(
+        f"Invalid update version {update.level} for feature {update.feature}. {why}"
+    )

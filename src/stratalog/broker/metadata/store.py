@@ -21,9 +21,15 @@ from pathlib import Path
 from types import MappingProxyType
 from uuid import UUID
 
-from stratalog.broker.metadata.features import INITIAL_LEVEL, level_name
+from stratalog.broker.metadata.store_file import (
+    FEATURES_EPOCH,
+    FINALIZED_LEVEL,
+    STORE_FILE,
+    open_file,
+    raise_clearer,
+)
+from stratalog.config.metadata_version import INITIAL_LEVEL, level_name
 from stratalog.errors import (
-    DataDirError,
     InvalidPartitionsError,
     KafkaStorageError,
     TopicAlreadyExistsError,
@@ -31,22 +37,8 @@ from stratalog.errors import (
 )
 from stratalog.util.uuids import random_uuid, uuid_to_base64
 
-STORE_FILE = "stratalog.sqlite"
-
-#: Version of the tables below. A store with a higher one was written by a newer stratalog and is refused.
-FORMAT_VERSION = 1
-
 #: How many producer ids a broker takes at a time, as Kafka's `ProducerIdsBlock`.
 PRODUCER_ID_BLOCK_SIZE = 1000
-
-_TABLES = (
-    "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-    """CREATE TABLE topics (
-        topic_id BLOB PRIMARY KEY, name TEXT NOT NULL UNIQUE, partition_count INTEGER NOT NULL,
-        configs TEXT NOT NULL, created_ms INTEGER NOT NULL, deleting INTEGER NOT NULL DEFAULT 0
-    ) WITHOUT ROWID""",
-    "CREATE TABLE broker_configs (broker TEXT PRIMARY KEY, configs TEXT NOT NULL) WITHOUT ROWID",
-)
 
 #: The row of `broker_configs` that holds for all brokers (in AlterConfigs: the broker named "").
 _CLUSTER_DEFAULT = ""
@@ -61,6 +53,14 @@ class Topic:
     partition_count: int
     configs: Mapping[str, str]
     created_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FinalizedFeatures:
+    """The level of `metadata.version`, and a number that grows with every change of it: clients keep the newest."""
+
+    metadata_version: int
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,23 +92,12 @@ class MetadataStore:
         directory cannot be written, the file is damaged, or a newer stratalog wrote it.
         """
         path = Path(directory) / STORE_FILE
-        connection = None
+        connection = open_file(path, cluster_id or uuid_to_base64(random_uuid()), metadata_version)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=FULL")
-            if not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
-                _create(connection, cluster_id or uuid_to_base64(random_uuid()), metadata_version)
-            _check_format(connection, path)
             return cls(connection, path)
         except BaseException as error:
-            if connection is not None:
-                connection.close()
-            clearer = _open_error(path, error)
-            if clearer is None:
-                raise
-            raise clearer from error
+            connection.close()
+            raise_clearer(path, error)
 
     def close(self) -> None:
         """Close the file; harmless when called again."""
@@ -118,7 +107,8 @@ class MetadataStore:
     def _load(self) -> None:
         meta = dict(self._db.execute("SELECT key, value FROM meta"))
         self._cluster_id: str = meta["cluster.id"]
-        self._metadata_version = int(meta["metadata.version"])
+        # One object, so that a reader never sees the level of one change with the epoch of another.
+        self._features = FinalizedFeatures(int(meta[FINALIZED_LEVEL]), int(meta.get(FEATURES_EPOCH, 0)))
         topics: dict[str, Topic] = {}
         deleting: dict[UUID, Topic] = {}
         for topic_id, name, partition_count, configs, created_ms, doomed in self._db.execute(
@@ -167,16 +157,27 @@ class MetadataStore:
         return self._cluster_id
 
     @property
+    def features(self) -> FinalizedFeatures:
+        return self._features
+
+    @property
     def metadata_version(self) -> int:
         """The finalized level of the feature `metadata.version`."""
-        return self._metadata_version
+        return self._features.metadata_version
 
     def set_metadata_version(self, level: int) -> None:
-        """Finalize a level; InvalidUpdateVersionError for one that is not supported."""
+        """Finalize a level, and let the epoch grow if it is another; InvalidUpdateVersionError for one not supported."""
         level_name(level)
-        with self._change() as db:
-            db.execute("UPDATE meta SET value = ? WHERE key = 'metadata.version'", (str(level),))
-        self._metadata_version = level
+        with self._lock:
+            if level == self.metadata_version:
+                return
+            features = FinalizedFeatures(level, self._features.epoch + 1)
+            with self._change() as db:
+                db.executemany(
+                    "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)",
+                    [(FINALIZED_LEVEL, str(level)), (FEATURES_EPOCH, str(features.epoch))],
+                )
+            self._features = features
 
     def allocate_producer_ids(self, size: int = PRODUCER_ID_BLOCK_SIZE) -> ProducerIdBlock:
         """Take the next block of producer ids, for good."""
@@ -307,48 +308,6 @@ class MetadataStore:
                     (row, _json(configs)),
                 )
             self._broker_configs = {**self._broker_configs, row: _frozen(configs)}
-
-
-def _create(connection: sqlite3.Connection, cluster_id: str, metadata_version: int) -> None:
-    level_name(metadata_version)
-    connection.execute("BEGIN IMMEDIATE")
-    for statement in _TABLES:
-        connection.execute(statement)
-    connection.executemany(
-        "INSERT INTO meta (key, value) VALUES (?, ?)",
-        [
-            ("format.version", str(FORMAT_VERSION)),
-            ("cluster.id", cluster_id),
-            ("metadata.version", str(metadata_version)),
-            ("producer.ids.next", "0"),
-        ],
-    )
-    connection.execute("COMMIT")
-
-
-def _check_format(connection: sqlite3.Connection, path: Path) -> None:
-    row = connection.execute("SELECT value FROM meta WHERE key = 'format.version'").fetchone()
-    if row is None or not row[0].isdecimal():
-        raise DataDirError(
-            f"{path} is damaged: its format version is {row and row[0]!r}; restore it from a copy"
-        )
-    if int(row[0]) > FORMAT_VERSION:
-        raise DataDirError(
-            f"{path} has format version {row[0]}, this stratalog knows versions up to {FORMAT_VERSION}: "
-            "a newer stratalog wrote it; start that one, or serve another directory"
-        )
-
-
-def _open_error(path: Path, error: BaseException) -> DataDirError | None:
-    """What to tell the user when the store cannot be opened; None when `error` says it already."""
-    unusable = isinstance(error, (OSError, sqlite3.OperationalError)) and "no such" not in str(error)
-    if unusable:
-        return DataDirError(
-            f"{path} cannot be opened: {error}; give a data directory that this user can write"
-        )
-    if isinstance(error, (sqlite3.DatabaseError, ValueError, KeyError, TypeError)):
-        return DataDirError(f"{path} is damaged: {error}; restore it from a copy")
-    return None
 
 
 def _broker_row(node_id: int | None) -> str:

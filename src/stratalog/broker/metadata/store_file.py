@@ -1,0 +1,106 @@
+"""The file of the metadata store: its tables and format, how it is made, and what is said when it cannot be used."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import NoReturn
+
+from stratalog.config.metadata_version import LEVEL_MAX, LEVEL_MIN, is_supported, level_name
+from stratalog.errors import DataDirError
+
+STORE_FILE = "stratalog.sqlite"
+
+#: Version of the tables below. A store with a higher one was written by a newer stratalog and is refused.
+FORMAT_VERSION = 1
+
+#: Rows of `meta`: the finalized level of `metadata.version`, and the epoch of the finalized features (missing: 0).
+FINALIZED_LEVEL = "metadata.version"
+FEATURES_EPOCH = "features.epoch"
+
+_TABLES = (
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE topics (
+        topic_id BLOB PRIMARY KEY, name TEXT NOT NULL UNIQUE, partition_count INTEGER NOT NULL,
+        configs TEXT NOT NULL, created_ms INTEGER NOT NULL, deleting INTEGER NOT NULL DEFAULT 0
+    ) WITHOUT ROWID""",
+    "CREATE TABLE broker_configs (broker TEXT PRIMARY KEY, configs TEXT NOT NULL) WITHOUT ROWID",
+)
+
+
+def open_file(path: Path, cluster_id: str, metadata_version: int) -> sqlite3.Connection:
+    """Open a store's file, making it with this cluster id and level when there is none.
+
+    DataDirError when it cannot be written, is damaged, or was written by a newer stratalog.
+    """
+    connection = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        if not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+            _create(connection, cluster_id, metadata_version)
+        _check_format(connection, path)
+        return connection
+    except BaseException as error:
+        if connection is not None:
+            connection.close()
+        raise_clearer(path, error)
+
+
+def raise_clearer(path: Path, error: BaseException) -> NoReturn:
+    """Raise DataDirError in place of an error that does not tell the user what is wrong with the store."""
+    clearer = _open_error(path, error)
+    if clearer is None:
+        raise error
+    raise clearer from error
+
+
+def _create(connection: sqlite3.Connection, cluster_id: str, metadata_version: int) -> None:
+    level_name(metadata_version)
+    connection.execute("BEGIN IMMEDIATE")
+    for statement in _TABLES:
+        connection.execute(statement)
+    connection.executemany(
+        "INSERT INTO meta (key, value) VALUES (?, ?)",
+        [
+            ("format.version", str(FORMAT_VERSION)),
+            ("cluster.id", cluster_id),
+            (FINALIZED_LEVEL, str(metadata_version)),
+            (FEATURES_EPOCH, "0"),
+            ("producer.ids.next", "0"),
+        ],
+    )
+    connection.execute("COMMIT")
+
+
+def _check_format(connection: sqlite3.Connection, path: Path) -> None:
+    row = connection.execute("SELECT value FROM meta WHERE key = 'format.version'").fetchone()
+    if row is None or not row[0].isdecimal():
+        raise DataDirError(
+            f"{path} is damaged: its format version is {row and row[0]!r}; restore it from a copy"
+        )
+    if int(row[0]) > FORMAT_VERSION:
+        raise DataDirError(
+            f"{path} has format version {row[0]}, this stratalog knows versions up to {FORMAT_VERSION}: "
+            "a newer stratalog wrote it; start that one, or serve another directory"
+        )
+    (level,) = connection.execute("SELECT value FROM meta WHERE key = ?", (FINALIZED_LEVEL,)).fetchone()
+    if not is_supported(int(level)):
+        raise DataDirError(
+            f"{path} is at {FINALIZED_LEVEL} {level}, this stratalog supports {LEVEL_MIN} to {LEVEL_MAX}: "
+            "a newer stratalog finalized it; start that one, or serve another directory"
+        )
+
+
+def _open_error(path: Path, error: BaseException) -> DataDirError | None:
+    """What to tell the user when the store cannot be opened; None when `error` says it already."""
+    unusable = isinstance(error, (OSError, sqlite3.OperationalError)) and "no such" not in str(error)
+    if unusable:
+        return DataDirError(
+            f"{path} cannot be opened: {error}; give a data directory that this user can write"
+        )
+    if isinstance(error, (sqlite3.DatabaseError, ValueError, KeyError, TypeError)):
+        return DataDirError(f"{path} is damaged: {error}; restore it from a copy")
+    return None
