@@ -16,7 +16,6 @@ from stratalog.errors import (
     InvalidTimestampError,
     KafkaError,
     MessageTooLargeError,
-    UnsupportedForMessageFormatError,
 )
 from stratalog.log import append as module
 from stratalog.log.append import AppendRules, PreparedAppend, prepare_follower_append, prepare_leader_append
@@ -188,7 +187,7 @@ SOUND = build_batch(records())
         (SOUND + b"x", CorruptRecordError),
         (SOUND[:-1] + b"\x7f", CorruptRecordError),
         (_changed(SOUND, 7, 1), InvalidRecordError),
-        (_changed(SOUND, fmt.MAGIC_AT, 1), UnsupportedForMessageFormatError),
+        (_changed(SOUND, fmt.MAGIC_AT, 1), InvalidRecordError),
         (_changed(SOUND, fmt.MAGIC_AT, 3), CorruptRecordError),
         (_changed(SOUND, fmt.ATTRIBUTES_AT + 1, fmt.CONTROL_BIT), InvalidRecordError),
         (_changed(SOUND, fmt.ATTRIBUTES_AT + 1, fmt.LOG_APPEND_TIME_BIT), InvalidTimestampError),

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stratalog.errors import CorruptRecordError, UnsupportedForMessageFormatError
+from stratalog.errors import CorruptRecordError
 from stratalog.log.scan import list_partitions, list_segments, scan_headers
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from stratalog.util.filesystem import REAL_FILESYSTEM
+from tests.records.legacy_cases import KAFKA_READS, log_bytes
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "dump"
 
@@ -97,6 +98,19 @@ def test_what_is_no_batch_is_told_with_file_and_position(tmp_path: Path) -> None
             CorruptRecordError, match=rf"00000000000000000000\.log: no batch at position {len(good)}"
         ):
             next(scan)
-    path.write_bytes(good[:16] + b"\x01" + good[17:])
-    with REAL_FILESYSTEM.open(path) as file, pytest.raises(UnsupportedForMessageFormatError):
-        list(scan_headers(file))
+
+
+@pytest.mark.parametrize("window_size", [62, 128 * 1024])
+@pytest.mark.parametrize("name", KAFKA_READS)
+def test_messages_of_old_formats_are_found_like_batches(tmp_path: Path, name: str, window_size: int) -> None:
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(log_bytes(name))
+    with REAL_FILESYSTEM.open(path) as file:
+        found = [
+            (batch.magic, batch.base_offset, batch.last_offset, batch.max_timestamp)
+            for _, batch in scan_headers(file, window_size=window_size)
+        ]
+    assert found == [
+        (batch["magic"], batch["base_offset"], batch["last_offset"], batch["max_timestamp"])
+        for batch in KAFKA_READS[name]
+    ]

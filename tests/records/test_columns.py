@@ -1,12 +1,21 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.records.legacy_cases import FILES, KAFKA_READS, log_bytes, shown
 
-from stratalog.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionTypeError
+from stratalog.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    KafkaError,
+    UnsupportedCompressionTypeError,
+)
 from stratalog.records import Codec, ControlType, Record, build_batch, end_transaction_marker
 from stratalog.records import batch_format as fmt
 from stratalog.records.columns import COLUMN_NAMES, COLUMN_SCHEMA, decode_columns, decode_columns_plain, warm
@@ -259,3 +268,52 @@ def test_threads_decode_at_the_same_time() -> None:
 def test_warming_up_twice_is_harmless() -> None:
     warm()
     warm()
+
+
+OLD_FILES = sorted(FILES)
+
+
+@pytest.mark.parametrize("name", OLD_FILES)
+@pytest.mark.parametrize("columns", [None, ("value", "timestamp_type"), ()])
+def test_old_message_formats_come_as_columns_like_the_plain_way(
+    name: str, columns: Collection[str] | None
+) -> None:
+    """For any range of offsets and columns both decoders give the same of logs that hold formats 0, 1 and 2."""
+    data = log_bytes(name)
+    whole = decode_columns(data)
+    assert [(r["offset"], r["timestamp"], shown(r["key"]), shown(r["value"])) for r in whole.to_pylist()] == [
+        (record["offset"], record["timestamp_ms"], record["key"], record["value"])
+        for batch in KAFKA_READS[name]
+        for record in batch["records"]
+    ]
+    offsets = [None, *range(whole["offset"][0].as_py() - 1, whole["offset"][-1].as_py() + 2)]
+    for start in offsets:
+        for end in offsets:
+            native = decode_columns(data, start_offset=start, end_offset=end, columns=columns)
+            plain = decode_columns_plain(data, start_offset=start, end_offset=end, columns=columns)
+            native.validate(full=True)
+            assert native.equals(plain)
+            assert native.num_rows == sum(
+                (start is None or start <= offset) and (end is None or offset < end)
+                for offset in whole["offset"].to_pylist()
+            )
+
+
+@given(st.data(), st.sampled_from(OLD_FILES))
+@settings(deadline=None, max_examples=200)
+def test_damaged_old_formats_are_refused_in_the_same_words(data: st.DataObject, name: str) -> None:
+    """Whatever happened to the bytes, both decoders give the same columns or the same error."""
+    damaged = bytearray(log_bytes(name))
+    for _ in range(data.draw(st.integers(0, 2))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    damaged = damaged[: data.draw(st.integers(0, len(damaged)))]
+    verify_crc, end = data.draw(st.booleans()), data.draw(st.none() | st.integers(0, 110))
+    outcomes: list[object] = []
+    for decode in (decode_columns, decode_columns_plain):
+        try:
+            decoded = decode(damaged, verify_crc=verify_crc, end_offset=end)
+        except KafkaError as error:
+            outcomes.append(f"{type(error).__name__}: {error}")
+        else:
+            outcomes.append(decoded.to_pylist())
+    assert outcomes[0] == outcomes[1]

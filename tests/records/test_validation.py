@@ -11,7 +11,6 @@ from stratalog.errors import (
     KafkaError,
     MessageTooLargeError,
     UnsupportedCompressionTypeError,
-    UnsupportedForMessageFormatError,
 )
 from stratalog.records import (
     Codec,
@@ -63,7 +62,7 @@ def test_a_batch_larger_than_allowed_is_too_large() -> None:
         (VALID + VALID[:-1], CorruptRecordError, "after the last whole batch"),
         (VALID + b"\0" * 5, CorruptRecordError, "after the last whole batch"),
         (VALID[:-1] + b"\x01", CorruptRecordError, "CRC-32C"),
-        (patched(fmt.MAGIC_AT, b"\x01"), UnsupportedForMessageFormatError, "message format 1"),
+        (patched(fmt.MAGIC_AT, b"\x01"), InvalidRecordError, "message format 1"),
         (patched(fmt.MAGIC_AT, b"\x07"), CorruptRecordError, "magic 7"),
         (patched(fmt.RECORD_COUNT_AT, b"\0\0\0\x04"), InvalidRecordError, "record count 4"),
         (patched(fmt.RECORD_COUNT_AT, b"\0\0\0\0"), InvalidRecordError, "record count 0"),

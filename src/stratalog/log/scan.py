@@ -22,8 +22,8 @@ from stratalog.log.file_names import (
     parse_partition_dir,
     time_index_file,
 )
-from stratalog.records.batch import RecordBatch, checked_batch_size
-from stratalog.records.batch_format import HEADER_SIZE, HEADER_SIZE_UP_TO_MAGIC
+from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size
+from stratalog.records.batch_format import HEADER_SIZE, HEADER_SIZE_UP_TO_MAGIC, MAGIC, MAGIC_AT
 from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem, StrPath
 
 #: Headers are read in windows of this size; a batch that is larger is stepped over unread.
@@ -107,8 +107,8 @@ def scan_headers(
     """The headers of the batches between two positions of a `.log`, in order, reading as little as that needs.
 
     `start` must be where a batch begins. Ends before the first batch that is not complete; the caller sees that from the
-    last one's position and size. Raises CorruptRecordError, naming file and position, for bytes that cannot be a batch,
-    UnsupportedForMessageFormatError for message formats 0 and 1.
+    last one's position and size. Raises CorruptRecordError, naming file and position, for bytes that cannot be a batch.
+    Messages of formats 0 and 1 are there as a whole: the base offset of a wrapper is in what it holds.
     """
     limit = file.size() if end is None else min(end, file.size())
     position = start
@@ -125,5 +125,7 @@ def scan_headers(
             raise CorruptRecordError(f"{file.path}: no batch at position {position}: {error}") from None
         if position + size > limit:
             return
-        yield BatchHeader(position, RecordBatch(window, at))
+        if window[at + MAGIC_AT] != MAGIC and at + size > len(window):
+            window, window_at, at = file.pread(max(window_size, size), position), position, 0
+        yield BatchHeader(position, batch_at(window, at))
         position += size

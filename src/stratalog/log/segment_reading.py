@@ -11,18 +11,28 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from stratalog.errors import CorruptRecordError, UnsupportedForMessageFormatError
+from stratalog.errors import CorruptRecordError
 from stratalog.log.offset_index import OffsetIndex
 from stratalog.log.time_index import TimeIndex
 from stratalog.log.values import BatchPosition, FileSlice, TimestampOffset
-from stratalog.records.batch import RecordBatch
-from stratalog.records.batch_format import HEADER, HEADER_SIZE, LENGTH_MIN, LOG_OVERHEAD, MAGIC
+from stratalog.records.batch import RecordBatch, batch_at
+from stratalog.records.batch_format import (
+    BATCH_SIZE_MIN,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_MIN,
+    LOG_OVERHEAD,
+    MAGIC,
+)
+from stratalog.records.legacy_format import find_header
 from stratalog.util.filesystem import File
 
 logger = logging.getLogger(__name__)
 
 #: Headers are read from disk in pieces of this size; as much as lies between two index entries, and some more.
 _SCAN_CHUNK_SIZE: Final = 8192
+
+_NO_HEADER: Final = (-1,) * 13
 
 _unpack_header = HEADER.unpack_from
 
@@ -54,36 +64,36 @@ class ReadableSegment(ABC):
     def headers(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, tuple[int, ...]]]:
         """Position and header fields (`batch_format.HEADER`) of each whole batch from position `start` on, in order.
 
-        Raises CorruptRecordError for bytes that are no batch header, UnsupportedForMessageFormatError for formats 0
-        and 1.
+        Messages of formats 0 and 1 are told in the same terms, see `legacy_format.read_header`. Raises CorruptRecordError
+        for bytes that are no batch header.
         """
         limit = self.size_bytes if end is None else min(end, self.size_bytes)
         pread = self.file.pread
-        chunk, chunk_start = b"", start
+        chunk, chunk_start, chunk_size = b"", start, 0
         position = start
-        while position + HEADER_SIZE <= limit:
+        while position + BATCH_SIZE_MIN <= limit:
             at = position - chunk_start
-            if at + HEADER_SIZE > len(chunk):
+            if at + HEADER_SIZE > chunk_size:
                 chunk, chunk_start, at = pread(min(_SCAN_CHUNK_SIZE, limit - position), position), position, 0
-                if len(chunk) < HEADER_SIZE:
-                    return
-            header = _unpack_header(chunk, at)
+                chunk_size = len(chunk)
+            header = _unpack_header(chunk, at) if at + HEADER_SIZE <= chunk_size else _NO_HEADER
             if header[3] != MAGIC or header[1] < LENGTH_MIN:
-                raise self._no_header(position, header)
+                old = find_header(chunk, at, chunk_size)
+                if old is None:
+                    if header is _NO_HEADER:  # the beginning of a batch
+                        return
+                    raise self._no_header(position, header)
+                header = old
             size = header[1] + LOG_OVERHEAD
             if position + size > limit:
                 return
             yield position, header
             position += size
 
-    def _no_header(
-        self, position: int, header: tuple[int, ...]
-    ) -> CorruptRecordError | UnsupportedForMessageFormatError:
-        where = f"{self.log_path}: position {position}"
-        if header[3] in (0, 1):
-            return UnsupportedForMessageFormatError(f"{where}: message format {header[3]}, expected {MAGIC}")
+    def _no_header(self, position: int, header: tuple[int, ...]) -> CorruptRecordError:
         return CorruptRecordError(
-            f"{where}: magic {header[3]} and length {header[1]}, expected {MAGIC} and at least {LENGTH_MIN}"
+            f"{self.log_path}: position {position}: magic {header[3]} and length {header[1]}, expected {MAGIC} and at"
+            f" least {LENGTH_MIN}"
         )
 
     def translate_offset(self, offset: int) -> BatchPosition | None:
@@ -101,8 +111,8 @@ class ReadableSegment(ABC):
                     break
                 is_proven = True
                 if last_offset >= offset:
-                    return BatchPosition(header[0], position, header[1] + LOG_OVERHEAD)
-        except (CorruptRecordError, UnsupportedForMessageFormatError):
+                    return self._batch_position(position, header)
+        except CorruptRecordError:
             if is_proven:
                 raise
         if is_proven:
@@ -111,12 +121,18 @@ class ReadableSegment(ABC):
                        self.offset_index.path, entry.offset, entry.position)  # fmt: skip
         for position, header in self.headers():
             if header[0] + header[6] >= offset:
-                return BatchPosition(header[0], position, header[1] + LOG_OVERHEAD)
+                return self._batch_position(position, header)
         return None
+
+    def _batch_position(self, position: int, header: tuple[int, ...]) -> BatchPosition:
+        size = header[1] + LOG_OVERHEAD
+        is_wrapper = header[12] < 0 and header[3] != MAGIC
+        base_offset = self.read_batch(position, size).base_offset if is_wrapper else header[0]
+        return BatchPosition(base_offset, position, size)
 
     def read_batch(self, position: int, size: int) -> RecordBatch:
         """The batch at a position that `headers` gave."""
-        return RecordBatch(self.file.pread(size, position))
+        return batch_at(self.file.pread(size, position))
 
     def slice(self, position: int, size: int) -> FileSlice:
         return FileSlice(self.file, position, size)

@@ -11,9 +11,10 @@ from stratalog.log.producer_state import BATCHES_KEPT
 from stratalog.log.roll import RELATIVE_OFFSET_MAX
 from stratalog.log.segment_indexes import SegmentIndexes
 from stratalog.log.values import TimestampOffset
-from stratalog.records.batch import RecordBatch
+from stratalog.records.batch import RecordBatch, batch_at
 from stratalog.records.batch_format import (
     ATTRIBUTES_AT,
+    BATCH_SIZE_MIN,
     CONTROL_BIT,
     HEADER,
     HEADER_SIZE,
@@ -23,9 +24,12 @@ from stratalog.records.batch_format import (
     NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
 )
+from stratalog.records.legacy_format import find_header
 from stratalog.util.crc32c import crc32c
 
 _TRANSACTION_BITS: Final = TRANSACTIONAL_BIT | CONTROL_BIT
+
+_NO_HEADER: Final = (-1,) * 13
 
 _unpack_header = HEADER.unpack_from
 
@@ -59,15 +63,20 @@ def index_sound_batches(
     highest, last_indexable = base_offset + RELATIVE_OFFSET_MAX, indexes.offset.format.position_max
     largest, largest_offset = NO_TIMESTAMP, base_offset
     recent: dict[int, deque[int]] = {}
-    while position + HEADER_SIZE <= limit:
-        header = _unpack_header(view, position)
+    while position + BATCH_SIZE_MIN <= limit:
+        header = _unpack_header(view, position) if position + HEADER_SIZE <= limit else _NO_HEADER
+        if header[3] != MAGIC or header[1] < LENGTH_MIN:
+            header = find_header(view, position, limit) or _NO_HEADER
         end = position + header[1] + LOG_OVERHEAD
-        if header[3] != MAGIC or header[1] < LENGTH_MIN or end > limit:
+        if header is _NO_HEADER or end > limit:
             break
         last_offset = header[0] + header[6]
         if header[0] < expected_offset or not header[0] <= last_offset <= highest:
             break
-        if crc32c(view[position + ATTRIBUTES_AT : end]) != header[4]:
+        if header[3] == MAGIC:
+            if crc32c(view[position + ATTRIBUTES_AT : end]) != header[4]:
+                break
+        elif not batch_at(view, position).is_crc_valid:
             break
         if header[8] > largest:
             largest, largest_offset = header[8], last_offset

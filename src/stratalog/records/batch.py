@@ -1,4 +1,4 @@
-"""A view on the bytes of one RecordBatch, and what may be done to them in place.
+"""A view on the bytes of one RecordBatch (message format 2), and what may be done to them in place.
 
 Positions are plain ints and may pass 2^32 (a map of a large segment). Thread safety: views are immutable;
 whoever stamps a buffer owns it.
@@ -7,10 +7,11 @@ whoever stamps a buffer owns it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 from typing_extensions import Buffer
 
-from stratalog.errors import CorruptRecordError, UnsupportedForMessageFormatError
+from stratalog.errors import CorruptRecordError
 from stratalog.records import batch_format as fmt
 from stratalog.records.compression import DECOMPRESSED_SIZE_MAX, Codec, codec_of, decompress
 from stratalog.records.record import Record
@@ -217,13 +218,30 @@ class RecordBatch:
         return parse_records(self, self.decompressed_payload(size_max=size_max))
 
 
+def batch_at(buffer: Buffer, start: int = 0) -> RecordBatch:
+    """The batch whose first bytes stand at `start`, of whichever format: `LegacyBatch` for 0 and 1, else `RecordBatch`.
+
+    Errors as `RecordBatch`; of an old format, the bytes before the key must be there (18 or 26).
+    """
+    view = memoryview(buffer)
+    if start + fmt.MAGIC_AT < view.nbytes and view[start + fmt.MAGIC_AT] < fmt.MAGIC:
+        return _legacy_batch()(buffer, start)
+    return RecordBatch(buffer, start)
+
+
+@cache
+def _legacy_batch() -> type[RecordBatch]:
+    from stratalog.records.legacy import LegacyBatch  # it is made of this module
+
+    return LegacyBatch
+
+
 def iter_batches(buffer: Buffer, start: int = 0, end: int | None = None) -> Iterator[RecordBatch]:
-    """The complete batches between `start` and `end` (default: all of the buffer), in order.
+    """The complete batches between `start` and `end` (default: all of the buffer), in order; of formats 0 and 1 too.
 
     A batch that is not complete at the end just ends the iteration; the caller sees that from the last
     batch's `start + size`. Headers are judged only as far as needed to find the next batch: CRC and records
-    are not. Raises CorruptRecordError, naming the position, for a length or magic that no batch can have, and
-    UnsupportedForMessageFormatError for message formats 0 and 1.
+    are not. Raises CorruptRecordError, naming the position, for a length or magic that no batch can have.
     """
     position = start
     limit = _limit(buffer, end)
@@ -231,27 +249,24 @@ def iter_batches(buffer: Buffer, start: int = 0, end: int | None = None) -> Iter
         size = checked_batch_size(buffer, position)
         if position + size > limit:
             return
-        yield RecordBatch(buffer, position)
+        yield batch_at(buffer, position)
         position += size
 
 
 def checked_batch_size(buffer: Buffer, position: int) -> int:
-    """Size in bytes of the batch whose first 17 bytes stand at `position`; errors as `iter_batches`."""
+    """Size in bytes of the batch, of any format, whose first 17 bytes stand at `position`; errors as `iter_batches`."""
     (length,) = fmt.INT32.unpack_from(buffer, position + fmt.LENGTH_AT)
+    magic = memoryview(buffer)[position + fmt.MAGIC_AT]
     if length < fmt.LEGACY_LENGTH_MIN:
         raise CorruptRecordError(
-            f"position {position}: batch length {length} is less than the smallest possible, {fmt.LENGTH_MIN}"
+            f"position {position}: batch length {length} is less than the smallest possible,"
+            f" {fmt.LENGTHS_MIN[magic] if magic <= fmt.MAGIC else fmt.LENGTH_MIN}"
         )
-    magic = memoryview(buffer)[position + fmt.MAGIC_AT]
-    if magic != fmt.MAGIC:
-        if magic in (0, 1):
-            raise UnsupportedForMessageFormatError(
-                f"position {position}: message format {magic} is not supported, only format {fmt.MAGIC}"
-            )
+    if magic > fmt.MAGIC:
         raise CorruptRecordError(f"position {position}: magic {magic} is unknown, expected {fmt.MAGIC}")
-    if length < fmt.LENGTH_MIN:
+    if length < fmt.LENGTHS_MIN[magic]:
         raise CorruptRecordError(
-            f"position {position}: batch length {length} is less than the smallest possible, {fmt.LENGTH_MIN}"
+            f"position {position}: batch length {length} is less than the smallest possible, {fmt.LENGTHS_MIN[magic]}"
         )
     return int(length) + fmt.LOG_OVERHEAD
 

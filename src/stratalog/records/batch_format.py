@@ -48,6 +48,10 @@ LENGTH_MIN: Final = HEADER_SIZE - LOG_OVERHEAD
 """Smallest length field of a magic 2 batch."""
 LEGACY_LENGTH_MIN: Final = 14
 """Smallest length field of any message format (Kafka's `LegacyRecord.RECORD_OVERHEAD_V0`)."""
+LENGTHS_MIN: Final = (14, 22, LENGTH_MIN)
+"""Smallest length field for each magic."""
+BATCH_SIZE_MIN: Final = 26
+"""Bytes of the smallest batch of any format."""
 HEADER_SIZE_UP_TO_MAGIC: Final = 17
 """Bytes that tell size and format of a batch of any magic."""
 RECORD_SIZE_MIN: Final = 7

@@ -8,7 +8,7 @@ equal errors on every input (a test holds that). Numba loads with the first deco
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
@@ -17,11 +17,11 @@ from typing import Any, Final
 import pyarrow as pa
 from typing_extensions import Buffer
 
-from stratalog.errors import CorruptRecordError
+from stratalog.errors import CorruptRecordError, RecordListTooLargeError
 from stratalog.records import batch_format as fmt
-from stratalog.records.batch import RecordBatch, checked_batch_size, iter_batches
+from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size, iter_batches
 from stratalog.records.columns_output import ColumnsOutput, rows_without_columns
-from stratalog.records.compression import codec_of, decompress
+from stratalog.records.compression import Codec, codec_of, decompress
 from stratalog.records.record_format import to_int64
 
 HEADER_TYPE: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
@@ -68,27 +68,87 @@ def decode_columns(
     `end_offset` is looked at. `columns` names the wanted columns (all by default, always in schema order); what is
     not wanted is not copied. Control batches are left out unless `include_control`. The result owns its memory.
 
-    Raises CorruptRecordError (a header that cannot be one, CRC, decompression), UnsupportedForMessageFormatError (formats
-    0 and 1), UnsupportedCompressionTypeError, InvalidRecordError (malformed records), RecordListTooLargeError (a column
-    would pass 2 GiB: pass fewer bytes), ValueError (an unknown column name). Thread-safe, and parallel: the native parts do
-    not hold the interpreter lock.
+    Messages of formats 0 and 1 are read too, record by record in Python: there is no native loop for them. A wrapper of
+    theirs is looked at if its last offset is in the range or behind it.
+
+    Raises CorruptRecordError (a header that cannot be one, CRC, decompression), UnsupportedCompressionTypeError,
+    InvalidRecordError (malformed records), RecordListTooLargeError (a column would pass 2 GiB: pass fewer bytes),
+    ValueError (an unknown column name). Thread-safe, and parallel: the native parts do not hold the interpreter lock.
     """
     names = _wanted(columns)
-    kernel = _kernel()
-    start, end = _bounds(start_offset, end_offset)
+    wanted = _Wanted(_schema(names), *_bounds(start_offset, end_offset), verify_crc, include_control)
     source = pa.py_buffer(buffer)
     view = memoryview(buffer).cast("B")
-    scan = _scan(kernel, source, start, end)
-    output = ColumnsOutput(kernel, _schema(names), rows=scan.rows_max, data_size=scan.data_size)
-    output.context[kernel.C_START_OFFSET] = start
-    output.context[kernel.C_END_OFFSET] = end
-    output.context[kernel.C_VERIFY_CRC] = verify_crc
-    output.context[kernel.C_INCLUDE_CONTROL] = include_control
+    parts: list[pa.RecordBatch] = []
+    position = 0
+    while position >= 0:
+        part, position = _decode_native(source, view, position, wanted)
+        parts.append(part)
+        if position >= 0:
+            part, position = _decode_old(view, position, wanted)
+            parts.append(part)
+    return parts[0] if len(parts) == 1 else _joined(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a caller of `decode_columns` wants, offsets within int64."""
+
+    schema: pa.Schema
+    start: int
+    end: int
+    verify_crc: bool
+    include_control: bool
+
+
+def _decode_native(
+    source: pa.Buffer, view: memoryview, start: int, wanted: _Wanted
+) -> tuple[pa.RecordBatch, int]:
+    """The records of format 2 from position `start` on, and where a message of an older format ended that; -1 if none."""
+    kernel = _kernel()
+    scan = _scan(kernel, source, start, wanted.start, wanted.end)
+    output = ColumnsOutput(kernel, wanted.schema, rows=scan.rows_max, data_size=scan.data_size)
+    output.context[kernel.C_START_OFFSET] = wanted.start
+    output.context[kernel.C_END_OFFSET] = wanted.end
+    output.context[kernel.C_VERIFY_CRC] = wanted.verify_crc
+    output.context[kernel.C_INCLUDE_CONTROL] = wanted.include_control
     _run(kernel, source, view, scan.table, output)
-    if scan.bad_position >= 0:
-        checked_batch_size(view, scan.bad_position)
-        raise CorruptRecordError(f"position {scan.bad_position}: no batch header")
-    return output.finish()
+    position = scan.bad_position
+    if position >= 0:
+        if position + checked_batch_size(view, position) > len(view):
+            position = -1
+        elif view[position + fmt.MAGIC_AT] == fmt.MAGIC:
+            raise CorruptRecordError(f"position {position}: no batch header")
+    return output.finish(), position
+
+
+def _decode_old(view: memoryview, position: int, wanted: _Wanted) -> tuple[pa.RecordBatch, int]:
+    """The records of the messages of formats 0 and 1 from `position` on, and where they end; -1 if nothing behind that
+    is wanted.
+    """
+    run: list[RecordBatch] = []
+    end = position
+    while len(view) - end >= fmt.HEADER_SIZE_UP_TO_MAGIC and view[end + fmt.MAGIC_AT] < fmt.MAGIC:
+        try:
+            size = checked_batch_size(view, end)
+        except CorruptRecordError:  # for the next round to say, after what is wrong with these
+            break
+        if end + size > len(view):
+            break
+        run.append(batch_at(view, end))
+        end += size
+    is_behind = any(batch.last_offset >= wanted.end for batch in run)
+    return _plain(run, wanted), -1 if is_behind else end
+
+
+def _joined(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Several results one after the other."""
+    if not parts[0].schema.names:
+        return rows_without_columns(sum(part.num_rows for part in parts))
+    whole = pa.Table.from_batches(parts).combine_chunks().to_batches()
+    if len(whole) > 1:
+        raise RecordListTooLargeError("a column would pass 2 GiB; decode fewer bytes at once")
+    return whole[0] if whole else parts[0]
 
 
 def _run(kernel: ModuleType, source: pa.Buffer, view: memoryview, table: Any, output: ColumnsOutput) -> None:
@@ -142,12 +202,16 @@ def decode_columns_plain(
 ) -> pa.RecordBatch:
     """What `decode_columns` is, record by record in plain Python: its oracle."""
     names = _wanted(columns)
-    start, end = _bounds(start_offset, end_offset)
+    wanted = _Wanted(_schema(names), *_bounds(start_offset, end_offset), verify_crc, include_control)
+    return _plain(iter_batches(memoryview(buffer).cast("B")), wanted)
+
+
+def _plain(batches: Iterable[RecordBatch], wanted: _Wanted) -> pa.RecordBatch:
     rows: list[dict[str, object]] = []
-    for batch in _batches_in_range(memoryview(buffer).cast("B"), start, end):
-        if verify_crc:
+    for batch in _in_range(batches, wanted.start, wanted.end):
+        if wanted.verify_crc:
             batch.ensure_valid()
-        if batch.is_control and not include_control:
+        if batch.is_control and not wanted.include_control:
             continue
         rows += [
             {
@@ -163,11 +227,11 @@ def decode_columns_plain(
                 "leader_epoch": batch.partition_leader_epoch,
             }
             for record in batch.records()
-            if start <= record.offset < end
+            if wanted.start <= record.offset < wanted.end
         ]
-    return (
-        pa.RecordBatch.from_pylist(rows, schema=_schema(names)) if names else rows_without_columns(len(rows))
-    )
+    if not wanted.schema.names:
+        return rows_without_columns(len(rows))
+    return pa.RecordBatch.from_pylist(rows, schema=wanted.schema)
 
 
 def warm() -> None:
@@ -198,11 +262,17 @@ def _schema(names: tuple[str, ...]) -> pa.Schema:
     return pa.schema([COLUMN_SCHEMA.field(name) for name in names])
 
 
-def _batches_in_range(view: memoryview, start: int, end: int) -> Iterator[RecordBatch]:
-    for batch in iter_batches(view):
-        if batch.base_offset >= end:
+def _in_range(batches: Iterable[RecordBatch], start: int, end: int) -> Iterator[RecordBatch]:
+    for batch in batches:
+        if batch.magic != fmt.MAGIC:  # of a wrapper the base offset is inside, compressed
+            is_behind = batch.last_offset >= end
+            if batch.last_offset >= start and not (is_behind and batch.codec is Codec.NONE):
+                yield batch
+            if is_behind:
+                return
+        elif batch.base_offset >= end:
             return
-        if to_int64(batch.last_offset) >= start:
+        elif to_int64(batch.last_offset) >= start:
             yield batch
 
 
@@ -216,19 +286,23 @@ class _Scan:
     bad_position: int
 
 
-def _scan(kernel: ModuleType, source: pa.Buffer, start: int, end: int) -> _Scan:
+def _scan(kernel: ModuleType, source: pa.Buffer, position: int, start: int, end: int) -> _Scan:
+    """The batches from `position` on with offsets from `start` (inclusive) to `end` (exclusive)."""
     import numpy as np
 
     result = np.empty(kernel.SCAN_WORDS, np.int64)
     result_address = int(result.ctypes.data)
-    kernel.scan(source.address, source.size, start, end, 0, 0, result_address)
+    address, size = source.address + position, source.size - position
+    kernel.scan(address, size, start, end, 0, 0, result_address)
     count = int(result[kernel.S_COUNT])
     table = np.empty((count, kernel.BATCH_WORDS), np.int64)
-    kernel.scan(source.address, source.size, start, end, int(table.ctypes.data), count, result_address)
+    kernel.scan(address, size, start, end, int(table.ctypes.data), count, result_address)
     table = table[: int(result[kernel.S_COUNT])]  # fewer, should the bytes change meanwhile
+    table[:, kernel.B_POSITION] += position
     compressed = bool((table[:, kernel.B_ATTRIBUTES] & fmt.CODEC_MASK).any())
     data_size = int(result[kernel.S_PAYLOAD_SIZE]) * (_COMPRESSION_RATIO if compressed else 1)
-    return _Scan(table, int(result[kernel.S_ROWS_MAX]), data_size, int(result[kernel.S_BAD_POSITION]))
+    bad = int(result[kernel.S_BAD_POSITION])
+    return _Scan(table, int(result[kernel.S_ROWS_MAX]), data_size, bad if bad < 0 else position + bad)
 
 
 def _bounds(start_offset: int | None, end_offset: int | None) -> tuple[int, int]:

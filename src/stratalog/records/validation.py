@@ -31,9 +31,9 @@ def validate_client_batches(
 
     `single_batch` adds the rule of Produce requests: exactly one batch per partition. Raises the first of:
       CorruptRecordError               lengths or magic that no batch has, bytes beyond the last whole batch, a wrong CRC
-      UnsupportedForMessageFormatError message formats 0 and 1
-      InvalidRecordError               no batch, or more than one with `single_batch`; base offset not 0; record count not
-                                       positive or not that of the offsets; a control batch; a producer id without sequence
+      InvalidRecordError               no batch, or more than one with `single_batch`; message formats 0 and 1; base
+                                       offset not 0; record count not positive or not that of the offsets; a control
+                                       batch; a producer id without sequence
       MessageTooLargeError             a batch of more than `max_message_bytes` bytes, header and all
       UnsupportedCompressionTypeError  a codec number without a codec
       InvalidTimestampError            a batch that claims LogAppendTime
@@ -58,6 +58,10 @@ def validate_client_batches(
 
 
 def _validate_batch(batch: RecordBatch, max_message_bytes: int) -> None:
+    if batch.magic != fmt.MAGIC:
+        raise InvalidRecordError(
+            f"message at position {batch.start}: message format {batch.magic}, clients may only write format {fmt.MAGIC}"
+        )
     if batch.base_offset != 0:
         raise InvalidRecordError(f"{_name(batch)}: a client's batch begins at offset 0")
     if batch.size > max_message_bytes:
