@@ -106,9 +106,7 @@ def test_a_store_that_always_answers_wrong_is_never_believed(tmp_path: Path, fau
             world.manager.offset_for_timestamp(world.partition, 0, 0)
 
 
-@pytest.mark.parametrize(
-    "kind", [ObjectKind.LOG, ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX, ObjectKind.MANIFEST]
-)
+@pytest.mark.parametrize("kind", [ObjectKind.LOG, ObjectKind.MANIFEST])
 def test_an_object_damaged_in_the_store_is_named(tmp_path: Path, kind: ObjectKind) -> None:
     with World(tmp_path) as world:
         world.append(25)

@@ -1,89 +1,26 @@
 """Indexes of remote segments, kept as files on the local disk.
 
 `<directory>/<start offset>_<segment id>.index`, `.timeindex`, `.txnindex`, as Kafka's `RemoteIndexCache` names them; a
-segment without aborted transactions has an empty `.txnindex`. A file is written as `.tmp` and renamed. What is in the
-directory at start is used again if it is complete and passes its checks. Entries weigh their bytes; W-TinyLFU (moka)
+segment without aborted transactions has an empty `.txnindex`. `index_loader` gets them there. What is in the directory
+at start is used again if it is complete and passes its checks. Entries weigh their bytes; W-TinyLFU (moka)
 decides which go when the limit is passed, and idle ones go after a time. An entry's files go with it; whoever uses it at
 that moment has them open, and goes on.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID
 
-from stratalog.errors import (
-    CorruptIndexError,
-    DataDirError,
-    RemoteResourceNotFoundError,
-    RetriableRemoteStorageError,
-)
-from stratalog.log.file_names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
-from stratalog.log.offset_index import OffsetIndex
-from stratalog.log.offset_index_format import LARGE, LEGACY
-from stratalog.log.time_index import TimeIndex
-from stratalog.log.txn_index import TransactionIndex
+from stratalog.errors import CorruptIndexError, DataDirError
 from stratalog.remote.api import IndexType, RemoteLogSegmentMetadata, RemoteStorageManager
+from stratalog.remote.index_loader import IndexLoader
+from stratalog.remote.remote_indexes import SUFFIXES, RemoteIndexes, detect_entry_size, index_path
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
 from stratalog.util.uuids import uuid_from_base64, uuid_to_base64
-
-logger = logging.getLogger(__name__)
-
-
-_TMP_SUFFIX = ".tmp"
-_SUFFIXES = {
-    IndexType.OFFSET: OFFSET_INDEX_SUFFIX,
-    IndexType.TIMESTAMP: TIME_INDEX_SUFFIX,
-    IndexType.TRANSACTION: TXN_INDEX_SUFFIX,
-}
-#: Entries looked at to tell the two formats of an offset index apart.
-_PROBED_ENTRIES = 64
-
-
-class RemoteIndexes:
-    """The three indexes of one remote segment: open, mapped, and readable even when their files have gone."""
-
-    def __init__(self, key: UUID, stem: Path, start_offset: int, entry_size: int, fs: FileSystem) -> None:
-        self.key = key
-        self._stem = stem
-        self._fs = fs
-        self.offset_index = OffsetIndex.open(
-            self._path(OFFSET_INDEX_SUFFIX),
-            start_offset,
-            max_size=0,
-            fs=fs,
-            writable=False,
-            entry_size=entry_size,
-        )
-        self.time_index = TimeIndex.open(
-            self._path(TIME_INDEX_SUFFIX), start_offset, max_size=0, fs=fs, writable=False
-        )
-        self.txn_index = TransactionIndex(self._path(TXN_INDEX_SUFFIX), start_offset, fs=fs)
-        self.size_bytes = sum(fs.size(self._path(suffix)) for suffix in _SUFFIXES.values())
-        self.users = 0
-        self.evicted = False
-
-    def _path(self, suffix: str) -> Path:
-        return self._stem.with_name(self._stem.name + suffix)
-
-    def check(self) -> None:
-        """Look at the indexes, which maps them too; CorruptIndexError for damage."""
-        self.offset_index.sanity_check()
-        self.time_index.sanity_check()
-        self.txn_index.sanity_check()
-
-    def close(self) -> None:
-        self.offset_index.close()
-        self.time_index.close()
-        self.txn_index.close()
-
-    def remove_files(self) -> None:
-        for suffix in _SUFFIXES.values():
-            self._fs.remove(self._path(suffix))
 
 
 class RemoteIndexCache:
@@ -105,7 +42,7 @@ class RemoteIndexCache:
         from moka_py import Moka
 
         self._directory = directory
-        self._rsm = rsm
+        self._loader = IndexLoader(rsm, fs)
         self._fs = fs
         #: Held around every call of the cache: it runs `_evicted.append` on the thread that calls it.
         self._lock = threading.RLock()
@@ -113,6 +50,8 @@ class RemoteIndexCache:
         #: Whose files lie under a key's names: an entry that is replaced must not take its successor's.
         self._owners: dict[UUID, RemoteIndexes | None] = {}
         self._evicted: list[RemoteIndexes] = []
+        #: Whose stored indexes are known to be wrong.
+        self._distrusted: set[UUID] = set()
         self._cache: Moka[UUID, RemoteIndexes] = Moka(
             capacity_bytes,
             tti=None if ttl_ms < 0 else ttl_ms / 1000,
@@ -149,6 +88,18 @@ class RemoteIndexCache:
         with self._lock:
             self._cache.remove(segment_id)
             self._settle()
+
+    def distrust(self, segment_id: UUID) -> None:
+        """The indexes of a segment are wrong in the store too: build them from the records when they are next asked for."""
+        with self._lock:
+            self._distrusted.add(segment_id)
+        self.invalidate(segment_id)
+
+    def are_from_records(self, segment_id: UUID) -> bool:
+        """Whether the indexes here were built from the records: then no other ones are better."""
+        with self._lock:
+            found = self._cache.get(segment_id)
+            return found is not None and found.are_from_records
 
     @property
     def size_bytes(self) -> int:
@@ -187,7 +138,7 @@ class RemoteIndexCache:
                     self._owners[key] = None
                 loaded: RemoteIndexes | None = None
                 try:
-                    loaded = self._download(metadata)
+                    loaded = self._load(metadata)
                 finally:
                     with self._lock:  # both at once: nobody may begin to load between the two
                         del self._loading[key]
@@ -210,76 +161,33 @@ class RemoteIndexCache:
             if indexes.users == 0:
                 indexes.close()
 
-    def _download(self, metadata: RemoteLogSegmentMetadata) -> RemoteIndexes:
-        stem = self._directory / f"{metadata.start_offset}_{uuid_to_base64(metadata.segment_id.id)}"
-        for index_type, suffix in _SUFFIXES.items():
-            try:
-                data = self._fetch(metadata, index_type)
-            except RemoteResourceNotFoundError:
-                if index_type is not IndexType.TRANSACTION:
-                    raise
-                data = b""
-            self._write(stem.with_name(stem.name + suffix), data)
-        indexes = self._open(metadata.segment_id.id, stem, metadata.start_offset, metadata)
+    def _load(self, metadata: RemoteLogSegmentMetadata) -> RemoteIndexes:
+        key = metadata.segment_id.id
+        stem = self._directory / f"{metadata.start_offset}_{uuid_to_base64(key)}"
+        loaded = self._loader.load(metadata, stem, distrusted=key in self._distrusted)
         try:
-            indexes.check()
+            loaded.check()
         except CorruptIndexError:
-            indexes.close()
-            indexes.remove_files()
+            loaded.close()
+            loaded.remove_files()
             raise
-        return indexes
-
-    def _fetch(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
-        if index_type is IndexType.TRANSACTION and metadata.txn_index_empty:
-            return b""
-        return self._rsm.fetch_index(metadata, index_type)
-
-    def _write(self, path: Path, data: bytes) -> None:
-        tmp = path.with_name(path.name + _TMP_SUFFIX)
-        try:
-            with self._fs.open(tmp, create=True) as file:
-                file.truncate(0)
-                file.write_at(data, 0)
-            self._fs.rename(tmp, path)
-        except OSError as error:
-            raise RetriableRemoteStorageError(
-                f"{path} cannot be written: {error.strerror or error}; the remote index cache needs room there"
-            ) from error
-
-    def _open(
-        self, key: UUID, stem: Path, start_offset: int, metadata: RemoteLogSegmentMetadata | None
-    ) -> RemoteIndexes:
-        path = stem.with_name(stem.name + OFFSET_INDEX_SUFFIX)
-        return RemoteIndexes(
-            key, stem, start_offset, self._entry_size(path, start_offset, metadata), self._fs
-        )
-
-    def _entry_size(self, path: Path, start_offset: int, metadata: RemoteLogSegmentMetadata | None) -> int:
-        """Which of the two formats a file holds: the one in which its entries ascend and lie within the segment."""
-        for form in (LEGACY, LARGE):
-            index = OffsetIndex.open(
-                path, start_offset, max_size=0, fs=self._fs, writable=False, entry_size=form.entry_size
-            )
-            with index:
-                if _is_plausible(index, metadata):
-                    return form.entry_size
-        raise CorruptIndexError(f"{path} is an offset index in neither of the two formats")
+        return loaded
 
     def _load_from_disk(self) -> None:
         """Take over complete entries of an earlier process, and remove everything else."""
         stems: dict[str, set[str]] = {}
         for name in self._fs.list_dir(self._directory):
             stem, dot, suffix = name.rpartition(".")
-            if dot and dot + suffix in _SUFFIXES.values():
+            if dot and dot + suffix in SUFFIXES.values():
                 stems.setdefault(stem, set()).add(dot + suffix)
             else:
                 self._fs.remove(self._directory / name)
         for stem, suffixes in stems.items():
             try:
                 start, separator, segment_id = stem.partition("_")
-                if not separator or len(suffixes) < len(_SUFFIXES):
+                if not separator or len(suffixes) < len(SUFFIXES):
                     raise ValueError(stem)
-                indexes = self._open(uuid_from_base64(segment_id), self._directory / stem, int(start), None)
+                indexes = self._open(uuid_from_base64(segment_id), self._directory / stem, int(start))
                 indexes.check()
             except (ValueError, CorruptIndexError):
                 for suffix in suffixes:
@@ -289,21 +197,6 @@ class RemoteIndexCache:
                 self._cache.set(indexes.key, indexes)
         self._settle()
 
-
-def _is_plausible(index: OffsetIndex, metadata: RemoteLogSegmentMetadata | None) -> bool:
-    try:
-        index.sanity_check()
-    except CorruptIndexError:
-        return False
-    before = (index.base_offset - 1, -1)
-    last = index.entries - 1
-    for slot in (*range(min(last, _PROBED_ENTRIES)), last) if last >= 0 else ():
-        entry = index.entry(slot)
-        if entry.offset <= before[0] or entry.position <= before[1]:
-            return False
-        if metadata is not None and (
-            entry.offset > metadata.end_offset or entry.position >= metadata.segment_size_bytes
-        ):
-            return False
-        before = entry
-    return True
+    def _open(self, key: UUID, stem: Path, start_offset: int) -> RemoteIndexes:
+        entry_size = detect_entry_size(index_path(stem, IndexType.OFFSET), start_offset, self._fs)
+        return RemoteIndexes(key, stem, start_offset, entry_size, self._fs)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
+from uuid import UUID
 
 from stratalog.errors import (
     CorruptIndexError,
@@ -29,6 +30,8 @@ from stratalog.util.crc32c import crc32c
 logger = logging.getLogger(__name__)
 
 _Result = TypeVar("_Result")
+
+_DAMAGE = (CorruptRecordError, CorruptIndexError, KafkaStorageError)
 
 #: One step of a walk from batch to batch; blocks are in memory by then.
 _STEP_BYTES = 64 * 1024
@@ -215,17 +218,29 @@ class RemoteLogReader:
             position += consumed
 
     def _checked(self, segment: RemoteLogSegmentMetadata, read: Callable[[], _Result]) -> _Result:
-        """`read`; once more, with everything fetched anew, when what is cached of the segment is damaged."""
+        """`read`; again, with everything fetched anew, when what is cached of the segment is damaged; and again, with
+        indexes made of the records, when those in the store are.
+        """
+        for mend in (self._fetch_anew, self._index_anew):
+            try:
+                return read()
+            except (*_DAMAGE, FileNotFoundError) as error:
+                logger.warning("%s: what is at hand of it is damaged: %s", segment.segment_id, error)
+            mend(segment.segment_id.id)
         try:
             return read()
-        except (CorruptRecordError, CorruptIndexError, KafkaStorageError, FileNotFoundError) as error:
-            logger.warning("%s: cached data is damaged and is fetched again: %s", segment.segment_id, error)
-        self._indexes.invalidate(segment.segment_id.id)
-        self._blocks.forget(segment.segment_id.id.bytes)
-        try:
-            return read()
-        except (CorruptRecordError, CorruptIndexError, KafkaStorageError) as error:
+        except _DAMAGE as error:
             raise RemoteStorageError(f"remote segment {segment.segment_id} is damaged: {error}") from error
+
+    def _fetch_anew(self, segment_id: UUID) -> None:
+        self._blocks.forget(segment_id.bytes)
+        if not self._indexes.are_from_records(segment_id):
+            self._indexes.invalidate(segment_id)
+
+    def _index_anew(self, segment_id: UUID) -> None:
+        self._blocks.forget(segment_id.bytes)
+        if not self._indexes.are_from_records(segment_id):
+            self._indexes.distrust(segment_id)
 
     # --- transactions -----------------------------------------------------------------------------------------------
 
