@@ -137,8 +137,8 @@ def test_a_log_on_a_full_disk_refuses_and_goes_on_when_there_is_space(tmp_path: 
     assert all("append failed: No space left on device" in message for message in refused)
     assert bool(refused) == (room < 70_000)
     segment = log.active_segment
-    segment.offset_index.check_order()
-    segment.time_index.check_order()
+    segment.offset_index.sanity_check()
+    segment.time_index.sanity_check()
     assert segment.offset_index.entries == segment.time_index.entries == len(acknowledged) - 1
     log.close()
     for clean in (True, False):

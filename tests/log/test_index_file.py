@@ -8,7 +8,7 @@ import struct
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stratalog.log.index_file import count_up_to
+from stratalog.log.index_search import count_up_to
 
 KEY = struct.Struct(">q")
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from stratalog.errors import CorruptIndexError, KafkaStorageError
 from stratalog.log.offset_index import OffsetIndex
-from stratalog.log.offset_index_format import LARGE, LEGACY, OffsetIndexFormat, decode_entries, detect_format
+from stratalog.log.offset_index_format import LARGE, LEGACY, OffsetIndexFormat, decode_entries, detect
 from stratalog.log.values import OffsetPosition
 from stratalog.records.batch import RecordBatch
 
@@ -251,7 +251,6 @@ def test_every_cut_and_every_flipped_byte_is_found_or_leaves_an_ordered_index(
         ) as index:
             try:
                 index.sanity_check()
-                index.check_order()
             except CorruptIndexError:
                 continue
             found = list(index)
@@ -275,5 +274,5 @@ def test_the_format_of_a_real_index_is_told_by_its_content_or_stays_the_fallback
     """Detection never picks the wrong format; where both read as ordered entries it takes the fallback."""
     entries = entries_of(steps)
     data = b"".join(form.entry.pack(e.offset - BASE, e.position) for e in entries)
-    assert detect_format(data, BASE, fallback=form) is form
-    assert list(decode_entries(data, BASE, detect_format(data, BASE, fallback=form))) == entries
+    assert detect(data, form).format is form
+    assert list(decode_entries(data, BASE, detect(data, form).format)) == entries

@@ -118,7 +118,6 @@ def test_every_cut_and_every_flipped_byte_is_found_or_leaves_an_ordered_index(tm
         with contextlib.closing(TimeIndex.open(path, BASE, max_size=0, writable=False)) as reader:
             try:
                 reader.sanity_check()
-                reader.check_order()
             except CorruptIndexError:
                 continue
             found = list(reader)

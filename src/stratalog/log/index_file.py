@@ -1,8 +1,11 @@
 """What the offset index and the time index share: a mapped, preallocated file of fixed-size entries.
 
 While its segment is active the file has its maximum size, zero behind the last entry; at roll and close it is cut to
-its entries (`trim_to_valid_size`). A file that exists is taken to be full of entries, whatever they are: only
-`sanity_check` and the log itself tell whether they are right. That is Kafka's `AbstractIndex`.
+its entries (`trim_to_valid_size`). A file that exists is taken to be full of entries, whatever they are. That is Kafka's
+`AbstractIndex`. Whether they are right is asked at three depths: `check_ends` looks at size, first and last entry, which
+costs the same for every index and so is done for each one when a log is opened; `sanity_check` looks at the order of all
+entries, for an index that comes from elsewhere or is about to be copied; `index_check` holds all of them against the log.
+Reads need neither: who follows an entry looks whether the batch that stands there fits it.
 
 The zero tail is a hole in the file. A write through a map to a hole of a full disk would end the process (SIGBUS), so the
 blocks for an entry are had from the file system before it is written: a full disk is an OSError, and no entry is added.
@@ -14,12 +17,9 @@ made at the first use and closed with the index; a use after that raises KafkaSt
 from __future__ import annotations
 
 import mmap
-import struct
 from pathlib import Path
 from types import TracebackType
 from typing import Final, TypeVar
-
-from typing_extensions import Buffer
 
 from stratalog.errors import CorruptIndexError, KafkaStorageError
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
@@ -100,9 +100,7 @@ class IndexFile:
             raise ValueError(f"{self.path}: {rounded} bytes do not hold {self.entries} entries")
         if rounded == self.length:
             return False
-        if self._map is not None and rounded > 0:
-            self._map.resize(rounded)
-        else:
+        if not self._resize_map(rounded):
             self._unmap()
             with self._fs.open(self.path, write=True) as file:
                 file.truncate(rounded)
@@ -120,8 +118,9 @@ class IndexFile:
         self._truncate_to_entries(0)
 
     def reset(self) -> None:
-        """Drop all entries and give the file its maximum size, to be filled anew."""
+        """Drop all entries and give the file its maximum size, all zeros, to be filled anew."""
         self.truncate()
+        self.resize(0)
         self.resize(self.max_size)
 
     def flush(self) -> None:
@@ -180,6 +179,13 @@ class IndexFile:
                 f"{self.path}: last offset {offset} is less than base offset {self.base_offset}"
             )
 
+    def _check_ends(self, is_ascending: bool, first: object, last: object) -> None:
+        """Raise CorruptIndexError unless the last entry is larger than the first, as `is_ascending` tells."""
+        if not is_ascending:
+            raise CorruptIndexError(
+                f"{self.path}: the last entry {last} is not larger than the first, {first}"
+            )
+
     def _truncate_to_entries(self, entries: int) -> None:
         self.entries = entries
 
@@ -208,50 +214,20 @@ class IndexFile:
             self._map = self._fs.map_file(file, self.length, write=self._writable)
         return self._map
 
+    def _resize_map(self, size: int) -> bool:
+        """Resize file and map together; False if that cannot be: nothing is mapped, or a reader's view holds the map."""
+        if self._map is None or size == 0:
+            return False
+        try:
+            self._map.resize(size)
+        except BufferError:
+            return False
+        return True
+
     def _unmap(self) -> None:
         data, self._map = self._map, None
         if data is not None:
-            data.close()
-
-
-def count_up_to(data: Buffer, key: struct.Struct, at: int, stride: int, entries: int, target: int) -> int:
-    """How many of the first `entries` entries have a key <= `target`. Keys, `at` bytes into each entry, do not descend.
-
-    Keys of an index grow evenly, so the place is guessed between first and last key, guessed again from what stands there,
-    and the guess is widened until it encloses the target: a few reads near each other, where bisection of the whole would
-    take twice as many, all over the file.
-    """
-    unpack = key.unpack_from
-    if not entries:
-        return 0
-    low, high = 0, entries
-    first, last = unpack(data, at)[0], unpack(data, at + (entries - 1) * stride)[0]
-    if target >= last:
-        return entries
-    if target < first:
-        return 0
-    spread, steps = last - first, entries - 1
-    guess = (target - first) * steps // spread
-    guess += (target - unpack(data, at + guess * stride)[0]) * steps // spread
-    guess = 0 if guess < 0 else steps if guess > steps else guess
-    width = 24
-    while (slot := guess - width) > low:
-        if unpack(data, at + slot * stride)[0] <= target:
-            low = slot + 1
-            break
-        high = slot
-        width *= 8
-    width = 24
-    while (slot := guess + width) < high:
-        if unpack(data, at + slot * stride)[0] > target:
-            high = slot
-            break
-        low = slot + 1
-        width *= 8
-    while low < high:
-        slot = (low + high) // 2
-        if unpack(data, at + slot * stride)[0] <= target:
-            low = slot + 1
-        else:
-            high = slot
-    return low
+            try:
+                data.close()
+            except BufferError:
+                return  # a batched lookup of another thread looks at it; it goes with the last view

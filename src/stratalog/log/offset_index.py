@@ -11,12 +11,14 @@ from collections.abc import Iterator
 from typing_extensions import Buffer
 
 from stratalog.errors import CorruptIndexError
-from stratalog.log.index_file import RELATIVE_OFFSET_MAX, IndexFile, count_up_to
+from stratalog.log.index_file import RELATIVE_OFFSET_MAX, IndexFile
+from stratalog.log.index_search import Array, count_up_to, count_up_to_many
 from stratalog.log.offset_index_format import (
     LEGACY,
     RELATIVE_OFFSET,
     OffsetIndexFormat,
     decode_entries,
+    first_fault,
     format_of,
 )
 from stratalog.log.values import OffsetPosition
@@ -36,9 +38,7 @@ class OffsetIndex(IndexFile):
         writable: bool = True,
         entry_format: OffsetIndexFormat = LEGACY,
     ) -> None:
-        self.format = entry_format
-        self._unpack = entry_format.entry.unpack_from
-        self._pack_into = entry_format.entry.pack_into
+        self._take_format(entry_format)
         super().__init__(
             path, base_offset, entry_format.entry_size, max_size=max_size, fs=fs, writable=writable
         )
@@ -88,16 +88,24 @@ class OffsetIndex(IndexFile):
         if entries and offset <= (self._last or self.last_entry).offset:
             raise ValueError(f"{self.path}: offset {offset} is not larger than the last, {self.last_offset}")
         if not (0 <= relative <= RELATIVE_OFFSET_MAX and 0 <= position <= self.format.position_max):
-            raise ValueError(
-                f"{self.path}: offset {offset} at position {position} does not fit an entry of {self.entry_size} bytes"
-                f" with base offset {self.base_offset}"
-            )
+            raise ValueError(f"{self.path}: {self._misfit(offset, position)}")
         at = entries * self.entry_size
         if at + self.entry_size > self._allocated:
             self._allocate(at + self.entry_size)
         self._pack_into(self._map or self._open_map(), at, relative, position)
         self._last = OffsetPosition(offset, position)
         self.entries = entries + 1
+
+    def _misfit(self, offset: int, position: int) -> str:
+        if position > self.format.position_max and self.format is LEGACY:
+            return (
+                f"position {position} is larger than {LEGACY.position_max}, the largest of an index with entries of"
+                f" {LEGACY.entry_size} bytes. Finalize MetadataVersion to IBP_4_4_IV1 to enable large index format"
+            )
+        return (
+            f"offset {offset} at position {position} does not fit an entry of {self.entry_size} bytes with base"
+            f" offset {self.base_offset}"
+        )
 
     def entry(self, slot: int) -> OffsetPosition:
         """The entry in a slot; IndexError unless 0 <= slot < entries."""
@@ -137,6 +145,26 @@ class OffsetIndex(IndexFile):
         slot = count_up_to(self._data_or_empty(), position, at, self.entry_size, self.entries, before)
         return self.entry(slot) if slot < self.entries else None
 
+    def lookup_many(self, targets: Array) -> tuple[Array, Array]:
+        """`lookup` for an array of targets: arrays of offsets and positions, both of int64, in the order of the targets.
+
+        The map is searched where it lies, by all targets together; nothing else of it is read. Any thread, like `lookup`.
+        """
+        import numpy as np
+
+        from stratalog.log.index_arrays import offset_table
+
+        wanted = np.asarray(targets, dtype=np.int64)
+        entries, base_offset = self.entries, self.base_offset
+        if not entries:
+            return np.full(len(wanted), base_offset), np.zeros(len(wanted), np.int64)
+        table = offset_table(self._data(), self.format, entries)
+        counts = count_up_to_many(table["offset"], wanted - base_offset)
+        found = table[np.maximum(counts - 1, 0)]
+        has_entry = counts > 0
+        offsets = np.where(has_entry, found["offset"].astype(np.int64) + base_offset, base_offset)
+        return offsets, np.where(has_entry, found["position"].astype(np.int64), 0)
+
     def truncate_to(self, offset: int) -> None:
         """Drop the entries with offsets >= `offset`."""
         before = offset - 1 - self.base_offset
@@ -144,27 +172,42 @@ class OffsetIndex(IndexFile):
             count_up_to(self._data_or_empty(), RELATIVE_OFFSET, 0, self.entry_size, self.entries, before)
         )
 
-    def sanity_check(self) -> None:
-        """Raise CorruptIndexError for damage that shows in size, first and last entry; `check_order` reads them all."""
+    def check_ends(self) -> None:
+        """Raise CorruptIndexError for damage that shows in size, first and last entry."""
         self._check_size()
         if not self.entries:
             return
         first, last = self.entry(0), self.entry(self.entries - 1)
         self._check_last_offset(last.offset)
-        if self.entries > 1 and not (first.offset < last.offset and first.position < last.position):
+        ascends = self.entries == 1 or (first.offset < last.offset and first.position < last.position)
+        self._check_ends(ascends, first, last)
+
+    def sanity_check(self) -> None:
+        """Raise CorruptIndexError unless the file is whole entries and both fields are positive and strictly ascend.
+
+        All entries are looked at. Source: KIP-1333, "Corruption detection for ambiguous files".
+        """
+        self.check_ends()
+        slot = first_fault(self._data_or_empty(), self.format, self.entries)
+        if slot is not None:
+            before = self.entry(slot - 1) if slot else OffsetPosition(self.base_offset, 0)
             raise CorruptIndexError(
-                f"{self.path}: the last entry {last} is not larger than the first, {first}"
+                f"{self.path}: entry {slot}, {self.entry(slot)}, is not larger than the one before, {before}"
             )
 
-    def check_order(self) -> None:
-        """Raise CorruptIndexError unless offsets and positions strictly ascend over the whole index."""
-        before = OffsetPosition(self.base_offset - 1, -1)
-        for slot, entry in enumerate(self):
-            if entry.offset <= before.offset or entry.position <= before.position:
-                raise CorruptIndexError(
-                    f"{self.path}: entry {slot}, {entry}, is not larger than the one before, {before}"
-                )
-            before = entry
+    def reset(self, entry_format: OffsetIndexFormat | None = None) -> None:
+        """Drop all entries, to fill the file anew at its maximum size, in another format if one is given."""
+        self.truncate()
+        if entry_format is not None and entry_format is not self.format:
+            self.resize(0)
+            self._take_format(entry_format)
+        super().reset()
+
+    def _take_format(self, entry_format: OffsetIndexFormat) -> None:
+        self.format = entry_format
+        self.entry_size = entry_format.entry_size
+        self._unpack = entry_format.entry.unpack_from
+        self._pack_into = entry_format.entry.pack_into
 
     def _data_or_empty(self) -> Buffer:
         return self._data() if self.entries else b""

@@ -1,16 +1,18 @@
-"""Byte layouts of an offset index entry. Big-endian, signed.
+"""Byte layouts of an offset index entry, and how to tell from a file which one it has. Big-endian, signed. Pure.
 
     legacy format, 8 bytes                      large format, 12 bytes (KIP-1333)
     at  size  field                             at  size  field
      0     4  offset - base offset               0     4  offset - base offset
      4     4  position in the .log               4     8  position in the .log
 
-Both fields only grow from entry to entry. A file holds entries of one format and says nowhere which. `docs/formats/
-offset_index.md` has a worked example. Sources: the storage document ("Offset Index"), KIP-1333 ("File format").
+Both fields only grow from entry to entry. A file holds entries of one format and says nowhere which: `detect` judges by
+size and content as KIP-1333 does, `offset_index_proof.prove` asks the `.log`, and is to be preferred wherever that is at
+hand. `docs/formats/offset_index.md` has worked examples. Sources: the storage document ("Offset Index"), KIP-1333.
 """
 
 from __future__ import annotations
 
+import enum
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,9 +27,13 @@ from stratalog.log.values import OffsetPosition
 class OffsetIndexFormat:
     """How an entry is laid out: `entry` packs (relative offset, position), `position` the latter alone."""
 
+    name: str
     entry: struct.Struct
     position: struct.Struct
     position_max: int
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.entry_size} bytes an entry)"
 
     @property
     def entry_size(self) -> int:
@@ -35,8 +41,8 @@ class OffsetIndexFormat:
 
 
 RELATIVE_OFFSET: Final = struct.Struct(">i")
-LEGACY: Final = OffsetIndexFormat(struct.Struct(">ii"), struct.Struct(">i"), 0x7FFF_FFFF)
-LARGE: Final = OffsetIndexFormat(struct.Struct(">iq"), struct.Struct(">q"), 0x7FFF_FFFF_FFFF_FFFF)
+LEGACY: Final = OffsetIndexFormat("legacy", struct.Struct(">ii"), struct.Struct(">i"), 0x7FFF_FFFF)
+LARGE: Final = OffsetIndexFormat("large", struct.Struct(">iq"), struct.Struct(">q"), 0x7FFF_FFFF_FFFF_FFFF)
 
 _BY_ENTRY_SIZE: Final = {LEGACY.entry_size: LEGACY, LARGE.entry_size: LARGE}
 
@@ -59,26 +65,133 @@ def decode_entries(
         yield OffsetPosition(base_offset + relative, position)
 
 
-def detect_format(data: Buffer, base_offset: int, fallback: OffsetIndexFormat = LEGACY) -> OffsetIndexFormat:
-    """The format of an index file by its content, as KIP-1333 tells them apart.
+def first_fault(data: Buffer, form: OffsetIndexFormat, entries: int) -> int | None:
+    """The first of `entries` entries that is negative or not larger in both fields than the one before; None if none is.
 
-    By size where only one fits; else by the first entries, which must not descend; `fallback` where both or neither do.
-    Only a hint: whoever has the `.log` at hand proves it there.
+    A position of 0 may stand in the first entry only. Large indexes are checked by numpy, at memory speed.
     """
-    size = memoryview(data).nbytes
-    fits = [form for form in (LEGACY, LARGE) if size % form.entry_size == 0]
-    if len(fits) == 2:
-        fits = [form for form in fits if _looks_right(data, base_offset, form)]
-    return fits[0] if len(fits) == 1 else fallback
+    if entries > _FAULTS_BY_NUMPY:
+        from stratalog.log.index_arrays import first_not_ascending, offset_table
 
-
-def _looks_right(data: Buffer, base_offset: int, form: OffsetIndexFormat) -> bool:
-    before = OffsetPosition(base_offset, 0)
-    for entry in decode_entries(memoryview(data)[: _ENTRIES_LOOKED_AT * form.entry_size], base_offset, form):
-        if entry.offset < before.offset or entry.position < before.position:
-            return False
+        table = offset_table(data, form, entries)
+        return first_not_ascending(table["offset"], table["position"])
+    size = form.entry_size
+    before = (-1, -1)
+    for slot, entry in enumerate(form.entry.iter_unpack(memoryview(data)[: entries * size])):
+        if entry[0] <= before[0] or entry[1] <= before[1]:
+            return slot
         before = entry
+    return None
+
+
+class Evidence(enum.Enum):
+    """What a judgement of a file's format rests on, from certain to none."""
+
+    LOG = "batches stand in the log where its entries point"
+    SIZE = "no other entry size divides the file's"
+    CONTENT = "read otherwise, its entries would descend"
+    EMPTY = "it has no entries"
+    EXPECTED = "its entries ascend read either way; taken for what was expected"
+    NONE = "corrupt"
+
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """The format of an index file. Of a corrupt one (`NONE`) it is the expected format, in which it is made anew."""
+
+    format: OffsetIndexFormat
+    evidence: Evidence
+    #: What was looked at, for people: one clause, without the file's name.
+    reason: str
+
+    @property
+    def is_corrupt(self) -> bool:
+        return self.evidence is Evidence.NONE
+
+    @property
+    def is_guess(self) -> bool:
+        """Whether whoever relies on it has to warn."""
+        return self.evidence is Evidence.EXPECTED
+
+    def __str__(self) -> str:
+        return f"{self.format}: {self.reason}"
+
+
+def detect(data: Buffer, expected: OffsetIndexFormat = LEGACY) -> Detection:
+    """Judge an index file by its bytes alone, as KIP-1333 does ("Auto-detection for existing files").
+
+    By size where only one entry size divides it. Else by content: in the right format neither field descends or is
+    negative. First a few entries are read either way, then all of them; if that leaves both, the format stays in which
+    both fields ascend strictly from a position above 0, as every writer makes them; if that leaves both too, it is
+    `expected`, the format of the level in force (legacy for whoever does not know it), and a guess. A size that neither
+    divides and content that fits neither are corrupt. Zeros at the end of the file (of an index that was in use) are no
+    entries. Sound entries in an unambiguous size are not looked at: that is `OffsetIndex.sanity_check`.
+    """
+    view = memoryview(data).cast("B")
+    size = len(view)
+    if not size:
+        return Detection(expected, Evidence.EMPTY, "the file is empty")
+    fits = [form for form in FORMATS if size % form.entry_size == 0]
+    if not fits:
+        return Detection(expected, Evidence.NONE, f"{size} bytes are no multiple of 8 or 12")
+    used = used_size(view)
+    if not used:
+        form = fits[0] if len(fits) == 1 else expected
+        return Detection(form, Evidence.EMPTY, f"{size} bytes of zeros")
+    if len(fits) == 1:
+        return Detection(fits[0], Evidence.SIZE, f"{fits[0].entry_size} alone divides {size} bytes")
+    for entries, is_strict in ((_ENTRIES_LOOKED_AT, False), (size, False), (size, True)):
+        left = [form for form in fits if _ascends(view[:used], form, entries, is_strict=is_strict)]
+        if len(left) == 1:
+            return Detection(
+                left[0], Evidence.CONTENT, f"entries of {left[0].entry_size} bytes ascend, others do not"
+            )
+        if not left and not is_strict:
+            return Detection(expected, Evidence.NONE, f"{size} bytes that ascend in neither format")
+    return Detection(
+        expected, Evidence.EXPECTED, "its entries ascend in both formats; it is taken for the expected one"
+    )
+
+
+def detect_format(data: Buffer, base_offset: int) -> OffsetIndexFormat:
+    """The format that `detect` finds, for whoever has no use for the reason; `base_offset` plays no part in it."""
+    return detect(data).format
+
+
+def used_size(data: Buffer) -> int:
+    """Bytes up to the last one that is not zero: the preallocated tail of an index in use has no entries."""
+    view = memoryview(data).cast("B")
+    end = len(view)
+    while end:
+        start = max(0, end - _ZEROS_LOOKED_AT)
+        piece = bytes(view[start:end]).rstrip(b"\0")
+        if piece:
+            return start + len(piece)
+        end = start
+    return 0
+
+
+def used_entries(data: Buffer, form: OffsetIndexFormat) -> int:
+    """How many entries lie before the zero tail."""
+    return -(-used_size(data) // form.entry_size)
+
+
+def _ascends(used: memoryview, form: OffsetIndexFormat, entries: int, *, is_strict: bool) -> bool:
+    """Whether neither field descends or is negative over the first `entries` entries; `used` may end within one."""
+    size = form.entry_size
+    data = bytes(used[: entries * size])
+    data += bytes(-len(data) % size)
+    step = 1 if is_strict else 0
+    offset_min, position_min = 0, step
+    for relative, position in form.entry.iter_unpack(data):
+        if relative < offset_min or position < position_min:
+            return False
+        offset_min, position_min = relative + step, position + step
     return True
 
 
+FORMATS: Final = (LEGACY, LARGE)
 _ENTRIES_LOOKED_AT: Final = 24
+#: Below it, to import numpy takes longer than to do without.
+_FAULTS_BY_NUMPY: Final = 20_000
+_ZEROS_LOOKED_AT: Final = 64 * 1024

@@ -175,7 +175,7 @@ class LogLoader:
         unflushed = () if self._clean else self._unflushed()
         for segment in self._segments:
             try:
-                _check_indexes(segment, self._fs)
+                segment.check_indexes()
             except CorruptIndexError as error:
                 self._mended.indexes_rebuilt += 1
                 if segment not in unflushed:
@@ -251,18 +251,6 @@ class LogLoader:
             if snapshot is not None:
                 self._condemned.append(snapshot)
         self._mended.segments_dropped += len(segments)
-
-
-def _check_indexes(segment: LogSegment, fs: FileSystem) -> None:
-    """Raise CorruptIndexError for an index that is missing or cannot be right; looks at no entry but first and last."""
-    for path in (segment.offset_index_path, segment.time_index_path):
-        if not fs.exists(path):
-            raise CorruptIndexError(f"{path}: missing")
-    segment.offset_index.sanity_check()
-    segment.time_index.sanity_check()
-    segment.txn_index.sanity_check()
-    if segment.offset_index.last_entry.position > segment.size_bytes:
-        raise CorruptIndexError(f"{segment.offset_index_path}: points behind the end of the log")
 
 
 def rebuild_producer_state(

@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Final
 from typing_extensions import Buffer
 
 from stratalog.config.topic import LogConfig
+from stratalog.errors import CorruptIndexError
 from stratalog.log.file_names import log_file, offset_index_file, time_index_file, txn_index_file
 from stratalog.log.offset_index import OffsetIndex
 from stratalog.log.offset_index_format import LARGE, LEGACY
+from stratalog.log.offset_index_proof import is_true_entry, span_at
 from stratalog.log.segment_indexes import SegmentIndexes, with_suffix
 from stratalog.log.segment_reading import ReadableSegment
 from stratalog.log.segment_recovery import SoundBatches, index_sound_batches
@@ -143,6 +145,36 @@ class LogSegment(ReadableSegment):
     def resize_indexes(self, size: int) -> None:
         """Make room for more entries: the segment is the active one."""
         self._indexes.resize(size)
+
+    def check_indexes(self) -> None:
+        """Raise CorruptIndexError for an index that is missing or cannot be right, without reading it whole.
+
+        Size, first and last entries are looked at, and whether the last entries fit the batches that they speak of: so a
+        file of another kind or of another segment is found. The costs do not grow with the indexes.
+        """
+        for path in (self.offset_index_path, self.time_index_path):
+            if not self._fs.exists(path):
+                raise CorruptIndexError(f"{path}: missing")
+        self.offset_index.check_ends()
+        self.time_index.check_ends()
+        self.txn_index.sanity_check()
+        last = self.offset_index.last_entry
+        if self.offset_index.entries and not is_true_entry(
+            *last, self.base_offset, self.file, self.size_bytes
+        ):
+            raise CorruptIndexError(
+                f"{self.offset_index_path}: the last entry, {last}, points at no batch of the log with that offset"
+            )
+        largest = self.time_index.last_entry
+        if self.time_index.entries and not self._is_true_time(largest):
+            raise CorruptIndexError(
+                f"{self.time_index_path}: the last entry, {largest}, is not the timestamp of the batch with that offset"
+            )
+
+    def _is_true_time(self, entry: TimestampOffset) -> bool:
+        found = self.translate_offset(entry.offset)
+        batch = None if found is None else span_at(self.file, self.size_bytes, found.position)
+        return batch is not None and batch.max_timestamp == entry.timestamp_ms
 
     def release_indexes(self) -> None:
         """Unmap the indexes until they are used again: a log of many segments is opened without keeping thousands."""

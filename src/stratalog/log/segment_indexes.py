@@ -11,11 +11,11 @@ from pathlib import Path
 
 from stratalog.log.file_names import log_file, offset_index_file, time_index_file, txn_index_file
 from stratalog.log.offset_index import OffsetIndex
-from stratalog.log.offset_index_format import LARGE, LEGACY, OffsetIndexFormat, detect_format
+from stratalog.log.offset_index_detection import detect_file
+from stratalog.log.offset_index_format import Detection, OffsetIndexFormat
 from stratalog.log.time_index import TimeIndex
 from stratalog.log.txn_index import TransactionIndex
 from stratalog.log.values import TimestampOffset
-from stratalog.records.batch_format import HEADER, HEADER_SIZE, MAGIC
 from stratalog.util.filesystem import FileSystem
 
 
@@ -63,9 +63,19 @@ class SegmentIndexes:
                     self.base_offset,
                     max_size=self.size_max,
                     fs=self._fs,
-                    entry_size=self._format_on_disk().entry_size,
+                    entry_size=self._detect().format.entry_size,
                 )
             return self._offset
+
+    def _detect(self) -> Detection:
+        """The format of the offset index on disk; a new one, and one that cannot be right, has the format in force."""
+        return detect_file(
+            self.offset_path,
+            self.base_offset,
+            fs=self._fs,
+            log_path=self._log_path,
+            expected=self._new_format,
+        )
 
     def _open_time(self) -> TimeIndex:
         with self._lock:
@@ -74,33 +84,6 @@ class SegmentIndexes:
                     self.time_path, self.base_offset, max_size=self.size_max, fs=self._fs
                 )
             return self._time
-
-    def _format_on_disk(self) -> OffsetIndexFormat:
-        """The format of the offset index on disk, which does not tell; of a new one as configured (KIP-1333).
-
-        By size where only one fits, then by what stands in the log where the first entry points to.
-        """
-        path = self.offset_path
-        size = self._fs.size(path) if self._fs.exists(path) else 0
-        if size == 0:
-            return self._new_format
-        fitting = [form for form in (LEGACY, LARGE) if size % form.entry_size == 0]
-        if len(fitting) == 2:
-            with self._fs.open(path) as file:
-                first = file.pread(LARGE.entry_size, 0)
-            proven = [form for form in fitting if self._is_entry(*form.entry.unpack_from(first))]
-            fitting = (
-                proven if len(proven) == 1 else [detect_format(self._fs.read_bytes(path), self.base_offset)]
-            )
-        return fitting[0] if fitting else self._new_format
-
-    def _is_entry(self, relative_offset: int, position: int) -> bool:
-        """Whether a batch that ends at this offset stands at this position."""
-        with self._fs.open(self._log_path) as log:
-            if not 0 <= position <= log.size() - HEADER_SIZE:
-                return False
-            header = HEADER.unpack_from(log.pread(HEADER_SIZE, position))
-        return bool(header[3] == MAGIC and header[0] + header[6] == self.base_offset + relative_offset)
 
     @property
     def paths(self) -> tuple[Path, Path, Path]:
@@ -143,9 +126,9 @@ class SegmentIndexes:
         self.txn.truncate_to(offset)
 
     def reset(self) -> None:
-        """Drop all entries, to fill the indexes anew."""
+        """Drop all entries, to fill the indexes anew, the offset index in the format in force."""
         self._is_full = None
-        self.offset.reset()
+        self.offset.reset(self._new_format)
         self.time.reset()
         self.txn.reset()
 

@@ -17,7 +17,8 @@ from typing import Final
 from typing_extensions import Buffer
 
 from stratalog.errors import CorruptIndexError
-from stratalog.log.index_file import IndexFile, count_up_to
+from stratalog.log.index_file import IndexFile
+from stratalog.log.index_search import Array, count_up_to, count_up_to_many
 from stratalog.log.values import TimestampOffset
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
 
@@ -26,6 +27,8 @@ ENTRY_SIZE: Final = ENTRY.size
 _TIMESTAMP: Final = struct.Struct(">q")
 _RELATIVE_OFFSET: Final = struct.Struct(">i")
 NO_TIMESTAMP: Final = -1
+#: Below it, to import numpy takes longer than to do without.
+_FAULTS_BY_NUMPY: Final = 20_000
 
 
 def decode_entries(data: Buffer, base_offset: int) -> Iterator[TimestampOffset]:
@@ -34,6 +37,23 @@ def decode_entries(data: Buffer, base_offset: int) -> Iterator[TimestampOffset]:
     whole = view.nbytes // ENTRY_SIZE * ENTRY_SIZE
     for timestamp_ms, relative in ENTRY.iter_unpack(view[:whole]):
         yield TimestampOffset(timestamp_ms, base_offset + relative)
+
+
+def first_fault(data: Buffer, entries: int) -> int | None:
+    """The first of `entries` entries that is negative, has a timestamp not above that of the one before or a smaller
+    offset; None if none is.
+    """
+    if entries > _FAULTS_BY_NUMPY:
+        from stratalog.log.index_arrays import first_not_ascending, time_table
+
+        table = time_table(data, entries)
+        return first_not_ascending(table["timestamp"], table["offset"], is_second_strict=False)
+    before = (-1, 0)
+    for slot, entry in enumerate(ENTRY.iter_unpack(memoryview(data)[: entries * ENTRY_SIZE])):
+        if entry[0] <= before[0] or entry[1] < before[1]:
+            return slot
+        before = entry
+    return None
 
 
 class TimeIndex(IndexFile):
@@ -137,6 +157,23 @@ class TimeIndex(IndexFile):
         slot = count_up_to(self._data(), _TIMESTAMP, 0, ENTRY_SIZE, entries, target_ms) - 1
         return self.entry(slot) if slot >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
+    def lookup_many(self, targets_ms: Array) -> tuple[Array, Array]:
+        """`lookup` for an array of times: arrays of timestamps and offsets, both of int64, in the order of the targets."""
+        import numpy as np
+
+        from stratalog.log.index_arrays import time_table
+
+        wanted = np.asarray(targets_ms, dtype=np.int64)
+        entries, base_offset = self.entries, self.base_offset
+        if not entries:
+            return np.full(len(wanted), NO_TIMESTAMP), np.full(len(wanted), base_offset)
+        table = time_table(self._data(), entries)
+        counts = count_up_to_many(table["timestamp"], wanted)
+        found = table[np.maximum(counts - 1, 0)]
+        has_entry = counts > 0
+        timestamps = np.where(has_entry, found["timestamp"].astype(np.int64), NO_TIMESTAMP)
+        return timestamps, np.where(has_entry, found["offset"].astype(np.int64) + base_offset, base_offset)
+
     def truncate_to(self, offset: int) -> None:
         """Drop the entries with offsets >= `offset`."""
         if not self.entries:
@@ -146,27 +183,30 @@ class TimeIndex(IndexFile):
             count_up_to(self._data(), _RELATIVE_OFFSET, _TIMESTAMP.size, ENTRY_SIZE, self.entries, before)
         )
 
-    def sanity_check(self) -> None:
-        """Raise CorruptIndexError for damage that shows in size, first and last entry; `check_order` reads them all."""
+    def check_ends(self) -> None:
+        """Raise CorruptIndexError for damage that shows in size, first and last entry."""
         self._check_size()
         if not self.entries:
             return
         first, last = self.entry(0), self.entry(self.entries - 1)
         self._check_last_offset(last.offset)
-        if self.entries > 1 and (last.timestamp_ms <= first.timestamp_ms or last.offset < first.offset):
-            raise CorruptIndexError(
-                f"{self.path}: the last entry {last} is not larger than the first, {first}"
-            )
+        ascends = self.entries == 1 or (
+            last.timestamp_ms > first.timestamp_ms and last.offset >= first.offset
+        )
+        self._check_ends(ascends, first, last)
 
-    def check_order(self) -> None:
-        """Raise CorruptIndexError unless timestamps strictly ascend and offsets do not descend over the whole index."""
-        before = TimestampOffset(NO_TIMESTAMP, self.base_offset)
-        for slot, entry in enumerate(self):
-            if entry.timestamp_ms <= before.timestamp_ms or entry.offset < before.offset:
-                raise CorruptIndexError(
-                    f"{self.path}: entry {slot}, {entry}, is not larger than the one before, {before}"
-                )
-            before = entry
+    def sanity_check(self) -> None:
+        """Raise CorruptIndexError unless the file is whole entries, timestamps strictly ascend and offsets do not descend.
+
+        All entries are looked at.
+        """
+        self.check_ends()
+        slot = first_fault(self._data() if self.entries else b"", self.entries)
+        if slot is not None:
+            before = self.entry(slot - 1) if slot else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+            raise CorruptIndexError(
+                f"{self.path}: entry {slot}, {self.entry(slot)}, is not larger than the one before, {before}"
+            )
 
     def _truncate_to_entries(self, entries: int) -> None:
         super()._truncate_to_entries(entries)

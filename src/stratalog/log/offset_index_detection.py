@@ -1,0 +1,44 @@
+"""What format an offset index file on disk has: by its size if that tells, by its log if there is one, else by content."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from stratalog.log.offset_index_format import FORMATS, LEGACY, Detection, Evidence, OffsetIndexFormat, detect
+from stratalog.log.offset_index_proof import prove
+from stratalog.util.filesystem import FileSystem
+
+logger = logging.getLogger(__name__)
+
+
+def detect_file(
+    path: Path,
+    base_offset: int,
+    *,
+    fs: FileSystem,
+    log_path: Path | None = None,
+    expected: OffsetIndexFormat = LEGACY,
+    always_prove: bool = False,
+) -> Detection:
+    """Detect the format of an index file; one that is not there has the expected format.
+
+    Only a size that both entry sizes divide needs a look at the log, or at the content where there is none; tools that
+    take nothing for granted ask for the proof of every file (`always_prove`). A guess is logged as a warning.
+    """
+    size = fs.size(path) if fs.exists(path) else 0
+    if size == 0:
+        return Detection(expected, Evidence.EMPTY, "the file is empty" if fs.exists(path) else "no file")
+    fits = [form for form in FORMATS if size % form.entry_size == 0]
+    if len(fits) == 1 and not always_prove:
+        return Detection(fits[0], Evidence.SIZE, f"{fits[0].entry_size} alone divides {size} bytes")
+    with fs.open(path) as file, fs.map_file(file, size) as data:
+        if log_path is None or not fs.exists(log_path):
+            found = detect(data, expected)
+        else:
+            with fs.open(log_path) as log:
+                found = prove(data, base_offset, log, log.size(), expected)
+    if found.is_guess:
+        logger.warning("%s: %d bytes are a multiple of 8 and of 12, and the entries ascend read either way; "
+                       "reading them as %s, the format in force", path, size, found.format)  # fmt: skip
+    return found
