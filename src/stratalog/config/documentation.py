@@ -53,8 +53,8 @@ as they are.
 | segment.bytes | index.interval.bytes | segment.index.bytes, at least |
 |---|---|---|
 {index_sizes}
-The default of {index_default} is enough for {index_enough} at an interval of 4096. The broker warns, at a start and when a setting
-is changed, of an index that is too small, with the size that it should have.
+The default of {index_default} is enough for {index_enough} at an interval of 4096. The broker warns, at a start and when
+a setting is changed, of an index that is too small, with the size that it should have.
 
 ## Small segments
 
