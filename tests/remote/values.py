@@ -49,3 +49,10 @@ def segment(
 
 def update(number: int, state: RemoteLogSegmentState) -> RemoteLogSegmentMetadataUpdate:
     return RemoteLogSegmentMetadataUpdate(segment_id(number), 5, None, state, 1)
+
+
+#: Beyond Kafka's field for a size: what it makes of their events is in the goldens.
+LARGE_SEGMENTS = {
+    "2^31 bytes": segment(1, 4711, 6000, {0: 4711, 2: 5000}, size=2**31, max_timestamp=1_700_000_000_123),
+    "6 GiB with transactions": segment(2, 0, 99, size=6 * 2**30, txn_index_empty=False),
+}

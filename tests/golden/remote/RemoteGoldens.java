@@ -25,6 +25,7 @@ public final class RemoteGoldens {
     public static void main(String[] args) {
         List<String> parts = new ArrayList<>();
         parts.add("\"events\": {" + events() + "}");
+        parts.add("\"read\": {" + read(args) + "}");
         parts.add("\"partitions\": {" + partitions() + "}");
         parts.add("\"transitions\": [" + transitions() + "]");
         parts.add("\"lineage\": [" + lineage() + "]");
@@ -49,6 +50,23 @@ public final class RemoteGoldens {
         return events.entrySet().stream()
             .map(e -> "\"" + e.getKey() + "\": \"" + HexFormat.of().formatHex(serde.serialize(e.getValue())) + "\"")
             .collect(Collectors.joining(",\n"));
+    }
+
+    /** What the bytes of segment events, given as name=hex, are to Kafka; and what it writes of what it has read. */
+    private static String read(String[] events) {
+        RemoteLogMetadataSerde serde = new RemoteLogMetadataSerde();
+        List<String> found = new ArrayList<>();
+        for (String event : events) {
+            String[] parts = event.split("=");
+            RemoteLogSegmentMetadata m =
+                (RemoteLogSegmentMetadata) serde.deserialize(HexFormat.of().parseHex(parts[1]));
+            found.add("\"" + parts[0] + "\": {\"bytes\": \"" + parts[1] + "\", \"start\": " + m.startOffset()
+                + ", \"end\": " + m.endOffset() + ", \"max_timestamp\": " + m.maxTimestampMs()
+                + ", \"size\": " + m.segmentSizeInBytes() + ", \"epochs\": " + json(m.segmentLeaderEpochs())
+                + ", \"state\": \"" + m.state() + "\", \"txn_index_empty\": " + m.isTxnIdxEmpty()
+                + ", \"again\": \"" + HexFormat.of().formatHex(serde.serialize(m)) + "\"}");
+        }
+        return String.join(",\n", found);
     }
 
     private static String partitions() {

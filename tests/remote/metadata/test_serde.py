@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 import struct
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -21,7 +22,7 @@ from stratalog.remote.api import (
 from stratalog.remote.metadata.serde import decode, encode
 from stratalog.remote.segment_state import RemoteLogSegmentState, RemotePartitionDeleteState
 from tests.remote.goldens import GOLDENS
-from tests.remote.values import PARTITION, SEGMENT_ID
+from tests.remote.values import LARGE_SEGMENTS, PARTITION, SEGMENT_ID
 
 _T = 1_700_000_000_000
 _EPOCHS = {0: 4711, 2: 5000}
@@ -69,6 +70,23 @@ def test_a_size_beyond_31_bits_is_clamped_for_kafka_and_kept_for_us(caplog: pyte
     assert struct.pack(">i", INT32_MAX) in data
     assert decode(data) == event
     assert "5368709120 bytes" in caplog.text
+
+
+@pytest.mark.parametrize("name", LARGE_SEGMENTS)
+def test_kafka_reads_all_but_the_true_size_of_a_large_segment(name: str) -> None:
+    event, kafkas = LARGE_SEGMENTS[name], GOLDENS["read"][name]
+    assert encode(event).hex() == kafkas["bytes"]
+    assert kafkas["size"] == INT32_MAX
+    assert (kafkas["start"], kafkas["end"]) == (event.start_offset, event.end_offset)
+    assert kafkas["max_timestamp"] == event.max_timestamp_ms
+    assert dict(kafkas["epochs"]) == event.segment_leader_epochs
+    assert (kafkas["state"], kafkas["txn_index_empty"]) == (event.state.name, event.txn_index_empty)
+
+
+@pytest.mark.parametrize("name", LARGE_SEGMENTS)
+def test_what_kafka_writes_again_has_lost_the_true_size_and_nothing_else(name: str) -> None:
+    again = decode(bytes.fromhex(GOLDENS["read"][name]["again"]))
+    assert again == replace(LARGE_SEGMENTS[name], segment_size_bytes=INT32_MAX)
 
 
 @settings(deadline=None)
