@@ -3,8 +3,8 @@
     python -m tests.golden.remote.make
 
 Bytes of metadata events, what Kafka reads in events that we wrote of segments beyond 2^31-1 bytes, metadata partitions of
-user partitions, transitions of segment states, and whether segments lie within a lineage of leader epochs (random cases of a
-fixed seed). `RemoteGoldens.java` asks; it needs a JDK.
+user partitions, transitions of segment states, and whether segments lie within a lineage of leader epochs (random cases of
+a fixed seed). `RemoteGoldens.java` asks; it needs a JDK.
 """
 
 from __future__ import annotations
