@@ -171,6 +171,9 @@ BROKER_KEYS = ConfigRegistry(
         _key("log.cleaner.enable", _BOOL, True, "Whether logs are compacted."),
         _key("log.cleaner.threads", _INT, 1, "Threads that compact.", at_least(0), dynamic=True),
         _key("log.cleaner.dedupe.buffer.size", _LONG, 128 * 1024**2, "Memory of the key maps.", dynamic=True),
+        _key("log.cleaner.io.buffer.load.factor", _DOUBLE, 0.9, "How full a key map may get.", dynamic=True),
+        _key("log.cleaner.io.buffer.size", _INT, 512 * 1024, "Memory of all I/O buffers.", at_least(0), dynamic=True),
+        _key("log.cleaner.backoff.ms", _LONG, 15_000, "Rest when nothing is to be cleaned.", at_least(0), dynamic=True),
         _key("log.cleaner.io.max.bytes.per.second", _DOUBLE, 1.7976931348623157e308, "Limit of compaction's I/O.",
              dynamic=True),
         # Own keys.

@@ -1,0 +1,67 @@
+"""Which log is cleaned next. Pure. Source: Kafka's `LogCleanerManager.grabFilthiestCompactedLog` and `LogToClean`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from stratalog.log.cleaner.cleanable import (
+    Dirtiness,
+    FirstDirty,
+    LogFacts,
+    compaction_delay_ms,
+    dirtiness,
+    first_dirty_offset,
+    first_uncleanable_offset,
+)
+
+#: Topic and partition.
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A compacted log as far as the choice needs it."""
+
+    partition: TopicPartition
+    first_dirty: FirstDirty
+    dirtiness: Dirtiness
+    #: For how long `max.compaction.lag.ms` has been over; 0: it is not.
+    delay_ms: int
+    min_cleanable_ratio: float
+
+    @classmethod
+    def of(
+        cls,
+        partition: TopicPartition,
+        facts: LogFacts,
+        *,
+        checkpointed: int | None,
+        min_cleanable_ratio: float,
+        now_ms: int,
+    ) -> Candidate:
+        """What the choice needs of a log whose last cleaning ended at offset `checkpointed` (None: there was none)."""
+        first_dirty = first_dirty_offset(facts, checkpointed)
+        uncleanable = first_uncleanable_offset(facts, first_dirty.offset, now_ms)
+        return cls(
+            partition=partition,
+            first_dirty=first_dirty,
+            dirtiness=dirtiness(facts, first_dirty.offset, uncleanable),
+            delay_ms=compaction_delay_ms(facts, first_dirty.offset, now_ms),
+            min_cleanable_ratio=min_cleanable_ratio,
+        )
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is worth a cleaning: dirty enough, or by `max.compaction.lag.ms` and not quite clean."""
+        if self.dirtiness.total_bytes == 0:
+            return False
+        if self.delay_ms > 0 and self.dirtiness.cleanable_bytes > 0:
+            return True
+        return self.dirtiness.ratio > self.min_cleanable_ratio
+
+
+def filthiest(candidates: Iterable[Candidate]) -> Candidate | None:
+    """The one of those that are due with the largest share of dirty bytes; the first of equals; None: nothing is due."""
+    due = [candidate for candidate in candidates if candidate.is_due]
+    return max(due, key=lambda candidate: candidate.dirtiness.ratio, default=None)
