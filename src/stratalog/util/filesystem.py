@@ -149,6 +149,10 @@ class FileSystem:
     def mtime_ms(self, path: StrPath) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
 
+    def set_mtime_ms(self, path: StrPath, mtime_ms: int) -> None:
+        """Set the time of the last change of a file's content, and of the last access to it."""
+        os.utime(path, ns=(mtime_ms * 1_000_000,) * 2)
+
     def list_dir(self, path: StrPath) -> list[str]:
         """The names in a directory, sorted."""
         return sorted(os.listdir(path))

@@ -1,0 +1,127 @@
+"""The piece of a segment that is being cleaned: read into a buffer that is used again and again, judged batch by batch.
+
+The buffer has a size that grows for a batch that is larger, and goes back behind the segment. What is no batch, or whose
+CRC is wrong, stops the cleaning here, before anything is made of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from stratalog.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionTypeError
+from stratalog.log.cleaner import context as at
+from stratalog.log.segment import LogSegment
+from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size
+from stratalog.records.batch_format import HEADER_SIZE_UP_TO_MAGIC
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+logger = logging.getLogger(__name__)
+
+
+def address_of(array: Any) -> int:
+    """Where the content of a numpy array begins; valid as long as the array lives."""
+    return int(array.ctypes.data)
+
+
+class Chunk:
+    """See the module. `context` is what native loops work on (`chunk_kernel`); its address is `address`."""
+
+    def __init__(self, size: int) -> None:
+        import numpy as np
+
+        self._np = np
+        self._size = size
+        self.context: npt.NDArray[np.int64] = np.zeros(at.CONTEXT_WORDS, np.int64)
+        self.address = address_of(self.context)
+        self._reserve(size)
+
+    def _reserve(self, size: int) -> None:
+        self._buffer: npt.NDArray[np.uint8] = self._np.empty(size, self._np.uint8)
+        self.context[at.X_CHUNK] = address_of(self._buffer)
+
+    @property
+    def capacity(self) -> int:
+        return len(self._buffer)
+
+    @property
+    def position(self) -> int:
+        """Within the buffer: behind the batches that are done."""
+        return int(self.context[at.X_POSITION])
+
+    @property
+    def status(self) -> int:
+        return int(self.context[at.X_STATUS])
+
+    def read(self, segment: LogSegment, position: int) -> int:
+        """Fill the buffer from a position of the segment; how many bytes."""
+        self.segment, self.segment_position = segment, position
+        size = min(self.capacity, segment.size_bytes - position)
+        self._view = self._buffer.data[:size]
+        got = segment.file.pread_into(self._view, position)
+        if got < size:
+            raise CorruptRecordError(
+                f"{segment.log_path}: the file ends at {position + got}, expected {segment.size_bytes} bytes"
+            )
+        self.context[at.X_SIZE] = size
+        self.context[at.X_POSITION] = 0
+        return size
+
+    def batch(self) -> RecordBatch:
+        """The batch at the position, whole; the view is valid until the next `read`. CorruptRecordError for a wrong CRC."""
+        with self.errors_named():
+            checked_batch_size(self._view, self.position)
+            batch = batch_at(self._view, self.position)
+            if batch.computed_crc != batch.crc:
+                raise CorruptRecordError(
+                    f"stored CRC {batch.crc:#010x}, computed {batch.computed_crc:#010x}, of {batch!r}"
+                )
+        return batch
+
+    @contextmanager
+    def errors_named(self) -> Iterator[None]:
+        """What is wrong with the batch at the position is told with its file and its place there."""
+        try:
+            yield
+        except (CorruptRecordError, InvalidRecordError, UnsupportedCompressionTypeError, ValueError) as error:
+            raise CorruptRecordError(f"{self.where}: {error}") from error
+
+    def header_address(self) -> int:
+        """Of the batch at the position."""
+        return int(self.context[at.X_CHUNK]) + self.position
+
+    def advance(self, size: int) -> None:
+        """A batch of this size is done."""
+        self.context[at.X_POSITION] += size
+
+    def grow_for_batch(self) -> None:
+        """Make room for the batch at the start of the buffer, of which not all is there.
+
+        CorruptRecordError if it cannot be one, or does not end within the segment.
+        """
+        left = self.segment.size_bytes - self.segment_position
+        if left < HEADER_SIZE_UP_TO_MAGIC:
+            raise CorruptRecordError(f"{self.where}: {left} bytes are no batch")
+        with self.errors_named():
+            size = checked_batch_size(self._view, 0)
+        if size > left:
+            raise CorruptRecordError(
+                f"{self.where}: a batch of {size} bytes, but the segment ends after {left}"
+            )
+        logger.info("%s: buffers of %d bytes grow to %d for a batch", self.where, self.capacity, size)
+        self._reserve(size)
+
+    def restore(self) -> None:
+        """Give back what the buffer grew."""
+        if self.capacity > self._size:
+            self._reserve(self._size)
+
+    @property
+    def where(self) -> str:
+        """File and position of the batch that is looked at."""
+        return f"{self.segment.log_path}: position {self.segment_position + self.position}"

@@ -1,0 +1,105 @@
+"""The batches that stay, gathered in a buffer, and written to the segment that is being made when the buffer is full."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from typing_extensions import Buffer
+
+from stratalog.log.append import BatchFacts
+from stratalog.log.cleaner import context as at
+from stratalog.log.cleaner.chunk import Chunk, address_of
+from stratalog.log.segment import LogSegment
+from stratalog.records.batch import RecordBatch
+from stratalog.records.batch_format import HEADER_SIZE, RECORD_SIZE_MIN
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+class CleanedOutput:
+    """See the module. Native loops write into it through the context of the chunk that they read from.
+
+    Memory, for a buffer of n bytes: n for the output, 0.7 n for the table of batches, 0.15 n for a flag a record.
+    """
+
+    def __init__(self, size: int, chunk: Chunk) -> None:
+        self._size = size
+        self._chunk = chunk
+        self._reserve_output(size)
+        self.reserve_flags(size // RECORD_SIZE_MIN)
+
+    def _reserve_output(self, size: int) -> None:
+        import numpy as np
+
+        context = self._chunk.context
+        self._output: npt.NDArray[np.uint8] = np.empty(size, np.uint8)
+        self._table: npt.NDArray[np.int64] = np.empty((size // HEADER_SIZE + 1, at.ROW_WORDS), np.int64)
+        context[at.X_OUT], context[at.X_OUT_CAPACITY] = address_of(self._output), size
+        context[at.X_TABLE], context[at.X_TABLE_CAPACITY] = address_of(self._table), len(self._table)
+        context[at.X_OUT_SIZE] = context[at.X_TABLE_ROWS] = 0
+
+    def reserve_flags(self, count: int) -> None:
+        """Make room for the flags of as many records in one batch."""
+        import numpy as np
+
+        if self._chunk.context[at.X_FLAGS_CAPACITY] < count or not count:
+            self._flags = np.empty(max(count, 1), np.uint8)
+            self._chunk.context[at.X_FLAGS] = address_of(self._flags)
+            self._chunk.context[at.X_FLAGS_CAPACITY] = len(self._flags)
+
+    def restore(self) -> None:
+        """Give back what the buffers grew; they are empty."""
+        if len(self._output) > self._size:
+            self._reserve_output(self._size)
+
+    @property
+    def size(self) -> int:
+        """Bytes that wait to be written."""
+        return int(self._chunk.context[at.X_OUT_SIZE])
+
+    def room(self) -> int:
+        return len(self._output) - self.size
+
+    def add(self, data: Buffer, batch: RecordBatch, cleaned: LogSegment) -> int:
+        """Put one batch behind the others, whose header `batch` shows; what there is no room for is written to `cleaned`
+        first. How many bytes were written."""
+        view = memoryview(data)
+        context = self._chunk.context
+        written = 0
+        if view.nbytes > self.room() or context[at.X_TABLE_ROWS] == len(self._table):
+            written = self.write_to(cleaned)
+            if view.nbytes > len(self._output):
+                self._reserve_output(view.nbytes)
+        end = self.size
+        self._output.data[end : end + view.nbytes] = view
+        row = (
+            batch.base_offset,
+            batch.last_offset,
+            batch.max_timestamp,
+            view.nbytes,
+            batch.partition_leader_epoch,
+        )
+        self._table[int(context[at.X_TABLE_ROWS])] = row
+        context[at.X_TABLE_ROWS] += 1
+        context[at.X_OUT_SIZE] += view.nbytes
+        return written
+
+    def make_room(self, size: int, count: int, cleaned: LogSegment) -> int:
+        """Write what waits, so that a batch of `count` records and `size` bytes, once filtered, finds room."""
+        written = self.write_to(cleaned)
+        if size > len(self._output):
+            self._reserve_output(size)
+        self.reserve_flags(count)
+        return written
+
+    def write_to(self, cleaned: LogSegment) -> int:
+        """Append what waits to a segment; how many bytes."""
+        size = self.size
+        if size:
+            rows = self._table[: int(self._chunk.context[at.X_TABLE_ROWS])].tolist()
+            facts = [BatchFacts(*row) for row in rows]
+            cleaned.append([self._output.data[:size]], size, facts)
+            self._chunk.context[at.X_OUT_SIZE] = self._chunk.context[at.X_TABLE_ROWS] = 0
+        return size

@@ -1,0 +1,134 @@
+"""Which records of a batch stay, and the batch that they make: the plain twin of `filter_kernel`.
+
+It also does what the native loops leave out: batches of message formats 0 and 1, and batches whose bytes nobody would write
+so (numbers longer than need be, header keys beyond ASCII), which are written anew field by field.
+Source: Kafka's `MemoryRecords.filterTo` and `Cleaner.shouldRetainRecord`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from typing_extensions import Buffer
+
+from stratalog.log.cleaner.offset_map import OffsetMap
+from stratalog.log.cleaner.verdict import Verdict
+from stratalog.records import batch_format as fmt
+from stratalog.records.batch import RecordBatch
+from stratalog.records.batch_builder import build_batch
+from stratalog.records.record import Record
+from stratalog.util.crc32c import crc32c
+
+
+@dataclass(frozen=True, slots=True)
+class FilterRules:
+    """The facts of one cleaning. `keep_legacy_deletes` is for tombstones of message formats 0 and 1."""
+
+    offset_map: OffsetMap
+    now_ms: int
+    delete_retention_ms: int
+    keep_legacy_deletes: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FilteredBatch:
+    """What became of a batch: its bytes, none if it goes; how many records were read, stayed, and had no key."""
+
+    data: Buffer | None
+    read: int
+    retained: int
+    keyless: int
+
+
+def filter_batch(batch: RecordBatch, verdict: Verdict, rules: FilterRules) -> FilteredBatch:
+    """Filter one batch. CorruptRecordError, InvalidRecordError for records that are none; ValueError for records whose
+    offsets do not ascend."""
+    if verdict.is_deletion:
+        return FilteredBatch(None, 0, 0, 0)
+    read = keyless = 0
+    retained: list[Record] = []
+    for record in batch.records():
+        read += 1
+        if verdict.discard:
+            continue
+        if batch.is_control or stays(batch, record, rules):
+            retained.append(record)
+        elif record.key is None:
+            keyless += 1
+    if not retained:
+        return FilteredBatch(empty_batch(batch) if verdict.keep_empty else None, read, 0, keyless)
+    has_horizon = batch.delete_horizon_ms is not None
+    is_tombstone = any(record.value is None for record in retained)
+    needs_horizon = not has_horizon and (is_tombstone or verdict.is_marker_of_nothing)
+    if len(retained) == read and not needs_horizon and batch.magic == fmt.MAGIC:
+        return FilteredBatch(batch.as_memoryview(), read, read, keyless)
+    horizon_ms = rules.now_ms + rules.delete_retention_ms if needs_horizon else batch.delete_horizon_ms
+    return FilteredBatch(rewritten_batch(batch, retained, horizon_ms), read, len(retained), keyless)
+
+
+def stays(batch: RecordBatch, record: Record, rules: FilterRules) -> bool:
+    """Whether a record of a batch that is not discarded stays.
+
+    It does behind what the map covers; else if nothing newer has its key, and it is no tombstone whose time is over.
+    """
+    if record.offset > rules.offset_map.latest_offset:
+        return True
+    if record.key is None or record.offset < rules.offset_map.get(record.key):
+        return False
+    return record.value is not None or _keeps_tombstones(batch, rules)
+
+
+def _keeps_tombstones(batch: RecordBatch, rules: FilterRules) -> bool:
+    if batch.magic < fmt.MAGIC:
+        return rules.keep_legacy_deletes
+    horizon_ms = batch.delete_horizon_ms
+    return horizon_ms is None or rules.now_ms < horizon_ms
+
+
+def rewritten_batch(batch: RecordBatch, retained: Iterable[Record], horizon_ms: int | None) -> bytes:
+    """The batch with these records alone: same base offset, last offset, sequences and codec; always of format 2.
+
+    A delete horizon takes the place of the base timestamp. One that cannot be (negative) is none.
+    """
+    records = list(retained)
+    is_current = batch.magic == fmt.MAGIC
+    base_offset = batch.base_offset if is_current else records[0].offset
+    return build_batch(
+        records,
+        base_offset=base_offset,
+        last_offset_delta=batch.last_offset - base_offset if is_current else None,
+        codec=batch.codec,
+        log_append_time_ms=batch.max_timestamp if batch.timestamp_type == fmt.LOG_APPEND_TIME else None,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        partition_leader_epoch=batch.partition_leader_epoch,
+        is_transactional=batch.is_transactional,
+        is_control=batch.is_control,
+        delete_horizon_ms=horizon_ms if horizon_ms is not None and horizon_ms >= 0 else None,
+    )
+
+
+def empty_batch(batch: RecordBatch) -> bytes:
+    """The header of a batch whose records are gone: offsets, producer and max timestamp stay. Always of format 2."""
+    kept_bits = fmt.LOG_APPEND_TIME_BIT | fmt.TRANSACTIONAL_BIT | fmt.CONTROL_BIT
+    header = bytearray(
+        fmt.HEADER.pack(
+            batch.base_offset,
+            fmt.LENGTH_MIN,
+            batch.partition_leader_epoch,
+            fmt.MAGIC,
+            0,
+            batch.attributes & kept_bits,
+            batch.last_offset_delta,
+            fmt.NO_TIMESTAMP,
+            batch.max_timestamp,
+            batch.producer_id,
+            batch.producer_epoch,
+            batch.base_sequence,
+            0,
+        )
+    )
+    fmt.UINT32.pack_into(header, fmt.CRC_AT, crc32c(memoryview(header)[fmt.ATTRIBUTES_AT :]))
+    return bytes(header)

@@ -1,0 +1,55 @@
+"""Which neighbouring segments become one. Pure. Source: Kafka's `Cleaner.groupSegmentsBySize`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from stratalog.log.roll import RELATIVE_OFFSET_MAX
+
+
+class SegmentFacts(NamedTuple):
+    """What grouping needs to know of a segment. Sizes are bytes, of any magnitude."""
+
+    base_offset: int
+    size: int
+    offset_index_size: int
+    time_index_size: int
+
+
+def group_by_size(
+    segments: Sequence[SegmentFacts],
+    *,
+    size_max: int,
+    index_size_max: int,
+    first_uncleanable_offset: int,
+) -> list[range]:
+    """The runs of segments, by their places, that one segment each takes after the cleaning.
+
+    A group holds neither more log than `size_max` nor more of either index than `index_size_max`, before the cleaning; a
+    segment that is larger is a group of its own. Nor are its offsets further apart than an index entry can say: where a
+    segment ends is taken from where the next begins, or from `first_uncleanable_offset`; an empty one adds no offsets.
+    """
+    groups: list[range] = []
+    start = 0
+    while start < len(segments):
+        first = segments[start]
+        size, offset_size, time_size = first.size, first.offset_index_size, first.time_index_size
+        end = start + 1
+        while end < len(segments):
+            following = segments[end]
+            size += following.size
+            offset_size += following.offset_index_size
+            time_size += following.time_index_size
+            if size > size_max or offset_size > index_size_max or time_size > index_size_max:
+                break
+            if following.size:
+                behind = (
+                    segments[end + 1].base_offset if end + 1 < len(segments) else first_uncleanable_offset
+                )
+                if behind - 1 - first.base_offset > RELATIVE_OFFSET_MAX:
+                    break
+            end += 1
+        groups.append(range(start, end))
+        start = end
+    return groups

@@ -1,0 +1,43 @@
+"""What a cleaning looks up in a log: segments and aborted transactions of a range of offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stratalog.log.cleaner.values import LastRecord
+from stratalog.log.partition_log import PartitionLog
+from stratalog.log.segment import LogSegment
+from stratalog.log.segments import Segments
+from stratalog.log.txn_index import AbortedTransaction
+
+
+def segments_between(segments: Sequence[LogSegment], start_offset: int, end_offset: int) -> list[LogSegment]:
+    """The segments that may hold offsets from `start_offset` to `end_offset` (exclusive), in order."""
+    if start_offset >= end_offset:
+        return []
+    row = Segments(tuple(segments))
+    return [segment for segment in row.from_offset(start_offset) if segment.base_offset < end_offset]
+
+
+def aborted_transactions(
+    segments: Sequence[LogSegment], start_offset: int, end_offset: int
+) -> list[AbortedTransaction]:
+    """The aborted transactions that overlap these offsets (the end is exclusive)."""
+    found: list[AbortedTransaction] = []
+    for segment in Segments(tuple(segments)).from_offset(start_offset):
+        within = segment.txn_index.collect(start_offset, end_offset)
+        found += within.transactions
+        if within.is_complete:
+            break
+    return found
+
+
+def last_records(log: PartitionLog) -> dict[int, LastRecord]:
+    """What must stay of each producer that is active, by producer id, as of now.
+
+    The list of producers is taken at once, so no lock is needed.
+    """
+    return {
+        producer.producer_id: LastRecord(producer.last_offset, producer.epoch)
+        for producer in list(log.producers.producers.values())
+    }

@@ -1,0 +1,141 @@
+"""Fill the offset map from the dirty part of a log.
+
+The map ends with the last record whose key found room, be that in the middle of a batch; the rest waits for the next
+cleaning. Data of aborted transactions does not count. Source: Kafka's `Cleaner.buildOffsetMap`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Final
+
+from stratalog.log.cleaner import context as at
+from stratalog.log.cleaner.chunk import Chunk, address_of
+from stratalog.log.cleaner.log_view import aborted_transactions, segments_between
+from stratalog.log.cleaner.offset_map import OffsetMap
+from stratalog.log.cleaner.throttle import Throttle
+from stratalog.log.cleaner.transactions import CleanedTransactions
+from stratalog.log.cleaner.values import CleanerStats
+from stratalog.log.partition_log import PartitionLog
+from stratalog.log.segment import LogSegment
+from stratalog.records import batch_format as fmt
+from stratalog.records.batch import RecordBatch
+
+_GOES_ON: Final = False
+_IS_FULL: Final = True
+
+
+class MapBuilder:
+    """One filling of one map; `chunk` is used for the reading."""
+
+    def __init__(
+        self,
+        offset_map: OffsetMap,
+        chunk: Chunk,
+        throttle: Throttle,
+        stats: CleanerStats,
+        check_abort: Callable[[], None],
+    ) -> None:
+        from stratalog.log.cleaner import keys_kernel
+
+        self._keys_kernel = keys_kernel
+        self._map = offset_map
+        self._chunk = chunk
+        self._throttle = throttle
+        self._stats = stats
+        self._check_abort = check_abort
+        self._transactions = CleanedTransactions()
+
+    def build(self, log: PartitionLog, start_offset: int, end_offset: int) -> None:
+        """Map the records between the two offsets, or as many of them, from the first on, as the map may hold.
+
+        `latest_offset` of the map then says how far it reaches. Raises CorruptRecordError and what `check_abort` does.
+        """
+        self._map.clear()
+        segments = segments_between(log.segments, start_offset, end_offset)
+        self._transactions.add_aborted(aborted_transactions(log.segments, start_offset, end_offset))
+        self._chunk.context[at.X_MAP] = self._map.address
+        self._chunk.context[at.X_START_OFFSET] = start_offset
+        self._chunk.context[at.X_MESSAGES_READ] = 0
+        ends = [*(following.base_offset for _, following in pairwise(segments)), end_offset]
+        try:
+            for segment, segment_end in zip(segments, ends, strict=False):
+                self._check_abort()
+                if self._add_segment(segment, start_offset, segment_end) is _IS_FULL:
+                    break
+        finally:
+            self._chunk.restore()
+            self._stats.map_messages_read += int(self._chunk.context[at.X_MESSAGES_READ])
+
+    def _add_segment(self, segment: LogSegment, start_offset: int, end_offset: int) -> bool:
+        found = segment.translate_offset(start_offset)
+        position = segment.size_bytes if found is None else found.position
+        chunk = self._chunk
+        while position < segment.size_bytes:
+            self._check_abort()
+            self._throttle.maybe_throttle(chunk.read(segment, position))
+            if self._add_chunk(start_offset) is _IS_FULL:
+                return _IS_FULL
+            if chunk.position == 0:
+                chunk.grow_for_batch()
+            position += chunk.position
+            self._stats.map_bytes_read += chunk.position
+        # The offsets behind the last batch, up to the next segment, are nobody's.
+        self._map.update_latest_offset(end_offset - 1)
+        return _GOES_ON
+
+    def _add_chunk(self, start_offset: int) -> bool:
+        chunk = self._chunk
+        while True:
+            self._keys_kernel.put_chunk(chunk.address)
+            status = chunk.status
+            if status == at.DONE:
+                return _GOES_ON
+            if status == at.MAP_FULL:
+                return _IS_FULL
+            batch = chunk.batch()
+            if self._add_batch(batch, start_offset) is _IS_FULL:
+                return _IS_FULL
+            if batch.last_offset >= start_offset:
+                self._map.update_latest_offset(batch.last_offset)
+            chunk.advance(batch.size)
+
+    def _add_batch(self, batch: RecordBatch, start_offset: int) -> bool:
+        """A batch that the loop over the chunk left to us: is the map full before its end?"""
+        with self._chunk.errors_named():
+            if batch.is_control:
+                self._transactions.on_control(batch)
+                self._count(1)
+                return _GOES_ON
+            if self._transactions.on_data(batch):
+                self._count(batch.record_count)
+                return _GOES_ON
+            if batch.magic < fmt.MAGIC:
+                return self._add_plainly(batch, start_offset)
+            return self._add_payload(batch)
+
+    def _count(self, messages: int) -> None:
+        self._chunk.context[at.X_MESSAGES_READ] += messages
+
+    def _add_payload(self, batch: RecordBatch) -> bool:
+        import numpy as np
+
+        payload = np.frombuffer(batch.decompressed_payload(), np.uint8)
+        status = self._keys_kernel.put_keys(
+            self._chunk.address, self._chunk.header_address(), address_of(payload), len(payload)
+        )
+        if status == at.MALFORMED:
+            for _ in batch.records():  # finds the same, and has the words for it
+                pass
+            raise ValueError(f"malformed records in {batch!r}")
+        return bool(status == at.MAP_FULL)
+
+    def _add_plainly(self, batch: RecordBatch, start_offset: int) -> bool:
+        for record in batch.records():
+            if record.key is not None and record.offset >= start_offset:
+                if self._map.size >= self._map.size_wanted:
+                    return _IS_FULL
+                self._map.put(record.key, record.offset)
+            self._count(1)
+        return _GOES_ON

@@ -1,0 +1,140 @@
+"""The newest offset of each key, in a fixed amount of memory: a hash table with open addressing.
+
+An entry takes 24 bytes:
+
+    at  size  field
+     0    16  MD5 of the key, which stands for the key: two keys with the same would be taken for one
+    16     8  offset, big-endian
+
+A free entry is all zeros. A key is looked for at the slots that the 32-bit numbers at bytes 0, 1, ... 12 of its hash give
+(absolute value modulo the number of slots), then slot by slot from the last of these on. Nothing is ever removed but
+everything. Source: Kafka's `SkimpyOffsetMap`, whose memory after the same calls has the same bytes.
+
+`put` and `get` here are the plain twins of those in `map_kernel`, on the same memory. Not thread-safe: one cleaner has it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+ENTRY_SIZE: Final = 24
+HASH_SIZE: Final = 16
+NOT_FOUND: Final = -1
+
+_FREE: Final = bytes(ENTRY_SIZE)
+#: The places in a hash where a 32-bit number begins.
+_LAST_PLACE: Final = HASH_SIZE - 4
+
+
+class OffsetMap:
+    """See the module. The memory is reserved once; the system gives pages of it as they are first written."""
+
+    def __init__(self, memory: int, load_factor: float = 1.0) -> None:
+        """A map within `memory` bytes, of which `load_factor` may be taken before it counts as full.
+
+        ValueError if not even one entry fits: a cleaner could make no progress.
+        """
+        import numpy as np
+
+        from stratalog.log.cleaner import map_kernel as kernel
+        from stratalog.log.cleaner.md5_kernel import SCRATCH_SIZE
+
+        self.slots = memory // ENTRY_SIZE
+        if self.slots * load_factor <= 1:
+            raise ValueError(
+                f"an offset map of {memory} bytes does not hold a single key: raise log.cleaner.dedupe.buffer.size"
+                " or lower log.cleaner.threads"
+            )
+        self._kernel = kernel
+        self._entries: npt.NDArray[np.uint8] = np.zeros(self.slots * ENTRY_SIZE, np.uint8)
+        self._scratch = np.zeros(SCRATCH_SIZE, np.uint8)
+        self._state = np.zeros(kernel.STATE_WORDS, np.int64)
+        self._state[kernel.M_ENTRIES_AT] = self._entries.ctypes.data
+        self._state[kernel.M_SLOTS] = self.slots
+        self._state[kernel.M_LATEST_OFFSET] = -1
+        self._state[kernel.M_SIZE_WANTED] = int(self.slots * load_factor)
+        self._state[kernel.M_SCRATCH] = self._scratch.ctypes.data
+
+    @property
+    def address(self) -> int:
+        """Of the state, for native loops; valid as long as the map lives."""
+        return int(self._state.ctypes.data)
+
+    @property
+    def size(self) -> int:
+        """Keys that it holds."""
+        return int(self._state[self._kernel.M_SIZE])
+
+    @property
+    def size_wanted(self) -> int:
+        """Keys that it may hold before it counts as full."""
+        return int(self._state[self._kernel.M_SIZE_WANTED])
+
+    @property
+    def latest_offset(self) -> int:
+        """The last offset that was put, or told by `update_latest_offset`; -1 for none."""
+        return int(self._state[self._kernel.M_LATEST_OFFSET])
+
+    def update_latest_offset(self, offset: int) -> None:
+        """Everything up to `offset` is in the map: records without a key, and offsets of none, are passed over."""
+        self._state[self._kernel.M_LATEST_OFFSET] = offset
+
+    @property
+    def utilization(self) -> float:
+        """The share of all entries that is taken."""
+        return self.size / self.slots
+
+    @property
+    def memory(self) -> memoryview:
+        """The entries, for tests."""
+        return self._entries.data
+
+    def clear(self) -> None:
+        """Forget everything; the memory stays."""
+        if self.size:
+            self._entries.fill(0)
+        self._state[self._kernel.M_SIZE] = 0
+        self._state[self._kernel.M_LATEST_OFFSET] = -1
+
+    def put(self, key: bytes, offset: int) -> None:
+        """Set the offset of a key. ValueError when every slot is taken, even for a key that is there."""
+        if self.size >= self.slots:
+            raise ValueError(f"the offset map is full: {self.slots} entries")
+        digest = hashlib.md5(key, usedforsecurity=False).digest()
+        at = self._find(digest)
+        assert at is not None, "a free slot is found as long as there is one"
+        entries = self.memory
+        if entries[at : at + ENTRY_SIZE] == _FREE:
+            entries[at : at + HASH_SIZE] = digest
+            self._state[self._kernel.M_SIZE] += 1
+        entries[at + HASH_SIZE : at + ENTRY_SIZE] = offset.to_bytes(8, "big", signed=True)
+        self.update_latest_offset(offset)
+
+    def get(self, key: bytes) -> int:
+        """The offset of a key; NOT_FOUND for one that is not there."""
+        at = self._find(hashlib.md5(key, usedforsecurity=False).digest())
+        if at is None:
+            return NOT_FOUND
+        entry = bytes(self.memory[at : at + ENTRY_SIZE])
+        return NOT_FOUND if entry == _FREE else int.from_bytes(entry[HASH_SIZE:], "big", signed=True)
+
+    def _find(self, digest: bytes) -> int | None:
+        """Position of the entry with this hash, else of the first free one on the way; None if all are others'."""
+        entries = self.memory
+        for attempt in range(self.slots + _LAST_PLACE):
+            at = self._slot(digest, attempt) * ENTRY_SIZE
+            if entries[at : at + HASH_SIZE] == digest or entries[at : at + ENTRY_SIZE] == _FREE:
+                return at
+        return None
+
+    def _slot(self, digest: bytes, attempt: int) -> int:
+        place = min(attempt, _LAST_PLACE)
+        probe = int.from_bytes(digest[place : place + 4], "big", signed=True) + attempt - place
+        if probe > 0x7FFF_FFFF:  # as a 32-bit sum goes on
+            probe -= 0x1_0000_0000
+        return 0 if probe == -0x8000_0000 else abs(probe) % self.slots

@@ -1,0 +1,242 @@
+"""One segment after the other, filtered into a new one.
+
+Source: Kafka's `Cleaner.cleanInto` and `MemoryRecords.filterTo`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stratalog.log.cleaner import context as at
+from stratalog.log.cleaner.chunk import Chunk, address_of
+from stratalog.log.cleaner.cleaned_output import CleanedOutput
+from stratalog.log.cleaner.filter_plain import FilteredBatch, FilterRules, empty_batch, filter_batch
+from stratalog.log.cleaner.throttle import Throttle
+from stratalog.log.cleaner.transactions import CleanedTransactions
+from stratalog.log.cleaner.values import CleanerStats, LastRecord
+from stratalog.log.cleaner.verdict import Verdict, judge
+from stratalog.log.segment import LogSegment
+from stratalog.records import batch_format as fmt
+from stratalog.records.batch import RecordBatch
+from stratalog.records.compression import Codec, compress
+from stratalog.util.crc32c import crc32c
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+#: Bytes by which a record may grow when its batch gets another base timestamp.
+RECORD_GROWTH_MAX = 13
+
+
+@dataclass(frozen=True, slots=True)
+class RewritingFacts:
+    """What the filter of one segment goes by."""
+
+    rules: FilterRules
+    transactions: CleanedTransactions
+    last_records: Mapping[int, LastRecord]
+    high_watermark: int
+
+
+class SegmentRewriter:
+    """Filters segments through the buffers of `chunk` and `output`."""
+
+    def __init__(
+        self,
+        chunk: Chunk,
+        output: CleanedOutput,
+        throttle: Throttle,
+        stats: CleanerStats,
+        check_abort: Callable[[], None],
+    ) -> None:
+        from stratalog.log.cleaner import filter_kernel
+
+        self._filter_kernel = filter_kernel
+        self._chunk = chunk
+        self._output = output
+        self._throttle = throttle
+        self._stats = stats
+        self._check_abort = check_abort
+
+    def rewrite(self, source: LogSegment, cleaned: LogSegment, facts: RewritingFacts) -> None:
+        """Append to `cleaned` what stays of `source`. Raises CorruptRecordError and what `check_abort` does."""
+        self._cleaned, self._facts = cleaned, facts
+        chunk, position = self._chunk, 0
+        self._prepare()
+        try:
+            while position < source.size_bytes:
+                self._check_abort()
+                self._throttle.maybe_throttle(chunk.read(source, position))
+                self._filter_chunk()
+                self._wrote(self._output.write_to(cleaned))
+                if chunk.position == 0:
+                    chunk.grow_for_batch()
+                position += chunk.position
+                self._stats.bytes_read += chunk.position
+        finally:
+            chunk.restore()
+            self._output.restore()
+            self._collect_counts()
+
+    def _prepare(self) -> None:
+        context, rules = self._chunk.context, self._facts.rules
+        context[at.X_MAP] = rules.offset_map.address
+        context[at.X_NOW_MS] = rules.now_ms
+        context[at.X_NEW_HORIZON_MS] = rules.now_ms + rules.delete_retention_ms
+        context[at.X_HIGH_WATERMARK] = self._facts.high_watermark
+        for counter in (at.X_MESSAGES_READ, at.X_MESSAGES_RETAINED, at.X_INVALID):
+            context[counter] = 0
+
+    def _collect_counts(self) -> None:
+        context, stats = self._chunk.context, self._stats
+        stats.messages_read += int(context[at.X_MESSAGES_READ])
+        stats.messages_written += int(context[at.X_MESSAGES_RETAINED])
+        stats.invalid_messages_read += int(context[at.X_INVALID])
+
+    def _wrote(self, size: int) -> None:
+        if size:
+            self._stats.bytes_written += size
+            self._throttle.maybe_throttle(size)
+
+    def _filter_chunk(self) -> None:
+        chunk = self._chunk
+        while True:
+            self._filter_kernel.filter_chunk(chunk.address)
+            if chunk.status == at.DONE:
+                return
+            batch = chunk.batch()
+            if chunk.status == at.OUT_FULL:
+                self._make_room(batch)
+                continue
+            with chunk.errors_named():
+                self._take(batch)
+            chunk.advance(batch.size)
+
+    def _make_room(self, batch: RecordBatch) -> None:
+        count = max(batch.record_count, 0)
+        with self._chunk.errors_named():
+            if count > batch.size:
+                raise ValueError(f"record count {count} in {batch!r}")
+        size = batch.size + RECORD_GROWTH_MAX * count
+        self._wrote(self._output.make_room(size, count, self._cleaned))
+
+    def _take(self, batch: RecordBatch) -> None:
+        """A batch that the loop over the chunk left to us."""
+        facts = self._facts
+        verdict = judge(
+            batch,
+            facts.transactions,
+            facts.last_records,
+            high_watermark=facts.high_watermark,
+            now_ms=facts.rules.now_ms,
+        )
+        if verdict.is_deletion:
+            return
+        if verdict.discard:
+            self._chunk.context[at.X_MESSAGES_READ] += batch.record_count
+            self._add(empty_batch(batch))
+        elif batch.magic < fmt.MAGIC or not self._take_natively(batch, verdict):
+            self._take_filtered(filter_batch(batch, verdict, facts.rules))
+
+    def _take_filtered(self, filtered: FilteredBatch) -> None:
+        context = self._chunk.context
+        context[at.X_MESSAGES_READ] += filtered.read
+        context[at.X_MESSAGES_RETAINED] += filtered.retained
+        context[at.X_INVALID] += filtered.keyless
+        if filtered.data is not None:
+            self._wrote(self._output.add(filtered.data, RecordBatch(filtered.data), self._cleaned))
+
+    def _take_natively(self, batch: RecordBatch, verdict: Verdict) -> bool:
+        """Filter a batch in a loop of its own; False, and nothing is done, for one that the plain twin must take."""
+        import numpy as np
+
+        context, header = self._chunk.context, self._chunk.header_address()
+        self._output.reserve_flags(batch.record_count)
+        payload = np.frombuffer(batch.decompressed_payload(), np.uint8)
+        status = self._filter_kernel.select(
+            self._chunk.address, header, address_of(payload), len(payload), batch.is_control
+        )
+        if status != at.DONE:
+            return False
+        count, retained = int(context[at.X_COUNT]), int(context[at.X_RETAINED])
+        needs_horizon = batch.delete_horizon_ms is None and bool(
+            context[at.X_HAS_TOMBSTONES] or verdict.is_marker_of_nothing
+        )
+        if not retained:
+            if verdict.keep_empty:
+                self._add(empty_batch(batch))
+        elif retained == count and not needs_horizon:
+            self._add(batch.as_memoryview())
+        else:
+            self._add(self._rewritten(batch, payload, needs_horizon))
+        return True
+
+    def _add(self, data: bytes | memoryview) -> None:
+        self._wrote(self._output.add(data, RecordBatch(data), self._cleaned))
+
+    def _rewritten(self, batch: RecordBatch, payload: npt.NDArray[np.uint8], needs_horizon: bool) -> bytes:
+        """The batch with the records that were selected, compressed as it was."""
+        import numpy as np
+
+        context = self._chunk.context
+        if needs_horizon:
+            base_timestamp = int(context[at.X_NEW_HORIZON_MS])
+        elif batch.delete_horizon_ms is not None:
+            base_timestamp = batch.delete_horizon_ms
+        else:
+            base_timestamp = int(context[at.X_FIRST_TIMESTAMP])
+        count, retained = int(context[at.X_COUNT]), int(context[at.X_RETAINED])
+        target = np.empty(len(payload) + RECORD_GROWTH_MAX * count, np.uint8)
+        size = self._filter_kernel.write_records(
+            self._chunk.address,
+            self._chunk.header_address(),
+            address_of(payload),
+            len(payload),
+            base_timestamp,
+            address_of(target),
+        )
+        records = target.data[:size]
+        body = records if batch.codec is Codec.NONE else compress(batch.codec, records)
+        max_timestamp = int(context[at.X_MAX_TIMESTAMP])
+        return _with_body(batch, body, base_timestamp, max_timestamp, retained, needs_horizon)
+
+
+def _with_body(
+    batch: RecordBatch,
+    body: bytes | memoryview,
+    base_timestamp: int,
+    max_timestamp: int,
+    count: int,
+    needs_horizon: bool,
+) -> bytes:
+    """The batch with other records, which are given as they are to stand behind the header."""
+    known_bits = (
+        fmt.CODEC_MASK
+        | fmt.LOG_APPEND_TIME_BIT
+        | fmt.TRANSACTIONAL_BIT
+        | fmt.CONTROL_BIT
+        | fmt.DELETE_HORIZON_BIT
+    )
+    data = bytearray(
+        fmt.HEADER.pack(
+            batch.base_offset,
+            fmt.LENGTH_MIN + len(body),
+            batch.partition_leader_epoch,
+            fmt.MAGIC,
+            0,
+            batch.attributes & known_bits | (fmt.DELETE_HORIZON_BIT if needs_horizon else 0),
+            batch.last_offset_delta,
+            base_timestamp,
+            max_timestamp,
+            batch.producer_id,
+            batch.producer_epoch,
+            batch.base_sequence,
+            count,
+        )
+    )
+    data += body
+    fmt.UINT32.pack_into(data, fmt.CRC_AT, crc32c(memoryview(data)[fmt.ATTRIBUTES_AT :]))
+    return bytes(data)

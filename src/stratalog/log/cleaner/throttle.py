@@ -1,0 +1,48 @@
+"""How fast the cleaners may read and write, all together: `log.cleaner.io.max.bytes.per.second`.
+
+Thread safety: one throttle is shared by all cleaner threads; whoever is over the rate sleeps with the lock held, and the
+others wait behind it. Source: Kafka's `Throttler`.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Final
+
+from stratalog.util.clock import SYSTEM_CLOCK, Clock
+
+UNLIMITED: Final = float("inf")
+CHECK_INTERVAL_SECONDS: Final = 0.3
+
+
+class Throttle:
+    """See the module. `bytes_per_second` may be set at any time and takes effect at once."""
+
+    def __init__(
+        self,
+        bytes_per_second: float = UNLIMITED,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        check_interval_seconds: float = CHECK_INTERVAL_SECONDS,
+    ) -> None:
+        self.bytes_per_second = bytes_per_second
+        self._clock = clock
+        self._check_interval = check_interval_seconds
+        self._lock = threading.Lock()
+        self._period_start = clock.monotonic()
+        self._observed = 0
+
+    def maybe_throttle(self, size: int) -> None:
+        """Say that `size` bytes were read or written; sleep if that was too much within the period that ends now."""
+        with self._lock:
+            self._observed += size
+            elapsed = self._clock.monotonic() - self._period_start
+            if elapsed <= self._check_interval or not self._observed:
+                return
+            if self._observed / elapsed > self.bytes_per_second:
+                # The time that this much should have taken, less the time that it took; whole milliseconds.
+                pause_ms = round(self._observed / self.bytes_per_second * 1000 - elapsed * 1000)
+                if pause_ms > 0:
+                    self._clock.sleep(pause_ms / 1000)
+            self._period_start = self._clock.monotonic()
+            self._observed = 0

@@ -1,0 +1,79 @@
+"""Transactions as a cleaning walks over a log: which data was aborted, and which markers end nothing any more.
+
+An aborted transaction's data goes with the first cleaning that sees it. A marker may go once no batch of its transaction
+was met before it; it stays for delete.retention.ms longer, so that a consumer in the middle of the transaction reads its
+end. Abort markers that stay are put into the transaction index of the segment that is being written.
+Source: Kafka's `CleanedTransactionMetadata`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+
+from stratalog.log.txn_index import AbortedTransaction
+from stratalog.records.batch import RecordBatch
+from stratalog.records.control import ControlType, parse_control_key
+
+
+class CleanedTransactions:
+    """See the module. Batches come in the order of the log; `retain` is called for each abort marker that must stay."""
+
+    def __init__(self, retain: Callable[[AbortedTransaction], None] | None = None) -> None:
+        self.retain = retain
+        #: By first offset: those whose data begins behind what was read so far.
+        self._coming: list[tuple[int, int, AbortedTransaction]] = []
+        self._aborted: dict[int, AbortedTransaction] = {}
+        #: Producers in `_aborted` of whose transaction a batch was met.
+        self._with_data: set[int] = set()
+        self._committed: set[int] = set()
+
+    def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
+        """Transactions that overlap what is read next; telling one twice is harmless."""
+        for transaction in transactions:
+            heapq.heappush(self._coming, (transaction.first_offset, transaction.last_offset, transaction))
+
+    def on_data(self, batch: RecordBatch) -> bool:
+        """Whether this batch, which is no control batch, is part of an aborted transaction."""
+        if not batch.is_transactional:
+            return False
+        self._begin_up_to(batch.last_offset)
+        producer_id = batch.producer_id
+        if producer_id in self._aborted:
+            self._with_data.add(producer_id)
+            return True
+        self._committed.add(producer_id)
+        return False
+
+    def on_control(self, batch: RecordBatch) -> bool:
+        """Whether nothing is left that this control batch tells about: an empty one, or the marker of no data.
+
+        Raises InvalidRecordError for a control record whose key is none.
+        """
+        self._begin_up_to(batch.last_offset)
+        record = next(batch.records(), None)
+        if record is None:
+            return True
+        producer_id = batch.producer_id
+        kind = parse_control_key(record.key)
+        if kind is ControlType.COMMIT:
+            had_data = producer_id in self._committed
+            self._committed.discard(producer_id)
+            return not had_data
+        if kind is ControlType.ABORT:
+            return self._end_aborted(producer_id)
+        return False
+
+    def _end_aborted(self, producer_id: int) -> bool:
+        transaction = self._aborted.pop(producer_id, None)
+        if transaction is None or producer_id not in self._with_data:
+            return True
+        self._with_data.discard(producer_id)
+        if self.retain is not None:
+            self.retain(transaction)
+        return False
+
+    def _begin_up_to(self, offset: int) -> None:
+        while self._coming and self._coming[0][0] <= offset:
+            transaction = heapq.heappop(self._coming)[2]
+            self._aborted.setdefault(transaction.producer_id, transaction)

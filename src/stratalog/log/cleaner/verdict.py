@@ -1,0 +1,64 @@
+"""What may become of a batch as a whole. Pure but for the transactions, which it moves on.
+
+Source: Kafka's `Cleaner.cleanInto` (`checkBatchRetention`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from stratalog.log.cleaner.transactions import CleanedTransactions
+from stratalog.log.cleaner.values import LastRecord
+from stratalog.records.batch import RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`discard`: none of its records stay, whatever they are. `keep_empty`: its header stays even without records.
+
+    `is_marker_of_nothing`: a marker whose transaction has no data left; it gets a delete horizon, if it has none.
+    """
+
+    discard: bool
+    keep_empty: bool
+    is_marker_of_nothing: bool
+
+    @property
+    def is_deletion(self) -> bool:
+        """The batch goes unread."""
+        return self.discard and not self.keep_empty
+
+
+def judge(
+    batch: RecordBatch,
+    transactions: CleanedTransactions,
+    last_records: Mapping[int, LastRecord],
+    *,
+    high_watermark: int,
+    now_ms: int,
+) -> Verdict:
+    """The verdict on the next batch of the log.
+
+    Data of aborted transactions goes, and a marker of nothing whose delete horizon is over. The header stays for the last
+    batch of a producer that is active, which tells its last sequence (for its last marker if it has no data: its
+    epoch), and for the last batch below the high watermark, which tells the last offset.
+    """
+    if batch.is_control:
+        is_marker_of_nothing = transactions.on_control(batch)
+        horizon_ms = batch.delete_horizon_ms
+        discard = is_marker_of_nothing and horizon_ms is not None and horizon_ms <= now_ms
+    else:
+        is_marker_of_nothing = False
+        discard = transactions.on_data(batch)
+    keep_empty = batch.next_offset == high_watermark or _is_last_of_producer(batch, last_records)
+    return Verdict(discard, keep_empty, is_marker_of_nothing)
+
+
+def _is_last_of_producer(batch: RecordBatch, last_records: Mapping[int, LastRecord]) -> bool:
+    last = last_records.get(batch.producer_id) if batch.has_producer_id else None
+    if last is None:
+        return False
+    if last.last_data_offset >= 0:
+        return batch.last_offset == last.last_data_offset
+    return batch.is_control and batch.producer_epoch == last.producer_epoch
