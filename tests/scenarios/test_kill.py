@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import socket
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -16,32 +13,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from stratalog.log.scan import list_segments
+from tests.support.killable_broker import KillableBroker
 
 TOPIC = "orders"
 PARTITIONS = 3
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
-class KillableBroker:
-    def __init__(self, data_dir: Path, port: int) -> None:
-        self.address = f"127.0.0.1:{port}"
-        self._command = [sys.executable, "-m", "stratalog", "serve", "--data-dir", str(data_dir), "--listen",
-                         self.address, "--set", "auto.create.topics.enable=false"]  # fmt: skip
-        self.start()
-
-    def start(self) -> None:
-        self.process = subprocess.Popen(self._command, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline().startswith("ready ")
-
-    def end(self, how: signal.Signals) -> int:
-        self.process.send_signal(how)
-        self.process.communicate(timeout=60)
-        return int(self.process.returncode)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +25,7 @@ class KillableBroker:
 def test_what_was_acknowledged_before_and_after_kills_is_there_once_and_in_order(
     tmp_path: Path, kills_wanted: int
 ) -> None:
-    broker = KillableBroker(tmp_path / "data", free_port())
+    broker = KillableBroker(tmp_path / "data")
     admin = AdminClient({"bootstrap.servers": broker.address})
     topic = NewTopic(TOPIC, PARTITIONS, config={"segment.bytes": str(1024 * 1024)})
     admin.create_topics([topic])[TOPIC].result(30)
