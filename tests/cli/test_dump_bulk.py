@@ -117,5 +117,7 @@ def test_a_large_file_takes_the_native_loops_and_a_small_one_does_not(
     for limit, expected in ((10**9, "PlainPrinter"), (0, "BulkPrinter")):
         taken.clear()
         monkeypatch.setattr(log_dump, "BULK_SIZE_MIN", limit)
-        log_dump.dump_log(LocalSource(str(path), path), 0, TextOutput(io.BytesIO(), OPTIONS[2]), Problems())
+        log_dump.dump_log(
+            LocalSource(str(path), path), 0, "", TextOutput(io.BytesIO(), OPTIONS[2]), Problems()
+        )
         assert taken == [expected]

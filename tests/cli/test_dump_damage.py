@@ -37,14 +37,16 @@ def test_a_missing_file_is_one_line_and_exit_code_2(capfdbinary: Captured, tmp_p
     assert dump(capfdbinary, log, missing) == (2, [], [f"stratalog: {missing}: No such file or directory"])
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "7.log", "meta.properties", "00000000000000000000", "x.index"])
-def test_another_kind_of_file_is_one_line_and_exit_code_2(
-    capfdbinary: Captured, tmp_path: Path, name: str
+@pytest.mark.parametrize("name", ["notes.txt", "7.log", "00000000000000000000", "x.index", "no-dot"])
+def test_another_kind_of_file_is_passed_over_and_exit_code_2(
+    capfdbinary: Captured, tmp_path: Path, log: Path, name: str
 ) -> None:
-    (tmp_path / name).write_bytes(b"?")
-    status, out, err = dump(capfdbinary, tmp_path / name)
-    assert (status, out, len(err)) == (2, [], 1)
-    assert "not a file that can be dumped" in err[0]
+    unknown = tmp_path / name
+    unknown.write_bytes(b"?")
+    _, expected, _ = dump(capfdbinary, log)
+    status, out, err = dump(capfdbinary, unknown, log)
+    assert (status, err) == (2, [f"Ignoring unknown file {unknown}"])
+    assert out == [f"Dumping {unknown}", *expected]
 
 
 def test_a_directory_is_one_line_and_exit_code_2(capfdbinary: Captured, tmp_path: Path) -> None:
@@ -131,12 +133,12 @@ def test_an_unknown_codec_is_told_and_the_rest_printed(capfdbinary: Captured, tm
     assert sum(line.startswith("baseOffset") for line in out) == 2
 
 
-def test_an_old_message_format_is_told_with_its_position(capfdbinary: Captured, tmp_path: Path) -> None:
+def test_an_unknown_message_format_is_told_with_its_position(capfdbinary: Captured, tmp_path: Path) -> None:
     good = build_batch([Record(0, 5, None, b"v")], base_offset=0)
-    (tmp_path / LOG_NAME).write_bytes(good + good[:16] + b"\x01" + good[17:])
+    (tmp_path / LOG_NAME).write_bytes(good + good[:16] + b"\x03" + good[17:])
     status, out, err = dump(capfdbinary, tmp_path / LOG_NAME)
     assert (status, len(out)) == (1, 3)
-    assert f"position {len(good)}: message format 1" in err[0]
+    assert f"position {len(good)}: magic 3 is unknown" in err[0]
 
 
 def test_zeros_behind_the_batches_are_told_with_their_position(capfdbinary: Captured, log: Path) -> None:
@@ -322,17 +324,20 @@ def test_json_is_one_object_a_line_with_nothing_lost(capfdbinary: Captured, tmp_
         "record",
         "record",
         "note",
+        "problem",
         "file",
         "producer",
     ]
+    assert lines[0]["kind"] == "log"
+    assert lines[6]["text"] == err[0]
     assert lines[2]["producerId"] == 3
     assert lines[2]["isvalid"] is True
     assert lines[2]["deleteHorizonMs"] is None
     assert lines[3]["payloadBase64"] == "/wA="
     assert lines[3]["headers"] == [{"key": "h", "valueBase64": "gA=="}, {"key": "g", "value": None}]
     assert (lines[4]["key"], lines[4]["payload"], lines[4]["sequence"]) == (None, "text", 10)
-    assert lines[7]["currentTxnFirstOffset"] == 0
-    assert lines[7]["lastBatch"]["lastSequence"] == 2
+    assert lines[8]["currentTxnFirstOffset"] == 0
+    assert lines[8]["lastBatch"]["lastSequence"] == 2
 
 
 def test_every_log_of_the_cases_is_valid_json_and_as_many_lines_as_text(

@@ -1,9 +1,11 @@
 """Make the files beside this one: what Apache Kafka 4.4.0 wrote, and what kafka-dump-log printed for it.
 
-    python -m tests.golden.dump.make [topic ..]
+    python -m tests.golden.dump.make [--expect | --metadata]
 
-`<topic>/` holds the files of one partition as the broker left them at a clean shutdown. `expected/` holds the tool's output;
-the directory's own path is replaced by `DIR` in it. Timestamps of records are fixed; ids of producers, crcs that depend on
+`--expect` runs the tool only; `--metadata` writes `__cluster_metadata` anew and leaves the other topics.
+
+`<topic>/` holds the files of one partition as the broker left them at a clean shutdown. `expected/` holds the tool's
+output; the directory's own path is replaced by `DIR` in it. Timestamps of records are fixed; ids of producers, crcs that depend on
 them and times that the broker takes from its clock differ from run to run, which is why the files are kept.
 """
 
@@ -12,6 +14,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ HERE = Path(__file__).parent
 T0 = 1_700_000_000_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 KEPT = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+METADATA = "__cluster_metadata"
 
 #: name of the expected output -> (topic, suffixes of the files, options)
 DUMPS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
@@ -36,6 +40,11 @@ DUMPS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "skip-metadata": ("none", (".log",), ("--print-data-log", "--skip-record-metadata")),
     "offsets-decoder": ("__consumer_offsets", (".log",), ("--offsets-decoder",)),
     "transaction-log-decoder": ("__transaction_state", (".log",), ("--transaction-log-decoder",)),
+    "cluster-metadata-decoder": (METADATA, (".log", ".checkpoint"), ("--cluster-metadata-decoder",)),
+    "cluster-metadata-deep": (METADATA, (".log", ".checkpoint"), ("--deep-iteration",)),
+    "cluster-metadata-skip": (
+        METADATA, (".checkpoint",), ("--cluster-metadata-decoder", "--skip-record-metadata"),
+    ),
     "empty": ("empty", (".log", ".index", ".timeindex"), ()),
 }  # fmt: skip
 
@@ -52,7 +61,11 @@ def _produce(kafka: ReferenceKafka, topic: str, settings: dict[str, Any], rows: 
 def _rows(count: int) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for i in range(count):
-        row: dict[str, Any] = {"key": f"key-{i}", "value": f"value {i} " * (i % 4), "timestamp": T0 + i * 1000}
+        row: dict[str, Any] = {
+            "key": f"key-{i}",
+            "value": f"value {i} " * (i % 4),
+            "timestamp": T0 + i * 1000,
+        }
         if i % 5 == 1:
             row["headers"] = [("a", b"1"), ("a", b""), ("größe", None)]
         if i % 7 == 2:
@@ -60,7 +73,10 @@ def _rows(count: int) -> list[dict[str, Any]]:
         if i % 7 == 3:
             row["value"] = None
         if i == 8:
-            row["key"], row["value"] = "clé".encode(), b"\xff\xfe bytes \xed\xa0\x80 that are no text \xe2\x82"
+            row["key"], row["value"] = (
+                "clé".encode(),
+                b"\xff\xfe bytes \xed\xa0\x80 that are no text \xe2\x82",
+            )
         rows.append(row)
     return rows
 
@@ -109,9 +125,14 @@ def fill(kafka: ReferenceKafka) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    configs = {"append-time": {"message.timestamp.type": "LogAppendTime"}, "indexed": {"index.interval.bytes": "300"}}
+    configs = {
+        "append-time": {"message.timestamp.type": "LogAppendTime"},
+        "indexed": {"index.interval.bytes": "300"},
+    }
     names = (*CODECS, "append-time", "transactions", "indexed", "empty")
-    topics = [NewTopic(name, num_partitions=1, replication_factor=1, config=configs.get(name, {})) for name in names]
+    topics = [
+        NewTopic(name, num_partitions=1, replication_factor=1, config=configs.get(name, {})) for name in names
+    ]
     for future in admin.create_topics(topics).values():
         future.result(30)
     for codec in CODECS:
@@ -126,13 +147,42 @@ def fill(kafka: ReferenceKafka) -> None:
     _commit_offsets(kafka, "none")
 
 
-def keep(kafka: ReferenceKafka, target: Path) -> None:
-    for topic in sorted({topic for topic, _, _ in DUMPS.values()}):
+def _change_metadata(kafka: ReferenceKafka) -> None:
+    """What leaves records of several kinds in the metadata log, and some snapshots."""
+    from confluent_kafka.admin import (
+        AdminClient,
+        AlterConfigOpType,
+        ConfigEntry,
+        ConfigResource,
+        NewTopic,
+        ResourceType,
+        ScramCredentialInfo,
+        ScramMechanism,
+        UserScramCredentialUpsertion,
+    )
+
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    for n in range(3):
+        admin.create_topics([NewTopic(f"t{n}", 2, 1, config={"retention.ms": "5"})])[f"t{n}"].result(30)
+    entry = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
+    for future in admin.incremental_alter_configs(
+        [ConfigResource(ResourceType.TOPIC, "t1", incremental_configs=[entry])]
+    ).values():
+        future.result(30)
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+    upsertion = UserScramCredentialUpsertion("ann", info, b"secret", b"salt")
+    admin.alter_user_scram_credentials([upsertion])["ann"].result(30)
+    admin.delete_topics(["t2"])["t2"].result(30)
+
+
+def keep(kafka: ReferenceKafka, target: Path, topics: Collection[str]) -> None:
+    for topic in sorted(topics):
         source, copies = kafka.partition_dir(topic), target / topic
         shutil.rmtree(copies, ignore_errors=True)
         copies.mkdir(parents=True)
+        kept = (".log", ".checkpoint") if topic == METADATA else KEPT  # its indexes have their full size still
         for path in sorted(source.iterdir()):
-            if path.suffix in KEPT or path.name in ("leader-epoch-checkpoint", "partition.metadata"):
+            if path.suffix in kept or path.name in ("leader-epoch-checkpoint", "partition.metadata"):
                 shutil.copy2(path, copies)
 
 
@@ -146,11 +196,19 @@ def expect(target: Path) -> None:
 
 
 def main() -> None:
-    if "--expect" not in sys.argv:
-        with tempfile.TemporaryDirectory() as directory, ReferenceKafka(Path(directory) / "kafka") as kafka:
-            fill(kafka)
-            kafka.stop()
-            keep(kafka, HERE)
+    topics = {topic for topic, _, _ in DUMPS.values()} - {METADATA}
+    snapshots = {"metadata.log.max.record.bytes.between.snapshots": "1500"}
+    with tempfile.TemporaryDirectory() as directory:
+        if not {"--expect", "--metadata"} & set(sys.argv):
+            with ReferenceKafka(Path(directory) / "kafka") as kafka:
+                fill(kafka)
+                kafka.stop()
+                keep(kafka, HERE, topics)
+        if "--expect" not in sys.argv:
+            with ReferenceKafka(Path(directory) / "other", config=snapshots) as kafka:
+                _change_metadata(kafka)
+                kafka.stop()
+                keep(kafka, HERE, {METADATA})
     expect(HERE)
 
 

@@ -16,7 +16,7 @@ from stratalog.cli.dump.output import Problems, TextOutput
 from stratalog.cli.dump.source import Source
 from stratalog.errors import StratalogError
 from stratalog.records import batch_format as fmt
-from stratalog.records.batch import RecordBatch
+from stratalog.records.batch import RecordBatch, batch_at
 from stratalog.records.compression import Codec
 from stratalog.util.crc32c import crc32c
 
@@ -39,6 +39,9 @@ class BulkPrinter(PlainPrinter):
         run = _Run(memoryview(window.data))
         view, at = run.view, 0
         while at < window.end:
+            if view[at + fmt.MAGIC_AT] != fmt.MAGIC:
+                at = self._print_old(run, window, at)
+                continue
             length, attributes, count = _length_attributes_count(view, at)
             size = length + fmt.LOG_OVERHEAD
             is_plain = not self._can_take(attributes, size)
@@ -58,6 +61,14 @@ class BulkPrinter(PlainPrinter):
             at += size
             self.end = window.position + at
         self._flush(run, window)
+
+    def _print_old(self, run: _Run, window: Window, at: int) -> int:
+        """Print a message of format 0 or 1 the plain way; return the position behind it."""
+        self._flush(run, window)
+        batch = batch_at(run.view, at)
+        self.print_batch(batch, window.position + at)
+        self.end = window.position + at + batch.size
+        return at + batch.size
 
     def _can_take(self, attributes: int, size: int) -> bool:
         is_known = attributes & fmt.CODEC_MASK <= Codec.ZSTD

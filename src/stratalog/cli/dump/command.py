@@ -4,75 +4,148 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from stratalog.cli.dump.files import dump_file, kind_of
-from stratalog.cli.dump.output import DumpOptions, JsonOutput, Problems, TextOutput
+from stratalog.cli.dump.decoders import decoder_for
+from stratalog.cli.dump.files import dump_file
+from stratalog.cli.dump.output import SIZE_MAX, DumpOptions, JsonOutput, Problems, TextOutput
+from stratalog.cli.dump.ranges import Bound, DumpRange
 from stratalog.cli.dump.source import Source, opened
 from stratalog.errors import UsageError
 
+_LOGS, _INDEXES, _RECORDS, _PLACES = "Logs", "Indexes", "What records mean", "Which part, and from where"
+
+
+def _flag(name: str, help_text: str, panel: str) -> Any:
+    return typer.Option(name, help=help_text, rich_help_panel=panel)
+
 
 def dump(
-    files: Annotated[list[str], typer.Argument(help="Paths or object-store URLs.", metavar="FILE..")],
-    print_data_log: Annotated[
-        bool, typer.Option("--print-data-log", help="Print keys and values; implies --deep-iteration.")
-    ] = False,
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(help="Paths or object-store URLs.", metavar="FILE..", show_default=False),
+    ] = None,
+    files: Annotated[
+        list[str] | None,
+        typer.Option("--files", metavar="FILE,..", help="The same, as kafka-dump-log spells it."),
+    ] = None,
     deep_iteration: Annotated[
-        bool, typer.Option("--deep-iteration", help="Print every record, not only the batches.")
+        bool, _flag("--deep-iteration", "Print every record, not only the batches.", _LOGS)
     ] = False,
-    verify_index_only: Annotated[
-        bool, typer.Option("--verify-index-only", help="Verify indexes against the log; print no entries.")
-    ] = False,
-    index_sanity_check: Annotated[
-        bool, typer.Option("--index-sanity-check", help="Only the check that a broker makes when it starts.")
-    ] = False,
-    offsets_decoder: Annotated[
-        bool, typer.Option("--offsets-decoder", help="Decode the records of __consumer_offsets.")
-    ] = False,
-    transaction_log_decoder: Annotated[
-        bool, typer.Option("--transaction-log-decoder", help="Decode the records of __transaction_state.")
-    ] = False,
-    remote_log_metadata_decoder: Annotated[
-        bool,
-        typer.Option("--remote-log-metadata-decoder", help="Decode the records of __remote_log_metadata."),
-    ] = False,
-    share_group_state_decoder: Annotated[
-        bool, typer.Option("--share-group-state-decoder", help="Decode the records of __share_group_state.")
+    print_data_log: Annotated[
+        bool, _flag("--print-data-log", "Print keys and values; implies --deep-iteration.", _LOGS)
     ] = False,
     skip_record_metadata: Annotated[
-        bool, typer.Option("--skip-record-metadata", help="Of records, print only keys and values.")
+        bool, _flag("--skip-record-metadata", "Of records, print keys and values only.", _LOGS)
     ] = False,
     max_bytes: Annotated[
-        int | None, typer.Option("--max-bytes", min=0, help="Look only at that many bytes of each log.")
+        int | None,
+        typer.Option(
+            "--max-bytes",
+            min=0,
+            metavar="N",
+            rich_help_panel=_LOGS,
+            help="Look only at the first N bytes of what is asked for.",
+        ),
+    ] = None,
+    verify_index_only: Annotated[
+        bool, _flag("--verify-index-only", "Verify against the log; print no entries.", _INDEXES)
+    ] = False,
+    index_sanity_check: Annotated[
+        bool, _flag("--index-sanity-check", "Only what a broker checks when it starts.", _INDEXES)
+    ] = False,
+    max_message_size: Annotated[
+        int | None,
+        typer.Option(
+            "--max-message-size",
+            min=0,
+            metavar="N",
+            rich_help_panel=_INDEXES,
+            show_default=False,
+            help="An entry that points to a larger batch is told. Without it, batches of any size are read.",
+        ),
+    ] = None,
+    offsets_decoder: Annotated[
+        bool, _flag("--offsets-decoder", "Records of __consumer_offsets.", _RECORDS)
+    ] = False,
+    transaction_log_decoder: Annotated[
+        bool, _flag("--transaction-log-decoder", "Records of __transaction_state.", _RECORDS)
+    ] = False,
+    cluster_metadata_decoder: Annotated[
+        bool,
+        _flag("--cluster-metadata-decoder", "Records of __cluster_metadata and its snapshots.", _RECORDS),
+    ] = False,
+    remote_log_metadata_decoder: Annotated[
+        bool, _flag("--remote-log-metadata-decoder", "Records of __remote_log_metadata.", _RECORDS)
+    ] = False,
+    share_group_state_decoder: Annotated[
+        bool, _flag("--share-group-state-decoder", "Records of __share_group_state.", _RECORDS)
+    ] = False,
+    key_decoder_class: Annotated[
+        str | None,
+        typer.Option(
+            "--key-decoder-class",
+            metavar="CLASS",
+            rich_help_panel=_RECORDS,
+            help="String-, Integer-, Long- or DefaultDecoder of org.apache.kafka.tools.api, or a Python"
+            " function, module:name, of bytes.",
+        ),
+    ] = None,
+    value_decoder_class: Annotated[
+        str | None,
+        typer.Option("--value-decoder-class", metavar="CLASS", rich_help_panel=_RECORDS, help="As for keys."),
+    ] = None,
+    from_: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="OFFSET|@POSITION",
+            rich_help_panel=_PLACES,
+            help="Begin with the batch that holds that offset, or the first one from that byte on.",
+        ),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="OFFSET|@POSITION",
+            rich_help_panel=_PLACES,
+            help="End before the first batch that begins there or behind it.",
+        ),
     ] = None,
     store_option: Annotated[
         list[str] | None,
         typer.Option(
-            "--store-option", metavar="KEY=VALUE", help="Option of the object store, such as endpoint=URL."
+            "--store-option",
+            metavar="KEY=VALUE",
+            rich_help_panel=_PLACES,
+            help="Option of the object store, such as endpoint=URL.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")] = False,
 ) -> int:
-    """Print segment, index and checkpoint files as kafka-dump-log does.
+    """Print segment, index, snapshot and checkpoint files as kafka-dump-log does.
 
-    Exit code 1 if something is damaged (what and where stands on stderr), 2 for a file that is not there or is of no kind
-    that is known.
+    Exit code 1: something is damaged; what and where stands on stderr, and the rest is printed.
+    Exit code 2: a file is not there, or of a kind that is not known.
 
     \b
-    Example:
-      stratalog dump --deep-iteration data/flights-0/00000000000000000000.log
+    Examples:
+      stratalog dump data/flights-0/00000000000000000000.log              # its batches
+      stratalog dump data/flights-0/00000000000000000000.log --print-data-log --from 1000 --to 1010
+      stratalog dump data/flights-0/00000000000000000000.log --deep-iteration --from @65536
+      stratalog dump data/flights-0/*.index data/flights-0/*.timeindex --verify-index-only
+      stratalog dump data/flights-0/*.snapshot data/*-checkpoint data/meta.properties
+      stratalog dump data/__consumer_offsets-7/*.log --offsets-decoder --json
+      stratalog dump data/__cluster_metadata-0/*.checkpoint --cluster-metadata-decoder
+      stratalog dump s3://bucket/flights-ID/0/00000000000000000000-ID.log
+      stratalog dump --files 00000000000000000000.log,00000000000000000000.index
     """
-    decoders = {
-        "offsets": offsets_decoder,
-        "transaction-log": transaction_log_decoder,
-        "remote-log-metadata": remote_log_metadata_decoder,
-        "share-group-state": share_group_state_decoder,
-    }
-    chosen = [name for name, is_chosen in decoders.items() if is_chosen]
-    if len(chosen) > 1:
-        raise UsageError(f"--{chosen[0]}-decoder and --{chosen[1]}-decoder cannot both be given")
+    names = [*(paths or ()), *(name for group in files or () for name in group.split(",") if name)]
+    if not names:
+        raise UsageError("no files given (see stratalog dump --help)")
     options = DumpOptions(
         print_data_log=print_data_log,
         deep_iteration=deep_iteration,
@@ -80,22 +153,43 @@ def dump(
         index_sanity_check=index_sanity_check,
         skip_record_metadata=skip_record_metadata,
         json=as_json,
-        decoder=chosen[0] if chosen else None,
+        decoder=_one_decoder(
+            {
+                "offsets": offsets_decoder,
+                "transaction-log": transaction_log_decoder,
+                "cluster-metadata": cluster_metadata_decoder,
+                "remote-log-metadata": remote_log_metadata_decoder,
+                "share-group-state": share_group_state_decoder,
+            }
+        ),
+        key_decoder=key_decoder_class,
+        value_decoder=value_decoder_class,
         max_bytes=max_bytes,
+        max_message_size=SIZE_MAX if max_message_size is None else max_message_size,
+        range=DumpRange(Bound.parse(from_, "--from"), Bound.parse(to, "--to")),
     )
-    store_options = dict(_key_value(text) for text in store_option or ())
+    decoder_for(options.decoder, options.key_decoder, options.value_decoder)  # a wrong class is told at once
+    return _dump_all(names, options, dict(_key_value(text) for text in store_option or ()))
+
+
+def _dump_all(names: list[str], options: DumpOptions, store_options: dict[str, str]) -> int:
     problems = Problems()
     with ExitStack() as stack:
-        sources: list[Source] = []
-        for name in files:  # all of them first: a wrong name is told before anything is printed
-            kind_of(name)
-            sources.append(stack.enter_context(opened(name, store_options)))
-        output = (JsonOutput if as_json else TextOutput)(sys.stdout.buffer, options)
+        sources: list[Source] = [  # all of them first: a wrong name is told before anything is printed
+            stack.enter_context(opened(name, store_options)) for name in names
+        ]
+        output = (JsonOutput if options.json else TextOutput)(sys.stdout.buffer, options)
         for source in sources:
             dump_file(source, output, problems)
-            output.flush()
-            problems.flush()
-    return 1 if problems.found else 0
+            problems.flush(output)
+    return 2 if problems.unknown_files else 1 if problems.found else 0
+
+
+def _one_decoder(asked: dict[str, bool]) -> str | None:
+    chosen = [name for name, is_chosen in asked.items() if is_chosen]
+    if len(chosen) > 1:
+        raise UsageError(f"--{chosen[0]}-decoder and --{chosen[1]}-decoder cannot both be given")
+    return chosen[0] if chosen else None
 
 
 def _key_value(text: str) -> tuple[str, str]:

@@ -10,6 +10,8 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
+from stratalog.cli.dump.field_decoders import FieldDecoder, field_decoder
+from stratalog.cli.dump.java_text import plain_text
 from stratalog.cli.dump.message_schema import (
     JsonValue,
     MalformedMessageError,
@@ -17,20 +19,34 @@ from stratalog.cli.dump.message_schema import (
     schemas,
     to_json,
 )
-from stratalog.cli.dump.output import Decoded, plain_text
+from stratalog.cli.dump.output import Decoded
 from stratalog.errors import CorruptRecordError
 from stratalog.records.record import Record
 from stratalog.util.uuids import uuid_to_base64
+from stratalog.util.varint import VARINT_BYTES_MAX, decode_unsigned
 
 Decoder = Callable[[Record], Decoded]
 
+_FRAME_VERSION: Final = 1
+_UNSUPPORTED: Final = "org.apache.kafka.common.errors.UnsupportedVersionException"
 
-def decoder_for(name: str | None) -> Decoder:
-    """The decoder of an option ("offsets", ...); None: key and value are text."""
+
+def decoder_for(name: str | None, key_class: str | None = None, value_class: str | None = None) -> Decoder:
+    """The decoder of an option ("offsets", ...); None: key and value by the two classes, of which None is text.
+
+    Raises UsageError for a class that cannot be had.
+    """
     if name is None:
-        return _plain
+        if key_class is None and value_class is None:
+            return _plain
+        decode_key, decode_value = field_decoder(key_class), field_decoder(value_class)
+        return lambda record: Decoded(
+            _field(decode_key, record.key, record), _field(decode_value, record.value, record)
+        )
     if name == "remote-log-metadata":
         return _remote_log_metadata
+    if name == "cluster-metadata":
+        return _cluster_metadata
     kind = _COORDINATORS[name]
     return lambda record: _coordinator_record(kind, record)
 
@@ -40,6 +56,56 @@ _COORDINATORS: Final = {"offsets": "group", "transaction-log": "transaction", "s
 
 def _plain(record: Record) -> Decoded:
     return Decoded(plain_text(record.key), plain_text(record.value))
+
+
+def _field(decode: FieldDecoder, data: bytes | None, record: Record) -> str | None:
+    try:
+        return None if data is None else decode(data)
+    except Exception as error:  # a decoder may be anybody's code
+        return f"Error at offset {record.offset}, skipping. {type(error).__name__}: {error}"
+
+
+def _cluster_metadata(record: Record) -> Decoded:
+    try:
+        return Decoded(None, _metadata_text(record.value or b""))
+    except MalformedMessageError as error:
+        return Decoded(None, f"Error at {record.offset}, skipping. {error}")
+
+
+def _metadata_text(data: bytes) -> str:
+    """Frame version, API key and version, each an unsigned varint, and the message (Kafka's `MetadataRecordSerde`)."""
+    at, numbers = 0, []
+    for what in ("frame version", "type", "version"):
+        try:
+            number, at = decode_unsigned(data, at, VARINT_BYTES_MAX)
+        except CorruptRecordError:
+            raise MalformedMessageError(f"Error while reading {what}") from None
+        numbers.append(number)
+        if what == "frame version" and number != _FRAME_VERSION:
+            raise MalformedMessageError(_frame_complaint(number))
+    _, api_key, version = numbers
+    entry = schemas()["metadata"].get(str(api_key))
+    if entry is None:
+        raise MalformedMessageError(f"{_UNSUPPORTED}: Unknown metadata id {api_key}")
+    try:
+        message = decode_message(entry["value"], version, data[at:])
+    except MalformedMessageError as error:
+        raise MalformedMessageError(
+            f"Failed to deserialize record with type {entry['type']}: {error}"
+        ) from None
+    return to_json({"type": entry["type"], "version": version, "data": message})
+
+
+def _frame_complaint(version: int) -> str:
+    if version == 0:
+        return (
+            "Could not deserialize metadata record with frame version 0. Note that upgrades from the preview release of"
+            " KRaft in 2.8 to newer versions are not supported."
+        )
+    return (
+        f"Could not deserialize metadata record due to unknown frame version {version}(only frame version"
+        f" {_FRAME_VERSION} is supported)"
+    )
 
 
 def _coordinator_record(kind: str, record: Record) -> Decoded:

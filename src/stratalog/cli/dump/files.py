@@ -10,7 +10,6 @@ from typing import Final
 from stratalog.cli.dump import index_dump, log_dump, small_files
 from stratalog.cli.dump.output import Problems, TextOutput
 from stratalog.cli.dump.source import Source
-from stratalog.errors import UsageError
 from stratalog.log import checkpoints
 from stratalog.log.file_names import (
     LEADER_EPOCH_CHECKPOINT,
@@ -35,36 +34,42 @@ _OFFSET_CHECKPOINTS: Final = (
 )
 
 
+_KRAFT_SNAPSHOT: Final = ".checkpoint"
+_BOOTSTRAP_SNAPSHOT: Final = "bootstrap.checkpoint"
+_META_PROPERTIES: Final = "meta.properties"
+_JSON_FILES: Final = (".kafka_cleanshutdown", "quorum-state")
+
+
 @dataclass(frozen=True, slots=True)
 class FileKind:
-    """A file's kind (its suffix, or its whole name for checkpoints); base offset and stem for a segment's files."""
+    """A file's kind (its suffix, or its whole name where it has no other); base offset and stem for a segment's files."""
 
     kind: str
     base_offset: int = 0
     stem: str = ""
 
 
-def kind_of(name: str) -> FileKind:
-    """The kind of a file by its name (path or URL). UsageError if `dump` has nothing to say about it."""
+def kind_of(name: str) -> FileKind | None:
+    """The kind of a file by its name (path or URL); None if `dump` has nothing to say about it."""
     base_name = name.rstrip("/").rpartition("/")[2]
     match = _SEGMENT_FILE.fullmatch(base_name)
     if match is not None:
         return FileKind(match["kind"], int(match["offset"]), match["stem"])
-    if base_name in (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, *_OFFSET_CHECKPOINTS):
-        return FileKind(base_name)
-    raise UsageError(
-        f"{name}: not a file that can be dumped; expected <20-digit offset>.log, .index, .timeindex, .txnindex or"
-        f" .snapshot, {LEADER_EPOCH_CHECKPOINT}, {PARTITION_METADATA} or an offset checkpoint"
-    )
+    if base_name == _BOOTSTRAP_SNAPSHOT or log_dump.SNAPSHOT_NAME.match(base_name):
+        return FileKind(_KRAFT_SNAPSHOT)
+    return FileKind(base_name) if base_name in _SMALL else None
 
 
 def dump_file(source: Source, output: TextOutput, problems: Problems) -> None:
-    """Print one file."""
+    """Print one file; one of an unknown kind is named and passed over, as in Kafka."""
     file = kind_of(source.name)
-    output.begin(source.name)
+    output.begin(source.name, None if file is None else file.kind.removeprefix("."))
+    if file is None:
+        problems.ignore(source.name)
+        return
     kind, base_offset, stem = file.kind, file.base_offset, file.stem
     if kind == LOG_SUFFIX:
-        log_dump.dump_log(source, base_offset, output, problems)
+        log_dump.dump_log(source, base_offset, stem, output, problems)
     elif kind == OFFSET_INDEX_SUFFIX:
         index_dump.dump_offset_index(source, base_offset, stem, output, problems)
     elif kind == TIME_INDEX_SUFFIX:
@@ -79,5 +84,8 @@ _SMALL: Final[dict[str, Callable[[Source, TextOutput, Problems], None]]] = {
     LEADER_EPOCH_CHECKPOINT: small_files.dump_leader_epochs,
     f".{LEADER_EPOCH_CHECKPOINT}": small_files.dump_leader_epochs,
     PARTITION_METADATA: small_files.dump_partition_metadata,
+    _KRAFT_SNAPSHOT: log_dump.dump_snapshot,
+    _META_PROPERTIES: small_files.dump_properties,
+    **dict.fromkeys(_JSON_FILES, small_files.dump_json),
     **dict.fromkeys(_OFFSET_CHECKPOINTS, small_files.dump_offset_checkpoint),
 }

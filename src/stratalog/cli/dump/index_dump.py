@@ -9,18 +9,18 @@ from typing import Final
 
 from typing_extensions import Buffer
 
+from stratalog.cli.dump.batch_reader import BatchReader
 from stratalog.cli.dump.output import DumpOptions, Problems, TextOutput
+from stratalog.cli.dump.ranges import index_entries
 from stratalog.cli.dump.source import Source, read_all
 from stratalog.errors import StratalogError, UsageError
 from stratalog.log import time_index
-from stratalog.log.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX
-from stratalog.log.offset_index_format import OffsetIndexFormat, decode_entries, detect_format
+from stratalog.log.file_names import LOG_SUFFIX
+from stratalog.log.offset_index_format import OffsetIndexFormat, decode_entries, detect
+from stratalog.log.offset_index_proof import prove
 from stratalog.log.values import OffsetPosition
-from stratalog.records.batch import RecordBatch, checked_batch_size
-from stratalog.records.batch_format import HEADER_SIZE, NO_TIMESTAMP
-
-#: Bytes read at once to find batches; a larger batch takes a read of its own.
-READ_AHEAD: Final = 64 * 1024
+from stratalog.records.batch import RecordBatch
+from stratalog.records.batch_format import NO_TIMESTAMP
 
 _OUT_OF_ORDER: Final = "  Index timestamp: {}, Previously indexed timestamp: {}"
 
@@ -30,33 +30,36 @@ def dump_offset_index(
 ) -> None:
     """Print an offset index in either format."""
     options, data = output.options, read_all(source)
-    form = detect_format(data, base_offset)
     size = memoryview(data).nbytes
-    if size < form.entry_size and size == 0:
+    if size == 0:
         output.note(f"{source.name} is empty.")
         return
+    log = _log_beside(source, stem, options, problems)
+    form = detect(data).format if log is None else prove(data, base_offset, log, log.source.size).format
     if options.index_sanity_check:
         _say_sane(source, output, problems, _offset_index_fault(data, base_offset, form))
         return
-    log = _log_beside(source, stem, options, problems)
     mismatches: list[tuple[int, int]] = []
     try:
         for slot, entry in enumerate(decode_entries(data, base_offset, form)):
             if entry.offset == base_offset and slot > 0:
                 break
+            if not options.range.holds(entry.offset, entry.position):
+                continue
             if log is not None:
-                found = _last_offset_at(log, entry.position)
-                if found is None:
+                batch = log.batch(entry.position, whole=False)
+                if batch is None or batch.size > options.max_message_size:
                     problems.add(
                         f"{source.name}: entry {slot}: no batch at position {entry.position} of {log.source.name}"
+                        + (f" within --max-message-size ({batch.size} bytes)" if batch else "")
                     )
-                elif found != entry.offset:
-                    mismatches.append((entry.offset, found))
+                elif batch.last_offset != entry.offset:
+                    mismatches.append((entry.offset, batch.last_offset))
             if not options.verify_index_only:
                 output.fields(offset=entry.offset, position=entry.position)
     finally:
         if log is not None:
-            log.source.close()
+            log.close()
     if mismatches:
         problems.add(f"Mismatches in :{source.location}")
         for index_offset, log_offset in mismatches:
@@ -73,59 +76,28 @@ def dump_time_index(
         return
     log = _log_beside(source, stem, options, problems)
     try:
-        check = _TimeCheck(source, log, _offset_entries(source, base_offset, stem), problems)
+        entries = [] if log is None else list(index_entries(log, stem, base_offset))
+        check = _TimeCheck(source, log, entries, problems)
         for slot, entry in enumerate(time_index.decode_entries(data, base_offset)):
             if entry.offset == base_offset and slot > 0:
                 break
+            if not options.range.holds(entry.offset):
+                continue
             check.see(entry.timestamp_ms, entry.offset)
             if not options.verify_index_only:
                 output.fields(timestamp=entry.timestamp_ms, offset=entry.offset)
         check.report()
     finally:
         if log is not None:
-            log.source.close()
+            log.close()
     _warn_of_rest(source, memoryview(data).nbytes, time_index.ENTRY_SIZE, problems)
-
-
-class _LogReader:
-    """Batches of a `.log` by position, with a little read-ahead."""
-
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self._data: Buffer = b""
-        self._at = 0
-
-    def batch(self, position: int, *, whole: bool) -> RecordBatch | None:
-        """The batch that begins at `position`; None if there is none. Its records are there only if `whole`."""
-        if not 0 <= position <= self.source.size - HEADER_SIZE:
-            return None
-        data = self._bytes(position, HEADER_SIZE)
-        try:
-            size = checked_batch_size(data, position - self._at)
-        except StratalogError:
-            return None
-        if position + size > self.source.size:
-            return None
-        if whole:
-            data = self._bytes(position, size)
-        return RecordBatch(data, position - self._at)
-
-    def _bytes(self, position: int, size: int) -> Buffer:
-        if position < self._at or position + size > self._at + memoryview(self._data).nbytes:
-            self._data, self._at = self.source.read(position, position + max(size, READ_AHEAD)), position
-        return self._data
-
-
-def _last_offset_at(log: _LogReader, position: int) -> int | None:
-    batch = log.batch(position, whole=False)
-    return None if batch is None else batch.last_offset
 
 
 class _TimeCheck:
     """Holds the entries of a time index against the log."""
 
     def __init__(
-        self, source: Source, log: _LogReader | None, entries: list[OffsetPosition], problems: Problems
+        self, source: Source, log: BatchReader | None, entries: list[OffsetPosition], problems: Problems
     ) -> None:
         self._source = source
         self._log = log
@@ -144,7 +116,7 @@ class _TimeCheck:
             self._out_of_order.append((timestamp_ms, self._before))
         self._before = timestamp_ms
 
-    def _check(self, log: _LogReader, timestamp_ms: int, offset: int) -> None:
+    def _check(self, log: BatchReader, timestamp_ms: int, offset: int) -> None:
         batch = self._find(log, offset)
         if batch is None or batch.last_offset != offset:
             self._not_found.append((offset, -1 if batch is None else batch.last_offset))
@@ -159,7 +131,7 @@ class _TimeCheck:
         if self._before >= timestamp_ms:
             self._out_of_order.append((timestamp_ms, self._before))
 
-    def _find(self, log: _LogReader, offset: int) -> RecordBatch | None:
+    def _find(self, log: BatchReader, offset: int) -> RecordBatch | None:
         """The first batch with a last offset >= `offset`, beginning at the nearest entry of the offset index."""
         entries = self._entries
         if self._slot and entries[self._slot - 1].offset > offset:
@@ -187,29 +159,16 @@ class _TimeCheck:
                     self._problems.remark(line.format(*pair))
 
 
-def _log_beside(source: Source, stem: str, options: DumpOptions, problems: Problems) -> _LogReader | None:
+def _log_beside(source: Source, stem: str, options: DumpOptions, problems: Problems) -> BatchReader | None:
     log = source.sibling(stem + LOG_SUFFIX)
     if log is not None:
-        return _LogReader(log)
+        return BatchReader(log)
+    if options.index_sanity_check:
+        return None
     if options.verify_index_only:
         raise UsageError(f"{source.name}: cannot be verified, there is no {stem}{LOG_SUFFIX} beside it")
     problems.remark(f"{source.name}: there is no {stem}{LOG_SUFFIX} beside it to verify it against")
     return None
-
-
-def _offset_entries(source: Source, base_offset: int, stem: str) -> list[OffsetPosition]:
-    """The offset index beside a time index, up to its zero tail; empty if there is none."""
-    index = source.sibling(stem + OFFSET_INDEX_SUFFIX)
-    if index is None:
-        return []
-    data = read_all(index)
-    index.close()
-    entries: list[OffsetPosition] = []
-    for entry in decode_entries(data, base_offset, detect_format(data, base_offset)):
-        if entry.offset == base_offset and entries:
-            break
-        entries.append(entry)
-    return entries
 
 
 def _say_sane(source: Source, output: TextOutput, problems: Problems, fault: str | None) -> None:

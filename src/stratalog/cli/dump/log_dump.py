@@ -1,4 +1,4 @@
-"""A `.log`, batch by batch and, if asked for, record by record.
+"""A `.log` or a snapshot of KRaft's metadata log, batch by batch and, if asked for, record by record.
 
 The file is read in windows, so that one of any size takes little memory. A large file goes through `bulk`: native loops
 that write the same lines as the plain way here, their oracle in the tests.
@@ -6,22 +6,27 @@ that write the same lines as the plain way here, their oracle in the tests.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
+from itertools import repeat
 from typing import Final, NamedTuple
 
 from typing_extensions import Buffer
 
 from stratalog.cli.dump.decoders import Decoder, decoder_for
 from stratalog.cli.dump.output import DumpOptions, JsonOutput, Problems, TextOutput
+from stratalog.cli.dump.ranges import positions
 from stratalog.cli.dump.source import Source
 from stratalog.errors import StratalogError
 from stratalog.log.file_names import LOG_SUFFIX
-from stratalog.records.batch import RecordBatch, checked_batch_size
-from stratalog.records.batch_format import HEADER_SIZE_UP_TO_MAGIC
+from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size, iter_batches
+from stratalog.records.batch_format import CODEC_MASK, HEADER_SIZE_UP_TO_MAGIC, MAGIC
 
 WINDOW_SIZE: Final = 8 * 1024 * 1024
 #: From this size on the native loops pay for being loaded.
 BULK_SIZE_MIN: Final = 4 * 1024 * 1024
+#: A snapshot of KRaft's metadata log: the offset and the epoch behind its last record.
+SNAPSHOT_NAME: Final = re.compile(r"(?P<offset>\d{20})-(?P<epoch>\d{10})\.checkpoint")
 
 
 class Window(NamedTuple):
@@ -32,21 +37,39 @@ class Window(NamedTuple):
     end: int
 
 
-def dump_log(source: Source, base_offset: int, output: TextOutput, problems: Problems) -> None:
-    """Print a `.log`. What is wrong goes to `problems`; printing goes on behind it where that is possible."""
-    options = output.options
+def dump_log(source: Source, base_offset: int, stem: str, output: TextOutput, problems: Problems) -> None:
+    """Print a `.log`, or what is asked for of it."""
     if source.base_name.endswith(LOG_SUFFIX):
         output.log_start(base_offset)
-    limit = source.size if options.max_bytes is None else min(source.size, options.max_bytes)
-    printer = _printer(source, output, problems, limit)
+    start, end = positions(source, stem, base_offset, output.options.range)
+    _dump_batches(source, start, end, output, problems)
+
+
+def dump_snapshot(source: Source, output: TextOutput, problems: Problems) -> None:
+    """Print a snapshot of KRaft's metadata log: batches, as in a `.log`."""
+    match = SNAPSHOT_NAME.match(source.base_name)
+    if match is None:
+        output.note("KRaft bootstrap snapshot")
+    else:
+        output.snapshot_end(int(match["offset"]), int(match["epoch"]))
+    start, end = positions(source, "", 0, output.options.range)
+    _dump_batches(source, start, end, output, problems)
+
+
+def _dump_batches(source: Source, start: int, end: int, output: TextOutput, problems: Problems) -> None:
+    """What is wrong goes to `problems`; printing goes on behind it where that is possible."""
+    options = output.options
+    limit = end if options.max_bytes is None else min(end, start + options.max_bytes)
+    printer = _printer(source, output, problems, limit - start)
+    printer.end = start
     try:
-        for window in windows(source, limit):
+        for window in windows(source, limit, start=start):
             printer.print(window)
     except StratalogError as error:
         problems.add(f"{source.name}: {error}")
     else:
         rest = limit - printer.end
-        if rest and options.max_bytes is None:
+        if rest and limit == source.size and options.max_bytes is None:
             output.note(f"Found {rest} invalid bytes at the end of {source.base_name}")
             problems.add(
                 f"{source.name}: no whole batch at position {printer.end}, where {rest} bytes are left"
@@ -54,11 +77,13 @@ def dump_log(source: Source, base_offset: int, output: TextOutput, problems: Pro
     printer.consecutive.report(source, problems)
 
 
-def windows(source: Source, limit: int, window_size: int = WINDOW_SIZE) -> Iterator[Window]:
-    """All whole batches below `limit`. Raises CorruptRecordError, UnsupportedForMessageFormatError at what is none,
-    after the windows before it.
+def windows(
+    source: Source, limit: int, window_size: int = WINDOW_SIZE, *, start: int = 0
+) -> Iterator[Window]:
+    """All whole batches from `start` on, below `limit`. Raises CorruptRecordError, UnsupportedForMessageFormatError at
+    what is none, after the windows before it.
     """
-    position = 0
+    position = start
     while limit - position >= HEADER_SIZE_UP_TO_MAGIC:
         data = source.read(position, min(limit, position + window_size))
         end, error = _whole_batches(data)
@@ -127,7 +152,9 @@ class PlainPrinter:
         self._problems = problems
         self._options: DumpOptions = output.options
         self._decode: Decoder | None = (
-            decoder_for(self._options.decoder) if self._options.shows_data else None
+            decoder_for(self._options.decoder, self._options.key_decoder, self._options.value_decoder)
+            if self._options.shows_data
+            else None
         )
         self.consecutive = Consecutive()
         #: Position in the file behind the last batch that was printed.
@@ -136,7 +163,7 @@ class PlainPrinter:
     def print(self, window: Window) -> None:
         at = 0
         while at < window.end:
-            batch = RecordBatch(window.data, at)
+            batch = batch_at(window.data, at)
             self.print_batch(batch, window.position + at)
             at += batch.size
             self.end = window.position + at
@@ -158,23 +185,29 @@ class PlainPrinter:
     def _print_records(self, batch: RecordBatch, position: int) -> None:
         decode = self._decode
         try:
-            for record in batch.records():
+            for record, message in zip(batch.records(), _messages(batch), strict=False):
                 self.consecutive.see(record.offset)
-                self._output.record(
-                    batch, record, decode(record) if decode and not batch.is_control else None
-                )
+                decoded = decode(record) if decode and not batch.is_control else None
+                self._output.record(batch, record, decoded, message)
         except StratalogError as error:
             self._problems.add(
                 f"{self._name}: batch at position {position} (base offset {batch.base_offset}): {_without_position(error)}"
             )
 
 
-def _printer(source: Source, output: TextOutput, problems: Problems, limit: int) -> PlainPrinter:
+def _messages(batch: RecordBatch) -> Iterable[RecordBatch | None]:
+    """For each record of a batch of format 0 or 1 the message that it is, which has its own CRC; else None."""
+    if batch.magic == MAGIC:
+        return repeat(None)
+    return iter_batches(batch.decompressed_payload()) if batch.attributes & CODEC_MASK else (batch,)
+
+
+def _printer(source: Source, output: TextOutput, problems: Problems, size: int) -> PlainPrinter:
     options = output.options
     is_plain_text = (
-        not isinstance(output, JsonOutput) and options.decoder is None and not options.skip_record_metadata
+        not isinstance(output, JsonOutput) and not options.has_decoder and not options.skip_record_metadata
     )
-    if is_plain_text and options.is_deep and limit >= BULK_SIZE_MIN:
+    if is_plain_text and options.is_deep and size >= BULK_SIZE_MIN:
         from stratalog.cli.dump.bulk import BulkPrinter
 
         return BulkPrinter(source, output, problems)

@@ -1,16 +1,19 @@
 """Decode a Kafka message by its schema into the JSON that Kafka's generated converters give.
 
-`record_schemas.json` holds, compacted, the schemas of the records of `__consumer_offsets`, `__transaction_state` and
-`__share_group_state`, and of the consumer protocol, as Apache Kafka 4.4.0 declares them. A field is left out of the JSON
-when the version lacks it, and a tagged one also when it has its default value. Versions: "3", "0-4", "4+" or "none".
+`record_schemas.json` holds, compacted, the schemas of the records of `__consumer_offsets`, `__transaction_state`,
+`__share_group_state` and `__cluster_metadata`, of KRaft's control records and of the consumer protocol, as Apache Kafka
+4.4.0 declares them. A field is left out of the JSON when the version lacks it, and a tagged one also when it has its
+default value. Versions: "3", "0-4", "4+" or "none".
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import math
 import struct
 import uuid
+from decimal import Decimal
 from functools import cache
 from importlib import resources
 from typing import Any, Final
@@ -19,7 +22,7 @@ from stratalog.errors import CorruptRecordError
 from stratalog.util.uuids import uuid_to_base64
 from stratalog.util.varint import VARINT_BYTES_MAX, decode_unsigned
 
-JsonValue = None | bool | int | str | list[Any] | dict[str, Any]
+JsonValue = None | bool | int | float | str | list[Any] | dict[str, Any]
 Schema = dict[str, Any]
 
 _NUMBERS: Final = {
@@ -30,6 +33,7 @@ _NUMBERS: Final = {
     "uint32": struct.Struct(">I"),
     "int64": struct.Struct(">q"),
 }
+_SMALLEST_DOUBLE: Final = 5e-324
 _ZERO_UUID: Final = uuid_to_base64(uuid.UUID(int=0))
 
 
@@ -39,14 +43,18 @@ class MalformedMessageError(Exception):
 
 @cache
 def schemas() -> dict[str, Any]:
-    """topic kind ("group", "transaction", "share") -> key type -> {"key", "value"}; "protocol" -> name -> schema."""
+    """Topic kind ("group", "transaction", "share") -> key type -> {"key", "value"}; "metadata" -> API key -> {"type",
+    "value"}; "protocol" and "control" -> name -> schema.
+    """
     text = resources.files("stratalog.cli.dump").joinpath("record_schemas.json").read_text(encoding="utf-8")
     loaded: dict[str, Any] = json.loads(text)
     return loaded
 
 
-def decode_message(schema: Schema, version: int, data: bytes) -> dict[str, JsonValue]:
-    """The JSON of a message that fills `data`. Raises MalformedMessageError."""
+def decode_message(
+    schema: Schema, version: int, data: bytes, *, is_whole: bool = True
+) -> dict[str, JsonValue]:
+    """The JSON of a message that fills `data`, or begins it if not `is_whole`. Raises MalformedMessageError."""
     if not _contains(schema["validVersions"], version):
         raise MalformedMessageError(f"Can't read version {version} of {schema['name']}")
     reader = _Reader(data, version, flexible=_contains(schema["flexibleVersions"], version))
@@ -54,7 +62,7 @@ def decode_message(schema: Schema, version: int, data: bytes) -> dict[str, JsonV
         decoded = reader.fields(schema["fields"])
     except (struct.error, IndexError, ValueError, CorruptRecordError) as error:
         raise MalformedMessageError(f"{schema['name']} version {version}: {error}") from None
-    if reader.position != len(data):
+    if is_whole and reader.position != len(data):
         raise MalformedMessageError(
             f"{schema['name']} version {version}: {len(data) - reader.position} bytes are left over"
         )
@@ -69,7 +77,29 @@ def to_json(value: JsonValue) -> str:
         return "{" + ",".join(f"{to_json(key)}:{to_json(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(to_json, value)) + "]"
+    if isinstance(value, float):
+        return java_double(value)
     return json.dumps(value)
+
+
+def java_double(value: float) -> str:
+    """A number as Java's `Double.toString` writes it, in quotes where JSON has no number for it (as Jackson does)."""
+    if value != value or value in (math.inf, -math.inf):
+        return '"NaN"' if value != value else '"Infinity"' if value > 0 else '"-Infinity"'
+    if abs(value) == _SMALLEST_DOUBLE:  # Java writes two digits at least, and this one's second is no zero
+        return repr(value).replace("5e-324", "4.9E-324")
+    sign, digits, exponent = Decimal(repr(value)).as_tuple()
+    assert isinstance(exponent, int)
+    text = "".join(map(str, digits)).rstrip("0") or "0"
+    point = len(digits) + exponent  # the value is 0.<digits> * 10^point
+    head = "-" if sign else ""
+    if text == "0":
+        return f"{head}0.0"
+    if -3 < point <= 7:
+        padded = "0" * (1 - point) + text if point < 1 else text.ljust(point, "0")
+        whole = max(point, 1)
+        return f"{head}{padded[:whole]}.{padded[whole:] or '0'}"
+    return f"{head}{text[0]}.{text[1:] or '0'}E{point - 1}"
 
 
 _ESCAPES: Final = {
@@ -134,6 +164,9 @@ class _Reader:
             return None if count < 0 else [self.value(field, kind[2:]) for _ in range(self._checked(count))]
         if kind in _NUMBERS:
             return self.number(_NUMBERS[kind])
+        if kind == "float64":
+            (real,) = struct.unpack(">d", self.raw(8))
+            return float(real)
         if kind == "bool":
             return self.number(_NUMBERS["int8"]) != 0
         if kind == "string":
@@ -191,6 +224,8 @@ def _default(field: Schema, version: int) -> JsonValue:
         return []
     if kind in _NUMBERS:
         return int(declared or 0)
+    if kind == "float64":
+        return float(declared or 0)
     if kind == "bool":
         return str(declared).lower() == "true"
     if kind in ("string", "bytes"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import codecs
 import json
 import sys
 from dataclasses import dataclass, field
@@ -11,13 +10,16 @@ from typing import BinaryIO, Final, NamedTuple
 
 from typing_extensions import Buffer
 
+from stratalog.cli.dump.control_text import control_text
+from stratalog.cli.dump.ranges import WHOLE, DumpRange
 from stratalog.records.batch import RecordBatch
-from stratalog.records.control import ControlType, parse_control_key, parse_control_value
+from stratalog.records.batch_format import MAGIC
 from stratalog.records.record import Record
 
-TIMESTAMP_TYPE: Final = ("CreateTime", "LogAppendTime")
-_REPLACE: Final = "stratalog.java-replace"
+TIMESTAMP_TYPE: Final = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 _INT64_MASK: Final = (1 << 64) - 1
+#: Larger than any batch.
+SIZE_MAX: Final = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +32,24 @@ class DumpOptions:
     index_sanity_check: bool = False
     skip_record_metadata: bool = False
     json: bool = False
-    #: "offsets", "transaction-log", "remote-log-metadata", "share-group-state", or None for plain text.
+    #: "offsets", "transaction-log", "cluster-metadata", "remote-log-metadata", "share-group-state", or None: key and value
+    #: by the two decoder classes, of which None is text.
     decoder: str | None = None
+    key_decoder: str | None = None
+    value_decoder: str | None = None
     max_bytes: int | None = None
+    #: The largest batch that an index entry may point to.
+    max_message_size: int = SIZE_MAX
+    range: DumpRange = WHOLE
 
     @property
     def shows_data(self) -> bool:
-        return self.print_data_log or self.decoder is not None
+        return self.print_data_log or self.has_decoder
+
+    @property
+    def has_decoder(self) -> bool:
+        """Whether keys and values are anything else than text."""
+        return any(name is not None for name in (self.decoder, self.key_decoder, self.value_decoder))
 
     @property
     def is_deep(self) -> bool:
@@ -55,6 +68,7 @@ class Problems:
     """What was found. Said on stderr when a file is done, so that it does not stand among the lines of stdout."""
 
     found: int = 0
+    unknown_files: int = 0
     lines: list[str] = field(default_factory=list)
 
     def add(self, line: str) -> None:
@@ -62,11 +76,18 @@ class Problems:
         self.lines.append(line)
         self.found += 1
 
+    def ignore(self, name: str) -> None:
+        """A file of a kind that is not known: the exit code becomes 2."""
+        self.lines.append(f"Ignoring unknown file {name}")
+        self.unknown_files += 1
+
     def remark(self, line: str) -> None:
         """Worth saying, but no damage."""
         self.lines.append(line)
 
-    def flush(self) -> None:
+    def flush(self, output: TextOutput) -> None:
+        output.problems(self.lines)
+        output.flush()
         for line in self.lines:
             print(line, file=sys.stderr)
         sys.stderr.flush()
@@ -90,14 +111,22 @@ class TextOutput:
     def flush(self) -> None:
         self._stream.flush()
 
-    def begin(self, name: str) -> None:
+    def begin(self, name: str, kind: str | None) -> None:  # noqa: ARG002 - JSON says it
+        """A file; `kind` is None for one that is not known."""
         self.line(f"Dumping {name}")
 
     def log_start(self, offset: int) -> None:
         self.line(f"Log starting offset: {offset}")
 
+    def snapshot_end(self, offset: int, epoch: int) -> None:
+        """The point of the metadata log that a KRaft snapshot stands for."""
+        self.line(f"Snapshot end offset: {offset}, epoch: {epoch}")
+
     def note(self, text: str) -> None:
         self.line(text)
+
+    def problems(self, lines: list[str]) -> None:
+        """What is wrong with the file; as text it stands on stderr only."""
 
     def fields(self, **values: object) -> None:
         """One entry of an index or of another small file."""
@@ -113,24 +142,36 @@ class TextOutput:
     def batch(self, batch: RecordBatch, position: int, is_valid: bool) -> None:
         self.line(batch_line(batch, position, is_valid))
 
-    def record(self, batch: RecordBatch, record: Record, decoded: Decoded | None) -> None:
-        self.line(record_line(batch, record, decoded, skip_metadata=self.options.skip_record_metadata))
+    def record(
+        self, batch: RecordBatch, record: Record, decoded: Decoded | None, message: RecordBatch | None = None
+    ) -> None:
+        """A record of a batch; `message` is what it is itself, in formats 0 and 1."""
+        self.line(
+            record_line(batch, record, decoded, message, skip_metadata=self.options.skip_record_metadata)
+        )
 
 
 class JsonOutput(TextOutput):
-    """One JSON object a line. `type` is "file", "note", "entry", "producer", "batch" or "record"."""
+    """One JSON object a line; `docs/dump.md` lists their fields."""
 
-    def _object(self, kind: str, **values: object) -> None:
-        self.line(json.dumps({"type": kind, **values}, ensure_ascii=False, separators=(",", ":")))
+    def _object(self, type_: str, /, **values: object) -> None:
+        self.line(json.dumps({"type": type_, **values}, ensure_ascii=False, separators=(",", ":")))
 
-    def begin(self, name: str) -> None:
-        self._object("file", name=name)
+    def begin(self, name: str, kind: str | None) -> None:
+        self._object("file", name=name, kind=kind)
 
     def log_start(self, offset: int) -> None:
         self._object("note", logStartingOffset=offset)
 
+    def snapshot_end(self, offset: int, epoch: int) -> None:
+        self._object("note", snapshotEndOffset=offset, epoch=epoch)
+
     def note(self, text: str) -> None:
         self._object("note", text=text)
+
+    def problems(self, lines: list[str]) -> None:
+        for line in lines:
+            self._object("problem", text=line)
 
     def fields(self, **values: object) -> None:
         self._object("entry", **values)
@@ -139,19 +180,24 @@ class JsonOutput(TextOutput):
         self._object("producer", **values, lastBatch=batch)
 
     def batch(self, batch: RecordBatch, position: int, is_valid: bool) -> None:
+        newer: dict[str, object] = {}
+        if batch.magic == MAGIC:
+            newer = {
+                "baseOffset": batch.base_offset,
+                "count": batch.record_count,
+                "baseSequence": batch.base_sequence,
+                "lastSequence": batch.last_sequence,
+                "producerId": batch.producer_id,
+                "producerEpoch": batch.producer_epoch,
+                "partitionLeaderEpoch": batch.partition_leader_epoch,
+                "isTransactional": batch.is_transactional,
+                "isControl": batch.is_control,
+                "deleteHorizonMs": batch.delete_horizon_ms,
+            }
         self._object(
             "batch",
-            baseOffset=batch.base_offset,
+            **newer,
             lastOffset=_long(batch.last_offset),
-            count=batch.record_count,
-            baseSequence=batch.base_sequence,
-            lastSequence=batch.last_sequence,
-            producerId=batch.producer_id,
-            producerEpoch=batch.producer_epoch,
-            partitionLeaderEpoch=batch.partition_leader_epoch,
-            isTransactional=batch.is_transactional,
-            isControl=batch.is_control,
-            deleteHorizonMs=batch.delete_horizon_ms,
             position=position,
             timestampType=TIMESTAMP_TYPE[batch.timestamp_type],
             maxTimestamp=batch.max_timestamp,
@@ -162,7 +208,9 @@ class JsonOutput(TextOutput):
             isvalid=is_valid,
         )
 
-    def record(self, batch: RecordBatch, record: Record, decoded: Decoded | None) -> None:
+    def record(
+        self, batch: RecordBatch, record: Record, decoded: Decoded | None, message: RecordBatch | None = None
+    ) -> None:
         values: dict[str, object] = {}
         if not self.options.skip_record_metadata:
             values = {
@@ -174,10 +222,12 @@ class JsonOutput(TextOutput):
                 "sequence": record.sequence,
                 "headerKeys": [key for key, _ in record.headers],
             }
+            if message is not None:
+                values |= {"isvalid": message.is_crc_valid, "crc": message.crc}
             if batch.is_control:
                 values["control"] = control_text(record).strip()
         if decoded is not None and not batch.is_control:
-            if self.options.decoder is not None:
+            if self.options.has_decoder:
                 values |= {"key": decoded.key, "payload": decoded.payload}
             else:
                 values |= {**_as_json("key", record.key), **_as_json("payload", record.value)}
@@ -187,34 +237,36 @@ class JsonOutput(TextOutput):
         self._object("record", **values)
 
 
-def plain_text(data: bytes | None) -> str | None:
-    """Bytes as Java's `new String(bytes, UTF_8)`."""
-    return None if data is None else data.decode(errors=_REPLACE)
-
-
 def batch_line(batch: RecordBatch, position: int, is_valid: bool) -> str:
-    return (
+    head = (
         f"baseOffset: {batch.base_offset} lastOffset: {_long(batch.last_offset)} count: {batch.record_count}"
         f" baseSequence: {batch.base_sequence} lastSequence: {batch.last_sequence} producerId: {batch.producer_id}"
         f" producerEpoch: {batch.producer_epoch} partitionLeaderEpoch: {batch.partition_leader_epoch}"
         f" isTransactional: {_bool(batch.is_transactional)} isControl: {_bool(batch.is_control)}"
-        f" deleteHorizonMs: {optional_long(batch.delete_horizon_ms)} position: {position}"
-        f" {TIMESTAMP_TYPE[batch.timestamp_type]}: {batch.max_timestamp} size: {batch.size} magic: {batch.magic}"
-        f" compresscodec: {batch.codec_name} crc: {batch.crc} isvalid: {_bool(is_valid)}"
+        f" deleteHorizonMs: {optional_long(batch.delete_horizon_ms)}"
+        if batch.magic == MAGIC
+        else f"offset: {batch.last_offset}"
+    )
+    return (
+        f"{head} position: {position} {TIMESTAMP_TYPE[batch.timestamp_type]}: {batch.max_timestamp} size: {batch.size}"
+        f" magic: {batch.magic} compresscodec: {batch.codec_name} crc: {batch.crc} isvalid: {_bool(is_valid)}"
     )
 
 
 def record_line(
-    batch: RecordBatch, record: Record, decoded: Decoded | None, *, skip_metadata: bool = False
+    batch: RecordBatch,
+    record: Record,
+    decoded: Decoded | None,
+    message: RecordBatch | None = None,
+    *,
+    skip_metadata: bool = False,
 ) -> str:
     """`decoded` None: only the metadata was asked for. A record of which nothing is shown is an empty line, as in Kafka."""
     parts = []
     if not skip_metadata:
-        header_keys = ",".join(key for key, _ in record.headers)
         parts.append(
             f"offset: {record.offset} {TIMESTAMP_TYPE[batch.timestamp_type]}: {record.timestamp_ms}"
-            f" keySize: {_size(record.key)} valueSize: {_size(record.value)} sequence: {record.sequence}"
-            f" headerKeys: [{header_keys}]{control_text(record) if batch.is_control else ''}"
+            f" keySize: {_size(record.key)} valueSize: {_size(record.value)}{_more_metadata(batch, record, message)}"
         )
     if decoded is not None and not batch.is_control:
         if decoded.key is not None:
@@ -224,14 +276,13 @@ def record_line(
     return f"| {' '.join(parts)}" if parts else ""
 
 
-def control_text(record: Record) -> str:
-    """What a control record says. Raises InvalidRecordError."""
-    control_type = parse_control_key(record.key)
-    if control_type in (ControlType.ABORT, ControlType.COMMIT):
-        marker = parse_control_value(record.value)
-        return f" endTxnMarker: {control_type.name} coordinatorEpoch: {marker.coordinator_epoch}"
-    number = int.from_bytes((record.key or b"")[2:4], "big", signed=True)
-    return f" controlType: {control_type.name}({number})"
+def _more_metadata(batch: RecordBatch, record: Record, message: RecordBatch | None) -> str:
+    """What only the one or the other message format has."""
+    if message is not None:
+        return f" isValid: {_bool(message.is_crc_valid)} crc: {message.crc}"
+    header_keys = ",".join(key for key, _ in record.headers)
+    control = control_text(record) if batch.is_control else ""
+    return f" sequence: {record.sequence} headerKeys: [{header_keys}]{control}"
 
 
 def optional_long(value: object) -> str:
@@ -260,17 +311,3 @@ def _as_json(name: str, data: bytes | None) -> dict[str, str | None]:
         return {name: data.decode()}
     except UnicodeDecodeError:
         return {f"{name}Base64": base64.b64encode(data).decode()}
-
-
-def _replace_as_java_does(error: UnicodeError) -> tuple[str, int]:
-    """U+FFFD for each malformed piece; an encoded surrogate (ED A0..BF xx) is one piece in Java, several in Python."""
-    if not isinstance(error, UnicodeDecodeError):
-        raise error
-    piece = error.object[error.start : error.start + 3]
-    if len(piece) >= 2 and piece[0] == 0xED and 0xA0 <= piece[1] <= 0xBF:
-        is_whole = len(piece) == 3 and 0x80 <= piece[2] <= 0xBF
-        return "\ufffd", error.start + (3 if is_whole else 2)
-    return "\ufffd", error.end
-
-
-codecs.register_error(_REPLACE, _replace_as_java_does)

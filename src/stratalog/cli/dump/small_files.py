@@ -1,12 +1,20 @@
-"""`.txnindex`, `.snapshot` and the checkpoints: read whole, printed entry by entry."""
+"""`.txnindex`, `.snapshot`, the checkpoints and what lies beside them: read whole, printed entry by entry.
+
+kafka-dump-log knows the first two only; the lines of the others are our own.
+"""
 
 from __future__ import annotations
 
+import json
+
 from stratalog.cli.dump.output import Problems, TextOutput
+from stratalog.cli.dump.ranges import DumpRange
 from stratalog.cli.dump.source import Source, read_all
+from stratalog.config.broker import parse_properties
 from stratalog.errors import StratalogError
 from stratalog.log import checkpoints, producer_snapshot, txn_index
 from stratalog.log.producer_state import BatchMetadata
+from stratalog.log.txn_index import AbortedTransaction
 from stratalog.util.uuids import uuid_to_base64
 
 
@@ -14,6 +22,8 @@ def dump_txn_index(source: Source, output: TextOutput, problems: Problems) -> No
     data = read_all(source)
     try:
         for entry in txn_index.decode_entries(data, source.name):
+            if not _is_wanted(entry, output.options.range):
+                continue
             output.fields(
                 version=txn_index.VERSION,
                 producerId=entry.producer_id,
@@ -26,6 +36,14 @@ def dump_txn_index(source: Source, output: TextOutput, problems: Problems) -> No
     size = memoryview(data).nbytes
     if size % txn_index.ENTRY_SIZE:
         problems.add(f"{source.name}: {size} bytes are no multiple of the entry size {txn_index.ENTRY_SIZE}")
+
+
+def _is_wanted(entry: AbortedTransaction, wanted: DumpRange) -> bool:
+    """Whether a transaction overlaps a range of offsets."""
+    start, end = wanted.start, wanted.end
+    if start is not None and not start.is_position and entry.last_offset < start.value:
+        return False
+    return end is None or end.is_position or entry.first_offset < end.value
 
 
 def dump_snapshot(source: Source, output: TextOutput, problems: Problems) -> None:
@@ -83,3 +101,30 @@ def dump_partition_metadata(source: Source, output: TextOutput, problems: Proble
         problems.add(str(error))
         return
     output.fields(version=checkpoints.VERSION, topicId=uuid_to_base64(topic_id))
+
+
+def dump_properties(source: Source, output: TextOutput, problems: Problems) -> None:
+    """`meta.properties`: a key and its value a line."""
+    try:
+        properties = parse_properties(bytes(read_all(source)).decode(), source.name)
+    except UnicodeDecodeError as error:
+        problems.add(f"{source.name}: byte {error.start} is no UTF-8 text")
+        return
+    except StratalogError as error:
+        problems.add(str(error))
+        return
+    for key, value in properties.items():
+        output.fields(**{key: value})
+
+
+def dump_json(source: Source, output: TextOutput, problems: Problems) -> None:
+    """`.kafka_cleanshutdown` and `quorum-state`: the fields of a JSON object."""
+    try:
+        fields = json.loads(bytes(read_all(source)))
+    except ValueError as error:
+        problems.add(f"{source.name}: no JSON: {error}")
+        return
+    if not isinstance(fields, dict):
+        problems.add(f"{source.name}: expected a JSON object, found {type(fields).__name__}")
+        return
+    output.fields(**{str(key): value for key, value in fields.items()})

@@ -1,0 +1,72 @@
+"""`--key-decoder-class` and `--value-decoder-class`: Kafka's own four decoders by their Java names, or a Python function.
+
+Another Java class cannot be loaded without a JVM: it is refused, and the message says what to do instead.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+from stratalog.cli.dump.java_text import plain_text
+from stratalog.errors import UsageError
+
+FieldDecoder = Callable[[bytes], str | None]
+
+_PACKAGE: Final = "org.apache.kafka.tools.api."
+
+
+def field_decoder(name: str | None) -> FieldDecoder:
+    """What turns a key or a value into text. None: text in UTF-8. UsageError for what cannot be loaded."""
+    if name is None:
+        return plain_text
+    builtin = _BUILTIN.get(name.removeprefix(_PACKAGE))
+    if builtin is not None:
+        return builtin
+    if ":" in name:
+        return _python_function(name)
+    known = ", ".join(_PACKAGE + short for short in _BUILTIN)
+    raise UsageError(
+        f"decoder class {name}: a Java class cannot be loaded here; known are {known}. Give a Python function instead, as"
+        " module:function, that takes bytes and returns text; or take the bytes from --json and decode them there"
+    )
+
+
+def _integer(data: bytes) -> str:
+    return str(struct.unpack_from(">i", data)[0])
+
+
+def _long(data: bytes) -> str:
+    return str(struct.unpack_from(">q", data)[0])
+
+
+def _bytes(data: bytes) -> str:
+    """Kafka's tool prints the identity of a Java array; base64 tells what is in it."""
+    return base64.b64encode(data).decode()
+
+
+_BUILTIN: Final[dict[str, FieldDecoder]] = {
+    "StringDecoder": plain_text,
+    "IntegerDecoder": _integer,
+    "LongDecoder": _long,
+    "DefaultDecoder": _bytes,
+}
+
+
+def _python_function(name: str) -> FieldDecoder:
+    module, _, attribute = name.partition(":")
+    try:
+        found: Any = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(f"decoder {name}: {error}") from None
+    if not callable(found):
+        raise UsageError(f"decoder {name}: {type(found).__name__} is no function")
+
+    def decode(data: bytes) -> str | None:
+        decoded = found(data)
+        return decoded if decoded is None or isinstance(decoded, str) else str(decoded)
+
+    return decode
