@@ -1,0 +1,67 @@
+"""The broker's `log.cleaner.*` configuration, typed, and what of it may change while the cleaner works."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stratalog.config.broker import BrokerConfig
+from stratalog.errors import InvalidConfigError
+from stratalog.log.cleaner.values import CleanerSettings
+
+#: Bytes that one key takes of a dedupe buffer: an MD5 hash and an offset.
+_BYTES_PER_KEY = 24
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerConfig:
+    """Sizes are bytes and of all threads together, unless they say otherwise."""
+
+    threads: int
+    dedupe_buffer_bytes: int
+    load_factor: float
+    io_buffer_bytes: int
+    io_max_bytes_per_second: float
+    backoff_ms: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> CleanerConfig:
+        """InvalidConfigError when a thread's share of the dedupe buffer does not hold a single key."""
+        made = cls(
+            threads=config["log.cleaner.threads"],
+            dedupe_buffer_bytes=config["log.cleaner.dedupe.buffer.size"],
+            load_factor=config["log.cleaner.io.buffer.load.factor"],
+            io_buffer_bytes=config["log.cleaner.io.buffer.size"],
+            io_max_bytes_per_second=config["log.cleaner.io.max.bytes.per.second"],
+            backoff_ms=config["log.cleaner.backoff.ms"],
+        )
+        if made.threads and made.settings.dedupe_buffer_bytes // _BYTES_PER_KEY * made.load_factor <= 1:
+            raise InvalidConfigError(
+                "offset map is too small to fit in even a single message, so log cleaning will never make progress. "
+                "You can increase log.cleaner.dedupe.buffer.size or decrease log.cleaner.threads"
+            )
+        return made
+
+    @property
+    def settings(self) -> CleanerSettings:
+        """The share of one thread; there is one at least."""
+        return CleanerSettings.of_thread(
+            self.threads,
+            dedupe_buffer_bytes=self.dedupe_buffer_bytes,
+            load_factor=self.load_factor,
+            io_buffer_bytes=self.io_buffer_bytes,
+        )
+
+    def check_change(self, new: CleanerConfig) -> None:
+        """InvalidConfigError unless a running cleaner may go over to `new`; in the words of Kafka's `LogCleaner`."""
+        if new.threads == self.threads:
+            return
+        if new.threads < 1:
+            raise InvalidConfigError("Log cleaner threads should be at least 1")
+        if new.threads < self.threads // 2:
+            raise InvalidConfigError(
+                f"Log cleaner threads cannot be reduced to less than half the current value {self.threads}"
+            )
+        if new.threads > self.threads * 2:
+            raise InvalidConfigError(
+                f"Log cleaner threads cannot be increased to more than double the current value {self.threads}"
+            )
