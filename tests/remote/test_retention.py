@@ -153,3 +153,11 @@ def test_what_stays_is_never_less_than_retention_bytes(  # type: ignore[no-untyp
     assert not by_size or before - removed >= retention_bytes >= 0
     assert all(s.segment_id in gone for s in segments if s.end_offset < plan.log_start_offset)
     assert all(s.end_offset < plan.log_start_offset for s in live if s.segment_id in gone)
+
+
+def test_sizes_beyond_31_bits_count_in_full() -> None:
+    gib = 2**30
+    segments = [finished(n, n * 10, n * 10 + 9, size=size * gib) for n, size in enumerate((3, 5, 3))]
+    assert reasons(segments, replace(FACTS, retention_bytes=8 * gib)) == {0: ExpirationReason.SIZE}
+    assert reasons(segments, replace(FACTS, retention_bytes=8 * gib + 1)) == {}
+    assert plan_expiration(segments, replace(FACTS, retention_bytes=0)).size_bytes == 11 * gib

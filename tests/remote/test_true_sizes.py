@@ -46,11 +46,12 @@ def metadata_of(*sizes: int, drop_tag: bool = True) -> TopicBasedRemoteLogMetada
         ).result()
         rlmm.update_remote_log_segment_metadata(update(number, FINISHED)).result()
     if drop_tag:
-        log.values = [[_without_tag(value) for value in values] for values in log.values]
+        log.values = [[without_true_size(value) for value in values] for values in log.values]
     return TopicBasedRemoteLogMetadataManager(log)
 
 
-def _without_tag(value: bytes) -> bytes:
+def without_true_size(value: bytes) -> bytes:
+    """The bytes of an event as Kafka writes it again once it has read it."""
     tag = encode_unsigned(TRUE_SIZE_TAG) + encode_unsigned(8)
     at = value.find(tag)
     if at < 0:

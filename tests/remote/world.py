@@ -94,6 +94,7 @@ class World:
         store: ObjectStore | None = None,
         broker: Mapping[str, str] | None = None,
         deadline_ms: int = 20_000,
+        recovery_point: int = 0,
     ) -> None:
         self.path = tmp_path
         self.clock = ManualClock()
@@ -108,6 +109,7 @@ class World:
         self.leader_epoch = 0
         self._config = config
         self._log_start_offset = 0
+        self._recovery_point = recovery_point
         self.log = self._open()
         self.manager = self._manager()
 
@@ -119,6 +121,7 @@ class World:
             clock=self.clock,
             fs=UnsyncedFileSystem(),
             clean_shutdown=False,
+            recovery_point=self._recovery_point,
             log_start_offset=self._log_start_offset,
         )
         log.leader_epochs.assign(self.leader_epoch, log.log_end_offset)
@@ -188,6 +191,14 @@ class World:
         """Put topic configuration in force."""
         self._config = replace(self._config, **changes)
         self.log.config = self._config
+
+    def index_cache_forget(self) -> None:
+        """Go on in a new process whose index cache was lost."""
+        self.restart()
+        for path in (self.path / "cache").iterdir():
+            path.unlink()
+        self.manager.close()
+        self.manager = self._manager()
 
     def limit_positions(self, position_max: int | None) -> None:
         """Go on in a new process with a storage plugin that takes no larger positions."""

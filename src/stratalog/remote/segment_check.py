@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from stratalog.errors import CorruptIndexError, CorruptRecordError, UnsupportedForMessageFormatError
 from stratalog.log.offset_index import OffsetIndex
 from stratalog.log.segment import LogSegment
-from stratalog.records.batch import RecordBatch, iter_batches
+from stratalog.records.batch import RecordBatch, checked_batch_size, iter_batches
+from stratalog.records.batch_format import HEADER_SIZE_UP_TO_MAGIC
 from stratalog.util.filesystem import File
 
 _CHUNK_BYTES = 4 * 1024 * 1024
@@ -74,7 +75,8 @@ def _batches(file: File, size: int) -> Iterator[tuple[int, RecordBatch]]:
     """Position and view of every batch; CorruptRecordError where there is none or the file ends within one."""
     position, length = 0, _CHUNK_BYTES
     while position < size:
-        data = file.pread(min(length, size - position), position)
+        wanted = min(length, size - position)
+        data = file.pread(wanted, position)
         consumed = 0
         try:
             for batch in iter_batches(data):
@@ -84,10 +86,10 @@ def _batches(file: File, size: int) -> Iterator[tuple[int, RecordBatch]]:
             raise CorruptRecordError(f"{file.path}: no batch behind position {position}: {error}") from error
         if consumed:
             position, length = position + consumed, _CHUNK_BYTES
-        elif len(data) < length:
+            continue
+        length = checked_batch_size(data, 0) if len(data) >= HEADER_SIZE_UP_TO_MAGIC else size
+        if position + length > size or len(data) < wanted:
             raise CorruptRecordError(f"{file.path}: the batch at position {position} is not whole")
-        else:
-            length *= 2  # a batch larger than a chunk
 
 
 class _IndexEntries:
