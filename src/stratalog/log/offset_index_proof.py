@@ -1,8 +1,8 @@
 """What format an offset index has, proved by the `.log` that it points into.
 
-An entry (offset, position) is true if a batch begins at that position and holds that offset. Read in the wrong format, an
-entry gives a position at which no batch with that offset stands: no offset stands at two positions. So one true entry
-decides, whatever the size and the content of the file; several are looked at, so that a damaged one does not.
+An entry (offset, position) is true if a batch begins at that position and ends with that offset. Read in the wrong format,
+an entry gives a position at which no such batch stands: no offset stands at two positions. So one true entry decides,
+whatever the size and the content of the file; if the first is none, several are looked at, so that damage does not decide.
 
 For everybody who has both files: a segment that is opened, `stratalog index`, `stratalog fsck`, the check before a segment
 is copied, and an index that was fetched from the remote tier, whose `.log` can be read by ranges. What is needed of the
@@ -16,10 +16,11 @@ Where the `.log` is out of reach, `offset_index_format.detect(index_bytes, expec
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
 from typing_extensions import Buffer
 
+from stratalog.log.batch_spans import LogReader, span_at
 from stratalog.log.offset_index_format import (
     FORMATS,
     LEGACY,
@@ -30,49 +31,9 @@ from stratalog.log.offset_index_format import (
     used_entries,
     used_size,
 )
-from stratalog.records.batch_format import HEADER, HEADER_SIZE, LENGTH_MIN, LOG_OVERHEAD, MAGIC
 
 #: Entries that are held against the log; of a longer index, some from its whole length.
 _ENTRIES_PROVED: Final = 8
-#: Size of the header of a message in formats 0 and 1: offset, length, CRC, magic, attributes, key and value lengths.
-_MESSAGE_LENGTH_MIN: Final = 14
-
-
-class LogReader(Protocol):
-    """Bytes of a `.log` by position; fewer than asked for only at its end."""
-
-    def pread(self, size: int, position: int, /) -> Buffer: ...
-
-
-class BatchSpan(NamedTuple):
-    """The offsets of a batch and its size in bytes. Of a message in format 0 or 1 only the last offset is known."""
-
-    base_offset: int
-    last_offset: int
-    size: int
-    max_timestamp: int
-
-
-def span_at(log: LogReader, log_size: int, position: int) -> BatchSpan | None:
-    """The batch whose header stands at `position`; None if there is none, or it does not end within `log_size`."""
-    if not 0 <= position <= log_size - LOG_OVERHEAD - _MESSAGE_LENGTH_MIN:
-        return None
-    header = bytes(log.pread(min(HEADER_SIZE, log_size - position), position))
-    if len(header) <= _MAGIC_AT:
-        return None
-    length, magic = int.from_bytes(header[8:12], "big", signed=True), header[_MAGIC_AT]
-    if position + length + LOG_OVERHEAD > log_size:
-        return None
-    if magic == MAGIC and length >= LENGTH_MIN and len(header) == HEADER_SIZE:
-        fields = HEADER.unpack(header)
-        if fields[0] < 0 or fields[6] < 0:
-            return None
-        return BatchSpan(fields[0], fields[0] + fields[6], length + LOG_OVERHEAD, fields[8])
-    if magic in (0, 1) and length >= _MESSAGE_LENGTH_MIN:
-        offset = int.from_bytes(header[:8], "big", signed=True)
-        timestamp = int.from_bytes(header[18:26], "big", signed=True) if magic else -1
-        return BatchSpan(offset, offset, length + LOG_OVERHEAD, timestamp) if offset >= 0 else None
-    return None
 
 
 def prove(
@@ -119,28 +80,30 @@ def _share_proved(
     true = 0
     for slot in slots:
         relative, position = form.entry.unpack_from(view, slot * size)
-        true += is_true_entry(base_offset + relative, position, base_offset, log, log_size)
+        # No writer makes an entry for position 0, where everything that begins with zeros would seem to point.
+        true += position > 0 and is_true_entry(base_offset + relative, position, base_offset, log, log_size)
     return true / len(slots)
 
 
 def is_true_entry(offset: int, position: int, base_offset: int, log: LogReader, log_size: int) -> bool:
-    """Whether a batch that holds `offset` begins at `position`.
+    """Whether the batch that begins at `position` ends with `offset`.
 
-    Older brokers indexed several batches that were appended together as one, by the last offset of the last of them
-    and the position of the first: a batch that ends before `offset` is right too, if it or the ones behind it get there.
+    Older brokers indexed several batches that were appended together as one, by the last offset of the last of them and
+    the position of the first: so the batches behind it may get there too. Reading on from such an entry is right.
     """
     if position < 0 or offset < base_offset:
         return False
     batch = span_at(log, log_size, position)
-    if batch is None or not base_offset <= batch.base_offset <= offset:
+    if batch is None or batch.base_offset < base_offset:
         return False
-    steps = 0
-    while batch is not None and batch.last_offset < offset and steps < _BATCHES_TOGETHER_MAX:
+    for _ in range(_BATCHES_TOGETHER_MAX):
+        if batch.last_offset >= offset:
+            return batch.last_offset == offset
         position += batch.size
         batch = span_at(log, log_size, position)
-        steps += 1
-    return batch is not None and batch.base_offset <= offset <= batch.last_offset
+        if batch is None:
+            return False
+    return False
 
 
-_MAGIC_AT: Final = 16
 _BATCHES_TOGETHER_MAX: Final = 64

@@ -19,10 +19,11 @@ from typing_extensions import Buffer
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import CorruptIndexError
+from stratalog.log.batch_spans import span_at
 from stratalog.log.file_names import log_file, offset_index_file, time_index_file, txn_index_file
 from stratalog.log.offset_index import OffsetIndex
 from stratalog.log.offset_index_format import LARGE, LEGACY
-from stratalog.log.offset_index_proof import is_true_entry, span_at
+from stratalog.log.offset_index_proof import is_true_entry
 from stratalog.log.segment_indexes import SegmentIndexes, with_suffix
 from stratalog.log.segment_reading import ReadableSegment
 from stratalog.log.segment_recovery import SoundBatches, index_sound_batches
