@@ -7,11 +7,19 @@ and what to do.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple, Self
 
 
 class StratalogError(Exception):
     """Root of every error that stratalog raises on purpose."""
+
+
+class RecordError(NamedTuple):
+    """Which record of a refused batch is at fault, counted from 0, and why."""
+
+    batch_index: int
+    message: str | None
 
 
 class KafkaError(StratalogError):
@@ -19,6 +27,13 @@ class KafkaError(StratalogError):
 
     code: ClassVar[int] = -1
     retriable: ClassVar[bool] = False
+    #: The records because of which a batch was refused; empty where it is the batch as a whole.
+    record_errors: Sequence[RecordError] = ()
+
+    def about_records(self, errors: Sequence[RecordError]) -> Self:
+        """This error, naming the records at fault."""
+        self.record_errors = tuple(errors)
+        return self
 
 
 class UnknownServerError(KafkaError):
@@ -302,6 +317,10 @@ class UsageError(StratalogError):
 
 class DataDirError(StratalogError):
     """A data directory that cannot be used: unwritable, locked, another cluster's, another format version."""
+
+
+class UnusableDataDirError(DataDirError):
+    """A data directory that cannot be read or written, or whose identity is damaged: others beside it may still serve."""
 
 
 class CorruptIndexError(StratalogError):

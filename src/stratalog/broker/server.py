@@ -21,7 +21,7 @@ from stratalog.broker.listen_address import (
 from stratalog.broker.protocol import warm_up
 from stratalog.broker.state import BrokerState
 from stratalog.config.broker import BrokerConfig
-from stratalog.errors import UsageError
+from stratalog.errors import DataDirError, UsageError
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 
 logger = logging.getLogger(__name__)
@@ -63,8 +63,18 @@ class _Instance:
         self.state.listener = listener
 
     async def run(self, stop: asyncio.Event, on_ready: Callable[[], object]) -> None:
-        """Serve until `stop` is set. The state is not closed afterwards."""
+        """Serve until `stop` is set. The state is not closed afterwards.
+
+        DataDirError when the last log directory has failed: there is nothing left to serve.
+        """
         loop = asyncio.get_running_loop()
+        failures: list[str] = []
+
+        def give_up(reason: str) -> None:
+            failures.append(reason)
+            loop.call_soon_threadsafe(stop.set)
+
+        self.state.logs.on_last_dir_failed = give_up
         try:
             self.state.start(loop)
             acceptor = Acceptor(self.state, self.listening, loop)
@@ -76,6 +86,8 @@ class _Instance:
             on_ready()
             loop.call_soon(warm_up)
             await stop.wait()
+            if failures:
+                raise DataDirError(f"the broker stops: {failures[0]}")
         finally:
             acceptor.close()
             await asyncio.sleep(0)  # let cancelled requests end
@@ -130,6 +142,11 @@ class Broker:
         return _bootstrap_servers(self._instance)
 
     @property
+    def failure(self) -> BaseException | None:
+        """What ended the broker by itself, once it has: DataDirError when all log directories have failed."""
+        return self._failure
+
+    @property
     def state(self) -> BrokerState:
         """The broker's inside, for tests and tools in the same process."""
         return self._instance.state
@@ -160,7 +177,9 @@ class Broker:
                 runner.run(self._main())
         except BaseException as error:
             self._failure = error
-            if self._ready.is_set():
+            if isinstance(error, DataDirError):
+                logger.error("%s", error)
+            elif self._ready.is_set():
                 logger.exception("The broker stopped")
         finally:
             self._ready.set()

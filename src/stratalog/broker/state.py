@@ -85,6 +85,11 @@ class BrokerState:
                 store.close()
             raise
         try:
+            if first.resolve() in self.logs.dirs.offline:
+                raise DataDirError(
+                    f"{self.logs.dirs.offline[first.resolve()]}; the first log directory holds the metadata, and nothing"
+                    " can be served without it"
+                )
             if store is None:
                 store = MetadataStore.open(
                     first,

@@ -14,6 +14,9 @@ import typer
 from stratalog.config.broker import parse_properties
 from stratalog.errors import UsageError
 
+#: How soon a broker that ended by itself ends the command too.
+_CHECK_SECONDS = 0.5
+
 
 def serve(
     data_dir: Annotated[Path, typer.Option(help="Where everything is kept; made when it is not there.")],
@@ -57,7 +60,9 @@ def serve(
 
     with Broker(data_dir=data_dir, listen=listen, config=properties) as broker:
         print(f"ready broker={broker.bootstrap_servers} web={web}", flush=True)
-        stopped.wait()
+        while not stopped.wait(_CHECK_SECONDS):
+            if broker.failure is not None:
+                raise broker.failure
     return 0
 
 

@@ -13,7 +13,7 @@ import uuid
 from pathlib import Path
 
 from stratalog.config.broker import parse_properties
-from stratalog.errors import DataDirError, UsageError
+from stratalog.errors import DataDirError, UnusableDataDirError, UsageError
 from stratalog.util.atomic_file import write_atomic
 from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem
 from stratalog.util.uuids import random_uuid, uuid_from_base64, uuid_to_base64
@@ -46,8 +46,9 @@ class DataDir:
     def open(cls, path: Path, *, cluster_id: str, node_id: int, fs: FileSystem = REAL_FILESYSTEM) -> DataDir:
         """Lock and identify a directory, making it when it is new.
 
-        Removes the clean-shutdown marker, so that a crash from here on is seen. Raises DataDirError when the directory
-        cannot be written, is served by another process, or belongs to another cluster, node or format version.
+        Removes the clean-shutdown marker, so that a crash from here on is seen. Raises UnusableDataDirError when the
+        directory cannot be read or written, or does not tell whose it is; another DataDirError when it is served by
+        another process, or belongs to another cluster, node or format version.
         """
         path = path.resolve()
         if path in _served_here:  # asked first: closing any handle of a file releases all POSIX locks on it
@@ -56,23 +57,24 @@ class DataDir:
             fs.make_dirs(path)
             lock = fs.open(path / LOCK, create=True)
         except OSError as error:
-            raise DataDirError(
-                f"log directory {path} cannot be used: {error.strerror}; give a directory that this user can write"
-            ) from error
+            raise _unusable(path, error) from error
         try:
             try:
                 fcntl.lockf(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 raise _in_use(path) from error
             directory_id = _identify(path, cluster_id, node_id, fs)
+            marker = path / CLEAN_SHUTDOWN
+            is_new = not any(entry not in (LOCK, META_PROPERTIES) for entry in fs.list_dir(path))
+            was_clean = fs.exists(marker) or is_new
+            fs.remove(marker)
+        except OSError as error:
+            lock.close()
+            raise _unusable(path, error) from error
         except BaseException:
             lock.close()
             raise
         _served_here.add(path)
-        marker = path / CLEAN_SHUTDOWN
-        is_new = not any(entry not in (LOCK, META_PROPERTIES) for entry in fs.list_dir(path))
-        was_clean = fs.exists(marker) or is_new
-        fs.remove(marker)
         return cls(path, fs, lock, directory_id, was_clean)
 
     def close(self, *, clean: bool) -> None:
@@ -87,9 +89,12 @@ class DataDir:
 
 
 def stored_cluster_id(path: Path, fs: FileSystem = REAL_FILESYSTEM) -> str | None:
-    """The cluster id in a directory's meta.properties, or None when it has none yet."""
+    """The cluster id in a directory's meta.properties; None when it has none yet, or none that can be read."""
     meta = path / META_PROPERTIES
-    return _read_meta(meta, fs).get("cluster.id") if fs.exists(meta) else None
+    try:
+        return _read_meta(meta, fs).get("cluster.id") if fs.exists(meta) else None
+    except (OSError, UnusableDataDirError):
+        return None
 
 
 def is_served(path: Path, fs: FileSystem = REAL_FILESYSTEM) -> bool:
@@ -107,6 +112,12 @@ def is_served(path: Path, fs: FileSystem = REAL_FILESYSTEM) -> bool:
     return False
 
 
+def _unusable(path: Path, error: OSError) -> UnusableDataDirError:
+    return UnusableDataDirError(
+        f"log directory {path} cannot be used: {error.strerror or error}; give a directory that this user can write"
+    )
+
+
 def _in_use(path: Path) -> DataDirError:
     return DataDirError(
         f"log directory {path} is in use by another broker (its {LOCK} file is held); stop that one first"
@@ -117,10 +128,11 @@ def _read_meta(path: Path, fs: FileSystem) -> dict[str, str]:
     try:
         return parse_properties(fs.read_bytes(path).decode("utf-8"), str(path))
     except (UnicodeDecodeError, UsageError) as error:
-        raise DataDirError(f"{path} is damaged: {error}; restore it or remove the directory") from error
+        raise _damaged(path, error) from error
 
 
 def _identify(path: Path, cluster_id: str, node_id: int, fs: FileSystem) -> uuid.UUID:
+    """The directory's id; one that has none yet, or none of its own (before Kafka 3.7), gets one."""
     meta_path = path / META_PROPERTIES
     if fs.exists(meta_path):
         meta = _read_meta(meta_path, fs)
@@ -130,6 +142,8 @@ def _identify(path: Path, cluster_id: str, node_id: int, fs: FileSystem) -> uuid
             ("node.id", str(node_id)),
         ):
             found = meta.get(name)
+            if found is None:
+                raise _damaged(meta_path, f"{name} is missing")
             if found != expected:
                 what = "format version" if name == "version" else name
                 raise DataDirError(
@@ -137,9 +151,10 @@ def _identify(path: Path, cluster_id: str, node_id: int, fs: FileSystem) -> uuid
                     "installation: serve another directory"
                 )
         try:
-            return uuid_from_base64(meta["directory.id"])
-        except (KeyError, ValueError) as error:
-            raise DataDirError(f"{meta_path}: directory.id is missing or no base64 UUID ({error})") from error
+            if "directory.id" in meta:
+                return uuid_from_base64(meta["directory.id"])
+        except ValueError as error:
+            raise _damaged(meta_path, f"directory.id is no base64 UUID ({error})") from error
     directory_id = random_uuid()
     text = (
         f"cluster.id={cluster_id}\ndirectory.id={uuid_to_base64(directory_id)}\n"
@@ -147,3 +162,9 @@ def _identify(path: Path, cluster_id: str, node_id: int, fs: FileSystem) -> uuid
     )
     write_atomic(meta_path, text.encode(), fs)
     return directory_id
+
+
+def _damaged(path: Path, what: object) -> UnusableDataDirError:
+    return UnusableDataDirError(
+        f"{path} is damaged: {what}; restore it, or take the directory out of log.dirs"
+    )

@@ -1,12 +1,16 @@
-"""All partitions of one broker: loading, creation, deletion, housekeeping and a clean end."""
+"""All partitions of one broker: loading, creation, deletion, housekeeping and a clean end.
+
+`log_dirs` knows which directories serve and which failed; `log_loading` what lies in one at the start.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -14,22 +18,20 @@ from uuid import UUID
 from stratalog.config.broker import BrokerConfig
 from stratalog.config.topic import LogConfig
 from stratalog.engine.data_dir import DataDir
-from stratalog.engine.partition import Partition
+from stratalog.engine.log_dirs import LogDirs
+from stratalog.engine.log_loading import (
+    LoadJob,
+    TopicSpec,
+    load_side_by_side,
+    plausible_start,
+    report_strays,
+    survey,
+)
+from stratalog.engine.partition import OfflinePartition, Partition
 from stratalog.engine.scheduler import Scheduler
-from stratalog.errors import CorruptCheckpointError, KafkaStorageError
-from stratalog.log.checkpoints import (
-    HIGH_WATERMARKS,
-    LOG_START_OFFSETS,
-    RECOVERY_POINTS,
-    OffsetCheckpoint,
-    PartitionMetadataFile,
-)
-from stratalog.log.file_names import (
-    DELETE_DIR_SUFFIX,
-    PARTITION_METADATA,
-    STRAY_DIR_SUFFIX,
-    parse_partition_dir,
-)
+from stratalog.errors import KafkaStorageError, StratalogError
+from stratalog.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, TopicPartition
+from stratalog.log.file_names import DELETE_DIR_SUFFIX
 from stratalog.log.partition_log import PartitionLog
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
@@ -38,24 +40,12 @@ from stratalog.util.uuids import random_uuid
 if TYPE_CHECKING:
     from stratalog.remote.manager import RemoteLogManager
 
+__all__ = ["LoadReport", "LogManager", "TopicSpec"]
+
 logger = logging.getLogger(__name__)
 
 _PURGE_PERIOD_MS = 1_000
 _FLUSH_PERIOD_MS = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class TopicSpec:
-    """What the cluster's metadata says of a topic, as far as its logs need it."""
-
-    name: str
-    topic_id: UUID
-    partition_count: int
-    config: LogConfig
-
-
-#: A partition directory, the topic and partition that its name says, and the topic's metadata.
-_LoadJob = tuple[Path, tuple[str, int], TopicSpec]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +57,16 @@ class LoadReport:
     strays: tuple[Path, ...]
 
 
+def _ignore(_: str) -> None:
+    """Nobody wants to know."""
+
+
 class LogManager:
     """Owns the data directories and every `Partition` in them. Thread-safe.
 
     `start` before use, `close` at the end: a clean end flushes everything and leaves the marker that lets the next start
-    skip recovery.
+    skip recovery. A directory whose disk refuses goes offline: its partitions answer KafkaStorageError from then on. When
+    the last one goes, `on_last_dir_failed` is called with a line that says so.
     """
 
     def __init__(
@@ -83,24 +78,19 @@ class LogManager:
         clock: Clock = SYSTEM_CLOCK,
         fs: FileSystem = REAL_FILESYSTEM,
     ) -> None:
+        """Lock the directories; errors as `LogDirs`."""
         self.config = config
         self.remote: RemoteLogManager | None = None
+        self.on_last_dir_failed: Callable[[str], object] = _ignore
         self._clock = clock
         self._fs = fs
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._lock = threading.RLock()
         self._scheduler = Scheduler("stratalog-housekeeping", clock)
         self._condemned: list[tuple[float, Path]] = []
-        self._dirs: list[DataDir] = []
-        try:
-            for path in data_dirs:
-                self._dirs.append(
-                    DataDir.open(Path(path), cluster_id=cluster_id, node_id=config["node.id"], fs=fs)
-                )
-        except BaseException:
-            for opened in self._dirs:
-                opened.close(clean=opened.was_clean)
-            raise
+        #: What checkpoints say of partitions that were not loaded: it stays in them.
+        self._of_others: dict[tuple[Path, str], dict[TopicPartition, int]] = {}
+        self.dirs = LogDirs(data_dirs, cluster_id=cluster_id, node_id=config["node.id"], fs=fs)
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -108,76 +98,75 @@ class LogManager:
         """Load every partition of `topics`, lead all of them, and begin housekeeping.
 
         A partition directory that `topics` does not know is left as it is and named in the report. One of an earlier topic
-        of the same name is renamed to `-stray`, as Kafka does, and named too.
+        of the same name is renamed to `-stray`, as Kafka does, and named too. While a directory is offline, a partition
+        that is nowhere is taken to be there, and is offline as well.
         """
         known = {spec.name: spec for spec in topics}
-        strays: list[Path] = []
-        recovered = 0
-        for data_dir in self._dirs:
-            jobs: list[_LoadJob] = []
-            for name in self._fs.list_dir(data_dir.path):
-                path = data_dir.path / name
-                if not self._fs.is_dir(path):
-                    continue
-                if name.endswith(DELETE_DIR_SUFFIX):
+        jobs: dict[Path, list[LoadJob]] = {}
+        unknown: list[Path] = []
+        set_aside: list[Path] = []
+        for data_dir in self.dirs.live:
+            with self._failing(data_dir.path, "its partitions cannot be listed"):
+                content = survey(data_dir.path, known, self._fs)
+                jobs[data_dir.path] = content.jobs
+                unknown += content.unknown
+                set_aside += content.set_aside
+                for path in content.condemned:
                     self._condemn(path)
-                    continue
-                parsed = parse_partition_dir(name)
-                if parsed is None:
-                    continue
-                spec = known.get(parsed[0])
-                if spec is None or parsed[1] >= spec.partition_count:
-                    strays.append(path)
-                elif self._is_of_another_topic(path, spec):
-                    strays.append(self._set_aside(path))
-                else:
-                    jobs.append((path, parsed, spec))
-            self._load(data_dir, jobs)
-            recovered += 0 if data_dir.was_clean else len(jobs)
+        recovered = self._load(jobs)
         for spec in known.values():
+            if self.dirs.offline:
+                self._mark_missing_as_offline(spec)
             self.create_topic(spec)
-        for path in strays:
-            logger.warning("%s belongs to no topic of this cluster; it is left as it is", path)
+        report_strays(unknown, set_aside)
         self._schedule()
-        return LoadReport(len(self._partitions), recovered, tuple(strays))
+        return LoadReport(len(self._partitions), recovered, (*unknown, *set_aside))
 
-    def _is_of_another_topic(self, path: Path, spec: TopicSpec) -> bool:
+    def _load(self, jobs: Mapping[Path, Sequence[LoadJob]]) -> int:
+        """Open the logs of all directories side by side; return how many were recovered after an unclean stop."""
+        live = {data_dir.path: data_dir for data_dir in self.dirs.live}
+        offsets = {
+            (path, name): self._read_checkpoint(live[path], name)
+            for path in jobs
+            for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS)
+            if path in live
+        }
+
+        def load(job: LoadJob) -> None:
+            directory = job.path.parent
+            if self.dirs.is_offline(directory):
+                return
+            was_clean = live[directory].was_clean
+            key = (job.spec.name, job.partition)
+            with self._failing(directory, f"{job.path.name} cannot be loaded"):
+                start = plausible_start(job.path, offsets[directory, LOG_START_OFFSETS].pop(key, 0), self._fs)
+                offsets[directory, HIGH_WATERMARKS].pop(key, None)
+                log = PartitionLog.open(
+                    job.path,
+                    job.spec.config,
+                    topic_id=job.spec.topic_id,
+                    clock=self._clock,
+                    fs=self._fs,
+                    clean_shutdown=was_clean,
+                    recovery_point=offsets[directory, RECOVERY_POINTS].pop(key, 0),
+                    log_start_offset=start,
+                )
+                self._lead(log, job.spec.topic_id, unclean=not was_clean)
+
+        load_side_by_side(jobs, load, threads=self.config["num.recovery.threads.per.data.dir"])
+        for of_directory in jobs.values():
+            for job in of_directory:
+                if self.get(job.spec.name, job.partition) is None:
+                    self._put_offline(job.spec, job.partition, self.dirs.storage_error(job.path.parent))
+        self._of_others = offsets
+        return sum(len(found) for path, found in jobs.items() if path in live and not live[path].was_clean)
+
+    def _read_checkpoint(self, data_dir: DataDir, name: str) -> dict[TopicPartition, int]:
         try:
-            topic_id = PartitionMetadataFile(path / PARTITION_METADATA, self._fs).read()
-        except CorruptCheckpointError:
-            return False  # the log says so when it is opened, and writes the file anew
-        return topic_id is not None and topic_id != spec.topic_id
-
-    def _set_aside(self, path: Path) -> Path:
-        aside = path.with_name(f"{path.name}.{random_uuid().hex}{STRAY_DIR_SUFFIX}")
-        self._fs.rename(path, aside)
-        return aside
-
-    def _load(self, data_dir: DataDir, jobs: list[_LoadJob]) -> None:
-        recovery_points = self._read_checkpoint(data_dir, RECOVERY_POINTS)
-        start_offsets = self._read_checkpoint(data_dir, LOG_START_OFFSETS)
-
-        def load(job: _LoadJob) -> None:
-            path, key, spec = job
-            log = PartitionLog.open(
-                path,
-                spec.config,
-                topic_id=spec.topic_id,
-                clock=self._clock,
-                fs=self._fs,
-                clean_shutdown=data_dir.was_clean,
-                recovery_point=recovery_points.get(key, 0),
-                log_start_offset=start_offsets.get(key, 0),
-            )
-            self._lead(log, spec.topic_id, unclean=not data_dir.was_clean)
-
-        threads = self.config["num.recovery.threads.per.data.dir"]
-        if len(jobs) < 2 or threads == 1:
-            for job in jobs:
-                load(job)
-        else:
-            with ThreadPoolExecutor(threads, thread_name_prefix="log-recovery") as pool:
-                list(pool.map(load, jobs))
+            return self.dirs.read_checkpoint(data_dir, name)
+        except OSError as error:
+            self._fail(data_dir.path, f"{name} cannot be read: {error.strerror or error}")
+            return {}
 
     def _lead(self, log: PartitionLog, topic_id: UUID, *, unclean: bool = False) -> Partition:
         partition = Partition(log, topic_id)
@@ -185,6 +174,7 @@ class LogManager:
         # After a crash the tail may be other than what clients saw: a new epoch lets them find out.
         epoch = 0 if latest is None else latest + 1 if unclean and log.log_end_offset > 0 else latest
         partition.become_leader(epoch)
+        log.on_storage_error = partial(self._log_failed, log.directory.parent)
         with self._lock:
             self._partitions[log.topic, log.partition] = partition
         return partition
@@ -202,35 +192,86 @@ class LogManager:
         every("purge", self.purge, delay_ms=_PURGE_PERIOD_MS, period_ms=_PURGE_PERIOD_MS)
 
     def close(self, *, clean: bool = True) -> None:
-        """Flush and close every partition and release the directories. Harmless when called again."""
+        """Flush and close every partition and release the directories. Harmless when called again.
+
+        A directory in which every partition was flushed is marked as left cleanly, whatever became of the others.
+        """
         self._scheduler.close()
         if self.remote is not None:
             self.remote.close()
             self.remote = None
-        ok = clean
+        flushed = {data_dir.path for data_dir in self.dirs.live} if clean else set()
         for partition in self.partitions():
             partition.resign()
             try:
                 partition.log.close()
-            except (OSError, KafkaStorageError):
-                ok = False
-                logger.exception("%s was not closed cleanly", partition.log.directory)
-        if ok:
-            self.write_checkpoints()
+            except (OSError, KafkaStorageError) as error:
+                flushed.discard(partition.log.directory.parent)
+                logger.error("%s was not closed cleanly: %s", partition.log.directory, error)
+        for data_dir in self.dirs.live:
+            if data_dir.path in flushed and not self._checkpoint(data_dir):
+                flushed.discard(data_dir.path)
         with self._lock:
             self._partitions.clear()
-        for data_dir in self._dirs:
-            data_dir.close(clean=ok)
+        self.dirs.close(clean=flushed)
+
+    # --- directories that fail ------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _failing(self, directory: Path, what: str) -> Iterator[None]:
+        """What the disk refuses in here takes the directory offline; a log that cannot be opened, only itself."""
+        try:
+            yield
+        except (OSError, KafkaStorageError) as error:
+            reason = error.strerror or error if isinstance(error, OSError) else error
+            self._fail(directory, f"{what}: {reason}")
+        except StratalogError as error:
+            logger.error("%s: %s: %s; it is left as it is, and offline", directory, what, error)
+
+    def _log_failed(self, directory: Path, error: KafkaStorageError) -> None:
+        self._fail(directory, str(error))
+
+    def _fail(self, directory: Path, reason: str) -> None:
+        """Take a directory out of service. May be called with a log's lock held, so the rest is left to another thread."""
+        if self.dirs.fail(directory, reason):
+            self._scheduler.schedule("failed log directory", partial(self.put_offline, directory))
+
+    def put_offline(self, directory: Path) -> None:
+        """Stop serving the partitions of a directory that failed, and tell when it was the last one."""
+        error = self.dirs.storage_error(directory)
+        for partition in self.partitions():
+            if partition.log.directory.parent == directory:
+                partition.fail(error)
+        if not self.dirs.live:
+            self.on_last_dir_failed(
+                "all log directories have failed: "
+                + "; ".join(f"{path}: {reason}" for path, reason in self.dirs.offline.items())
+            )
+
+    def _mark_missing_as_offline(self, spec: TopicSpec) -> None:
+        error = self.dirs.storage_error(next(iter(self.dirs.offline)))
+        for number in range(spec.partition_count):
+            if self.get(spec.name, number) is None:
+                self._put_offline(spec, number, error)
+
+    def _put_offline(self, spec: TopicSpec, number: int, error: KafkaStorageError) -> None:
+        with self._lock:
+            self._partitions[spec.name, number] = OfflinePartition(spec.name, number, spec.topic_id, error)
 
     # --- partitions -----------------------------------------------------------------------------------------------------
 
     def get(self, topic: str, partition: int) -> Partition | None:
+        """The partition; also one that is offline, whose every use raises KafkaStorageError."""
         return self._partitions.get((topic, partition))
 
     def partitions(self, topic: str | None = None) -> list[Partition]:
-        """All partitions, or those of one topic, in order."""
+        """All partitions that are served, or those of one topic, in order."""
         with self._lock:
-            found = [p for (name, _), p in self._partitions.items() if topic is None or name == topic]
+            found = [
+                p
+                for (name, _), p in self._partitions.items()
+                if (topic is None or name == topic) and p.failure is None
+            ]
         return sorted(found, key=lambda p: (p.topic, p.partition))
 
     def create_topic(self, spec: TopicSpec) -> list[Partition]:
@@ -242,8 +283,16 @@ class LogManager:
             existing = self._partitions.get((spec.name, number))
             if existing is not None:
                 return existing
-            path = self._emptiest_dir() / f"{spec.name}-{number}"
-            try:
+            partition = self._create_in_some_dir(spec, number)
+        self._tier([partition])
+        return partition
+
+    def _create_in_some_dir(self, spec: TopicSpec, number: int) -> Partition:
+        """A new log in the emptiest directory that takes it. KafkaStorageError when none does."""
+        while self.dirs.live:
+            directory = self._emptiest_dir()
+            path = directory / f"{spec.name}-{number}"
+            with self._failing(directory, f"{path.name} cannot be created"):
                 self._fs.make_dirs(path)
                 log = PartitionLog.open(
                     path,
@@ -253,24 +302,26 @@ class LogManager:
                     fs=self._fs,
                     clean_shutdown=True,
                 )
-            except OSError as error:
-                raise KafkaStorageError(f"{path} cannot be created: {error.strerror}") from error
-            partition = self._lead(log, spec.topic_id)
-        self._tier([partition])
-        return partition
+                return self._lead(log, spec.topic_id)
+        raise KafkaStorageError(f"{spec.name}-{number} cannot be created: no log directory is left")
 
     def _emptiest_dir(self) -> Path:
-        counts = {data_dir.path: 0 for data_dir in self._dirs}
+        counts = {data_dir.path: 0 for data_dir in self.dirs.live}
         for partition in self._partitions.values():
-            counts[partition.log.directory.parent] += 1
+            directory = None if partition.failure else partition.log.directory.parent
+            if directory in counts:
+                counts[directory] += 1
         return min(counts, key=lambda path: counts[path])
 
     def delete_topic(self, topic: str) -> None:
-        """Stop serving a topic and delete its data, local and remote; files go after file.delete.delay.ms."""
+        """Stop serving a topic and delete its data, local and remote; files go after file.delete.delay.ms.
+
+        What lies in a directory that is offline stays there, and is named at the next start.
+        """
         doomed = self.partitions(topic)
         with self._lock:
-            for partition in doomed:
-                del self._partitions[partition.topic, partition.partition]
+            for key in [key for key in self._partitions if key[0] == topic]:
+                del self._partitions[key]
         for partition in doomed:
             partition.resign()
         tiered = [p.topic_id_partition for p in doomed if p.remote is not None]
@@ -279,12 +330,13 @@ class LogManager:
         for partition in doomed:
             log = partition.log
             delay_ms = log.config.file_delete_delay_ms
-            log.close(flush=False)
             condemned = log.directory.with_name(
                 f"{log.directory.name}.{random_uuid().hex}{DELETE_DIR_SUFFIX}"
             )
-            self._fs.rename(log.directory, condemned)
-            self._condemn(condemned, delay_ms)
+            with self._failing(log.directory.parent, f"{log.directory.name} cannot be deleted"):
+                log.close(flush=False)
+                self._fs.rename(log.directory, condemned)
+                self._condemn(condemned, delay_ms)
 
     def update_config(self, topic: str, config: LogConfig) -> None:
         """Put a topic's new configuration in force at once."""
@@ -303,7 +355,7 @@ class LogManager:
     def _tier(self, partitions: Iterable[Partition]) -> None:
         if self.remote is None:
             return
-        enabled = [p for p in partitions if p.log.config.remote_storage_enable]
+        enabled = [p for p in partitions if p.failure is None and p.log.config.remote_storage_enable]
         for partition in enabled:
             partition.remote = self.remote
         if enabled:
@@ -313,33 +365,41 @@ class LogManager:
 
     def apply_retention(self) -> int:
         """Delete what retention allows, in every partition; return how many segments went."""
-        deleted = 0
-        for partition in self.partitions():
-            deleted += len(partition.log.delete_old_segments())
-        return deleted
+        return sum(self._each_log(lambda log: len(log.delete_old_segments())))
 
     def flush_due(self) -> None:
         """Flush segments that were sealed, and logs whose flush.ms is over."""
         now_ms = self._clock.now_ms()
-        for partition in self.partitions():
-            partition.log.flush_if_due(now_ms)
+        self._each_log(lambda log: log.flush_if_due(now_ms))
 
     def expire_producers(self) -> None:
         """Forget idempotent producers that have been silent for producer.id.expiration.ms."""
         now_ms = self._clock.now_ms()
-        for partition in self.partitions():
-            partition.log.expire_producers(now_ms, self.config["producer.id.expiration.ms"])
+        expiration_ms = self.config["producer.id.expiration.ms"]
+        self._each_log(lambda log: log.expire_producers(now_ms, expiration_ms))
 
     def purge(self) -> None:
         """Remove files and directories whose delay after deletion is over."""
-        for partition in self.partitions():
-            partition.log.purge_deleted(self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        self._each_log(lambda log: log.purge_deleted(now_ms))
         now = self._clock.monotonic()
         with self._lock:
             due = [path for when, path in self._condemned if when <= now]
             self._condemned = [(when, path) for when, path in self._condemned if when > now]
         for path in due:
-            self._fs.remove_tree(path)
+            with self._failing(path.parent, f"{path.name} cannot be removed"):
+                self._fs.remove_tree(path)
+
+    def _each_log(self, work: Callable[[PartitionLog], int]) -> list[int]:
+        """Do something with every log; one whose disk refuses does not keep the others from their turn."""
+        results = []
+        for partition in self.partitions():
+            try:
+                results.append(work(partition.log))
+            except KafkaStorageError as error:
+                if partition.failure is None and not self.dirs.is_offline(partition.log.directory.parent):
+                    logger.error("%s", error)
+        return results
 
     def _condemn(self, path: Path, delay_ms: float = 0) -> None:
         with self._lock:
@@ -347,29 +407,24 @@ class LogManager:
 
     def write_checkpoints(self) -> None:
         """Write recovery points, log start offsets and high watermarks of each directory."""
-        for data_dir in self._dirs:
-            here = [p for p in self.partitions() if p.log.directory.parent == data_dir.path]
-            facts: dict[str, Callable[[PartitionLog], int]] = {
-                RECOVERY_POINTS: lambda log: log.recovery_point,
-                LOG_START_OFFSETS: lambda log: log.log_start_offset,
-                HIGH_WATERMARKS: lambda log: log.high_watermark,
+        for data_dir in self.dirs.live:
+            self._checkpoint(data_dir)
+
+    def _checkpoint(self, data_dir: DataDir) -> bool:
+        """Write the checkpoints of one directory; whether it took them."""
+        here = [p for p in self.partitions() if p.log.directory.parent == data_dir.path]
+        facts: dict[str, Callable[[PartitionLog], int]] = {
+            RECOVERY_POINTS: lambda log: log.recovery_point,
+            LOG_START_OFFSETS: lambda log: log.log_start_offset,
+            HIGH_WATERMARKS: lambda log: log.high_watermark,
+        }
+        for name, fact in facts.items():
+            offsets = dict(self._of_others.get((data_dir.path, name), {})) | {
+                (p.topic, p.partition): fact(p.log)
+                for p in here
+                if name != LOG_START_OFFSETS or p.log.log_start_offset > 0
             }
-            for name, fact in facts.items():
-                self._checkpoint(data_dir, name).write(
-                    {
-                        (p.topic, p.partition): fact(p.log)
-                        for p in here
-                        if name != LOG_START_OFFSETS or p.log.log_start_offset > 0
-                    }
-                )
-
-    def _read_checkpoint(self, data_dir: DataDir, name: str) -> dict[tuple[str, int], int]:
-        """What a checkpoint says; nothing if it is damaged: without it more is read than needed, but nothing is lost."""
-        try:
-            return self._checkpoint(data_dir, name).read()
-        except CorruptCheckpointError as error:
-            logger.warning("Starting without a checkpoint that is damaged: %s", error)
-            return {}
-
-    def _checkpoint(self, data_dir: DataDir, name: str) -> OffsetCheckpoint:
-        return OffsetCheckpoint(data_dir.path / name, self._fs)
+            if not self.dirs.write_checkpoint(data_dir, name, offsets):
+                self._scheduler.schedule("failed log directory", partial(self.put_offline, data_dir.path))
+                return False
+        return True

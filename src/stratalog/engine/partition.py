@@ -18,6 +18,7 @@ from uuid import UUID
 
 from stratalog.errors import (
     FencedLeaderEpochError,
+    KafkaStorageError,
     NotLeaderOrFollowerError,
     OffsetOutOfRangeError,
     UnknownLeaderEpochError,
@@ -63,6 +64,8 @@ class Partition:
         self.partition = log.partition
         self.topic_id = topic_id
         self.remote: RemoteLogManager | None = None
+        #: Why the partition is out of service, once its log directory has failed.
+        self.failure: KafkaStorageError | None = None
         self._leader_epoch = -1
         self._listeners: list[Callable[[Partition], None]] = []
         self._listeners_lock = threading.Lock()
@@ -89,10 +92,21 @@ class Partition:
         self._leader_epoch = -1
         self._notify()
 
+    def fail(self, error: KafkaStorageError) -> None:
+        """The log directory is gone: stop serving, and answer `error` from here on. The files stay as they are."""
+        self.failure = error
+        self.resign()
+        self.log.abandon(error)
+
+    def _not_led(self) -> KafkaStorageError | NotLeaderOrFollowerError:
+        if self.failure is not None:
+            return self.failure
+        return NotLeaderOrFollowerError(f"{self.topic}-{self.partition} is not led by this broker")
+
     def check_epoch(self, client_epoch: int) -> None:
         """Raise unless the leader epoch that a client knows (-1: none) is the one in force."""
         if self._leader_epoch < 0:
-            raise NotLeaderOrFollowerError(f"{self.topic}-{self.partition} is not led by this broker")
+            raise self._not_led()
         if client_epoch < 0 or client_epoch == self._leader_epoch:
             return
         error = FencedLeaderEpochError if client_epoch < self._leader_epoch else UnknownLeaderEpochError
@@ -106,7 +120,7 @@ class Partition:
         """Append whole batches as leader and move the high watermark; errors are those of the log."""
         epoch = self._leader_epoch
         if epoch < 0:
-            raise NotLeaderOrFollowerError(f"{self.topic}-{self.partition} is not led by this broker")
+            raise self._not_led()
         log = self.log
         info = log.append_as_leader(records, leader_epoch=epoch, origin=origin)
         log.update_high_watermark(log.log_end_offset)
@@ -215,3 +229,25 @@ class Partition:
     def _with_epoch(self, found: TimestampOffset) -> FoundOffset:
         epoch = self.log.leader_epochs.epoch_for_offset(found.offset)
         return FoundOffset(found.timestamp_ms, found.offset, -1 if epoch is None else epoch)
+
+
+class OfflinePartition(Partition):
+    """A partition whose log could not be opened: every use of it, or of its `log`, raises the KafkaStorageError given."""
+
+    def __init__(self, topic: str, partition: int, topic_id: UUID, error: KafkaStorageError) -> None:
+        self._error = error
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.remote = None
+        self.failure = error
+        self._leader_epoch = -1
+        self._listeners = []
+        self._listeners_lock = threading.Lock()
+
+    @property
+    def log(self) -> PartitionLog:  # type: ignore[override]
+        raise self._error
+
+    def is_remote(self, offset: int) -> bool:  # noqa: ARG002
+        return False

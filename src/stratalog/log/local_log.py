@@ -11,7 +11,7 @@ a whole, the row of segments never changes in place, and `end` moves only after 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -42,6 +42,7 @@ class LocalLog:
         "config",
         "directory",
         "end",
+        "failure",
         "first_unstable_offset",
         "fs",
         "high_watermark",
@@ -49,6 +50,7 @@ class LocalLog:
         "local_log_start_offset",
         "log_start_offset",
         "name",
+        "on_storage_error",
         "producers",
         "recovery_point",
         "sealed_end_offset",
@@ -74,6 +76,10 @@ class LocalLog:
         self.fs = fs
         self.producers = producers
         self.closed = False
+        #: Why the log takes nothing more, when its directory has failed.
+        self.failure: KafkaStorageError | None = None
+        #: Called with each error of the disk, possibly with the partition's lock held.
+        self.on_storage_error: Callable[[KafkaStorageError], object] | None = None
         #: A sync failed: what the disk has is unknown from then on.
         self.sync_failed = False
         self.segments = loaded.segments
@@ -102,6 +108,8 @@ class LocalLog:
 
     def unusable(self) -> KafkaStorageError:
         """Why a log that is closed, or whose sync failed, takes nothing more."""
+        if self.failure is not None:
+            return self.failure
         if self.sync_failed:
             return KafkaStorageError(
                 f"{self.directory}: an earlier sync failed; check the disk and open the log anew"
@@ -109,7 +117,11 @@ class LocalLog:
         return KafkaStorageError(f"{self.name}: the log is closed")
 
     def storage_error(self, what: str, error: OSError) -> KafkaStorageError:
-        return KafkaStorageError(f"{self.directory}: {what} failed: {error.strerror or error}")
+        """What to raise when the disk refuses; whoever watches the directory is told."""
+        failure = KafkaStorageError(f"{self.directory}: {what} failed: {error.strerror or error}")
+        if self.on_storage_error is not None:
+            self.on_storage_error(failure)
+        return failure
 
     # --- the row grows ----------------------------------------------------------------------------------------------
 

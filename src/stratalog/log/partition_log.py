@@ -21,13 +21,15 @@ Source: Kafka's `UnifiedLog`; `docs/formats/partition_directory.md` shows the di
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID
 
 from typing_extensions import Buffer
 
 from stratalog.config.topic import LogConfig
+from stratalog.errors import KafkaStorageError
 from stratalog.log import reading
 from stratalog.log.append import AppendRules
 from stratalog.log.appender import Appender
@@ -235,9 +237,14 @@ class PartitionLog:
         """
         try:
             return reading.read(self._local, offset, max_bytes, isolation, min_one_message)
-        except (ValueError, OSError):  # what a map or file says that was closed meanwhile
+        except (
+            ValueError,
+            OSError,
+        ) as error:  # what a map or file says that was closed meanwhile, or the disk
             if self._local.closed:
                 raise self._local.unusable() from None
+            if isinstance(error, OSError):
+                raise self._local.storage_error("read", error) from error
             raise
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
@@ -270,19 +277,19 @@ class PartitionLog:
 
         Segments below go at the next retention run. Raises OffsetOutOfRangeError for an offset above the high watermark.
         """
-        with self._lock:
+        with self._lock, self._disk("log start offset"):
             return self._trimmer.increment_log_start_offset(offset, reason)
 
     def truncate_to(self, offset: int) -> bool:
         """Drop everything from `offset` on; whether there was anything. A batch that holds it among others goes whole."""
         if offset < 0:
             raise ValueError(f"cannot truncate to offset {offset}")
-        with self._lock:
+        with self._lock, self._disk("truncation"):
             return self._trimmer.truncate_to(offset)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Drop everything; the next record gets `offset`. The log begins there too, unless told (remote data)."""
-        with self._lock:
+        with self._lock, self._disk("truncation"):
             self._trimmer.truncate_fully_and_start_at(offset, log_start_offset)
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
@@ -294,8 +301,11 @@ class PartitionLog:
     # --- deletion ---------------------------------------------------------------------------------------------------
 
     def delete_old_segments(self) -> list[DeletedSegment]:
-        """Delete what `retention` allows by now; the files follow after file.delete.delay.ms (`purge_deleted`)."""
-        with self._lock:
+        """Delete what `retention` allows by now; the files follow after file.delete.delay.ms (`purge_deleted`).
+
+        KafkaStorageError when the disk refuses.
+        """
+        with self._lock, self._disk("deletion of segments"):
             return self._trimmer.delete_old_segments()
 
     def replace_segments(self, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
@@ -316,8 +326,11 @@ class PartitionLog:
             return 0
         with self._lock:
             due = local.condemned.take_due(now_ms)
-        for path in due:
-            local.fs.remove(path)
+        try:
+            for path in due:
+                local.fs.remove(path)
+        except OSError as error:
+            raise local.storage_error("removal of deleted files", error) from error
         return len(due)
 
     # --- durability and end -----------------------------------------------------------------------------------------
@@ -341,18 +354,47 @@ class PartitionLog:
         """Seal the active segment, flush and take a producer snapshot. Harmless when called again.
 
         Slices stay readable; everything else raises KafkaStorageError from here on. Without `flush` the files are left
-        as they are: for a directory that is to be deleted.
+        as they are: for a directory that is to be deleted. KafkaStorageError when the disk refuses, which leaves the log
+        closed, and to be opened as after a crash.
         """
         with self._lock:
             local = self._local
             if local.closed:
                 return
-            if flush:
-                local.active.become_inactive()
-                self.flush()
-                self.producers.take_snapshot()
-            local.close()
-            local.condemned.remove_all()
+            try:
+                with self._disk("close"):
+                    if flush:
+                        local.active.become_inactive()
+                        self.flush()
+                        self.producers.take_snapshot()
+                    local.condemned.remove_all()
+            finally:
+                local.close()
+
+    def abandon(self, error: KafkaStorageError) -> None:
+        """Let go of all files as they are; everything raises `error` from here on. For a directory that has failed."""
+        with self._lock:
+            local = self._local
+            local.failure = error
+            if not local.closed:
+                local.close()
+
+    @property
+    def on_storage_error(self) -> Callable[[KafkaStorageError], object] | None:
+        """Called with each error of the disk, possibly with the log's lock held; None: nobody is told."""
+        return self._local.on_storage_error
+
+    @on_storage_error.setter
+    def on_storage_error(self, listener: Callable[[KafkaStorageError], object] | None) -> None:
+        self._local.on_storage_error = listener
+
+    @contextmanager
+    def _disk(self, what: str) -> Iterator[None]:
+        """What the disk refuses in here is a KafkaStorageError."""
+        try:
+            yield
+        except OSError as error:
+            raise self._local.storage_error(what, error) from error
 
     def delete(self) -> None:
         """Close and remove the directory, at once."""

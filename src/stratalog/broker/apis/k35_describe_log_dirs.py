@@ -1,6 +1,8 @@
 """DescribeLogDirs: what lies in each log directory, and how much room is left. Sizes are those of the local tier.
 
-Version 3 adds an error of the whole response, 4 the sizes of the volume, 5 whether a directory takes no new partitions.
+Those of the remote tier are in a tagged field of our own (`broker/remote_sizes.py`) when there is one. Version 2 is the
+first with tagged fields; 3 adds an error of the whole response, 4 the sizes of the volume, 5 whether a directory takes no
+new partitions.
 """
 
 from __future__ import annotations
@@ -11,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from stratalog.broker.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.protocol import Tagged
+from stratalog.broker.remote_sizes import TAG, encode, remote_sizes
 from stratalog.engine.partition import Partition
 from stratalog.errors import KafkaStorageError
 
 _UNKNOWN_SIZE = -1
+_TAGGED_FROM = 2
 
 
 @handles(ApiKey.DESCRIBE_LOG_DIRS, versions=(1, 5))
@@ -25,11 +30,13 @@ def describe_log_dirs(ctx: RequestContext, request: Any) -> Any:
     else:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
         found = (logs.get(topic, index) for topic, index in sorted(wanted))
-        partitions = [partition for partition in found if partition is not None]
-    return ctx.respond(
+        partitions = [p for p in found if p is not None and p.failure is None]
+    response = ctx.respond(
         error_code=0,
         results=[_directory(ctx, Path(path).resolve(), partitions) for path in ctx.broker.data_dirs],
     )
+    remote = remote_sizes(partitions) if ctx.version >= _TAGGED_FROM else {}
+    return Tagged(response, TAG, encode(remote)) if remote else response
 
 
 def _directory(ctx: RequestContext, path: Path, partitions: Iterable[Partition]) -> Any:
@@ -39,9 +46,11 @@ def _directory(ctx: RequestContext, path: Path, partitions: Iterable[Partition])
             by_topic.setdefault(partition.topic, []).append(partition)
     error_code, total, usable = 0, _UNKNOWN_SIZE, _UNKNOWN_SIZE
     try:
+        if path in ctx.broker.logs.dirs.offline:
+            raise ctx.broker.logs.dirs.storage_error(path)
         usage = shutil.disk_usage(path)
         total, usable = usage.total, usage.free
-    except OSError:
+    except (OSError, KafkaStorageError):
         error_code = KafkaStorageError.code
     return ctx.make(
         "DescribeLogDirsResult",

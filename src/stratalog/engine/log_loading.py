@@ -1,0 +1,148 @@
+"""The partitions that lie in a data directory: which of them are whose, and how they become logs at a start.
+
+A partition directory that the topics do not know is left as it is and named: Kafka in KRaft mode would call it stray and
+rename it; here it may be one that somebody has copied in, and no data goes because metadata is missing. One of an
+earlier topic of the same name (its `partition.metadata` says so) has to make room, and is renamed to `-stray` as Kafka
+does. A partition that cannot be loaded is offline alone; a directory that cannot be read, with all that is in it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID
+
+from stratalog.config.topic import LogConfig
+from stratalog.errors import CorruptCheckpointError
+from stratalog.log.checkpoints import PartitionMetadataFile, decode_epochs
+from stratalog.log.file_names import (
+    DELETE_DIR_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    STRAY_DIR_SUFFIX,
+    parse_partition_dir,
+)
+from stratalog.util.filesystem import FileSystem
+from stratalog.util.uuids import random_uuid
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """What the cluster's metadata says of a topic, as far as its logs need it."""
+
+    name: str
+    topic_id: UUID
+    partition_count: int
+    config: LogConfig
+
+
+class LoadJob(NamedTuple):
+    """A partition directory, the partition that its name says, and the topic's metadata."""
+
+    path: Path
+    partition: int
+    spec: TopicSpec
+
+
+@dataclass(slots=True)
+class DirectoryContent:
+    """What lies in a data directory."""
+
+    jobs: list[LoadJob] = field(default_factory=list)
+    #: Of no topic that is known, left as they are.
+    unknown: list[Path] = field(default_factory=list)
+    #: Of an earlier topic of the same name, by their new names.
+    set_aside: list[Path] = field(default_factory=list)
+    #: On the way to be deleted.
+    condemned: list[Path] = field(default_factory=list)
+
+
+def survey(directory: Path, topics: Mapping[str, TopicSpec], fs: FileSystem) -> DirectoryContent:
+    """Sort out what is in a data directory; see the module. Raises OSError."""
+    content = DirectoryContent()
+    for name in fs.list_dir(directory):
+        path = directory / name
+        if not fs.is_dir(path):
+            continue
+        if name.endswith(DELETE_DIR_SUFFIX):
+            content.condemned.append(path)
+            continue
+        parsed = parse_partition_dir(name)
+        if parsed is None:
+            continue
+        spec = topics.get(parsed[0])
+        if spec is None or parsed[1] >= spec.partition_count:
+            content.unknown.append(path)
+        elif _is_of_another_topic(path, spec, fs):
+            aside = path.with_name(f"{name}.{random_uuid().hex}{STRAY_DIR_SUFFIX}")
+            fs.rename(path, aside)
+            content.set_aside.append(aside)
+        else:
+            content.jobs.append(LoadJob(path, parsed[1], spec))
+    return content
+
+
+def _is_of_another_topic(path: Path, spec: TopicSpec, fs: FileSystem) -> bool:
+    try:
+        topic_id = PartitionMetadataFile(path / PARTITION_METADATA, fs).read()
+    except CorruptCheckpointError:
+        return False  # the log says so when it is opened, and writes the file anew
+    return topic_id is not None and topic_id != spec.topic_id
+
+
+def load_side_by_side(
+    jobs: Mapping[Path, Sequence[LoadJob]], load: Callable[[LoadJob], None], *, threads: int
+) -> None:
+    """Run `load` for the jobs of every directory, on `threads` threads for each of them."""
+    if sum(map(len, jobs.values())) < 2:
+        for job in (job for of_directory in jobs.values() for job in of_directory):
+            load(job)
+        return
+    pools = []
+    try:
+        waiting = []
+        for path, of_directory in jobs.items():
+            pool = ThreadPoolExecutor(threads, thread_name_prefix=f"log-recovery-{path}")
+            pools.append(pool)
+            waiting += [pool.submit(load, job) for job in of_directory]
+        for done in waiting:
+            done.result()
+    finally:
+        for pool in pools:
+            pool.shutdown(cancel_futures=True)
+
+
+def plausible_start(path: Path, offset: int, fs: FileSystem) -> int:
+    """Where a log begins, of which a checkpoint says `offset`.
+
+    The log's own leader epochs follow its start, before the checkpoint is written; if they begin earlier, the checkpoint
+    is wrong (it has no checksum), and taking its word would delete what is not to be deleted.
+    """
+    checkpoint = path / LEADER_EPOCH_CHECKPOINT
+    if offset <= 0 or not fs.exists(checkpoint):
+        return max(offset, 0)
+    try:
+        epochs = decode_epochs(fs.read_bytes(checkpoint), str(checkpoint))
+    except CorruptCheckpointError:
+        return offset
+    if not epochs or epochs[0].start_offset >= offset:
+        return offset
+    logger.warning("%s: the checkpoint says that the log begins at offset %d, its leader epochs say %d: %d it is",
+                   path, offset, epochs[0].start_offset, epochs[0].start_offset)  # fmt: skip
+    return epochs[0].start_offset
+
+
+def report_strays(unknown: Iterable[Path], set_aside: Iterable[Path]) -> None:
+    """One line for each directory that is not served."""
+    for path in unknown:
+        logger.warning("%s belongs to no topic of this cluster; it is left as it is", path)
+    for path in set_aside:
+        logger.warning(
+            "%s belongs to an earlier topic of the same name; it was set aside under this name", path
+        )
