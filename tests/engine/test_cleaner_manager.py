@@ -7,87 +7,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.log.unsynced import UNSYNCED
+from tests.engine.cleaner_world import NOW, World
 
 from stratalog.config.topic import LogConfig
-from stratalog.engine.cleaner_manager import CleanerManager, LogToClean
-from stratalog.log.checkpoints import CLEANER_OFFSETS, OffsetCheckpoint
+from stratalog.engine.cleaner_manager import LogToClean
+from stratalog.log.checkpoints import CLEANER_OFFSETS
 from stratalog.log.cleaner.states import ABORTED, IDLE, IN_PROGRESS, PAUSED_ONCE, CleaningState, Phase
 from stratalog.log.cleaner.values import CleaningAborted
 from stratalog.log.partition_log import PartitionLog
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.control import ControlType, end_transaction_marker
 from stratalog.records.record import Record
-from stratalog.testing.clock import ManualClock
 
-NOW = 1_700_000_000_000
 KEY = ("log", 0)
-
-
-class World:
-    """Logs in two data directories, and their manager."""
-
-    def __init__(self, root: Path) -> None:
-        self.clock = ManualClock(NOW)
-        self.dirs = [root / "a", root / "b"]
-        for path in self.dirs:
-            path.mkdir()
-        self.logs: dict[tuple[str, int], PartitionLog] = {}
-        self.manager = self.restarted()
-
-    def restarted(self) -> CleanerManager:
-        self.manager = CleanerManager(self.dirs, lambda: self.logs, UNSYNCED)
-        return self.manager
-
-    def log(
-        self,
-        number: int = 0,
-        *,
-        segments: int = 0,
-        policy: str = "compact",
-        data_dir: int = 0,
-        **config: object,
-    ) -> PartitionLog:
-        """A log of `segments` sealed segments of ten records each, and ten more in the active one."""
-        fields: dict[str, object] = {
-            "cleanup_policy": frozenset(policy.split(",")), "segment_index_bytes": 960, "file_delete_delay_ms": 0,
-            "retention_ms": -1,
-        }  # fmt: skip
-        log = PartitionLog.open(
-            self.dirs[data_dir] / f"log-{number}",
-            LogConfig(**(fields | config)),  # type: ignore[arg-type]
-            clock=self.clock,
-            fs=UNSYNCED,
-            clean_shutdown=True,
-        )
-        self.logs["log", number] = log
-        for at in range(segments + (1 if segments else 0)):
-            if at:
-                log.roll()
-            self.append(log, 10)
-        return log
-
-    def append(self, log: PartitionLog, count: int = 10, *, timestamp_ms: int = NOW) -> None:
-        records = [Record(i, timestamp_ms, b"%d" % i, b"v") for i in range(count)]
-        log.append_as_leader(build_batch(records), leader_epoch=0)
-        log.update_high_watermark(log.log_end_offset)
-
-    def checkpoint(self, data_dir: int = 0, **offsets: int) -> None:
-        """What is in the file at the next start: partition number -> offset."""
-        path = self.dirs[data_dir] / CLEANER_OFFSETS
-        OffsetCheckpoint(path).write({("log", int(number[1:])): value for number, value in offsets.items()})
-        self.restarted()
-
-    def stored(self, data_dir: int = 0) -> dict[tuple[str, int], int]:
-        return OffsetCheckpoint(self.dirs[data_dir] / CLEANER_OFFSETS).read()
-
-    def take(self) -> LogToClean:
-        taken = self.manager.take_filthiest(self.clock.now_ms())
-        assert taken is not None
-        return taken
-
-    def nothing_to_take(self) -> bool:
-        return self.manager.take_filthiest(self.clock.now_ms()) is None
 
 
 @pytest.fixture

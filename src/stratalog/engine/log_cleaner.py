@@ -88,8 +88,10 @@ class LogCleaner:
 
     def start(self) -> None:
         """Begin to clean."""
-        settings = [self.config.settings] * self.config.threads
-        self._threads = [_CleanerThread(next(self._numbers), self.worker(share), self) for share in settings]
+        self._threads = [
+            _CleanerThread(next(self._numbers), self.worker(self.config.settings), self)
+            for _ in range(self.config.threads)
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -244,6 +246,13 @@ class _CleanerThread(threading.Thread):
         self._worker.ending.set()
 
     def run(self) -> None:
+        try:
+            self._clean_until_the_end()
+        except BaseException:
+            logger.exception("%s has ended; nothing is compacted by it until the next start", self.name)
+            raise
+
+    def _clean_until_the_end(self) -> None:
         ending = self._worker.ending
         while not ending.is_set():
             went_well = False
