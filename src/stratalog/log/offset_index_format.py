@@ -90,6 +90,7 @@ class Evidence(enum.Enum):
     LOG = "batches stand in the log where its entries point"
     SIZE = "no other entry size divides the file's"
     CONTENT = "read otherwise, its entries would descend"
+    FIRST = "its first entry can be that of one format only"
     EMPTY = "it has no entries"
     EXPECTED = "its entries ascend read either way; taken for what was expected"
     NONE = "corrupt"
@@ -121,11 +122,14 @@ def detect(data: Buffer, expected: OffsetIndexFormat = LEGACY) -> Detection:
     """Judge an index file by its bytes alone, as KIP-1333 does ("Auto-detection for existing files").
 
     By size where only one entry size divides it. Else by content: in the right format neither field descends or is
-    negative. First a few entries are read either way, then all of them; if that leaves both, the format stays in which
-    both fields ascend strictly from a position above 0, as every writer makes them; if that leaves both too, it is
-    `expected`, the format of the level in force (legacy for whoever does not know it), and a guess. A size that neither
-    divides and content that fits neither are corrupt. Zeros at the end of the file (of an index that was in use) are no
-    entries. Sound entries in an unambiguous size are not looked at: that is `OffsetIndex.sanity_check`.
+    negative, over the first few entries. A size that neither divides and content that fits neither are corrupt. Zeros at
+    the end of the file (of an index that was in use) are no entries.
+
+    Where the document is left with both, it takes `expected`, the format of the level in force (legacy for whoever does
+    not know it). Here the first entry decides: it stands for the second batch at the earliest, so its position is above
+    0, and at most `index.interval.bytes` and one batch from the beginning, both below 2^31, so it is below 2^32. Read as
+    large, the first position of a legacy index is its first position times 2^32 at least; read as legacy, that of a
+    large one is 0. Only an index that no broker writes is left to `expected`, and is a guess.
     """
     view = memoryview(data).cast("B")
     size = len(view)
@@ -140,22 +144,20 @@ def detect(data: Buffer, expected: OffsetIndexFormat = LEGACY) -> Detection:
         return Detection(form, Evidence.EMPTY, f"{size} bytes of zeros")
     if len(fits) == 1:
         return Detection(fits[0], Evidence.SIZE, f"{fits[0].entry_size} alone divides {size} bytes")
-    for entries, is_strict in ((_ENTRIES_LOOKED_AT, False), (size, False), (size, True)):
-        left = [form for form in fits if _ascends(view[:used], form, entries, is_strict=is_strict)]
-        if len(left) == 1:
-            return Detection(
-                left[0], Evidence.CONTENT, f"entries of {left[0].entry_size} bytes ascend, others do not"
-            )
-        if not left and not is_strict:
-            return Detection(expected, Evidence.NONE, f"{size} bytes that ascend in neither format")
+    left = [form for form in fits if _ascends(view[:used], form)]
+    if not left:
+        return Detection(expected, Evidence.NONE, f"{size} bytes that ascend in neither format")
+    if len(left) == 1:
+        entry_size = left[0].entry_size
+        return Detection(left[0], Evidence.CONTENT, f"entries of {entry_size} bytes ascend, others do not")
+    for form in left:
+        first = form.entry.unpack_from(view)
+        if 0 < first[1] <= _FIRST_POSITION_MAX:
+            reason = f"both ascend, but only with {form.entry_size} bytes an entry can the first position be {first[1]}"
+            return Detection(form, Evidence.FIRST, reason)
     return Detection(
         expected, Evidence.EXPECTED, "its entries ascend in both formats; it is taken for the expected one"
     )
-
-
-def detect_format(data: Buffer, base_offset: int) -> OffsetIndexFormat:
-    """The format that `detect` finds, for whoever has no use for the reason; `base_offset` plays no part in it."""
-    return detect(data).format
 
 
 def used_size(data: Buffer) -> int:
@@ -176,22 +178,22 @@ def used_entries(data: Buffer, form: OffsetIndexFormat) -> int:
     return -(-used_size(data) // form.entry_size)
 
 
-def _ascends(used: memoryview, form: OffsetIndexFormat, entries: int, *, is_strict: bool) -> bool:
-    """Whether neither field descends or is negative over the first `entries` entries; `used` may end within one."""
-    size = form.entry_size
-    data = bytes(used[: entries * size])
-    data += bytes(-len(data) % size)
-    step = 1 if is_strict else 0
-    offset_min, position_min = 0, step
-    for relative, position in form.entry.iter_unpack(data):
-        if relative < offset_min or position < position_min:
+def _ascends(used: memoryview, form: OffsetIndexFormat) -> bool:
+    """Whether neither field descends or is negative over the first few entries; `used` may end within one."""
+    data = bytes(used[: _ENTRIES_LOOKED_AT * form.entry_size])
+    data += bytes(-len(data) % form.entry_size)
+    before = (0, 0)
+    for entry in form.entry.iter_unpack(data):
+        if entry[0] < before[0] or entry[1] < before[1]:
             return False
-        offset_min, position_min = relative + step, position + step
+        before = entry
     return True
 
 
 FORMATS: Final = (LEGACY, LARGE)
 _ENTRIES_LOOKED_AT: Final = 24
+#: `index.interval.bytes` and the size of a batch are at most 2^31-1 each.
+_FIRST_POSITION_MAX: Final = 2 * 0x7FFF_FFFF
 #: Below it, to import numpy takes longer than to do without.
 _FAULTS_BY_NUMPY: Final = 20_000
 _ZEROS_LOOKED_AT: Final = 64 * 1024
