@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +17,9 @@ from uuid import UUID
 
 from stratalog.config.broker import BrokerConfig
 from stratalog.config.topic import LogConfig
+from stratalog.engine.cleaner_manager import CleanerManager
 from stratalog.engine.data_dir import DataDir
+from stratalog.engine.log_cleaner import LogCleaner
 from stratalog.engine.log_dirs import LogDirs
 from stratalog.engine.log_loading import (
     LoadJob,
@@ -91,6 +93,19 @@ class LogManager:
         #: What checkpoints say of partitions that were not loaded: it stays in them.
         self._of_others: dict[tuple[Path, str], dict[TopicPartition, int]] = {}
         self.dirs = LogDirs(data_dirs, cluster_id=cluster_id, node_id=config["node.id"], fs=fs)
+        paths = [data_dir.path for data_dir in self.dirs.live]
+        #: Who works on a compacted log; also without a cleaner.
+        self.cleaning = CleanerManager(paths, self._logs, fs, on_disk_error=self._fail)
+        self.cleaner = self._make_cleaner() if config["log.cleaner.enable"] else None
+
+    def _make_cleaner(self) -> LogCleaner:
+        try:
+            return LogCleaner(
+                self.config, self.cleaning, clock=self._clock, fs=self._fs, on_disk_error=self._fail
+            )
+        except StratalogError:
+            self.dirs.close(clean=[data_dir.path for data_dir in self.dirs.live if data_dir.was_clean])
+            raise
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -120,6 +135,8 @@ class LogManager:
             self.create_topic(spec)
         report_strays(unknown, set_aside)
         self._schedule()
+        if self.cleaner is not None:
+            self.cleaner.start()
         return LoadReport(len(self._partitions), recovered, (*unknown, *set_aside))
 
     def _load(self, jobs: Mapping[Path, Sequence[LoadJob]]) -> int:
@@ -197,6 +214,8 @@ class LogManager:
         A directory in which every partition was flushed is marked as left cleanly, whatever became of the others.
         """
         self._scheduler.close()
+        if self.cleaner is not None:
+            self.cleaner.close()
         if self.remote is not None:
             self.remote.close()
             self.remote = None
@@ -239,6 +258,7 @@ class LogManager:
     def put_offline(self, directory: Path) -> None:
         """Stop serving the partitions of a directory that failed, and tell when it was the last one."""
         error = self.dirs.storage_error(directory)
+        self.cleaning.forget_dir(directory)
         for partition in self.partitions():
             if partition.log.directory.parent == directory:
                 partition.fail(error)
@@ -273,6 +293,10 @@ class LogManager:
                 if (topic is None or name == topic) and p.failure is None
             ]
         return sorted(found, key=lambda p: (p.topic, p.partition))
+
+    def _logs(self) -> dict[TopicPartition, PartitionLog]:
+        """The logs that are served, for the cleaner."""
+        return {(partition.topic, partition.partition): partition.log for partition in self.partitions()}
 
     def create_topic(self, spec: TopicSpec) -> list[Partition]:
         """Make sure that all partitions of a topic exist and are led; also the way to add partitions."""
@@ -328,7 +352,9 @@ class LogManager:
         if tiered and self.remote is not None:
             self.remote.stop_partitions(tiered, delete_remote=True)
         for partition in doomed:
-            log = partition.log
+            key, log = (partition.topic, partition.partition), partition.log
+            self.cleaning.abort(key)
+            self.cleaning.remove_checkpoint(log.directory.parent, key)
             delay_ms = log.config.file_delete_delay_ms
             condemned = log.directory.with_name(
                 f"{log.directory.name}.{random_uuid().hex}{DELETE_DIR_SUFFIX}"
@@ -340,10 +366,27 @@ class LogManager:
 
     def update_config(self, topic: str, config: LogConfig) -> None:
         """Put a topic's new configuration in force at once."""
-        partitions = self.partitions(topic)
+        partitions = [partition for partition in self.partitions(topic) if partition.failure is None]
         for partition in partitions:
+            was_compacted = partition.log.config.compacted
             partition.log.config = config
+            if was_compacted and not config.compacted:
+                self.cleaning.abort((partition.topic, partition.partition))
         self._tier(partitions)
+
+    def update_broker_config(self, config: BrokerConfig) -> None:
+        """Put a changed configuration of the broker in force, as far as it is about logs."""
+        self.config = config
+        if self.cleaner is not None:
+            self.cleaner.reconfigure(config)
+
+    def truncate_to(self, topic: str, number: int, offset: int) -> bool:
+        """Drop everything of a partition from `offset` on; whether there was anything. No cleaning meanwhile."""
+        partition = self._partitions[topic, number]
+        with self.cleaning.paused((topic, number)):
+            was_longer = partition.log.truncate_to(offset)
+            self.cleaning.truncate_checkpoint(partition.log, partition.log.log_end_offset)
+        return was_longer
 
     # --- tiering ----------------------------------------------------------------------------------------------------------
 
@@ -364,8 +407,15 @@ class LogManager:
     # --- housekeeping -----------------------------------------------------------------------------------------------------
 
     def apply_retention(self) -> int:
-        """Delete what retention allows, in every partition; return how many segments went."""
-        return sum(self._each_log(lambda log: len(log.delete_old_segments())))
+        """Delete what retention allows, in every partition that is not compacted; return how many segments went.
+
+        That of compacted ones is the cleaner's work.
+        """
+        paused = self.cleaning.pause_not_compacted()
+        try:
+            return sum(self._each_log(lambda log: len(log.delete_old_segments()), within=paused))
+        finally:
+            self.cleaning.resume(paused)
 
     def flush_due(self) -> None:
         """Flush segments that were sealed, and logs whose flush.ms is over."""
@@ -390,10 +440,14 @@ class LogManager:
             with self._failing(path.parent, f"{path.name} cannot be removed"):
                 self._fs.remove_tree(path)
 
-    def _each_log(self, work: Callable[[PartitionLog], int]) -> list[int]:
+    def _each_log(
+        self, work: Callable[[PartitionLog], int], *, within: Collection[TopicPartition] | None = None
+    ) -> list[int]:
         """Do something with every log; one whose disk refuses does not keep the others from their turn."""
         results = []
         for partition in self.partitions():
+            if within is not None and (partition.topic, partition.partition) not in within:
+                continue
             try:
                 results.append(work(partition.log))
             except KafkaStorageError as error:
