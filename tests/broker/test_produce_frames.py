@@ -19,7 +19,7 @@ from stratalog.broker.produce_frames import (
     encode_produce,
     parse_produce,
 )
-from stratalog.errors import InvalidRequestError
+from stratalog.errors import InvalidRequestError, RecordError
 
 VERSIONS = st.integers(3, 13)
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -134,7 +134,9 @@ RESULTS = st.builds(
     st.just(-1) | st.integers(0, 2**41),
     INT64,
     st.none() | st.text(max_size=200),
-    st.lists(st.integers(0, 2**31 - 1), max_size=3),
+    st.lists(
+        st.builds(RecordError, st.integers(0, 2**31 - 1), st.none() | st.text(max_size=200)), max_size=3
+    ),
 )
 
 
@@ -169,5 +171,6 @@ def test_kio_reads_what_is_encoded(
                 assert got.log_start_offset == expected.log_start_offset
             if version >= 8:
                 assert got.error_message == expected.error_message
-                assert [entry.batch_index for entry in got.record_errors] == expected.record_errors
-                assert {entry.batch_index_error_message for entry in got.record_errors} <= {None}
+                assert [
+                    (entry.batch_index, entry.batch_index_error_message) for entry in got.record_errors
+                ] == expected.record_errors

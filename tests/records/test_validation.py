@@ -7,7 +7,6 @@ import pytest
 from stratalog.errors import (
     CorruptRecordError,
     InvalidRecordError,
-    InvalidTimestampError,
     KafkaError,
     MessageTooLargeError,
     UnsupportedCompressionTypeError,
@@ -21,6 +20,7 @@ from stratalog.records import (
     validate_client_batches,
 )
 from stratalog.records import batch_format as fmt
+from stratalog.records.legacy_builder import build_legacy
 from stratalog.util.crc32c import crc32c
 
 RECORDS = [Record(n, 1000, b"key", b"value") for n in range(3)]
@@ -38,14 +38,18 @@ def patched(at: int, content: bytes, batch: bytes = VALID) -> bytes:
 @pytest.mark.parametrize("codec", Codec)
 def test_what_a_producer_sends_is_valid(codec: Codec) -> None:
     data = build_batch(RECORDS, codec=codec, producer_id=5, producer_epoch=0, base_sequence=0)
-    batches = validate_client_batches(data, max_message_bytes=len(data), single_batch=True)
+    batches = validate_client_batches(data, max_message_bytes=len(data))
     assert [(batch.start, batch.size, batch.record_count) for batch in batches] == [(0, len(data), 3)]
 
 
-def test_several_batches_are_valid_unless_one_is_asked_for() -> None:
-    assert len(validate_client_batches(VALID * 2, max_message_bytes=1000)) == 2
-    with pytest.raises(InvalidRecordError, match="2 record batches"):
-        validate_client_batches(VALID * 2, max_message_bytes=1000, single_batch=True)
+OLD = [build_legacy(RECORDS[:1], magic=magic) for magic in (0, 1)]
+WRAPPER = build_legacy(RECORDS[:1], magic=1, codec=Codec.GZIP)
+
+
+def test_messages_of_an_old_format_may_be_several() -> None:
+    for message in OLD:
+        assert len(validate_client_batches(message * 3, max_message_bytes=1000)) == 3
+    assert len(validate_client_batches(WRAPPER, max_message_bytes=1000)) == 1
 
 
 def test_a_batch_larger_than_allowed_is_too_large() -> None:
@@ -62,7 +66,11 @@ def test_a_batch_larger_than_allowed_is_too_large() -> None:
         (VALID + VALID[:-1], CorruptRecordError, "after the last whole batch"),
         (VALID + b"\0" * 5, CorruptRecordError, "after the last whole batch"),
         (VALID[:-1] + b"\x01", CorruptRecordError, "CRC-32C"),
-        (patched(fmt.MAGIC_AT, b"\x01"), InvalidRecordError, "message format 1"),
+        (VALID * 2, InvalidRecordError, "2 record batches"),
+        (patched(fmt.MAGIC_AT, b"\x01"), CorruptRecordError, "format 1.*CRC-32"),
+        (OLD[0] + OLD[1], InvalidRecordError, "message format 1 after format 0"),
+        (OLD[1] + VALID, InvalidRecordError, "2 record batches"),
+        (WRAPPER + OLD[1], InvalidRecordError, "2 record batches"),
         (patched(fmt.MAGIC_AT, b"\x07"), CorruptRecordError, "magic 7"),
         (patched(fmt.RECORD_COUNT_AT, b"\0\0\0\x04"), InvalidRecordError, "record count 4"),
         (patched(fmt.RECORD_COUNT_AT, b"\0\0\0\0"), InvalidRecordError, "record count 0"),
@@ -71,7 +79,6 @@ def test_a_batch_larger_than_allowed_is_too_large() -> None:
         (patched(fmt.BASE_OFFSET_AT, b"\0\0\0\0\0\0\0\x01"), InvalidRecordError, "begins at offset 0"),
         (patched(fmt.ATTRIBUTES_AT, b"\0\x05"), UnsupportedCompressionTypeError, "compression type 5"),
         (patched(fmt.ATTRIBUTES_AT, b"\0\x20"), InvalidRecordError, "control records"),
-        (patched(fmt.ATTRIBUTES_AT, b"\0\x08"), InvalidTimestampError, "LogAppendTime"),
         (patched(fmt.BASE_SEQUENCE_AT, b"\xff\xff\xff\xff"), InvalidRecordError, "base sequence -1"),
         (
             end_transaction_marker(

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from stratalog.broker.frame_fields import compact_length, encode_topic, flexible_topic, legacy_topic, varint
 from stratalog.broker.protocol import INT16, INT32, skip_tagged_fields
-from stratalog.errors import InvalidRequestError
+from stratalog.errors import InvalidRequestError, RecordError
 
 FLEXIBLE_FROM = 9
 TOPIC_IDS_FROM = 13
@@ -60,8 +60,7 @@ class PartitionResult(NamedTuple):
     log_append_time_ms: int = -1
     log_start_offset: int = -1
     error_message: str | None = None
-    #: Which records of the batch are at fault, counted from 0.
-    record_errors: Sequence[int] = ()
+    record_errors: Sequence[RecordError] = ()
 
 
 def parse_produce(frame: memoryview, position: int, version: int) -> ProduceRequest:
@@ -170,26 +169,35 @@ def _encode_errors_flexible(out: bytearray, result: PartitionResult) -> None:
         out += b"\x01\x00\x00"  # no record errors, null message, no tagged fields
         return
     out += varint(len(result.record_errors) + 1)
-    for number in result.record_errors:
+    for number, why in result.record_errors:
         out += INT32.pack(number)
-        out += b"\x00\x00"  # null message, no tagged fields
-    if message is None:
+        _put_compact_text(out, why)
+        out.append(0)
+    _put_compact_text(out, message)
+    out.append(0)
+
+
+def _put_compact_text(out: bytearray, text: str | None) -> None:
+    if text is None:
         out.append(0)
     else:
-        text = message.encode()
-        out += varint(len(text) + 1)
-        out += text
-    out.append(0)
+        data = text.encode()
+        out += varint(len(data) + 1)
+        out += data
 
 
 def _encode_errors_legacy(out: bytearray, result: PartitionResult) -> None:
     out += INT32.pack(len(result.record_errors))
-    for number in result.record_errors:
+    for number, why in result.record_errors:
         out += INT32.pack(number)
-        out += b"\xff\xff"
-    if result.error_message is None:
+        _put_text(out, why)
+    _put_text(out, result.error_message)
+
+
+def _put_text(out: bytearray, text: str | None) -> None:
+    if text is None:
         out += b"\xff\xff"
     else:
-        text = result.error_message.encode()
-        out += INT16.pack(len(text))
-        out += text
+        data = text.encode()
+        out += INT16.pack(len(data))
+        out += data

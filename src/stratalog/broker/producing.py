@@ -14,7 +14,6 @@ from stratalog.engine.partition import Partition
 from stratalog.errors import (
     CorruptRecordError,
     InvalidRecordError,
-    InvalidTimestampError,
     KafkaError,
     KafkaStorageError,
     MessageTooLargeError,
@@ -26,9 +25,8 @@ from stratalog.errors import (
     wire_code,
 )
 from stratalog.records import batch_format as fmt
-from stratalog.records.batch import RecordBatch, iter_batches
+from stratalog.records.batch import iter_batches
 from stratalog.records.compression import Codec
-from stratalog.util.clock import Clock
 
 logger = logging.getLogger(__name__)
 
@@ -46,16 +44,16 @@ _WITHOUT_LOG_START = (
 
 
 def append_records(
-    partition: Partition | None, topic: str, entry: PartitionRecords, *, acks: int, version: int, clock: Clock
+    partition: Partition | None, topic: str, entry: PartitionRecords, *, acks: int, version: int
 ) -> PartitionResult:
     """Append what a request has for one partition; every error becomes an answer."""
     index = entry.partition
     try:
         accepted = _accepted(partition, topic, entry, acks, version)
+        assert partition is not None
+        log = partition.log
     except KafkaError as error:
         return PartitionResult(index, error.code, error_message=str(error))
-    assert partition is not None
-    log = partition.log
     try:
         info = partition.append(accepted)
     except KafkaError as error:
@@ -65,7 +63,7 @@ def append_records(
             error.code,
             log_start_offset=log_start,
             error_message=str(error),
-            record_errors=_refused_records(partition, accepted, error, clock),
+            record_errors=error.record_errors,
         )
     except OSError as error:
         logger.error("%s-%d cannot be written: %s", topic, index, error)
@@ -90,6 +88,10 @@ def _accepted(
             f"{topic}-{index} has 1 replica in sync, but min.insync.replicas asks for "
             f"{partition.log.config.min_insync_replicas}"
         )
+    if len(records) > fmt.MAGIC_AT and records[fmt.MAGIC_AT] < fmt.MAGIC:
+        raise InvalidRecordError(
+            f"message format {records[fmt.MAGIC_AT]} for {topic}-{index}, Produce takes only format {fmt.MAGIC}"
+        )
     if len(records) < fmt.HEADER_SIZE:
         return records  # no batch at all: for the log to say
     if version < _ZSTD_FROM and records[_ATTRIBUTES_LOW_BYTE_AT] & fmt.CODEC_MASK == Codec.ZSTD:
@@ -98,26 +100,3 @@ def _accepted(
     if length + fmt.LOG_OVERHEAD < len(records) and sum(1 for _ in iter_batches(records)) > 1:
         raise InvalidRecordError(f"more than one record batch for {topic}-{index}, expected exactly one")
     return records
-
-
-def _refused_records(
-    partition: Partition, records: memoryview, error: KafkaError, clock: Clock
-) -> tuple[int, ...]:
-    """Which records of a refused batch are at fault; none where the batch as a whole is."""
-    config = partition.log.config
-    try:
-        batch = RecordBatch(records)
-        if isinstance(error, InvalidTimestampError):
-            now_ms = clock.now_ms()
-            earliest = now_ms - config.message_timestamp_before_max_ms
-            latest = now_ms + config.message_timestamp_after_max_ms
-            return tuple(
-                number
-                for number, record in enumerate(batch.records())
-                if record.timestamp_ms >= 0 and not earliest <= record.timestamp_ms <= latest
-            )
-        if isinstance(error, InvalidRecordError) and config.compacted and batch.is_crc_valid:
-            return tuple(number for number, record in enumerate(batch.records()) if record.key is None)
-    except KafkaError:  # records that cannot be read are nobody's fault in particular
-        return ()
-    return ()

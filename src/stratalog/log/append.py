@@ -1,15 +1,15 @@
 """From a producer's bytes to the bytes of the log: checks, offsets, leader epoch, append time, compression.
 
 Base offset and leader epoch lie outside a batch's CRC, so they are put before the producer's bytes as a new 16-byte
-prefix, and nothing is copied or decompressed. Only these take a batch apart:
+prefix, and nothing is copied or decompressed. Only these look further (`append_validation`):
 
     message.timestamp.type=LogAppendTime      a new header, with a new CRC (one pass over the bytes)
     compression.type other than the batch's   every record is read and written anew
     message.timestamp.before.max.ms set       every record's timestamp is read (the header has only the largest)
     cleanup.policy=compact                    every record of a client is asked for its key
+    message formats 0 and 1                   every record is read and written in format 2
 
-Source: Kafka's `UnifiedLog.append` and `LogValidator`. Kafka reads every record of every batch, and writes the largest
-timestamp that it finds into the header; here the header of a client is trusted in that (the CRC covers it).
+Source: Kafka's `UnifiedLog.append`.
 """
 
 from __future__ import annotations
@@ -22,17 +22,12 @@ from typing import Final, NamedTuple
 from typing_extensions import Buffer
 
 from stratalog.config.topic import LogConfig
-from stratalog.errors import (
-    InvalidRecordError,
-    InvalidTimestampError,
-    MessageTooLargeError,
-)
+from stratalog.errors import InvalidRecordError
+from stratalog.log.append_validation import validated
 from stratalog.log.roll import segment_ms_max
 from stratalog.records import batch_format as fmt
 from stratalog.records.batch import RecordBatch, iter_batches
-from stratalog.records.batch_builder import build_batch
 from stratalog.records.compression import Codec
-from stratalog.records.validation import validate_client_batches
 from stratalog.util.crc32c import crc32c
 
 CLIENT: Final = "client"
@@ -75,6 +70,8 @@ class PreparedAppend(NamedTuple):
     max_timestamp: int
     #: -1 unless the topic has LogAppendTime.
     log_append_time: int
+    #: How many of the batches come until the last one of an old format is past; 0 without any.
+    old_formats_until: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +122,7 @@ def prepare_leader_append(
 ) -> PreparedAppend:
     """Check `records` and give each batch its offsets from `next_offset` on.
 
-    `records` is neither kept nor changed. Errors: those of `validate_client_batches` for a client; for any other
-    origin CorruptRecordError, MessageTooLargeError and InvalidRecordError; InvalidTimestampError for a timestamp
-    outside of what the topic allows.
+    `records` is neither kept nor changed. Errors are those of `append_validation.validated`.
     """
     view = memoryview(records)
     size = view.nbytes
@@ -202,24 +197,11 @@ def _prepare_plainly(
     view: memoryview, rules: AppendRules, origin: str, next_offset: int, leader_epoch: int, now_ms: int
 ) -> PreparedAppend:
     """The same, for any number of batches, with every rule."""
-    if origin == CLIENT:
-        batches = validate_client_batches(view, max_message_bytes=rules.max_message_bytes)
-    else:
-        batches = _validate_own_batches(view, rules.max_message_bytes)
     parts: list[Buffer] = []
     facts: list[BatchFacts] = []
     producers: list[RecordBatch] = []
     total = 0
-    for batch in batches:
-        _check_timestamps(batch, rules, now_ms)
-        if rules.keys_required and origin == CLIENT:
-            _check_keys(batch)
-        if (
-            rules.codec is not None
-            and rules.codec != batch.codec
-            and not (batch.is_control and not batch.codec)
-        ):
-            batch = _recompressed(batch, rules)
+    for batch in validated(view, rules, is_client=origin == CLIENT, now_ms=now_ms):
         append_time = now_ms if rules.stamp_append_time else None
         header = _stamped_header(batch, next_offset, leader_epoch, append_time)
         parts += (header, batch.records_payload)
@@ -251,7 +233,7 @@ def prepare_follower_append(records: Buffer, *, log_end_offset: int) -> Prepared
     view = memoryview(records).cast("B")
     facts: list[BatchFacts] = []
     producers: list[RecordBatch] = []
-    size, largest = 0, fmt.NO_TIMESTAMP
+    size, largest, old_formats_until = 0, fmt.NO_TIMESTAMP, 0
     expected = log_end_offset
     for batch in iter_batches(view):
         batch.ensure_valid()
@@ -269,26 +251,14 @@ def prepare_follower_append(records: Buffer, *, log_end_offset: int) -> Prepared
                 batch.partition_leader_epoch,
             )
         )
+        if batch.magic != fmt.MAGIC:
+            old_formats_until = len(facts)
         if batch.has_producer_id:
             producers.append(batch)
         largest = max(largest, batch.max_timestamp)
         size += batch.size
         expected = batch.next_offset
-    return PreparedAppend((view[:size],), size, facts, producers, largest, -1)
-
-
-def _validate_own_batches(view: memoryview, max_message_bytes: int) -> list[RecordBatch]:
-    """What is checked of batches that the broker itself made: size and CRC."""
-    batches = list(iter_batches(view))
-    if not batches or batches[-1].start + batches[-1].size != len(view):
-        raise InvalidRecordError(f"{len(view)} bytes are not a row of whole record batches")
-    for batch in batches:
-        if batch.size > max_message_bytes:
-            raise MessageTooLargeError(
-                f"batch at position {batch.start}: {batch.size} bytes, but max.message.bytes allows {max_message_bytes}"
-            )
-        batch.ensure_valid()
-    return batches
+    return PreparedAppend((view[:size],), size, facts, producers, largest, -1, old_formats_until)
 
 
 def _stamped_header(
@@ -299,63 +269,10 @@ def _stamped_header(
     if append_time_ms is None:
         return prefix + view[_PREFIX_SIZE : fmt.HEADER_SIZE]
     header = bytearray(prefix + view[_PREFIX_SIZE : fmt.HEADER_SIZE])
-    fmt.INT16.pack_into(header, fmt.ATTRIBUTES_AT, batch.attributes | fmt.LOG_APPEND_TIME_BIT)
+    fmt.INT16.pack_into(
+        header, fmt.ATTRIBUTES_AT, batch.attributes & fmt.KNOWN_BITS | fmt.LOG_APPEND_TIME_BIT
+    )
     fmt.INT64.pack_into(header, fmt.MAX_TIMESTAMP_AT, append_time_ms)
     crc = crc32c(view[fmt.HEADER_SIZE :], crc32c(memoryview(header)[fmt.ATTRIBUTES_AT :]))
     fmt.UINT32.pack_into(header, fmt.CRC_AT, crc)
     return bytes(header)
-
-
-def _check_timestamps(batch: RecordBatch, rules: AppendRules, now_ms: int) -> None:
-    if rules.stamp_append_time:
-        return
-    if batch.max_timestamp - now_ms > rules.timestamp_after_max_ms:
-        raise InvalidTimestampError(
-            f"timestamp {batch.max_timestamp} is {batch.max_timestamp - now_ms} ms ahead of the broker's time {now_ms},"
-            f" but message.timestamp.after.max.ms allows {rules.timestamp_after_max_ms}"
-        )
-    if rules.timestamp_before_max_ms == _NO_LIMIT:
-        return
-    for record in batch.records():
-        timestamp = record.timestamp_ms
-        if timestamp != fmt.NO_TIMESTAMP and now_ms - timestamp > rules.timestamp_before_max_ms:
-            raise InvalidTimestampError(
-                f"timestamp {timestamp} is {now_ms - timestamp} ms behind the broker's time {now_ms}, but"
-                f" message.timestamp.before.max.ms allows {rules.timestamp_before_max_ms}"
-            )
-
-
-def _check_keys(batch: RecordBatch) -> None:
-    for record in batch.records():
-        if record.key is None:
-            raise InvalidRecordError(
-                f"record {record.offset - batch.base_offset} has no key, but the topic is compacted"
-            )
-
-
-def _recompressed(batch: RecordBatch, rules: AppendRules) -> RecordBatch:
-    assert rules.codec is not None
-    try:
-        rebuilt = build_batch(
-            batch.records(),
-            base_offset=batch.base_offset,
-            last_offset_delta=batch.last_offset_delta,
-            codec=rules.codec,
-            level=rules.codec_level,
-            timestamp_type=batch.timestamp_type,
-            log_append_time_ms=batch.max_timestamp if batch.timestamp_type else None,
-            producer_id=batch.producer_id,
-            producer_epoch=batch.producer_epoch,
-            base_sequence=batch.base_sequence,
-            is_transactional=batch.is_transactional,
-            is_control=batch.is_control,
-            delete_horizon_ms=batch.delete_horizon_ms,
-        )
-    except ValueError as error:
-        raise InvalidRecordError(f"batch at position {batch.start}: {error}") from None
-    if len(rebuilt) > rules.max_message_bytes:
-        raise MessageTooLargeError(
-            f"{len(rebuilt)} bytes after compression with {rules.codec.name.lower()}, but max.message.bytes allows"
-            f" {rules.max_message_bytes}"
-        )
-    return RecordBatch(rebuilt)

@@ -16,6 +16,7 @@ from typing_extensions import Buffer
 from stratalog.errors import KafkaError, RecordListTooLargeError
 from stratalog.log.append import (
     AppendRules,
+    BatchFacts,
     PreparedAppend,
     prepare_follower_append,
     prepare_leader_append,
@@ -109,9 +110,11 @@ class Appender:
                 f"{local.name}: {size} bytes in one append, but segment.bytes is {local.config.segment_bytes}"
             )
         epochs = self._leader_epochs
-        latest_epoch = epochs.latest_epoch
         try:
-            for batch in batches:
+            if prepared.old_formats_until:
+                self._forget_epochs(batches[prepared.old_formats_until - 1])
+            latest_epoch = epochs.latest_epoch
+            for batch in batches[prepared.old_formats_until :]:
                 if batch.leader_epoch != latest_epoch and batch.leader_epoch >= 0:
                     epochs.assign(batch.leader_epoch, batch.base_offset)
                     latest_epoch = batch.leader_epoch
@@ -157,6 +160,13 @@ class Appender:
             size,
             first.leader_epoch,
         )
+
+    def _forget_epochs(self, batch: BatchFacts) -> None:
+        """A leader that writes an old format again knows no epochs: what is known of them does not hold behind it."""
+        if self._leader_epochs.latest_epoch is not None:
+            logger.warning("%s: message format 0 or 1 at offset %d: forgetting the leader epochs before it",
+                           self._local.name, batch.last_offset)  # fmt: skip
+            self._leader_epochs.clear()
 
     def _roll_reason(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> RollReason | None:
         segment, config = self._local.active, self._local.config

@@ -287,14 +287,25 @@ def stamp_batch(
     """
     fmt.INT64.pack_into(buffer, start, base_offset)
     fmt.INT32.pack_into(buffer, start + fmt.PARTITION_LEADER_EPOCH_AT, partition_leader_epoch)
-    if log_append_time_ms is None:
-        return
+    if log_append_time_ms is not None:
+        set_max_timestamp(buffer, start, fmt.LOG_APPEND_TIME, log_append_time_ms)
+
+
+def set_max_timestamp(
+    buffer: bytearray | memoryview, start: int, timestamp_type: int, max_timestamp: int
+) -> None:
+    """Set timestamp type and max timestamp of the batch at `start` and make its CRC right, unless both are so already.
+
+    Attribute bits without a meaning are cleared then, as Kafka's `DefaultRecordBatch.setMaxTimestamp` does.
+    """
     (attributes,) = fmt.INT16.unpack_from(buffer, start + fmt.ATTRIBUTES_AT)
-    (max_timestamp,) = fmt.INT64.unpack_from(buffer, start + fmt.MAX_TIMESTAMP_AT)
-    if attributes & fmt.LOG_APPEND_TIME_BIT and max_timestamp == log_append_time_ms:
+    (current,) = fmt.INT64.unpack_from(buffer, start + fmt.MAX_TIMESTAMP_AT)
+    type_bit = fmt.LOG_APPEND_TIME_BIT if timestamp_type == fmt.LOG_APPEND_TIME else 0
+    if attributes & fmt.LOG_APPEND_TIME_BIT == type_bit and current == max_timestamp:
         return
-    fmt.INT16.pack_into(buffer, start + fmt.ATTRIBUTES_AT, attributes | fmt.LOG_APPEND_TIME_BIT)
-    fmt.INT64.pack_into(buffer, start + fmt.MAX_TIMESTAMP_AT, log_append_time_ms)
+    attributes = attributes & fmt.KNOWN_BITS & ~fmt.LOG_APPEND_TIME_BIT | type_bit
+    fmt.INT16.pack_into(buffer, start + fmt.ATTRIBUTES_AT, attributes)
+    fmt.INT64.pack_into(buffer, start + fmt.MAX_TIMESTAMP_AT, max_timestamp)
     (length,) = fmt.INT32.unpack_from(buffer, start + fmt.LENGTH_AT)
     covered = memoryview(buffer)[start + fmt.ATTRIBUTES_AT : start + fmt.LOG_OVERHEAD + length]
     fmt.UINT32.pack_into(buffer, start + fmt.CRC_AT, crc32c(covered))

@@ -133,6 +133,12 @@ class LegacyBatch(RecordBatch):
         message = _parse(self.as_memoryview(), self._name)
         return iter((Record(self.last_offset, self.max_timestamp, message.key, message.value),))
 
+    def inner_magics(self) -> list[int]:
+        """The format of each of `records()`: Kafka reads a wrapper with messages of another format, but takes none."""
+        if not self.is_wrapper:
+            return [self.magic]
+        return [message.magic for message in _iter_inner(self.decompressed_payload(), self._name)]
+
     def _inner_records(self, size_max: int) -> list[Record]:
         append_time = self.max_timestamp if self.timestamp_type == fmt.LOG_APPEND_TIME else None
         messages = list(_iter_inner(self.decompressed_payload(size_max=size_max), self._name))

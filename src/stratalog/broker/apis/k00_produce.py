@@ -57,9 +57,7 @@ def produce(
         for entry in partitions:
             if error is None:
                 partition = state.logs.get(name, entry.partition)
-                result = append_records(
-                    partition, name, entry, acks=request.acks, version=version, clock=state.clock
-                )
+                result = append_records(partition, name, entry, acks=request.acks, version=version)
             else:
                 result = PartitionResult(entry.partition, error.code, error_message=str(error))
             failed = failed or result.error_code != 0
