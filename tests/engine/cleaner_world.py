@@ -27,11 +27,17 @@ class World:
         self.dirs = [root / "a", root / "b"]
         for path in self.dirs:
             path.mkdir()
+        self.failed_dirs: list[Path] = []
         self.logs: dict[tuple[str, int], PartitionLog] = {}
         self.manager = self.restarted()
 
     def restarted(self) -> CleanerManager:
-        self.manager = CleanerManager(self.dirs, lambda: self.logs, UNSYNCED)
+        self.manager = CleanerManager(
+            self.dirs,
+            lambda: self.logs,
+            UNSYNCED,
+            on_disk_error=lambda path, _: self.failed_dirs.append(path),
+        )
         return self.manager
 
     def log(

@@ -185,6 +185,7 @@ class BrokerState:
             **self.metadata.broker_configs(self.node_id),
         }
         self.config = self._static_config.with_overrides(dynamic) if dynamic else self._static_config
+        self.logs.update_broker_config(self.config)
 
     def set_broker_configs(self, node_id: int | None, configs: Mapping[str, str]) -> None:
         """Replace the dynamic configuration of one broker or (None) of all; InvalidConfigError leaves it as it was."""

@@ -6,7 +6,7 @@ Not thread-safe: the lock of `CleanerManager` is held. A file is written whole a
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from stratalog.errors import CorruptCheckpointError
@@ -17,9 +17,15 @@ logger = logging.getLogger(__name__)
 
 
 class CleanerCheckpoints:
-    """See the module. What cannot be read counts as nothing: more is cleaned than needed, and nothing is lost."""
+    """See the module. What cannot be read counts as nothing: more is cleaned than needed, and nothing is lost.
 
-    def __init__(self, data_dirs: Iterable[Path], fs: FileSystem) -> None:
+    `on_disk_error` is told the directory and what is wrong when the disk refuses a write.
+    """
+
+    def __init__(
+        self, data_dirs: Iterable[Path], fs: FileSystem, on_disk_error: Callable[[Path, str], object]
+    ) -> None:
+        self._on_disk_error = on_disk_error
         self._files = {path: OffsetCheckpoint(path / CLEANER_OFFSETS, fs) for path in data_dirs}
         self._offsets = {path: _read(file) for path, file in self._files.items()}
 
@@ -63,8 +69,7 @@ class CleanerCheckpoints:
         try:
             self._files[data_dir].write(offsets)
         except OSError as error:
-            logger.error("%s was not written; what was cleaned since is cleaned again after a restart: %s",
-                         self._files[data_dir].path, error)  # fmt: skip
+            self._on_disk_error(data_dir, f"{CLEANER_OFFSETS} cannot be written: {error.strerror or error}")
 
 
 def _read(file: OffsetCheckpoint) -> dict[TopicPartition, int]:

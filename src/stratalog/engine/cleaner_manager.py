@@ -49,14 +49,24 @@ class LogToClean:
 
 
 class CleanerManager:
-    """See the module. Thread-safe. `logs` gives all partitions as they are now."""
+    """See the module. Thread-safe. `logs` gives all partitions as they are now.
 
-    def __init__(self, data_dirs: Sequence[Path], logs: Callable[[], Logs], fs: FileSystem) -> None:
+    `on_disk_error` is told the data directory and what is wrong when the disk refuses; the lock is held.
+    """
+
+    def __init__(
+        self,
+        data_dirs: Sequence[Path],
+        logs: Callable[[], Logs],
+        fs: FileSystem,
+        *,
+        on_disk_error: Callable[[Path, str], object],
+    ) -> None:
         self._logs = logs
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._states: dict[TopicPartition, CleaningState] = {}
-        self._checkpoints = CleanerCheckpoints(data_dirs, fs)
+        self._checkpoints = CleanerCheckpoints(data_dirs, fs, on_disk_error)
         self._uncleanable: dict[Path, dict[TopicPartition, str]] = {}
 
     # --- what is to be done -----------------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ def _alter_broker(broker: BrokerState, name: str, make: Make, validate_only: boo
     node_id = broker_of(name, broker.node_id)
     after = make(broker.metadata.broker_configs(node_id))
     large = is_large_index_format_supported(broker.metadata.metadata_version)
-    check_broker_configs(after, broker.static_config, large_segments=large)
+    check_broker_configs(after, broker.static_config, current=broker.config, large_segments=large)
     if not validate_only:
         broker.set_broker_configs(node_id, after)
 

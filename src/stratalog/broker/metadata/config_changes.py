@@ -11,6 +11,7 @@ from stratalog.broker.metadata.advice import SEGMENT_MINIMUMS, below_minimum
 from stratalog.config.broker import BROKER_KEYS, BrokerConfig
 from stratalog.config.keys import ConfigKey, ConfigRegistry, ConfigType, invalid
 from stratalog.config.topic import TOPIC_KEYS
+from stratalog.engine.cleaner_config import CleanerConfig
 from stratalog.errors import InvalidConfigError, InvalidRequestError
 
 REMOTE_STORAGE_ENABLE = "remote.storage.enable"
@@ -89,8 +90,10 @@ def _parts(value: str | None, key: ConfigKey) -> list[str]:
     return [part for part in text.split(",") if part]
 
 
-def check_broker_configs(configs: Mapping[str, str], static: BrokerConfig, *, large_segments: bool) -> None:
-    """Raise InvalidRequestError unless these may be set dynamically and are good values.
+def check_broker_configs(
+    configs: Mapping[str, str], static: BrokerConfig, *, current: BrokerConfig, large_segments: bool
+) -> None:
+    """Raise InvalidRequestError unless these may be set dynamically and are good values, also after `current`.
 
     InvalidConfigError for a `log.segment.bytes` past the limit in force (`large_segments`: that of KIP-1333).
     """
@@ -99,6 +102,7 @@ def check_broker_configs(configs: Mapping[str, str], static: BrokerConfig, *, la
         raise InvalidRequestError(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
     try:
         effective = static.with_overrides(dict(configs))
+        CleanerConfig.of(current).check_change(CleanerConfig.of(effective))
     except InvalidConfigError as error:
         raise InvalidRequestError(str(error)) from error
     effective.check_segment_size(large=large_segments)
