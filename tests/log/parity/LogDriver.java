@@ -5,6 +5,9 @@ import java.io.InputStreamReader;
 import java.io.RandomAccessFile;
 import java.nio.ByteBuffer;
 import java.nio.file.Files;
+import java.nio.file.StandardOpenOption;
+import java.nio.file.attribute.FileTime;
+import java.security.GeneralSecurityException;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Base64;
@@ -23,13 +26,19 @@ import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.server.common.RequestLocal;
 import org.apache.kafka.server.util.Scheduler;
 import org.apache.kafka.storage.internals.log.AppendOrigin;
+import org.apache.kafka.storage.internals.log.Cleaner;
+import org.apache.kafka.storage.internals.log.CleanerStats;
 import org.apache.kafka.storage.internals.log.LogAppendInfo;
 import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
+import org.apache.kafka.storage.internals.log.LogSegment;
 import org.apache.kafka.storage.internals.log.LogStartOffsetIncrementReason;
+import org.apache.kafka.storage.internals.log.LogToClean;
 import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
+import org.apache.kafka.storage.internals.log.SkimpyOffsetMap;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
 import org.apache.kafka.storage.internals.log.VerificationGuard;
+import org.apache.kafka.storage.internals.utils.Throttler;
 import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
 
 /**
@@ -39,6 +48,8 @@ import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
 public class LogDriver {
     private final ManualTime time = new ManualTime();
     private final ManualScheduler scheduler = new ManualScheduler();
+    private final Throttler throttler = new Throttler(Double.MAX_VALUE, Long.MAX_VALUE, "throttler", "bytes", time);
+    private long firstDirtyOffset;
     private UnifiedLog log;
 
     public static void main(String[] args) throws IOException {
@@ -56,7 +67,7 @@ public class LogDriver {
         System.exit(0);
     }
 
-    private String run(String[] words) throws IOException {
+    private String run(String[] words) throws IOException, GeneralSecurityException {
         switch (words[0]) {
             case "time" -> time.nowMs = Long.parseLong(words[1]);
             case "open" -> open(words);
@@ -72,6 +83,13 @@ public class LogDriver {
             }
             case "roll" -> log.roll();
             case "hw" -> log.updateHighWatermark(words[1].equals("end") ? log.logEndOffset() : Long.parseLong(words[1]));
+            case "clean" -> {
+                return clean(words);
+            }
+            case "dirty" -> firstDirtyOffset = Long.parseLong(words[1]);
+            case "expire" -> log.removeExpiredProducers(time.nowMs);
+            case "put" -> put(new File(words[1]), Base64.getDecoder().decode(words[2]));
+            case "touch" -> Files.setLastModifiedTime(named(words[1]).toPath(), FileTime.fromMillis(Long.parseLong(words[2])));
             case "delete" -> {
                 return "deleted " + log.deleteOldSegments();
             }
@@ -115,6 +133,28 @@ public class LogDriver {
             words[5].equals("-") ? Optional.empty() : Optional.of(Uuid.fromString(words[5])),
             new java.util.concurrent.ConcurrentHashMap<>(), tiered,
             org.apache.kafka.storage.internals.log.LogOffsetsListener.NO_OP_OFFSETS_LISTENER);
+    }
+
+    /** Clean what is stable but for the last segments, from where the last cleaning of this driver ended. */
+    private String clean(String[] words) throws IOException, GeneralSecurityException {
+        int left = Integer.parseInt(words[1]);
+        Cleaner cleaner = new Cleaner(0, new SkimpyOffsetMap(Integer.parseInt(words[2])), Integer.parseInt(words[4]),
+            Integer.parseInt(words[4]), Double.parseDouble(words[3]), throttler, time, partition -> { });
+        List<LogSegment> segments = log.logSegments();
+        long end = segments.get(Math.max(0, segments.size() - 1 - left)).baseOffset();
+        LogToClean cleanable = new LogToClean(log, firstDirtyOffset, Math.max(firstDirtyOffset, Math.min(end, log.lastStableOffset())), false);
+        if (cleanable.firstUncleanableOffset() <= firstDirtyOffset)
+            return "clean";
+        var result = cleaner.doClean(cleanable, time.nowMs);
+        firstDirtyOffset = result.getKey();
+        CleanerStats stats = result.getValue();
+        return "cleaned " + firstDirtyOffset + " " + stats.messagesRead() + " " + stats.messagesWritten() + " " + stats.invalidMessagesRead()
+            + " " + stats.bytesRead();
+    }
+
+    private static void put(File path, byte[] bytes) throws IOException {
+        Files.createDirectories(path.getParentFile().toPath());
+        Files.write(path.toPath(), bytes, StandardOpenOption.CREATE, StandardOpenOption.APPEND);
     }
 
     private static MemoryRecords records(String base64) {

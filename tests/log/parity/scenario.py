@@ -7,13 +7,18 @@
     hw OFFSET|end / remote OFFSET / start OFFSET / truncate OFFSET / restart OFFSET
     cut FILE BYTES / flip FILE POSITION / remove FILE     FILE: DIR/first.log, DIR/last.index, ...
     copy DIR DIR / offsets
+    dirty OFFSET                             where the next cleaning begins
+    clean LEFT MAP_BYTES LOAD_FACTOR IO_BYTES   clean what is stable but for the last LEFT segments besides the active one
+    expire                                   forget producers that are silent for a day
+    put FILE BASE64 / touch FILE MS          append bytes to a file / set its modification time
 
 Each line is answered with one line, the same from both: `ok`, `appended FIRST LAST`, `deleted COUNT`, `offsets ...`, or
-`error` and the error's name.
+`cleaned NEXT ...`, `clean` when there is nothing to clean, or `error` and the error's name.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from base64 import b64decode, b64encode
@@ -22,7 +27,9 @@ from pathlib import Path
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import StratalogError
+from stratalog.log.cleaner.cleaner import Cleaner, CleanerSettings
 from stratalog.log.partition_log import PartitionLog
+from stratalog.log.producer_state import EXPIRATION_MS_DEFAULT
 from stratalog.testing.clock import ManualClock
 from stratalog.util.uuids import uuid_from_base64
 
@@ -58,6 +65,7 @@ class OurLog:
     def __init__(self) -> None:
         self.clock = ManualClock(0)
         self.log: PartitionLog | None = None
+        self.first_dirty_offset = 0
 
     def run(self, line: str) -> str:
         command, *words = line.split(" ")
@@ -104,6 +112,42 @@ class OurLog:
 
     def do_flush(self) -> None:
         self._open.flush()
+
+    def do_dirty(self, offset: str) -> None:
+        self.first_dirty_offset = int(offset)
+
+    def do_clean(self, left: str, map_bytes: str, load_factor: str, io_bytes: str) -> str:
+        log, first = self._open, self.first_dirty_offset
+        bases = [segment.base_offset for segment in log.segments]
+        stable = max(first, min(bases[max(0, len(bases) - 1 - int(left))], log.last_stable_offset))
+        end = max(base for base in bases if base <= stable)
+        if end <= first:
+            return "clean"
+        cleaner = Cleaner(CleanerSettings(int(map_bytes), float(load_factor), int(io_bytes)), clock=self.clock)
+        result = cleaner.clean(
+            log,
+            first_dirty_offset=first,
+            first_uncleanable_offset=end,
+            now_ms=self.clock.now_ms(),
+            check_abort=lambda: None,
+        )
+        self.first_dirty_offset, stats = result
+        return (
+            f"cleaned {self.first_dirty_offset} {stats.messages_read} {stats.messages_written}"
+            f" {stats.invalid_messages_read} {stats.bytes_read}"
+        )
+
+    def do_expire(self) -> None:
+        self._open.expire_producers(self.clock.now_ms(), EXPIRATION_MS_DEFAULT)
+
+    def do_put(self, path: str, data: str) -> None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with Path(path).open("ab") as file:
+            file.write(b64decode(data))
+
+    def do_touch(self, path: str, ms: str) -> None:
+        for named in _named(path):
+            os.utime(named, ns=(int(ms) * 1_000_000,) * 2)
 
     def do_delete(self) -> str:
         count = len(self._open.delete_old_segments())
@@ -204,7 +248,7 @@ def _translate(answer: str) -> str:
     return f"error {_KAFKAS_NAMES.get(name, answer)}"
 
 
-_PATHS = {"open": (1,), "cut": (1,), "flip": (1,), "remove": (1,), "copy": (1, 2)}
+_PATHS = {"open": (1,), "cut": (1,), "flip": (1,), "remove": (1,), "copy": (1, 2), "put": (1,), "touch": (1,)}
 
 
 def _in(directory: Path, lines: Sequence[str]) -> list[str]:
