@@ -1,0 +1,122 @@
+"""The sub-commands of `stratalog index`, their options and exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stratalog.cli.index.inspect import inspect_target
+from stratalog.cli.index.rebuild import convert_target, rebuild_target
+from stratalog.cli.index.targets import find_target
+from stratalog.cli.index.verify import verify_target
+from stratalog.errors import UsageError
+from stratalog.log.index_rebuild import INDEX_INTERVAL_BYTES
+from stratalog.log.offset_index_format import OffsetIndexFormat, format_of
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
+
+_PathArgument = Annotated[
+    Path, typer.Argument(metavar="PATH", help="An index file, a partition directory or a data directory.")
+]
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
+
+
+@app.callback()
+def index() -> None:
+    """Look at offset and time indexes, hold them against their logs, make them anew, change their format.
+
+    \b
+    Examples:
+      stratalog index verify data
+      stratalog index convert --to 12 data/flights-0
+    """
+
+
+@app.command()
+def inspect(
+    path: _PathArgument,
+    limit: Annotated[
+        int, typer.Option("--limit", min=0, help="Show so many entries, first and last; 0 for all.")
+    ] = 20,
+    as_json: _Json = False,
+) -> int:
+    """Show the format of indexes, why it is taken for that, and entries. Exit code 1: one is corrupt.
+
+    \b
+    Example:
+      stratalog index inspect --limit 6 data/flights-0/00000000000000000000.index
+    """
+    return 1 if inspect_target(find_target(path), limit, as_json=as_json) else 0
+
+
+@app.command()
+def verify(path: _PathArgument, as_json: _Json = False) -> int:
+    """Hold every entry of offset and time indexes against the log. Exit code 1: something is wrong.
+
+    \b
+    Example:
+      stratalog index verify data/flights-0
+    """
+    return 1 if verify_target(find_target(path), as_json=as_json) else 0
+
+
+@app.command()
+def rebuild(
+    path: _PathArgument,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="8|12", help="Bytes of an offset index entry; as it is if not given."),
+    ] = None,
+    interval: Annotated[
+        int, typer.Option("--interval", min=0, metavar="BYTES", help="The topic's index.interval.bytes.")
+    ] = INDEX_INTERVAL_BYTES,
+    only_damaged: Annotated[
+        bool, typer.Option("--only-damaged", help="Only those that 'verify' has findings for.")
+    ] = False,
+    as_json: _Json = False,
+) -> int:
+    """Make indexes anew from their logs, while no broker serves them. Exit code 1: a log ends in no whole batch.
+
+    \b
+    Example:
+      stratalog index rebuild --only-damaged data
+    """
+    form = None if to is None else _format(to)
+    torn = rebuild_target(
+        find_target(path),
+        form=form,
+        index_interval_bytes=interval,
+        only_damaged=only_damaged,
+        as_json=as_json,
+    )
+    return 1 if torn else 0
+
+
+@app.command()
+def convert(
+    path: _PathArgument,
+    to: Annotated[str, typer.Option("--to", metavar="8|12", help="Bytes of an offset index entry.")],
+    as_json: _Json = False,
+) -> int:
+    """Write offset indexes in another format, while no broker serves them.
+
+    Brokers below 4.4-IV1 (metadata.version 32) read entries of 8 bytes only, and those reach to 2 GiB. Nothing is written
+    unless every index is right and fits; what was interrupted is finished by the same command. Exit code 1: an index is
+    damaged.
+
+    \b
+    Example:
+      stratalog index convert --to 12 data
+    """
+    form = _format(to)
+    return 1 if convert_target(find_target(path), form, as_json=as_json) else 0
+
+
+def _format(text: str) -> OffsetIndexFormat:
+    if text not in ("8", "12"):
+        raise UsageError(f"--to {text}: an offset index entry has 8 or 12 bytes")
+    return format_of(int(text))

@@ -1,0 +1,97 @@
+"""From a path to the indexes that it stands for: of one file, of a partition directory, of a data directory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from stratalog.errors import UsageError
+from stratalog.log.file_names import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    log_file,
+    offset_index_file,
+    parse_file_name,
+    parse_partition_dir,
+    time_index_file,
+)
+from stratalog.log.scan import list_partitions, list_segments
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentTarget:
+    """The indexes of one segment that are asked for, there or not, and the log that they belong to."""
+
+    base_offset: int
+    log: Path
+    offset_index: Path | None
+    time_index: Path | None
+    #: Whether the segment is not the last one of its partition, so that nothing is appended any more.
+    is_sealed: bool
+
+    @property
+    def log_size(self) -> int:
+        return self.log.stat().st_size if self.log.exists() else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a path stands for. `data_dir` is the directory that a broker would lock to serve it."""
+
+    data_dir: Path
+    segments: tuple[SegmentTarget, ...]
+
+    @property
+    def log_bytes(self) -> int:
+        return sum(segment.log_size for segment in self.segments)
+
+    def require_logs(self) -> None:
+        """UsageError unless every log is there."""
+        for segment in self.segments:
+            if not segment.log.exists():
+                raise UsageError(f"{segment.log}: there is no such log to hold the index against")
+
+
+def find_target(path: Path) -> Target:
+    """UsageError for a path that is neither an index or log file nor a directory of partitions or segments."""
+    if not path.exists():
+        raise UsageError(f"{path}: no such file or directory")
+    path = path.resolve()
+    if not path.is_dir():
+        return Target(path.parent.parent, (_of_file(path),))
+    segments = _of_partition(path)
+    if segments or parse_partition_dir(path.name) is not None:
+        return Target(path.parent, segments)
+    partitions = list_partitions(path)
+    if not partitions:
+        raise UsageError(f"{path}: no partitions and no segments in there")
+    return Target(
+        path, tuple(segment for partition in partitions for segment in _of_partition(partition.path))
+    )
+
+
+def _of_partition(directory: Path) -> tuple[SegmentTarget, ...]:
+    found = list_segments(directory)
+    return tuple(
+        SegmentTarget(
+            segment.base_offset, segment.log, segment.index, segment.timeindex, segment is not found[-1]
+        )
+        for segment in found
+    )
+
+
+def _of_file(path: Path) -> SegmentTarget:
+    parsed = parse_file_name(path.name)
+    if parsed is None or parsed[1] not in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+        raise UsageError(f"{path}: neither an offset index, a time index nor a log, by its name")
+    base_offset, suffix, second = parsed
+    directory = path.parent
+    last = max((segment.base_offset for segment in list_segments(directory)), default=base_offset)
+    return SegmentTarget(
+        base_offset,
+        directory / (log_file(base_offset) + second),
+        None if suffix == TIME_INDEX_SUFFIX else directory / (offset_index_file(base_offset) + second),
+        None if suffix == OFFSET_INDEX_SUFFIX else directory / (time_index_file(base_offset) + second),
+        base_offset < last,
+    )
