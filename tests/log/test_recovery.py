@@ -122,16 +122,40 @@ def test_a_flipped_bit_in_an_unflushed_segment_ends_the_log_there(directory: Pat
     assert info.first_offset == int(path.stem)
 
 
-def test_what_recovery_did_is_said_in_one_line(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with logs_of(directory)[1].open("r+b") as file:
-        file.truncate(logs_of(directory)[1].stat().st_size - 1)
+def test_what_recovery_found_and_did_is_said_in_one_line_each(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    second, third = logs_of(directory)[1:]
+    with second.open("r+b") as file:
+        file.truncate(second.stat().st_size - 1)
     caplog.set_level(logging.INFO, "stratalog.log.recovery")
     log = reopen(directory)
-    (record,) = caplog.records
-    message = record.getMessage()
-    assert message.startswith("orders-0: recovered: read 2 segments (")
-    assert "segments behind it" in message
-    assert f"the log ends at offset {log.log_end_offset}" in message
+    end = log.log_end_offset
+    cut, dropped, done = [record.getMessage() for record in caplog.records]
+    assert cut.startswith(f"orders-0: cut {second.name} at position ")
+    assert f"bytes from offset {end} on: a batch of " in cut
+    assert dropped.startswith(f"orders-0: {third.name} lies behind the cut")
+    assert done.startswith("orders-0: recovered: read 2 segments (")
+    assert "and 1 segments behind them" in done
+    assert f"the log ends at offset {end}" in done
+
+
+def test_what_is_cut_is_kept_unless_a_torn_write_left_it(directory: Path) -> None:
+    """Whole segments behind a cut, and a batch that is there as a whole, may be somebody's records."""
+    first, second, third = logs_of(directory)
+    behind = third.read_bytes()
+    data = bytearray(second.read_bytes())
+    data[70] ^= 1
+    second.write_bytes(data)
+    log = reopen(directory)
+    assert log.log_end_offset == int(second.stem)
+    kept = sorted(path.name for path in directory.glob("*.cut"))
+    assert kept == [f"{second.name}.0.cut", f"{third.name}.cut"]
+    assert (directory / kept[0]).read_bytes() == data
+    assert (directory / kept[1]).read_bytes() == behind
+    log.close()
+    reopen(directory, clean=True).close()  # nobody takes them for segments
+    assert sorted(path.name for path in directory.glob("*.cut")) == kept
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "unclean"])
@@ -309,3 +333,29 @@ def test_another_topics_directory_is_refused(tmp_path: Path) -> None:
 def test_a_directory_with_another_kind_of_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="<topic>-<partition>"):
         PartitionLog.open(tmp_path / "orders", CONFIG)
+
+
+def test_leader_epochs_of_a_log_that_begins_amid_a_segment_are_believed(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = reopen(directory, clean=True)
+    log.update_high_watermark(log.log_end_offset)
+    log.increment_log_start_offset(37, "test")
+    log.close()
+    log = PartitionLog.open(directory, CONFIG, clock=ManualClock(), clean_shutdown=True, log_start_offset=37)
+    assert [tuple(entry) for entry in log.leader_epochs.entries] == [(1, 37), (2, 39)]
+    assert "leader epochs" not in caplog.text
+
+
+@pytest.mark.parametrize("epochs", [None, b"", b"0\n1\n7 0\n"], ids=["missing", "empty", "of another log"])
+def test_leader_epochs_are_read_from_the_log_when_they_are_not_its_own(
+    directory: Path, epochs: bytes | None
+) -> None:
+    path = directory / LEADER_EPOCH_CHECKPOINT
+    before = path.read_bytes()
+    if epochs is None:
+        path.unlink()
+    else:
+        path.write_bytes(epochs)
+    reopen(directory, clean=True)
+    assert path.read_bytes() == before

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from stratalog.config.topic import LogConfig
-from stratalog.errors import CorruptCheckpointError, InconsistentTopicIdError
+from stratalog.errors import CorruptCheckpointError, CorruptRecordError, InconsistentTopicIdError
 from stratalog.log.checkpoints import PartitionMetadataFile
 from stratalog.log.file_names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, parse_partition_dir
 from stratalog.log.leader_epochs import UNDEFINED_EPOCH, LeaderEpochCache
@@ -19,6 +19,7 @@ from stratalog.log.local_log import LocalLog
 from stratalog.log.producer_state import ProducerStateManager
 from stratalog.log.recovery import LogLoader
 from stratalog.log.segments import Segments
+from stratalog.log.values import EpochEntry
 from stratalog.util.clock import Clock
 from stratalog.util.filesystem import FileSystem
 
@@ -68,8 +69,12 @@ def open_directory(
         leader_epochs=epochs,
         producers=producers,
     ).load()
-    if epochs_lost:
-        _restore_epochs(epochs, loaded.segments)
+    if epochs_lost or not _fit(epochs, loaded.segments):
+        if not epochs_lost:
+            logger.warning(
+                "%s: leader epochs are missing or of another log: reading them from this one", epochs.path
+            )
+        _restore_epochs(epochs, loaded.segments, name)
     local = LocalLog(directory, name, config, clock=clock, fs=fs, producers=producers, loaded=loaded)
     return OpenedLog(topic, partition, topic_id, epochs, local)
 
@@ -103,9 +108,34 @@ def _open_epochs(path: Path, fs: FileSystem) -> tuple[LeaderEpochCache, bool]:
         return LeaderEpochCache(path, fs), True
 
 
-def _restore_epochs(epochs: LeaderEpochCache, segments: Segments) -> None:
+def _restore_epochs(epochs: LeaderEpochCache, segments: Segments, name: str) -> None:
+    """Find the epochs in the batches; those of damaged ones cannot be known."""
+    found: list[EpochEntry] = []
+    latest = UNDEFINED_EPOCH
     for segment in segments:
-        for _, header in segment.headers():
-            latest = epochs.latest_epoch
-            if header[2] > (UNDEFINED_EPOCH if latest is None else latest):
-                epochs.assign(header[2], header[0])
+        try:
+            for _, header in segment.headers():
+                if header[2] > latest:
+                    latest = header[2]
+                    found.append(EpochEntry(latest, header[0]))
+        except CorruptRecordError as error:
+            logger.warning("%s: leader epochs behind this are not known: %s", name, error)
+    epochs.clear()
+    epochs.assign_all(found)
+
+
+def _fit(epochs: LeaderEpochCache, segments: Segments) -> bool:
+    """Whether the epochs are true of the first batch, not before the first epoch, of the last segment that has one."""
+    earliest = epochs.earliest_entry
+    first_known = 0 if earliest is None else earliest.start_offset
+    for segment in reversed(segments.all):
+        offset = max(segment.base_offset, first_known)
+        try:
+            found = segment.translate_offset(offset)
+            if found is None:
+                continue
+            for _, header in segment.headers(found.position, found.position + found.size):
+                return header[2] < 0 or epochs.epoch_for_offset(max(offset, header[0])) == header[2]
+        except CorruptRecordError:
+            continue
+    return True

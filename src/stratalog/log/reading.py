@@ -41,6 +41,8 @@ def read(
             if found.size > max_bytes and not min_one_message:
                 return _fetched(local, start, None, isolation, [])
             size = min(end - found.position, max(max_bytes, found.size))
+            if found.position < segment.sound.unchecked_end:
+                size = _checked_size(local, segments, segment, found.position, size)
             aborted: list[AbortedTransaction] = []
             if isolation is Isolation.TXN_COMMITTED:
                 place = OffsetPosition(offset, found.position)
@@ -48,6 +50,13 @@ def read(
             return _fetched(local, start, segment.slice(found.position, size), isolation, aborted)
     start = LogOffset(offset, limit.segment_base_offset, limit.position)
     return _fetched(local, start, None, isolation, [])
+
+
+def _checked_size(local: LocalLog, segments: Segments, segment: LogSegment, position: int, size: int) -> int:
+    """How much of what was found on disk is sound; CorruptRecordError if not even the first batch."""
+    behind = segments.floor(segment.base_offset) + 1
+    end_offset = segments.all[behind].base_offset if behind < len(segments) else local.end.offset
+    return segment.sound.servable(segment.file, position, size, segment.size_bytes, end_offset)
 
 
 def _fetched(

@@ -2,12 +2,15 @@
 
     1  `.deleted` files go, and a replacement that was interrupted is finished or undone (`interrupted_swaps`)
     2  index files without a `.log` go; a segment with a missing or damaged index is read again and gets new ones
-    3  after an unclean stop, every segment at or behind the recovery point is read again: a tail that is no sound batch
-       is cut off, with all segments behind it
+    3  after an unclean stop, every segment at or behind the recovery point is read again: what behind that point is no
+       sound batch is cut off, with all segments behind it
     4  leader epochs and producer state are brought to the offsets that are left
 
-Nothing that was flushed is lost by that; what is read again is checked batch by batch, by header and CRC. Source: Kafka's
-`LogLoader`.
+Below the recovery point, and anywhere after a clean stop, nothing is cut or removed, whatever it looks like: damage there
+is named and left in its place, where readers are told of it. If it leaves open where the log ends, the segment is sealed
+as it is, and the log goes on in a new one. What is cut behind the recovery point is thrown away only if it is what a torn
+write leaves; anything else is kept beside the log (`remnants`). Segments that are flushed are not read, but for a few
+headers to see that their indexes fit. Source: Kafka's `LogLoader`, which cuts in either case and keeps nothing.
 """
 
 from __future__ import annotations
@@ -19,27 +22,24 @@ from pathlib import Path
 from typing import Final
 
 from stratalog.config.topic import LogConfig
-from stratalog.errors import CorruptIndexError, InvalidTxnStateError
-from stratalog.log.file_names import (
-    DELETED_SUFFIX,
-    LOG_SUFFIX,
-    SNAPSHOT_SUFFIX,
-    log_file,
-    parse_file_name,
-)
+from stratalog.errors import CorruptIndexError, CorruptRecordError, InvalidTxnStateError
+from stratalog.log.file_names import DELETED_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, log_file, parse_file_name
 from stratalog.log.interrupted_swaps import finish_swaps
 from stratalog.log.leader_epochs import LeaderEpochCache
+from stratalog.log.producer_rebuild import rebuild_producer_state
 from stratalog.log.producer_state import ProducerStateManager
+from stratalog.log.remnants import keep_log, keep_tail
 from stratalog.log.segment import LogSegment
+from stratalog.log.segment_recovery import SoundBatches
 from stratalog.log.segments import Segments
 from stratalog.records.batch import RecordBatch
-from stratalog.records.batch_format import LOG_OVERHEAD
 from stratalog.util.clock import Clock
 from stratalog.util.filesystem import FileSystem
 
 logger = logging.getLogger(__name__)
 
-_END: Final = 0x7FFF_FFFF_FFFF_FFFF
+#: No offset reaches this.
+_NO_END: Final = 0x7FFF_FFFF_FFFF_FFFF
 
 
 @dataclass
@@ -56,7 +56,7 @@ class LoadedLog:
 
 @dataclass
 class _Mended:
-    """What recovery did, for its one line in the log."""
+    """What recovery did, for its last line in the log."""
 
     segments_read: int = 0
     bytes_read: int = 0
@@ -67,9 +67,7 @@ class _Mended:
     def __str__(self) -> str:
         parts = [f"read {self.segments_read} segments ({self.bytes_read} bytes)"]
         if self.bytes_cut or self.segments_dropped:
-            parts.append(
-                f"cut {self.bytes_cut} bytes of a torn tail and {self.segments_dropped} segments behind it"
-            )
+            parts.append(f"cut {self.bytes_cut} bytes and {self.segments_dropped} segments behind them")
         if self.indexes_rebuilt:
             parts.append(f"rebuilt the indexes of {self.indexes_rebuilt}")
         return ", ".join(parts)
@@ -99,12 +97,18 @@ class LogLoader:
         self._fs = fs
         self._clean = clean_shutdown
         self._recovery_point = recovery_point
+        #: Everything below was flushed, and is not to be cut.
+        self._flushed_to = _NO_END if clean_shutdown else recovery_point
         self._log_start_offset = log_start_offset
         self._epochs = leader_epochs
         self._producers = producers
         self._segments: list[LogSegment] = []
         self._condemned: list[Path] = []
         self._mended = _Mended()
+        #: The offset behind the last sound batch of each segment that was read again.
+        self._scanned: dict[LogSegment, SoundBatches] = {}
+        #: Base offsets of which there is an index, but no log.
+        self._without_log: set[int] = set()
 
     def load(self) -> LoadedLog:
         """Raises OSError for files that cannot be read or mended."""
@@ -115,11 +119,6 @@ class LogLoader:
         if not self._clean:
             self._recover_unflushed()
         log_end_offset = self._log_end_offset()
-        if not self._segments:
-            segment = self._open(self._log_start_offset, preallocate=self._config.preallocate)
-            self._segments.append(segment)
-            log_end_offset = self._log_start_offset
-        assert log_end_offset is not None
         recovery_point = log_end_offset if self._clean else min(self._recovery_point, log_end_offset)
         self._segments[-1].resize_indexes(self._config.segment_index_bytes)
         log_start_offset = self._log_start_offset
@@ -163,24 +162,27 @@ class LogLoader:
             if parsed is None or parsed[1] == SNAPSHOT_SUFFIX or parsed[2]:
                 continue
             base_offset, suffix, _ = parsed
-            if suffix != LOG_SUFFIX:
-                if not self._fs.exists(self._directory / log_file(base_offset)):
-                    logger.warning("%s: removing index %s, which has no log", self._name, name)
-                    self._fs.remove(self._directory / name)
-                continue
-            self._segments.append(self._open(base_offset))
+            if suffix == LOG_SUFFIX:
+                self._segments.append(self._open(base_offset))
+            elif not self._fs.exists(self._directory / log_file(base_offset)):
+                logger.warning("%s: removing index %s, which has no log; records from offset %d on are lost",
+                               self._name, name, base_offset)  # fmt: skip
+                self._without_log.add(base_offset)
+                self._fs.remove(self._directory / name)
+
+    # --- reading again ----------------------------------------------------------------------------------------------
 
     def _recover_damaged(self) -> None:
         """Give new indexes to the segments whose indexes cannot be right, as far as they are not read again anyway."""
         unflushed = () if self._clean else self._unflushed()
-        for segment in self._segments:
+        for segment in list(self._segments):
             try:
                 segment.check_indexes()
-            except CorruptIndexError as error:
+            except (CorruptIndexError, CorruptRecordError) as error:
                 self._mended.indexes_rebuilt += 1
                 if segment not in unflushed:
                     logger.warning("%s: reading a segment again for new indexes: %s", self._name, error)
-                    self._recover_segment(segment, self._segments[: self._segments.index(segment)])
+                    self._recover_segment(segment, self._segments[: self._segments.index(segment)], _NO_END)
             segment.release_indexes()
 
     def _unflushed(self) -> tuple[LogSegment, ...]:
@@ -188,11 +190,11 @@ class LogLoader:
 
     def _recover_unflushed(self) -> None:
         for segment in self._unflushed():
-            if self._recover_segment(segment, self._segments):
-                self._drop(self._segments[self._segments.index(segment) + 1 :])
+            if self._recover_segment(segment, self._segments, self._flushed_to):
+                self._drop_unread(self._segments[self._segments.index(segment) + 1 :])
                 return
 
-    def _recover_segment(self, segment: LogSegment, row: Sequence[LogSegment]) -> int:
+    def _recover_segment(self, segment: LogSegment, row: Sequence[LogSegment], flushed_to: int) -> int:
         """Read a segment again; return how many bytes were cut.
 
         `row`: the segments that there are by then. Producer snapshots are taken at the last two of them on the way.
@@ -220,82 +222,110 @@ class LogLoader:
                 if aborted is not None:
                     segment.txn_index.append(aborted)
 
-        cut = segment.recover(on_batch, epoch=self._epochs.latest_epoch, expected_offset=segment.base_offset)
-        producers.take_snapshot(segment.read_next_offset())
-        self._mended.segments_read += 1
-        self._mended.bytes_read += segment.size_bytes + cut
-        self._mended.bytes_cut += cut
-        return cut
+        def before_cut(view: memoryview, sound: SoundBatches) -> None:
+            kept = keep_tail(segment.log_path, view, sound, self._fs)
+            logger.warning("%s: cut %s at position %d, %d bytes from offset %d on: %s%s",
+                           self._name, segment.log_path.name, sound.size_bytes, len(view) - sound.size_bytes,
+                           sound.next_offset, sound.flaw, f"; they are kept in {kept.name}" if kept else "")  # fmt: skip
 
-    def _log_end_offset(self) -> int | None:
-        """The end of the segments; None if there are none, or all end before the log starts and are dropped."""
+        size = segment.file.size()
+        sound = segment.recover(
+            on_batch,
+            epoch=self._epochs.latest_epoch,
+            flushed_to=flushed_to,
+            end_offset=self._end_offset_of(segment),
+            before_cut=before_cut,
+        )
+        producers.take_snapshot(sound.next_offset)
+        self._scanned[segment] = sound
+        for damage in sound.damage:
+            logger.error("%s: %s is damaged from position %d to %d: %s; %s are lost, the file is left as it is",
+                         self._name, segment.log_path.name, damage.position, damage.end, damage.reason,
+                         f"records from offset {damage.first_offset} on" if damage.end_offset < 0
+                         else f"offsets {damage.first_offset} to {damage.end_offset - 1}")  # fmt: skip
+        self._mended.segments_read += 1
+        self._mended.bytes_read += size
+        self._mended.bytes_cut += size - segment.size_bytes
+        return size - segment.size_bytes
+
+    def _end_offset_of(self, segment: LogSegment) -> int:
+        """No offset of a segment reaches this."""
+        behind = self._segments.index(segment) + 1
+        return self._segments[behind].base_offset if behind < len(self._segments) else _NO_END
+
+    # --- where the log ends -----------------------------------------------------------------------------------------
+
+    def _log_end_offset(self) -> int:
+        """The end of the segments, of which there is one at least afterwards."""
         if not self._segments:
-            return None
-        end = self._segments[-1].read_next_offset()
-        if end >= self._log_start_offset:
+            return self._begin_at(self._known_end(self._log_start_offset))
+        last = self._segments[-1]
+        end, is_whole = self._end_of_last(last)
+        if end < self._log_start_offset:
+            logger.warning("%s: the log ends at offset %d, before its start offset %d: dropping what is there",
+                           self._name, end, self._log_start_offset)  # fmt: skip
+            self._drop(list(self._segments))
+            self._epochs.clear()
+            self._producers.truncate_fully_and_start_at(self._log_start_offset)
+            return self._begin_at(self._log_start_offset)
+        known_end = self._known_end(end)
+        is_lost = known_end == self._recovery_point or any(end <= base for base in self._without_log)
+        if is_whole and not (known_end > end and is_lost):
             return end
-        logger.warning("%s: the log ends at offset %d, before its start offset %d: dropping what is there",
-                       self._name, end, self._log_start_offset)  # fmt: skip
-        self._drop(list(self._segments))
-        self._epochs.clear()
-        self._producers.truncate_fully_and_start_at(self._log_start_offset)
-        return None
+        if known_end > end:
+            logger.error("%s: the log ended at offset %d, what is left of it at %d; the records between are lost",
+                         self._name, known_end, end)  # fmt: skip
+        last.become_inactive()
+        return self._begin_at(max(known_end, last.base_offset + 1))
+
+    def _end_of_last(self, last: LogSegment) -> tuple[int, bool]:
+        """Where the last segment ends, and whether it does with a whole batch."""
+        sound = self._scanned.get(last)
+        if sound is None:
+            try:
+                end, size = last.read_end()
+            except CorruptRecordError:
+                size = -1
+            if size == last.size_bytes:
+                return end, True
+            self._recover_segment(last, self._segments[:-1], _NO_END)
+            sound = self._scanned[last]
+        is_whole = not sound.damage or sound.damage[-1].end < last.size_bytes
+        return sound.next_offset, is_whole
+
+    def _known_end(self, end: int) -> int:
+        """Where a log ended that may have lost its end: a clean stop leaves a snapshot there. No earlier than `end`."""
+        snapshot = self._producers.latest_snapshot_offset if self._clean else None
+        return end if snapshot is None else max(end, snapshot)
+
+    def _begin_at(self, base_offset: int) -> int:
+        """Begin an empty segment at the end of the row."""
+        self._segments.append(self._open(base_offset, preallocate=self._config.preallocate))
+        return base_offset
+
+    # --- dropping ---------------------------------------------------------------------------------------------------
+
+    def _drop_unread(self, segments: Sequence[LogSegment]) -> None:
+        """Take the segments behind a cut out of the row; those with records in them are kept beside it."""
+        for segment in segments:
+            if segment.size_bytes:
+                kept = keep_log(segment.log_path, self._fs)
+                logger.warning("%s: %s lies behind the cut and is no part of the log any more; its %d bytes are kept in %s",
+                               self._name, segment.log_path.name, segment.size_bytes, kept.name)  # fmt: skip
+                segment.log_path = kept
+        self._drop(segments)
 
     def _drop(self, segments: Sequence[LogSegment]) -> None:
         for segment in segments:
             self._segments.remove(segment)
             segment.close()
-            segment.change_suffix("", DELETED_SUFFIX)
-            self._condemned += [*segment.index_paths, segment.log_path]
+            if segment.log_path.name.endswith(LOG_SUFFIX):
+                segment.change_suffix("", DELETED_SUFFIX)
+                self._condemned += [*segment.index_paths, segment.log_path]
+            else:
+                for path in segment.index_paths:
+                    self._fs.remove(path)
             snapshot = self._producers.mark_snapshot_deleted(segment.base_offset)
             if snapshot is not None:
                 self._condemned.append(snapshot)
         self._mended.segments_dropped += len(segments)
-
-
-def rebuild_producer_state(
-    producers: ProducerStateManager,
-    segments: Segments,
-    *,
-    log_start_offset: int,
-    last_offset: int,
-    now_ms: int,
-    after_clean_shutdown: bool,
-) -> None:
-    """Bring `producers` to the state as of `last_offset`, from the newest snapshot and the batches behind it.
-
-    Takes snapshots at the base offsets of the last two segments on the way, and at the end. A log that was closed
-    cleanly and has no snapshot at all has no producers to find (Kafka's way to skip the scan of an old log).
-    """
-    to_snapshot = {segment.base_offset for segment in segments.all[-2:]}
-    if producers.latest_snapshot_offset is None and after_clean_shutdown:
-        for offset in (*sorted(to_snapshot), last_offset):
-            producers.take_snapshot(offset)
-        return
-    was_empty = producers.is_empty and producers.map_end_offset >= last_offset
-    producers.truncate_and_reload(log_start_offset, last_offset, now_ms)
-    if last_offset > producers.map_end_offset and not was_empty:
-        for segment in segments.from_offset(producers.map_end_offset):
-            if segment.base_offset >= last_offset:
-                break
-            start = max(segment.base_offset, producers.map_end_offset, log_start_offset)
-            producers.update_map_end_offset(start)
-            if segment.base_offset in to_snapshot:
-                producers.take_snapshot()
-            _feed(producers, segment, start, last_offset)
-    producers.update_map_end_offset(last_offset)
-    producers.take_snapshot()
-
-
-def _feed(producers: ProducerStateManager, segment: LogSegment, start_offset: int, end_offset: int) -> None:
-    """Give the batches of producers from `start_offset` on, up to `end_offset`, to their state."""
-    found = segment.translate_offset(start_offset)
-    if found is None:
-        return
-    updates = producers.prepare("replication")
-    for position, header in segment.headers(found.position):
-        if header[0] >= end_offset:
-            break
-        if header[9] >= 0:
-            updates.add(segment.read_batch(position, header[1] + LOG_OVERHEAD))
-    producers.commit(updates)

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Final
 from typing_extensions import Buffer
 
 from stratalog.config.topic import LogConfig
-from stratalog.errors import CorruptIndexError
-from stratalog.log.batch_spans import span_at
+from stratalog.errors import CorruptIndexError, CorruptRecordError
 from stratalog.log.file_names import log_file, offset_index_file, time_index_file, txn_index_file
 from stratalog.log.offset_index import OffsetIndex
 from stratalog.log.offset_index_format import LARGE, LEGACY
@@ -27,6 +26,7 @@ from stratalog.log.offset_index_proof import is_true_entry
 from stratalog.log.segment_indexes import SegmentIndexes, with_suffix
 from stratalog.log.segment_reading import ReadableSegment
 from stratalog.log.segment_recovery import SoundBatches, index_sound_batches
+from stratalog.log.soundness import SoundBytes
 from stratalog.log.time_index import TimeIndex
 from stratalog.log.txn_index import AbortedTransaction, TransactionIndex
 from stratalog.log.values import TimestampOffset
@@ -77,6 +77,8 @@ class LogSegment(ReadableSegment):
         is_new = not fs.exists(self.log_path)
         self.file: File = fs.open(self.log_path, create=True)
         self.size_bytes = 0 if is_new else self.file.size()
+        #: Which bytes may be handed out without another look.
+        self.sound = SoundBytes(self.log_path, base_offset, self.size_bytes)
         self._is_preallocated = is_new and preallocate
         if self._is_preallocated:
             self.file.truncate(config.segment_bytes)
@@ -84,6 +86,7 @@ class LogSegment(ReadableSegment):
         self._first_batch_timestamp: int | None = None
         self._bytes_since_index_entry = 0
         self._max_timestamp: TimestampOffset = _UNKNOWN
+        self._is_max_timestamp_proven = is_new
 
     @classmethod
     def create(
@@ -167,15 +170,10 @@ class LogSegment(ReadableSegment):
                 f"{self.offset_index_path}: the last entry, {last}, points at no batch of the log with that offset"
             )
         largest = self.time_index.last_entry
-        if self.time_index.entries and not self._is_true_time(largest):
+        if self.time_index.entries and not self.is_true_time(largest):
             raise CorruptIndexError(
                 f"{self.time_index_path}: the last entry, {largest}, is not the timestamp of the batch with that offset"
             )
-
-    def _is_true_time(self, entry: TimestampOffset) -> bool:
-        found = self.translate_offset(entry.offset)
-        batch = None if found is None else span_at(self.file, self.size_bytes, found.position)
-        return batch is not None and batch.max_timestamp == entry.timestamp_ms
 
     def release_indexes(self) -> None:
         """Unmap the indexes until they are used again: a log of many segments is opened without keeping thousands."""
@@ -190,6 +188,23 @@ class LogSegment(ReadableSegment):
         if known is _UNKNOWN:
             known = self._max_timestamp = self.time_index.last_entry
         return known
+
+    def prove_max_timestamp(self) -> bool:
+        """Make sure that no record is newer than `max_timestamp` says; whether one was.
+
+        For a decision that cannot be taken back. The time index of a segment that was found on disk may have lost entries.
+        Where batches cannot be read, the file's modification time stands for their records.
+        """
+        if self._is_max_timestamp_proven:
+            return False
+        before = self.max_timestamp
+        try:
+            proven = self._find_max_timestamp()
+        except CorruptRecordError:
+            proven = max(before, TimestampOffset(self.last_modified_ms, before.offset))
+        self._max_timestamp = max(before, proven)
+        self._is_max_timestamp_proven = True
+        return self._max_timestamp != before
 
     def largest_timestamp(self) -> int:
         """The largest record timestamp, or the file's modification time when no record has one."""
@@ -306,6 +321,7 @@ class LogSegment(ReadableSegment):
         if found is not None:
             removed = self.size_bytes - found.position
             self.size_bytes = found.position
+            self.sound.cut(found.position)
             self.file.truncate(found.position)
             self._is_preallocated = False
         if self.size_bytes == 0:
@@ -318,26 +334,42 @@ class LogSegment(ReadableSegment):
     def _find_max_timestamp(self) -> TimestampOffset:
         """The last time index entry, or what the batches behind it have."""
         largest = self.time_index.last_entry
-        for _, header in self.headers(self.offset_index.lookup(largest.offset).position):
+        start = 0
+        if self.time_index.entries:
+            found = self.translate_offset(largest.offset) if self.is_true_time(largest) else None
+            if found is None:
+                largest = TimestampOffset(NO_TIMESTAMP, self.base_offset)
+            else:
+                start = found.position
+        for _, header in self.headers(start):
             if header[8] > largest.timestamp_ms:
                 largest = TimestampOffset(header[8], header[0] + header[6])
         return largest
 
     def recover(
-        self, on_batch: Callable[[RecordBatch], None], *, epoch: int | None, expected_offset: int
-    ) -> int:
-        """Check every batch, cut the file behind the last sound one, and make the indexes anew; return the bytes cut.
+        self,
+        on_batch: Callable[[RecordBatch], None],
+        *,
+        epoch: int | None,
+        flushed_to: int,
+        end_offset: int,
+        before_cut: Callable[[memoryview, SoundBatches], object],
+    ) -> SoundBatches:
+        """Check every batch and make the indexes anew; return what was found.
 
         A batch is sound if its header, its size and its CRC are, and its offsets lie behind those of the one before it,
-        not below `expected_offset`. `on_batch` is called for the first batch of each leader epoch after `epoch`, and for
-        those batches of producers with an id from which their state follows: of batches outside of transactions, the
-        last few of each producer will do. Its view is valid during the call only. A batch is not sound either if `on_batch`
-        raises CorruptRecordError or InvalidRecordError for it.
+        not below the base offset and below `end_offset`. From the offset `flushed_to` on the file is cut before the first
+        one that is not; before that, damage is stepped over and stays. `before_cut` sees the file while it is whole.
+
+        `on_batch` is called for the first batch of each leader epoch after `epoch`, and for those batches of producers
+        with an id from which their state follows: of batches outside of transactions, the last few of each producer will
+        do. Its view is valid during the call only. A batch is not sound either if `on_batch` raises CorruptRecordError or
+        InvalidRecordError for it.
         """
         self._indexes.reset()
         file_size = self.file.size()
         self.size_bytes = file_size
-        sound = SoundBatches(0, TimestampOffset(NO_TIMESTAMP, self.base_offset))
+        sound = SoundBatches(0, TimestampOffset(NO_TIMESTAMP, self.base_offset), self.base_offset, (), None)
         if file_size:
             with self._fs.map_file(self.file, file_size) as data, memoryview(data) as view:
                 sound = index_sound_batches(
@@ -345,16 +377,24 @@ class LogSegment(ReadableSegment):
                     self._indexes,
                     on_batch,
                     epoch=-1 if epoch is None else epoch,
-                    expected_offset=expected_offset,
+                    flushed_to=flushed_to,
+                    end_offset=end_offset,
                     index_interval_bytes=self._index_interval_bytes,
                 )
-        self.size_bytes, self._max_timestamp = sound
+                if sound.size_bytes < file_size:
+                    before_cut(view, sound)
+        self.size_bytes, self._max_timestamp = sound.size_bytes, sound.max_timestamp
         if self.size_bytes < file_size:
             self.file.truncate(self.size_bytes)
+        if sound.damage:
+            self.sound.distrust(self.size_bytes)
+        else:
+            self.sound.trust()
         self._bytes_since_index_entry = 0
         self._first_batch_timestamp = None
+        self._is_max_timestamp_proven = True
         self._indexes.seal(self.max_timestamp)
-        return file_size - self.size_bytes
+        return sound
 
     # --- end --------------------------------------------------------------------------------------------------------
 
@@ -365,7 +405,7 @@ class LogSegment(ReadableSegment):
         """
         target = with_suffix(self.log_path, old, new)
         self._fs.rename(self.log_path, target)
-        self.log_path = target
+        self.log_path = self.sound.path = target
         self._indexes.change_suffix(old, new)
 
     def remove_files(self) -> None:

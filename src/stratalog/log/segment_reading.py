@@ -104,8 +104,11 @@ class ReadableSegment(ABC):
         """
         entry = self.offset_index.lookup(offset)
         is_proven = entry.position == 0
+        last_offset = -1
         try:
             for position, header in self.headers(entry.position):
+                if header[0] <= last_offset:
+                    raise self._no_order(position, header[0], last_offset)
                 last_offset = header[0] + header[6]
                 if not is_proven and last_offset > entry.offset:
                     break
@@ -119,10 +122,19 @@ class ReadableSegment(ABC):
             return None
         logger.warning("%s: no batch that ends at offset %d stands at position %d; searching without the index",
                        self.offset_index.path, entry.offset, entry.position)  # fmt: skip
+        last_offset = -1
         for position, header in self.headers():
-            if header[0] + header[6] >= offset:
+            if header[0] <= last_offset:
+                raise self._no_order(position, header[0], last_offset)
+            last_offset = header[0] + header[6]
+            if last_offset >= offset:
                 return self._batch_position(position, header)
         return None
+
+    def _no_order(self, position: int, offset: int, last_offset: int) -> CorruptRecordError:
+        return CorruptRecordError(
+            f"{self.log_path}: position {position}: the batch begins at offset {offset}, the one before ends at {last_offset}"
+        )
 
     def _batch_position(self, position: int, header: tuple[int, ...]) -> BatchPosition:
         size = header[1] + LOG_OVERHEAD
@@ -137,13 +149,36 @@ class ReadableSegment(ABC):
     def slice(self, position: int, size: int) -> FileSlice:
         return FileSlice(self.file, position, size)
 
+    def is_true_time(self, entry: TimestampOffset) -> bool:
+        """Whether the batch with the offset of a time index entry has the entry's timestamp as its largest."""
+        found = self.translate_offset(entry.offset)
+        if found is None:
+            return False
+        for _, header in self.headers(found.position, found.position + found.size):
+            return bool(header[8] == entry.timestamp_ms)
+        return False
+
     def find_timestamp(self, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
-        """The first record from `start_offset` on that is not older than `timestamp_ms`."""
+        """The first record from `start_offset` on that is not older than `timestamp_ms`.
+
+        A time index entry is believed if it is true of the batch that it speaks of; else all of the segment is searched.
+        """
         indexed = self.time_index.lookup(timestamp_ms)
-        start = self.offset_index.lookup(max(indexed.offset, start_offset)).position
-        for position, header in self.headers(start):
+        first = start_offset
+        if indexed.timestamp_ms >= 0 or indexed.offset != self.base_offset:
+            if self.is_true_time(indexed):
+                first = max(indexed.offset, start_offset)
+            else:
+                logger.warning("%s: the entry %s is not true of the log; searching without the index",
+                               self.time_index.path, indexed)  # fmt: skip
+        found = self.translate_offset(first)
+        if found is None:
+            return None
+        for position, header in self.headers(found.position):
             if header[8] >= timestamp_ms and header[0] + header[6] >= start_offset:
-                for record in self.read_batch(position, header[1] + LOG_OVERHEAD).records():
+                batch = self.read_batch(position, header[1] + LOG_OVERHEAD)
+                batch.ensure_valid()
+                for record in batch.records():
                     if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
                         return TimestampOffset(record.timestamp_ms, record.offset)
         return None
@@ -151,18 +186,27 @@ class ReadableSegment(ABC):
     def find_max_timestamp_record(self) -> TimestampOffset | None:
         """The first record with the segment's largest timestamp; None if no record has one."""
         largest = self.max_timestamp
-        if largest.timestamp_ms < 0:
+        found = self.translate_offset(largest.offset) if largest.timestamp_ms >= 0 else None
+        if found is None:
             return None
-        for position, header in self.headers(self.offset_index.lookup(largest.offset).position):
+        for position, header in self.headers(found.position):
             if header[8] == largest.timestamp_ms:
-                for record in self.read_batch(position, header[1] + LOG_OVERHEAD).records():
+                batch = self.read_batch(position, header[1] + LOG_OVERHEAD)
+                batch.ensure_valid()
+                for record in batch.records():
                     if record.timestamp_ms == largest.timestamp_ms:
                         return TimestampOffset(record.timestamp_ms, record.offset)
         return None
 
     def read_next_offset(self) -> int:
         """The offset behind the last whole batch; the base offset if there is none."""
+        return self.read_end()[0]
+
+    def read_end(self) -> tuple[int, int]:
+        """The offset behind the last whole batch, and the position behind it; the base offset and 0 if there is none."""
         next_offset = self.base_offset
-        for _, header in self.headers(self.offset_index.last_entry.position):
+        end = start = self.offset_index.last_entry.position
+        for position, header in self.headers(start):
             next_offset = header[0] + header[6] + 1
-        return next_offset
+            end = position + header[1] + LOG_OVERHEAD
+        return next_offset, end

@@ -1,7 +1,13 @@
-"""The scan of a segment whose end is in doubt: which batches are sound, and the indexes made anew from them."""
+"""The scan of a segment whose content is in doubt: which batches are sound, and the indexes made anew from them.
+
+Behind the offset up to which the log is known to be flushed, the first unsound byte ends the segment: that is what a
+crash leaves, and what Kafka does. Before it nothing is ever cut: a damaged place is stepped over, up to where the next
+sound batch is found, and stays in the file.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
@@ -10,6 +16,7 @@ from stratalog.errors import CorruptRecordError, InvalidRecordError
 from stratalog.log.producer_state import BATCHES_KEPT
 from stratalog.log.roll import RELATIVE_OFFSET_MAX
 from stratalog.log.segment_indexes import SegmentIndexes
+from stratalog.log.soundness import crc_flaw, header_at
 from stratalog.log.values import TimestampOffset
 from stratalog.records.batch import RecordBatch, batch_at
 from stratalog.records.batch_format import (
@@ -21,26 +28,45 @@ from stratalog.records.batch_format import (
     LENGTH_MIN,
     LOG_OVERHEAD,
     MAGIC,
+    MAGIC_AT,
     NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
 )
-from stratalog.records.legacy_format import find_header
 from stratalog.util.crc32c import crc32c
 
 _TRANSACTION_BITS: Final = TRANSACTIONAL_BIT | CONTROL_BIT
 
-_NO_HEADER: Final = (-1,) * 13
+#: What a batch of format 2 has from its magic on: a CRC, no attribute that is not known, a last offset delta from 0 up.
+_LIKE_A_BATCH: Final = re.compile(rb"(?s)\x02(?=.{4}\x00[\x00-\x7f][\x00-\x7f])")
 
 _unpack_header = HEADER.unpack_from
 
 OnBatch = Callable[[RecordBatch], None]
 
 
-class SoundBatches(NamedTuple):
-    """What a scan found: bytes up to the end of the last sound batch, and the largest timestamp among them."""
+class Damage(NamedTuple):
+    """A place in a `.log` that is no sound batch and was left as it is."""
 
+    position: int
+    end: int
+    #: What was to stand there: from this offset on, and up to before this one (-1: not known).
+    first_offset: int
+    end_offset: int
+    reason: str
+
+
+class SoundBatches(NamedTuple):
+    """What a scan found."""
+
+    #: Bytes up to where the segment is to end.
     size_bytes: int
     max_timestamp: TimestampOffset
+    #: The offset behind the last sound batch.
+    next_offset: int
+    #: Where something is wrong in what is kept.
+    damage: tuple[Damage, ...]
+    #: Why the segment ends before the file does; None if it does not.
+    flaw: str | None
 
 
 def index_sound_batches(
@@ -49,40 +75,59 @@ def index_sound_batches(
     on_batch: OnBatch,
     *,
     epoch: int,
-    expected_offset: int,
+    flushed_to: int,
+    end_offset: int,
     index_interval_bytes: int,
 ) -> SoundBatches:
-    """Check every batch in the `.log` that `view` shows up to the first unsound one, and index them.
+    """Check every batch in the `.log` that `view` shows, and index those that are sound.
 
-    The contract of `LogSegment.recover` says what is sound and which batches `on_batch` is told. The loop is flat for
-    speed. The indexes are empty before it.
+    The contract of `LogSegment.recover` says what is sound, which batches `on_batch` is told, and what `flushed_to` and
+    `end_offset` mean. The loop is flat for speed. The indexes are empty before it.
     """
     limit = len(view)
     position = last_index_entry = 0
-    base_offset = indexes.base_offset
-    highest, last_indexable = base_offset + RELATIVE_OFFSET_MAX, indexes.offset.format.position_max
+    expected_offset = base_offset = indexes.base_offset
+    highest, last_indexable = (
+        min(base_offset + RELATIVE_OFFSET_MAX, end_offset - 1),
+        indexes.offset.format.position_max,
+    )
     largest, largest_offset = NO_TIMESTAMP, base_offset
     recent: dict[int, deque[int]] = {}
-    while position + BATCH_SIZE_MIN <= limit:
-        header = _unpack_header(view, position) if position + HEADER_SIZE <= limit else _NO_HEADER
-        if header[3] != MAGIC or header[1] < LENGTH_MIN:
-            header = find_header(view, position, limit) or _NO_HEADER
-        end = position + header[1] + LOG_OVERHEAD
-        if header is _NO_HEADER or end > limit:
-            break
-        last_offset = header[0] + header[6]
-        if header[0] < expected_offset or not header[0] <= last_offset <= highest:
-            break
-        if header[3] == MAGIC:
-            if crc32c(view[position + ATTRIBUTES_AT : end]) != header[4]:
+    damage: list[Damage] = []
+    flaw: str | None = None
+    while position < limit:
+        header = _unpack_header(view, position) if position + HEADER_SIZE <= limit else None
+        if header is None or header[3] != MAGIC or header[1] < LENGTH_MIN:
+            header = header_at(view, position, limit)
+        if header is None:
+            end = last_offset = -1
+        else:
+            end = position + header[1] + LOG_OVERHEAD
+            last_offset = header[0] + header[6]
+        if (
+            header is None
+            or end > limit
+            or header[0] < expected_offset
+            or not header[0] <= last_offset <= highest
+            or (
+                crc32c(view[position + ATTRIBUTES_AT : end]) != header[4]
+                if header[3] == MAGIC
+                else not batch_at(view, position).is_crc_valid
+            )
+        ):
+            flaw = _flaw(view, position, header, expected_offset, highest)
+            if expected_offset >= flushed_to:
                 break
-        elif not batch_at(view, position).is_crc_valid:
-            break
+            resumed, found_offset = _next_sound(view, position, expected_offset, highest)
+            damage.append(Damage(position, resumed, expected_offset, found_offset, flaw))
+            flaw, position = None, resumed
+            last_index_entry = position - index_interval_bytes - 1  # readers get there by an entry of its own
+            continue
         if header[8] > largest:
             largest, largest_offset = header[8], last_offset
         if (
             index_interval_bytes < position - last_index_entry
-            and position <= last_indexable
+            and 0 < position <= last_indexable
             and not indexes.is_full
         ):
             indexes.append(last_offset, position, largest, largest_offset)
@@ -93,8 +138,10 @@ def index_sound_batches(
         ):
             try:
                 _tell(view, (*recent.get(producer_id, ()), position), on_batch)
-            except (CorruptRecordError, InvalidRecordError):
-                break
+            except (CorruptRecordError, InvalidRecordError) as error:
+                if expected_offset >= flushed_to:
+                    flaw = str(error)
+                    break
             if producer_id >= 0:
                 recent[producer_id] = deque(maxlen=BATCHES_KEPT)
             epoch = max(epoch, header[2])
@@ -104,9 +151,52 @@ def index_sound_batches(
         position = end
     for positions in recent.values():
         _tell(view, positions, on_batch)
-    return SoundBatches(position, TimestampOffset(largest, largest_offset))
+    return SoundBatches(
+        position, TimestampOffset(largest, largest_offset), expected_offset, tuple(damage), flaw
+    )
 
 
 def _tell(view: memoryview, positions: Iterable[int], on_batch: OnBatch) -> None:
     for position in positions:
-        on_batch(RecordBatch(view, position))
+        on_batch(batch_at(view, position))
+
+
+def _flaw(
+    view: memoryview, position: int, header: tuple[int, ...] | None, expected_offset: int, highest: int
+) -> str:
+    """Why there is no sound batch at `position`."""
+    if header is None:
+        rest = view[position:]
+        if len(rest) < BATCH_SIZE_MIN:
+            return f"{len(rest)} bytes are no whole batch header"
+        return "no batch header is there" if any(rest[:HEADER_SIZE]) else "there are zeros instead of a batch"
+    size = header[1] + LOG_OVERHEAD
+    if position + size > len(view):
+        return f"a batch of {size} bytes is cut off after {len(view) - position}"
+    last_offset = header[0] + header[6]
+    if header[0] < expected_offset or not header[0] <= last_offset <= highest:
+        return f"its offsets are {header[0]} to {last_offset}, expected from {expected_offset} on"
+    return crc_flaw(view, position, header) or "it is not sound"
+
+
+def _next_sound(view: memoryview, position: int, expected_offset: int, highest: int) -> tuple[int, int]:
+    """Where, behind the damage at `position`, the next sound batch begins, and its base offset; (end of file, -1)."""
+    limit = len(view)
+    for match in _LIKE_A_BATCH.finditer(view, position + 1 + MAGIC_AT):
+        at = match.start() - MAGIC_AT
+        if at + HEADER_SIZE > limit:
+            break
+        header = _unpack_header(view, at)
+        end = at + header[1] + LOG_OVERHEAD
+        if header[1] < LENGTH_MIN or end > limit:
+            continue
+        if not expected_offset <= header[0] <= header[0] + header[6] <= highest:
+            continue
+        if crc_flaw(view, at, header) is None:
+            return at, header[0]
+    return limit, -1
+
+
+def has_sound_batch(view: memoryview, position: int, expected_offset: int) -> bool:
+    """Whether behind the unsound bytes at `position` there is a batch that is sound: then no torn write left them."""
+    return _next_sound(view, position, expected_offset, 0x7FFF_FFFF_FFFF_FFFF)[1] >= 0

@@ -11,8 +11,16 @@ import logging
 from stratalog.errors import OffsetOutOfRangeError
 from stratalog.log.leader_epochs import LeaderEpochCache
 from stratalog.log.local_log import LocalLog
-from stratalog.log.recovery import rebuild_producer_state
-from stratalog.log.retention import DeletedSegment, RetentionLimits, is_tiered, plan_retention
+from stratalog.log.producer_rebuild import rebuild_producer_state
+from stratalog.log.retention import (
+    DeletedSegment,
+    DeletionReason,
+    RetentionLimits,
+    RetentionPlan,
+    is_tiered,
+    plan_retention,
+)
+from stratalog.log.segments import Segments
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +66,7 @@ class Trimmer:
             log_end_offset=local.end.offset,
             highest_offset_in_remote_storage=local.highest_offset_in_remote_storage,
         )
-        plan = plan_retention(segments.all, limits, local.clock.now_ms())
+        plan = _plan(segments, limits, local.clock.now_ms())
         if plan.roll_active:
             local.roll()
         count = len(plan.deletions)
@@ -120,3 +128,16 @@ class Trimmer:
         if local.high_watermark.offset >= end_offset:
             producers.on_high_watermark(end_offset)
             local.first_unstable_offset = producers.first_unstable_offset
+
+
+def _plan(segments: Segments, limits: RetentionLimits, now_ms: int) -> RetentionPlan:
+    """What may go. Nothing goes for its age on the word of a time index alone."""
+    while True:
+        plan = plan_retention(segments.all, limits, now_ms)
+        by_age = [
+            segment
+            for segment, reason in zip(segments.all, plan.deletions, strict=False)
+            if reason is DeletionReason.TIME
+        ]
+        if not any([segment.prove_max_timestamp() for segment in by_age]):
+            return plan

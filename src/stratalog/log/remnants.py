@@ -1,0 +1,60 @@
+"""What recovery cuts from a log and must not throw away: bytes that are not what a torn write leaves.
+
+A process that is killed leaves a batch that ends with the file; one whose machine lost power, zeros besides. Nobody was
+told that such a batch is written. Anything else behind a cut - a batch with a wrong CRC, whole segments - may be records,
+and stays in the partition directory under a name that neither Kafka nor we take for a part of the log:
+
+    00000000000000001007.log.4096.cut    what stood from position 4096 on
+    00000000000000002014.log.cut         a whole segment behind a cut
+
+They are for people to look at (`stratalog dump` reads them) and to remove.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from stratalog.log.segment_recovery import SoundBatches, has_sound_batch
+from stratalog.log.soundness import header_at
+from stratalog.records.batch_format import BATCH_SIZE_MIN, LOG_OVERHEAD
+from stratalog.util.filesystem import FileSystem
+
+CUT_SUFFIX: Final = ".cut"
+_CHUNK_SIZE: Final = 1024 * 1024
+
+
+def keep_tail(log_path: Path, view: memoryview, sound: SoundBatches, fs: FileSystem) -> Path | None:
+    """Keep what of the `.log` in `view` lies behind the sound batches, unless a torn write left it; where it is kept."""
+    position = sound.size_bytes
+    if _is_torn_write(view, sound):
+        return None
+    path = log_path.with_name(f"{log_path.name}.{position}{CUT_SUFFIX}")
+    with fs.open(path, create=True) as file:
+        file.truncate(0)
+        for start in range(position, len(view), _CHUNK_SIZE):
+            file.write_at(view[start : start + _CHUNK_SIZE], start - position)
+        file.sync()
+    fs.sync_dir(path.parent)
+    return path
+
+
+def keep_log(log_path: Path, fs: FileSystem) -> Path:
+    """Keep a whole `.log`, under its new name."""
+    path = log_path.with_name(log_path.name + CUT_SUFFIX)
+    fs.rename(log_path, path)
+    fs.sync_dir(path.parent)
+    return path
+
+
+def _is_torn_write(view: memoryview, sound: SoundBatches) -> bool:
+    """Whether the bytes behind the sound batches are the beginning of one batch, or zeros, and nothing else."""
+    position, limit = sound.size_bytes, len(view)
+    if limit - position < BATCH_SIZE_MIN:
+        return True
+    if not any(any(view[start : start + _CHUNK_SIZE]) for start in range(position, limit, _CHUNK_SIZE)):
+        return True
+    header = header_at(view, position, limit)
+    if header is None or position + header[1] + LOG_OVERHEAD <= limit or header[0] != sound.next_offset:
+        return False
+    return not has_sound_batch(view, position, sound.next_offset)
