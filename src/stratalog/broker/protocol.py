@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from stratalog.broker.api_keys import ApiKey
 from stratalog.errors import InvalidRequestError
+from stratalog.util.varint import encode_unsigned
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -164,8 +165,33 @@ def read_request(key: ApiKey, version: int, frame: memoryview, position: int) ->
     return request
 
 
+def read_message(cls: Any, data: bytes, position: int = 0) -> tuple[Any, int]:
+    """A message of class `cls`, or a part of one, at `position`, and how many bytes it takes."""
+    return _reader(cls)(data, position)
+
+
+def write_message(message: Any) -> bytes:
+    """A message without any header."""
+    buffer = io.BytesIO()
+    cls: Any = type(message)
+    _writer(cls)(buffer, message)
+    return buffer.getvalue()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tagged:
+    """A response with a tagged field of our own behind the others, which clients that do not know it skip (KIP-482)."""
+
+    message: Any
+    tag: int
+    data: bytes
+
+
 def write_response(key: ApiKey, correlation_id: int, response: Any) -> bytes:
-    """A whole response frame, size included."""
+    """A whole response frame, size included. `response` is a message, or one that is `Tagged`."""
+    tagged = response if isinstance(response, Tagged) else None
+    if tagged is not None:
+        response = tagged.message
     buffer = io.BytesIO()
     buffer.write(b"\0\0\0\0")
     buffer.write(INT32.pack(correlation_id))
@@ -173,6 +199,9 @@ def write_response(key: ApiKey, correlation_id: int, response: Any) -> bytes:
     if cls.__flexible__ and key is not ApiKey.API_VERSIONS:
         buffer.write(b"\0")
     _writer(cls)(buffer, response)
+    if tagged is not None:
+        buffer.seek(-1, io.SEEK_CUR)  # the number of tagged fields, until now none
+        buffer.write(b"\1" + encode_unsigned(tagged.tag) + encode_unsigned(len(tagged.data)) + tagged.data)
     frame = buffer.getbuffer()
     INT32.pack_into(frame, 0, len(frame) - 4)
     del frame

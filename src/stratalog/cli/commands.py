@@ -31,6 +31,14 @@ COMMANDS = (
         "The main job, end to end, on real input, with every answer checked.",
     ),
     CommandSpec("serve", "stratalog.cli.serve:serve", "Serve a data directory to Kafka clients."),
+    CommandSpec("topics", "stratalog.cli.topics:app", "Create, list, describe, alter and delete topics."),
+    CommandSpec(
+        "configs", "stratalog.cli.configs:app", "What is set on topics and brokers, and changing it."
+    ),
+    CommandSpec("features", "stratalog.cli.features:app", "Levels of what a cluster may write."),
+    CommandSpec(
+        "log-dirs", "stratalog.cli.log_dirs:app", "What lies in each log directory and in the remote tier."
+    ),
     CommandSpec(
         "dump", "stratalog.cli.dump:dump", "Print segment, index and checkpoint files as kafka-dump-log does."
     ),

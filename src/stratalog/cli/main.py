@@ -53,7 +53,7 @@ def run(args: Sequence[str]) -> int:
         _discard_stdout()
         return EXIT_OK
     except StratalogError as error:
-        return _complain(str(error) or type(error).__name__, EXIT_USAGE)
+        return _complain(str(error) or type(error).__name__, getattr(error, "exit_code", EXIT_USAGE))
     except OSError as error:
         return _complain(_os_error_line(error), EXIT_USAGE)
     except Exception as error:

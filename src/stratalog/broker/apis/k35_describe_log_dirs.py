@@ -23,35 +23,38 @@ _TAGGED_FROM = 2
 
 
 @handles(ApiKey.DESCRIBE_LOG_DIRS, versions=(1, 5))
-def describe_log_dirs(ctx: RequestContext, request: Any) -> Any:
+async def describe_log_dirs(ctx: RequestContext, request: Any) -> Any:
     logs = ctx.broker.logs
     if request.topics is None:
         partitions = logs.partitions()
     else:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
         found = (logs.get(topic, index) for topic, index in sorted(wanted))
-        partitions = [p for p in found if p is not None and p.failure is None]
+        partitions = [partition for partition in found if partition is not None]
     response = ctx.respond(
         error_code=0,
-        results=[_directory(ctx, Path(path).resolve(), partitions) for path in ctx.broker.data_dirs],
+        results=[_directory(ctx, path, partitions) for path in logs.dirs.paths],
     )
-    remote = remote_sizes(partitions) if ctx.version >= _TAGGED_FROM else {}
-    return Tagged(response, TAG, encode(remote)) if remote else response
+    tiered = [partition for partition in partitions if partition.remote is not None]
+    if not tiered or ctx.version < _TAGGED_FROM:
+        return response
+    return Tagged(response, TAG, encode(await ctx.broker.run_blocking(remote_sizes, tiered)))
 
 
 def _directory(ctx: RequestContext, path: Path, partitions: Iterable[Partition]) -> Any:
     by_topic: dict[str, list[Partition]] = {}
-    for partition in partitions:
-        if partition.log.directory.parent == path:
-            by_topic.setdefault(partition.topic, []).append(partition)
     error_code, total, usable = 0, _UNKNOWN_SIZE, _UNKNOWN_SIZE
     try:
-        if path in ctx.broker.logs.dirs.offline:
-            raise ctx.broker.logs.dirs.storage_error(path)
+        if ctx.broker.logs.dirs.is_offline(path):
+            raise KafkaStorageError(f"{path} is offline")
         usage = shutil.disk_usage(path)
         total, usable = usage.total, usage.free
     except (OSError, KafkaStorageError):
         error_code = KafkaStorageError.code
+    else:
+        for partition in partitions:
+            if partition.failure is None and partition.log.directory.parent == path:
+                by_topic.setdefault(partition.topic, []).append(partition)
     return ctx.make(
         "DescribeLogDirsResult",
         error_code=error_code,

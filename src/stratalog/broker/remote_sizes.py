@@ -1,0 +1,57 @@
+"""Sizes of the remote tier in DescribeLogDirs: a tagged field of our own at the end of the response.
+
+Kafka's protocol has no place for them. The field is there only when a partition has a remote tier; clients that do not know
+it skip it (KIP-482). Its data is JSON: {topic: {partition: bytes of finished remote segments}}.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from stratalog.errors import StratalogError
+
+if TYPE_CHECKING:
+    from stratalog.engine.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+#: Far above the tags that Kafka gives out one by one.
+TAG = 10_000
+
+
+def remote_sizes(partitions: Iterable[Partition]) -> dict[tuple[str, int], int]:
+    """Bytes in the remote tier of each partition that has one; may block. What cannot be told now is left out."""
+    sizes = {}
+    for partition in partitions:
+        if partition.remote is None:
+            continue
+        try:
+            told = partition.remote.sizes(partition.topic_id_partition)
+        except StratalogError as error:
+            logger.warning("%s-%d: size of the remote tier: %s", partition.topic, partition.partition, error)
+        else:
+            sizes[partition.topic, partition.partition] = told.readable_bytes
+    return sizes
+
+
+def encode(sizes: Mapping[tuple[str, int], int]) -> bytes:
+    by_topic: dict[str, dict[str, int]] = {}
+    for (topic, partition), size in sizes.items():
+        by_topic.setdefault(topic, {})[str(partition)] = size
+    return json.dumps(by_topic, separators=(",", ":")).encode()
+
+
+def decode(data: bytes) -> dict[tuple[str, int], int]:
+    """The sizes; ValueError for anything else than what `encode` makes."""
+    by_topic: Any = json.loads(data)
+    try:
+        return {
+            (str(topic), int(partition)): int(size)
+            for topic, partitions in by_topic.items()
+            for partition, size in partitions.items()
+        }
+    except (AttributeError, TypeError) as error:
+        raise ValueError("sizes of the remote tier are no {topic: {partition: bytes}}") from error

@@ -1,0 +1,267 @@
+"""`stratalog configs`: what is set on topics and brokers, and changing it. Text as kafka-configs prints it."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+
+from stratalog.broker.api_keys import ApiKey
+from stratalog.broker.metadata.config_changes import Operation
+from stratalog.broker.metadata.config_entries import ConfigSource
+from stratalog.cli.client import Client, Cluster, check, check_topic
+from stratalog.cli.options import BootstrapServer, DryRun, Json, command_group
+from stratalog.cli.tables import on_terminal, print_json, print_table
+from stratalog.errors import UnknownTopicOrPartitionError, UsageError
+
+app = command_group()
+
+_TOPIC, _BROKER = 2, 4
+
+
+class EntityType(Enum):
+    TOPICS = "topics"
+    BROKERS = "brokers"
+
+
+EntityTypeOption = Annotated[EntityType, typer.Option("--entity-type", help="Topics or brokers.")]
+EntityName = Annotated[
+    str | None, typer.Option("--entity-name", metavar="N", help="The topic's name, or the broker's id.")
+]
+EntityDefault = Annotated[
+    bool, typer.Option("--entity-default", help="With brokers: what holds for all of them.")
+]
+
+_SOURCES = {
+    ConfigSource.TOPIC: "DYNAMIC_TOPIC_CONFIG",
+    ConfigSource.DYNAMIC_BROKER: "DYNAMIC_BROKER_CONFIG",
+    ConfigSource.DYNAMIC_DEFAULT_BROKER: "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    ConfigSource.STATIC_BROKER: "STATIC_BROKER_CONFIG",
+    ConfigSource.DEFAULT: "DEFAULT_CONFIG",
+}
+#: Pairs apart at commas, but not at those within [..].
+_PAIRS = re.compile(r",(?![^\[]*\])")
+
+
+@app.callback()
+def _configs() -> None:
+    """What is set on topics and brokers, and changing it.
+
+    \b
+    Examples:
+      stratalog configs describe --bootstrap-server h:9092 --entity-type topics
+      stratalog configs alter --bootstrap-server h:9092 --entity-type topics \\
+        --entity-name orders --add-config retention.ms=3600000
+    """
+
+
+@app.command()
+def describe(
+    bootstrap_server: BootstrapServer,
+    entity_type: EntityTypeOption,
+    entity_name: EntityName = None,
+    entity_default: EntityDefault = False,
+    all_: Annotated[bool, typer.Option("--all", help="Also what nobody set.")] = False,
+    json_: Json = False,
+) -> int:
+    """What is set on one topic or broker, or on all of them, and where each value comes from.
+
+    \b
+    Example:
+      stratalog configs describe --bootstrap-server h:9092 --entity-type brokers \\
+        --entity-name 1 --all
+    """
+    _check_entity(entity_type, entity_name, entity_default)
+    with Cluster(bootstrap_server) as cluster:
+        if entity_default:
+            names = [""]
+        else:
+            names = [entity_name] if entity_name is not None else _all_names(cluster, entity_type)
+        found = {name: _entries(cluster, entity_type, name, all_) for name in names}
+    if json_:
+        entities = [
+            {"entityType": entity_type.value, "entityName": name, "configs": list(map(_as_json, entries))}
+            for name, entries in found.items()
+        ]
+        print_json({"entities": entities})
+        return 0
+    for name, entries in found.items():
+        title = _title(entity_type, name, all_)
+        if on_terminal():
+            rows = [(e.name, e.value, _source(e.config_source)) for e in entries]
+            print_table(("key", "value", "from"), rows, title)
+        else:
+            print(f"{title} are:")
+            for entry in entries:
+                print(_plain(entry))
+    return 0
+
+
+@app.command()
+def alter(
+    bootstrap_server: BootstrapServer,
+    entity_type: EntityTypeOption,
+    entity_name: EntityName = None,
+    entity_default: EntityDefault = False,
+    add_config: Annotated[
+        list[str] | None,
+        typer.Option("--add-config", metavar="K=V,..", help="What to set; lists in brackets: k=\\[a,b]."),
+    ] = None,
+    delete_config: Annotated[
+        list[str] | None, typer.Option("--delete-config", metavar="K,..", help="What to set no more.")
+    ] = None,
+    dry_run: DryRun = False,
+    json_: Json = False,
+) -> int:
+    """Change what is set on one topic or broker; in force when the command ends.
+
+    \b
+    Examples:
+      stratalog configs alter --bootstrap-server h:9092 --entity-type topics \\
+        --entity-name orders --add-config segment.bytes=4294967296
+      stratalog configs alter --bootstrap-server h:9092 --entity-type brokers \\
+        --entity-default --add-config min.topic.segment.ms=60000
+    """
+    _check_entity(entity_type, entity_name, entity_default)
+    if entity_name is None and not entity_default:
+        raise UsageError("which one? --entity-name N, or with brokers --entity-default")
+    added, deleted = _parse_added(add_config or []), _parse_deleted(delete_config or [])
+    if not added and not deleted:
+        raise UsageError("nothing to do: give --add-config K=V,.. or --delete-config K,..")
+    name = entity_name or ""
+    changes = [{"name": k, "config_operation": int(Operation.SET), "value": v} for k, v in added.items()]
+    changes += [{"name": k, "config_operation": int(Operation.DELETE), "value": None} for k in deleted]
+    resource = {"resource_type": _resource(entity_type), "resource_name": name, "configs": changes}
+    what = f"{entity_type.value.removesuffix('s')} {name}" if name else "brokers in the cluster"
+    with Cluster(bootstrap_server) as cluster:
+        (answer,) = (
+            _client_for(cluster, entity_type, name)
+            .call(ApiKey.INCREMENTAL_ALTER_CONFIGS, (0, 1), resources=[resource], validate_only=dry_run)
+            .responses
+        )
+    if int(answer.error_code) == UnknownTopicOrPartitionError.code:
+        check_topic(answer.error_code, name)
+    check(answer.error_code, answer.error_message, f"Could not alter {what}")
+    if json_:
+        print_json(
+            {
+                "entityType": entity_type.value,
+                "entityName": name,
+                "set": added,
+                "deleted": deleted,
+                "dryRun": dry_run,
+            }
+        )
+    elif dry_run:
+        print(f"The config of {what} can be altered so.")
+    elif name:
+        print(f"Completed updating config for {what}.")
+    else:
+        print("Completed updating default config for brokers in the cluster.")
+    return 0
+
+
+def _check_entity(entity_type: EntityType, name: str | None, default: bool) -> None:
+    if default and name is not None:
+        raise UsageError("give either --entity-name or --entity-default")
+    if default and entity_type is EntityType.TOPICS:
+        raise UsageError(
+            "--entity-default goes with --entity-type brokers: topics take their defaults from there"
+        )
+    if entity_type is EntityType.BROKERS and name is not None and not name.isdecimal():
+        raise UsageError(f"--entity-name {name}: brokers go by their ids, such as 1")
+    if name == "":
+        raise UsageError("--entity-name is empty")
+
+
+def _resource(entity_type: EntityType) -> int:
+    return _TOPIC if entity_type is EntityType.TOPICS else _BROKER
+
+
+def _client_for(cluster: Cluster, entity_type: EntityType, name: str) -> Client:
+    """A broker's configs are told by itself."""
+    return cluster.node(int(name)) if entity_type is EntityType.BROKERS and name else cluster.any
+
+
+def _all_names(cluster: Cluster, entity_type: EntityType) -> list[str]:
+    if entity_type is EntityType.BROKERS:
+        return [str(node) for node in sorted(cluster.nodes())]
+    told = cluster.any.call(ApiKey.METADATA, (4, 9), topics=None, allow_auto_topic_creation=False)
+    return sorted(str(topic.name) for topic in told.topics)
+
+
+def _entries(cluster: Cluster, entity_type: EntityType, name: str, everything: bool) -> list[Any]:
+    """What is configured, by key: all of it, or what was set dynamically on just this one."""
+    resource = {"resource_type": _resource(entity_type), "resource_name": name, "configuration_keys": None}
+    (told,) = (
+        _client_for(cluster, entity_type, name)
+        .call(ApiKey.DESCRIBE_CONFIGS, (1, 4), resources=[resource], include_synonyms=True)
+        .results
+    )
+    if entity_type is EntityType.TOPICS:
+        check_topic(told.error_code, name)
+    check(told.error_code, told.error_message)
+    own = ConfigSource.TOPIC
+    if entity_type is EntityType.BROKERS:
+        own = ConfigSource.DYNAMIC_BROKER if name else ConfigSource.DYNAMIC_DEFAULT_BROKER
+    return sorted(
+        (entry for entry in told.configs if everything or entry.config_source == own),
+        key=lambda entry: str(entry.name),
+    )
+
+
+def _title(entity_type: EntityType, name: str, everything: bool) -> str:
+    if not name:
+        return "Default configs for brokers in the cluster"
+    return f"{'All' if everything else 'Dynamic'} configs for {entity_type.value.removesuffix('s')} {name}"
+
+
+def _source(number: int) -> str:
+    try:
+        return _SOURCES[ConfigSource(number)]
+    except ValueError:
+        return f"SOURCE_{number}"
+
+
+def _plain(entry: Any) -> str:
+    """A line of kafka-configs."""
+    value = "null" if entry.value is None else entry.value
+    synonyms = ", ".join(
+        f"{_source(same.source)}:{same.name}={'null' if same.value is None else same.value}"
+        for same in entry.synonyms
+    )
+    sensitive = "true" if entry.is_sensitive else "false"
+    return f"  {entry.name}={value} sensitive={sensitive} synonyms={{{synonyms}}}"
+
+
+def _as_json(entry: Any) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "value": entry.value,
+        "source": _source(entry.config_source),
+        "sensitive": bool(entry.is_sensitive),
+        "readOnly": bool(entry.read_only),
+        "synonyms": [
+            {"name": same.name, "value": same.value, "source": _source(same.source)}
+            for same in entry.synonyms
+        ],
+    }
+
+
+def _parse_added(given: list[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in given:
+        for pair in filter(None, (part.strip() for part in _PAIRS.split(text))):
+            key, separator, value = pair.partition("=")
+            if not separator or not key.strip():
+                raise UsageError(f"--add-config {pair}: expected KEY=VALUE")
+            value = value.strip()
+            bracketed = value.startswith("[") and value.endswith("]")
+            pairs[key.strip()] = value[1:-1] if bracketed else value
+    return pairs
+
+
+def _parse_deleted(given: list[str]) -> list[str]:
+    return [key for text in given for key in (part.strip() for part in text.split(",")) if key]

@@ -1,0 +1,223 @@
+"""`stratalog features`: levels of what a cluster may write, `metadata.version` above all. Text as kafka-features has it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from stratalog.broker.api_keys import ApiKey
+from stratalog.broker.metadata.features import UpgradeType
+from stratalog.cli.client import Client, Cluster, RefusedError, check
+from stratalog.cli.options import BootstrapServer, DryRun, Json, command_group
+from stratalog.cli.tables import on_terminal, print_json, print_table
+from stratalog.config.metadata_version import METADATA_VERSION, is_supported, level_for_release, level_name
+from stratalog.errors import UsageError
+
+app = command_group()
+
+#: Other features of Kafka's, each with the levels of `metadata.version` from which a release has its next level.
+#: Source: `FeatureVersion.bootstrapMetadataVersion` of Kafka 4.4.0.
+_LEVELS_OF_RELEASES = {
+    "kraft.version": {21: 1},
+    "group.version": {22: 1},
+    "transaction.version": {24: 2},
+    "eligible.leader.replicas.version": {26: 1},
+    "share.version": {28: 1, 31: 2},
+    "streams.version": {29: 1},
+}
+
+ReleaseVersion = Annotated[
+    str | None,
+    typer.Option(
+        "--release-version", metavar="V", help="The newest levels of a release (4.4), or of 4.4-IV1."
+    ),
+]
+FeatureLevels = Annotated[
+    list[str] | None,
+    typer.Option("--feature", metavar="NAME=LEVEL", help="One level of one feature; may be repeated."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """What a broker says of one feature; level 0 is not finalized."""
+
+    name: str
+    min_level: int
+    max_level: int
+    level: int
+
+    def name_of(self, level: int) -> str:
+        return level_name(level) if self.name == METADATA_VERSION and is_supported(level) else str(level)
+
+
+@app.callback()
+def _features() -> None:
+    """Levels of what a cluster may write.
+
+    \b
+    Examples:
+      stratalog features describe --bootstrap-server h:9092
+      stratalog features upgrade --bootstrap-server h:9092 --release-version 4.4
+    """
+
+
+@app.command()
+def describe(bootstrap_server: BootstrapServer, json_: Json = False) -> int:
+    """Supported and finalized levels.
+
+    Example: stratalog features describe --bootstrap-server h:9092
+    """
+    with Cluster(bootstrap_server) as cluster:
+        features, epoch = _features_of(cluster.any)
+    if json_:
+        print_json({"features": [_as_json(feature) for feature in features], "epoch": epoch})
+    elif on_terminal():
+        rows = [
+            (f.name, *(f.name_of(level) for level in (f.min_level, f.max_level, f.level))) for f in features
+        ]
+        print_table(("feature", "from", "to", "finalized"), rows, f"epoch {epoch}")
+    else:
+        for f in features:
+            print(
+                f"Feature: {f.name:<40}  SupportedMinVersion: {f.name_of(f.min_level):<15}  "
+                f"SupportedMaxVersion: {f.name_of(f.max_level):<15}  "
+                f"FinalizedVersionLevel: {f.name_of(f.level):<15}  Epoch: {epoch}"
+            )
+    return 0
+
+
+@app.command()
+def upgrade(
+    bootstrap_server: BootstrapServer,
+    release_version: ReleaseVersion = None,
+    feature: FeatureLevels = None,
+    dry_run: DryRun = False,
+    json_: Json = False,
+) -> int:
+    """Finalize higher levels. From metadata.version 32 (4.4-IV1) on segments may pass 2 GiB, and there is no way back.
+
+    \b
+    Examples:
+      stratalog features upgrade --bootstrap-server h:9092 --release-version 4.4
+      stratalog features upgrade --bootstrap-server h:9092 --dry-run \\
+        --feature metadata.version=32
+    """
+    return _update(bootstrap_server, release_version, feature, UpgradeType.UPGRADE, dry_run, json_)
+
+
+@app.command()
+def downgrade(
+    bootstrap_server: BootstrapServer,
+    release_version: ReleaseVersion = None,
+    feature: FeatureLevels = None,
+    unsafe: Annotated[bool, typer.Option("--unsafe", help="Even if metadata may be lost.")] = False,
+    dry_run: DryRun = False,
+    json_: Json = False,
+) -> int:
+    """Finalize lower levels, where nothing was written that they cannot hold.
+
+    \b
+    Example:
+      stratalog features downgrade --bootstrap-server h:9092 \\
+        --feature metadata.version=30
+    """
+    kind = UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE
+    return _update(bootstrap_server, release_version, feature, kind, dry_run, json_)
+
+
+def _update(
+    bootstrap_server: str,
+    release: str | None,
+    given: list[str] | None,
+    kind: UpgradeType,
+    dry_run: bool,
+    json_: bool,
+) -> int:
+    verb = "upgrade" if kind is UpgradeType.UPGRADE else "downgrade"
+    if release is not None and given:
+        raise UsageError("give either --release-version or --feature")
+    if release is None and not given:
+        raise UsageError(f"say what to {verb}: --release-version V or --feature NAME=LEVEL")
+    levels = {} if release is not None else _parse_levels(given or [])
+    wanted = None if release is None else level_for_release(release)
+    with Cluster(bootstrap_server) as cluster:
+        if wanted is not None:
+            levels = _levels_of_release(wanted, _features_of(cluster.any)[0], kind)
+        answer = cluster.any.call(
+            ApiKey.UPDATE_FEATURES,
+            (1, 2),
+            timeout=30_000,
+            validate_only=dry_run,
+            feature_updates=[
+                {"feature": name, "max_version_level": level, "upgrade_type": int(kind)}
+                for name, level in levels.items()
+            ],
+        )
+    names = ", ".join(f"{name} to {level}" for name, level in sorted(levels.items()))
+    check_update_answer(answer, f"Could not {verb} {names}")
+    if json_:
+        print_json({"dryRun": dry_run, "type": kind.name.lower(), "features": levels})
+        return 0
+    done = f"can be {verb}d" if dry_run else f"was {verb}d"
+    for name, level in sorted(levels.items()):
+        print(f"{name} {done} to {level}.")
+    return 0
+
+
+def check_update_answer(answer: Any, what: str) -> None:
+    """RefusedError with the first error that a response to UpdateFeatures holds."""
+    check(answer.error_code, answer.error_message, what)
+    for result in getattr(answer, "results", ()):
+        check(result.error_code, result.error_message, what)
+
+
+def _parse_levels(given: list[str]) -> dict[str, int]:
+    levels: dict[str, int] = {}
+    for text in given:
+        name, separator, level = text.partition("=")
+        if not separator or not name.strip() or not level.strip().isdecimal() or int(level) >= 2**15:
+            raise UsageError(f"--feature {text}: expected NAME=LEVEL, such as {METADATA_VERSION}=32")
+        if name.strip() in levels:
+            raise UsageError(f"--feature {name.strip()} is given twice")
+        levels[name.strip()] = int(level)
+    return levels
+
+
+def _levels_of_release(release: int, supported: list[Feature], kind: UpgradeType) -> dict[str, int]:
+    """The levels that a release has, of `metadata.version` and of what else the broker knows and would move that way."""
+    levels = {METADATA_VERSION: release}
+    for feature in supported:
+        steps = _LEVELS_OF_RELEASES.get(feature.name)
+        if steps is None:
+            continue
+        level = max((level for since, level in steps.items() if since <= release), default=0)
+        moves = level > feature.level if kind is UpgradeType.UPGRADE else level < feature.level
+        if moves:
+            levels[feature.name] = level
+    return levels
+
+
+def _features_of(client: Client) -> tuple[list[Feature], int]:
+    """The features of a broker, by name, and the epoch of what is finalized."""
+    told = client.api_versions
+    if not hasattr(told, "supported_features"):
+        raise RefusedError("the broker is too old to have features")
+    finalized = {feature.name: int(feature.max_version_level) for feature in told.finalized_features}
+    features = [
+        Feature(known.name, int(known.min_version), int(known.max_version), finalized.get(known.name, 0))
+        for known in told.supported_features
+    ]
+    return sorted(features, key=lambda feature: feature.name), int(told.finalized_features_epoch)
+
+
+def _as_json(feature: Feature) -> dict[str, Any]:
+    return {
+        "feature": feature.name,
+        "supportedMinVersion": feature.min_level,
+        "supportedMaxVersion": feature.max_level,
+        "finalizedVersionLevel": feature.level,
+        "finalizedVersion": feature.name_of(feature.level),
+    }
