@@ -105,6 +105,27 @@ class Client:
         _check_produced(answers, layout, count, 1)
         return taken
 
+    def fetch(self, topic: str, offset: int, *, partition_bytes_max: int) -> bytes:
+        """The records that one fetch at `offset` brings. BrokerError for an error code."""
+        self._socket.sendall(
+            wire.fetch_request(
+                topic,
+                offset,
+                partition_bytes_max=partition_bytes_max,
+                bytes_max=partition_bytes_max,
+                wait_ms_max=30_000,
+            )
+        )
+        size = bytearray(4)
+        self._receive_into(memoryview(size))
+        answer = bytearray(int.from_bytes(size, "big"))
+        self._receive_into(memoryview(answer))
+        head = wire.parse_fetch_head(topic, size + answer)
+        if head.error_code:
+            raise BrokerError(f"fetch at {offset}: error {head.error_code}")
+        at = head.records_at - 4
+        return bytes(answer[at : at + head.records_size])
+
     def fetch_all(
         self, topic: str, *, end_offset: int, batch: bytes, partition_bytes_max: int, keep: bool
     ) -> Fetched:
