@@ -252,7 +252,7 @@ def test_an_open_transaction_holds_the_last_stable_offset(state: ProducerStateMa
     assert state.last_stable_offset(10) == 10
     state.update(data(3, 0, 2, transactional=True), "client")
     state.update(data(5, 2, 1, transactional=True), "client")
-    assert state.first_unstable_offset == state.first_undecided_offset == 3
+    assert (state.first_unstable_offset, state.first_undecided_offset) == (3, 3)
     assert state.last_stable_offset(10) == 3
     assert state.last_stable_offset(2) == 2
     assert state.update(marker(6), "coordinator") is None
@@ -613,7 +613,9 @@ def test_batches_that_follow_have_the_same_outcome_the_short_way(
             end += count
         outcomes: list[object] = []
         for manager, kind_of_updates in zip(managers, (ProducerUpdates, _PlainUpdates), strict=True):
-            updates = kind_of_updates(manager.producers, "client", manager.name)
+            updates = kind_of_updates(
+                manager.producers, "client", manager.name, verifications=manager.verifications
+            )
             try:
                 told = [updates.add(batch) for batch in batches]
                 outcomes.append((told, [] if any(told) else manager.commit(updates)))

@@ -1,8 +1,8 @@
 """What a partition remembers of its producers, to find duplicates, fence zombies and bound the last stable offset.
 
-For each producer id: its epoch, its last five batches, and the offset where its open transaction began. The state as of an
-offset is kept in `.snapshot` files and rebuilt from the batches behind it. Kafka's `ProducerStateManager`,
-`ProducerStateEntry` and `ProducerAppendInfo`.
+For each producer id: its epoch, its last five batches, and the offset where its open transaction began (`producer_entry`).
+The state as of an offset is kept in `.snapshot` files and rebuilt from the batches behind it. This is Kafka's
+`ProducerStateManager`.
 
 An append goes in two steps, so that a refused batch leaves no trace: `prepare` gives a `ProducerUpdates`, to which the
 batches of one append are added (this validates them); `commit` applies it once they are in the log.
@@ -12,382 +12,49 @@ Not thread-safe: the partition's lock is held.
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple
+from typing import Final
 
-from stratalog.errors import (
-    CorruptSnapshotError,
-    InvalidProducerEpochError,
-    InvalidRecordError,
-    InvalidTxnStateError,
-    OutOfOrderSequenceError,
-    TransactionCoordinatorFencedError,
-)
+from stratalog.errors import CorruptSnapshotError, InvalidProducerEpochError
 from stratalog.log import producer_snapshot
-from stratalog.log.file_names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, parse_file_name, snapshot_file
-from stratalog.log.producer_snapshot import ProducerSnapshotEntry
+from stratalog.log.producer_entry import BATCHES_KEPT, BatchMetadata, ProducerEntry
+from stratalog.log.producer_snapshots import SnapshotFile, SnapshotFiles
+from stratalog.log.producer_updates import (
+    AppendOrigin,
+    CompletedTransaction,
+    DuplicateOf,
+    ProducerUpdates,
+)
+from stratalog.log.producer_verification import VerificationGuard, Verifications
 from stratalog.log.txn_index import AbortedTransaction
 from stratalog.records.batch import RecordBatch
-from stratalog.records.batch_format import (
-    CONTROL_BIT,
-    NO_PRODUCER_EPOCH,
-    NO_SEQUENCE,
-    NO_TIMESTAMP,
-    SEQUENCE_MAX,
-    TRANSACTIONAL_BIT,
-)
-from stratalog.records.control import ControlType, parse_control_key, parse_control_value
+from stratalog.records.batch_format import NO_TIMESTAMP
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
 
+__all__ = [
+    "BATCHES_KEPT",
+    "EXPIRATION_MS_DEFAULT",
+    "LATE_TRANSACTION_BUFFER_MS",
+    "TRANSACTION_TIMEOUT_MS_DEFAULT",
+    "AppendOrigin",
+    "BatchMetadata",
+    "CompletedTransaction",
+    "DuplicateOf",
+    "ProducerEntry",
+    "ProducerStateManager",
+    "ProducerUpdates",
+    "SnapshotFile",
+]
+
 logger = logging.getLogger(__name__)
 
-#: Who appends. Sequences are checked for clients only; replication (and recovery) takes what the log has.
-AppendOrigin = Literal["client", "coordinator", "internal", "replication"]
-
-BATCHES_KEPT: Final = 5
 EXPIRATION_MS_DEFAULT: Final = 86_400_000
 TRANSACTION_TIMEOUT_MS_DEFAULT: Final = 900_000
 #: A transaction counts as hanging this long after the largest timeout that it may have.
 LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
-
-NO_COORDINATOR_EPOCH: Final = -1
-PRODUCER_EPOCH_MAX: Final = 0x7FFF
-_TRANSACTION_BITS: Final = TRANSACTIONAL_BIT | CONTROL_BIT
-
-
-class DuplicateOf(NamedTuple):
-    """The batch that is in the log already."""
-
-    first_offset: int
-    last_offset: int
-    timestamp_ms: int
-
-
-class BatchMetadata(NamedTuple):
-    """One of a producer's last batches. `offset_delta` is last offset - first offset."""
-
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    timestamp_ms: int
-
-    @property
-    def first_sequence(self) -> int:
-        first = self.last_sequence - self.offset_delta
-        return first if first >= 0 else first + SEQUENCE_MAX + 1
-
-    @property
-    def first_offset(self) -> int:
-        return self.last_offset - self.offset_delta
-
-
-class CompletedTransaction(NamedTuple):
-    """A transaction with data in this partition whose marker was appended. `last_offset` is the marker's."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    is_aborted: bool
-
-
-class SnapshotFile(NamedTuple):
-    """A snapshot on disk, and the log end offset that it stands for."""
-
-    offset: int
-    path: Path
-
-
-class ProducerEntry:
-    """One producer. `epoch` -1: nothing is known yet. `current_txn_first_offset` None: no open transaction."""
-
-    __slots__ = (
-        "batches",
-        "coordinator_epoch",
-        "current_txn_first_offset",
-        "epoch",
-        "last_timestamp_ms",
-        "producer_id",
-    )
-
-    def __init__(
-        self,
-        producer_id: int,
-        epoch: int = NO_PRODUCER_EPOCH,
-        coordinator_epoch: int = NO_COORDINATOR_EPOCH,
-        last_timestamp_ms: int = NO_TIMESTAMP,
-        current_txn_first_offset: int | None = None,
-    ) -> None:
-        self.producer_id = producer_id
-        self.epoch = epoch
-        self.coordinator_epoch = coordinator_epoch
-        self.last_timestamp_ms = last_timestamp_ms
-        self.current_txn_first_offset = current_txn_first_offset
-        self.batches: deque[BatchMetadata] = deque(maxlen=BATCHES_KEPT)
-
-    @property
-    def last_sequence(self) -> int:
-        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
-
-    @property
-    def last_offset(self) -> int:
-        """Of the last batch; -1 without one."""
-        return self.batches[-1].last_offset if self.batches else -1
-
-    def duplicate_of(self, epoch: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
-        """The kept batch with exactly these sequences."""
-        if epoch == self.epoch:
-            for batch in self.batches:
-                if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
-                    return batch
-        return None
-
-    def _enter_epoch(self, epoch: int) -> None:
-        """A new epoch begins without batches."""
-        if epoch != self.epoch:
-            self.batches.clear()
-            self.epoch = epoch
-
-    def _merge(self, newer: ProducerEntry) -> None:
-        self._enter_epoch(newer.epoch)
-        self.batches.extend(newer.batches)
-        self.coordinator_epoch = newer.coordinator_epoch
-        self.current_txn_first_offset = newer.current_txn_first_offset
-        self.last_timestamp_ms = newer.last_timestamp_ms
-
-    def to_snapshot(self) -> ProducerSnapshotEntry:
-        return ProducerSnapshotEntry(
-            self.producer_id,
-            self.epoch,
-            self.last_sequence,
-            self.last_offset,
-            self.batches[-1].offset_delta if self.batches else 0,
-            self.last_timestamp_ms,
-            self.coordinator_epoch,
-            -1 if self.current_txn_first_offset is None else self.current_txn_first_offset,
-        )
-
-    @staticmethod
-    def from_snapshot(entry: ProducerSnapshotEntry) -> ProducerEntry:
-        txn_first_offset = entry.current_txn_first_offset
-        producer = ProducerEntry(
-            entry.producer_id,
-            entry.epoch,
-            entry.coordinator_epoch,
-            entry.timestamp_ms,
-            txn_first_offset if txn_first_offset >= 0 else None,
-        )
-        if entry.last_offset >= 0:
-            producer.batches.append(
-                BatchMetadata(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp_ms)
-            )
-        return producer
-
-    def __repr__(self) -> str:
-        return (
-            f"ProducerEntry(producer_id={self.producer_id}, epoch={self.epoch},"
-            f" current_txn_first_offset={self.current_txn_first_offset}, coordinator_epoch={self.coordinator_epoch},"
-            f" last_timestamp_ms={self.last_timestamp_ms}, batches={list(self.batches)})"
-        )
-
-
-class _PendingProducer:
-    """What one append does to one producer (Kafka's `ProducerAppendInfo`)."""
-
-    __slots__ = ("current", "started", "updated")
-
-    def __init__(self, producer_id: int, current: ProducerEntry | None) -> None:
-        self.current = current or ProducerEntry(producer_id)
-        now = self.current
-        self.updated = ProducerEntry(
-            producer_id, now.epoch, now.coordinator_epoch, now.last_timestamp_ms, now.current_txn_first_offset
-        )
-        self.started: list[int] = []
-
-    def follow(self, batches: Sequence[BatchMetadata]) -> None:
-        """Batches of the same append that came before, in the epoch of `current`."""
-        if batches:
-            self.updated.batches.extend(batches)
-            self.updated.last_timestamp_ms = batches[-1].timestamp_ms
-
-
-class ProducerUpdates:
-    """The batches of one append, validated and not yet applied."""
-
-    def __init__(self, producers: Mapping[int, ProducerEntry], origin: AppendOrigin, name: str) -> None:
-        self._producers = producers
-        self._origin = origin
-        self._name = name
-        self._pending: dict[int, _PendingProducer] = {}
-        #: Batches of producers that only go on where their last batch ended; a producer is here or in `_pending`.
-        self._following: dict[int, list[BatchMetadata]] = {}
-        self._completed: list[CompletedTransaction] = []
-
-    def add(self, batch: RecordBatch, *, transaction_version: int = 0) -> DuplicateOf | None:
-        """Validate a batch whose offsets are assigned; a duplicate of a batch in the log is told, and not added.
-
-        A batch without a producer id is nothing to us. `transaction_version` 2 demands that a marker's epoch is above
-        the producer's (KIP-890). Raises OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTxnStateError,
-        TransactionCoordinatorFencedError; CorruptRecordError or InvalidRecordError for a damaged marker.
-        """
-        producer_id = batch.producer_id
-        if producer_id < 0:
-            return None
-        known = self._producers.get(producer_id)
-        if known is not None and self._origin == "client":
-            if self._add_following(known, batch):
-                return None
-            found = known.duplicate_of(batch.producer_epoch, batch.base_sequence, batch.last_sequence)
-            if found is not None:
-                return DuplicateOf(found.first_offset, found.last_offset, found.timestamp_ms)
-        pending = self._pending.get(producer_id)
-        if pending is None:
-            pending = self._pending[producer_id] = _PendingProducer(producer_id, known)
-            pending.follow(self._following.pop(producer_id, ()))
-        if batch.is_control:
-            self._add_marker(pending, batch, transaction_version)
-        else:
-            self._add_data(pending, batch)
-        return None
-
-    def _add_following(self, known: ProducerEntry, batch: RecordBatch) -> bool:
-        """Add the usual batch, outside of transactions and next in sequence; False for any other, which is not looked at.
-
-        It cannot be a duplicate: the five batches kept do not span all sequences.
-        """
-        producer_id = known.producer_id
-        following = self._following.get(producer_id)
-        if following is not None:
-            last = following[-1]
-        elif known.batches and known.current_txn_first_offset is None and producer_id not in self._pending:
-            last = known.batches[-1]
-        else:
-            return False
-        sequence = batch.base_sequence
-        if (
-            sequence != last.last_sequence + 1
-            or batch.producer_epoch != known.epoch
-            or batch.attributes & _TRANSACTION_BITS
-        ):
-            return False
-        delta = batch.last_offset_delta
-        added = BatchMetadata(
-            (sequence + delta) & SEQUENCE_MAX, batch.last_offset, delta, batch.max_timestamp
-        )
-        if following is None:
-            self._following[producer_id] = [added]
-        else:
-            following.append(added)
-        return True
-
-    def _add_data(self, pending: _PendingProducer, batch: RecordBatch) -> None:
-        updated, first_offset, last_offset = pending.updated, batch.base_offset, batch.last_offset
-        self._check_epoch(updated, batch.producer_epoch, first_offset)
-        if self._origin == "client":
-            self._check_sequence(pending, batch)
-        updated._enter_epoch(batch.producer_epoch)
-        updated.batches.append(
-            BatchMetadata(batch.last_sequence, last_offset, last_offset - first_offset, batch.max_timestamp)
-        )
-        updated.last_timestamp_ms = batch.max_timestamp
-        if updated.current_txn_first_offset is not None and not batch.is_transactional:
-            raise InvalidTxnStateError(
-                f"{self._name}: producer {updated.producer_id} has an open transaction, but its batch at offset"
-                f" {first_offset} is not transactional"
-            )
-        if updated.current_txn_first_offset is None and batch.is_transactional:
-            updated.current_txn_first_offset = first_offset
-            pending.started.append(first_offset)
-
-    def _add_marker(self, pending: _PendingProducer, batch: RecordBatch, transaction_version: int) -> None:
-        updated, offset = pending.updated, batch.base_offset
-        marker = _parse_marker(batch)
-        if marker is None:
-            return
-        control_type, coordinator_epoch, timestamp_ms = marker
-        self._check_marker_epoch(updated, batch.producer_epoch, offset, transaction_version)
-        if updated.coordinator_epoch > coordinator_epoch:
-            message = (
-                f"{self._name}: marker of producer {updated.producer_id} at offset {offset} comes from coordinator epoch"
-                f" {coordinator_epoch}, but epoch {updated.coordinator_epoch} is known"
-            )
-            if self._origin != "replication":
-                raise TransactionCoordinatorFencedError(message)
-            logger.info("%s", message)
-        if updated.current_txn_first_offset is not None:
-            self._completed.append(
-                CompletedTransaction(
-                    updated.producer_id,
-                    updated.current_txn_first_offset,
-                    offset,
-                    control_type is ControlType.ABORT,
-                )
-            )
-        updated._enter_epoch(batch.producer_epoch)
-        updated.coordinator_epoch = coordinator_epoch
-        updated.current_txn_first_offset = None
-        updated.last_timestamp_ms = timestamp_ms
-
-    def _check_marker_epoch(
-        self, updated: ProducerEntry, epoch: int, offset: int, transaction_version: int
-    ) -> None:
-        if transaction_version < 2:
-            self._check_epoch(updated, epoch, offset)
-        elif epoch < updated.epoch or (
-            epoch == updated.epoch
-            and updated.current_txn_first_offset is not None
-            and epoch != PRODUCER_EPOCH_MAX
-        ):
-            self._refuse_epoch(updated, epoch, offset, "not larger than")
-
-    def _check_epoch(self, updated: ProducerEntry, epoch: int, offset: int) -> None:
-        if epoch < updated.epoch:
-            self._refuse_epoch(updated, epoch, offset, "smaller than")
-
-    def _refuse_epoch(self, updated: ProducerEntry, epoch: int, offset: int, relation: str) -> None:
-        message = (
-            f"{self._name}: epoch {epoch} of producer {updated.producer_id} at offset {offset} is {relation} the last"
-            f" seen epoch {updated.epoch}"
-        )
-        if self._origin != "replication":
-            raise InvalidProducerEpochError(message)
-        logger.warning("%s", message)
-
-    def _check_sequence(self, pending: _PendingProducer, batch: RecordBatch) -> None:
-        updated, current, first = pending.updated, pending.current, batch.base_sequence
-        if batch.producer_epoch != updated.epoch:
-            if first != 0 and updated.epoch != NO_PRODUCER_EPOCH:
-                raise OutOfOrderSequenceError(
-                    f"{self._name}: producer {updated.producer_id} begins epoch {batch.producer_epoch} at offset"
-                    f" {batch.base_offset} with sequence {first}, expected 0 (last epoch: {updated.epoch})"
-                )
-            return
-        if updated.batches:
-            last = updated.last_sequence
-        else:
-            last = current.last_sequence if batch.producer_epoch == current.epoch else NO_SEQUENCE
-        in_sequence = first == last + 1 or (first == 0 and last == SEQUENCE_MAX)
-        if current.epoch != NO_PRODUCER_EPOCH and not in_sequence:
-            raise OutOfOrderSequenceError(
-                f"{self._name}: producer {updated.producer_id} sent sequence {first} at offset {batch.base_offset},"
-                f" its last sequence is {last}"
-            )
-
-
-def _parse_marker(batch: RecordBatch) -> tuple[ControlType, int, int] | None:
-    """Control type, coordinator epoch and timestamp of a transaction marker; None for an empty control batch."""
-    record = next(batch.records(), None)
-    if record is None:
-        return None
-    control_type = parse_control_key(record.key)
-    if control_type not in (ControlType.ABORT, ControlType.COMMIT):
-        raise InvalidRecordError(
-            f"control record at offset {record.offset}: {control_type.name} with a producer id, expected ABORT or COMMIT"
-        )
-    return control_type, parse_control_value(record.value).coordinator_epoch, record.timestamp_ms
 
 
 class ProducerStateManager:
@@ -402,11 +69,14 @@ class ProducerStateManager:
         fs: FileSystem = REAL_FILESYSTEM,
         expiration_ms: int = EXPIRATION_MS_DEFAULT,
         max_transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS_DEFAULT,
+        verification_required: bool = False,
     ) -> None:
         self.name = str(topic_partition)
-        self.directory = Path(directory)
         self.expiration_ms = expiration_ms
         self.max_transaction_timeout_ms = max_transaction_timeout_ms
+        #: Whether the first batch of a transaction must bring the guard of its verification.
+        self.verification_required = verification_required
+        self.verifications = Verifications()
         self.map_end_offset = 0
         self._last_snapshot_offset = 0
         self._clock = clock
@@ -418,7 +88,7 @@ class ProducerStateManager:
         self._ongoing: dict[int, int] = {}
         #: First offset -> offset of the marker, for transactions whose marker is not below the high watermark yet.
         self._unreplicated: dict[int, int] = {}
-        self._snapshots = self._find_snapshots()
+        self._snapshots = SnapshotFiles(directory, fs)
 
     # --- what is known ------------------------------------------------------------------------------------------
 
@@ -464,44 +134,85 @@ class ProducerStateManager:
 
     # --- appends ------------------------------------------------------------------------------------------------
 
-    def prepare(self, origin: AppendOrigin = "client") -> ProducerUpdates:
-        """Begin an append; add its batches to the result, then `commit` it."""
-        return ProducerUpdates(self._producers, origin, self.name)
+    def has_ongoing_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer has an open transaction here, of this epoch."""
+        known = self._producers.get(producer_id)
+        return known is not None and known.epoch == epoch and known.current_txn_first_offset is not None
+
+    def start_verification(
+        self, producer_id: int, sequence: int, epoch: int, *, supports_epoch_bump: bool = False
+    ) -> VerificationGuard | None:
+        """Before the coordinator is asked whether a transaction has this partition; None if it is known to have it.
+
+        The guard goes to `prepare`, with the first batch. Raises InvalidProducerEpochError for an old epoch.
+        """
+        known = self._producers.get(producer_id)
+        if known is not None and epoch < known.epoch:
+            raise InvalidProducerEpochError(
+                f"{self.name}: epoch {epoch} of producer {producer_id} is smaller than the last seen epoch {known.epoch}"
+            )
+        if self.has_ongoing_transaction(producer_id, epoch):
+            return None
+        return self.verifications.start(
+            producer_id,
+            sequence,
+            epoch,
+            supports_epoch_bump=supports_epoch_bump,
+            now_ms=self._clock.now_ms(),
+        ).guard
+
+    def prepare(
+        self, origin: AppendOrigin = "client", *, guard: VerificationGuard | None = None
+    ) -> ProducerUpdates:
+        """Begin an append; add its batches to the result, then `commit` it.
+
+        `guard` is that of a verification that has succeeded.
+        """
+        return ProducerUpdates(
+            self._producers,
+            origin,
+            self.name,
+            verifications=self.verifications,
+            guard=guard,
+            guard_required=self.verification_required,
+        )
 
     def commit(self, updates: ProducerUpdates) -> list[AbortedTransaction]:
         """Apply an append that is in the log now; gives what `aborted_by` gave before.
 
         The caller moves `map_end_offset` on.
         """
-        for producer_id, batches in updates._following.items():
+        for producer_id, batches in updates.following.items():
             producer = self._producers[producer_id]
             producer.batches.extend(batches)
             producer.last_timestamp_ms = batches[-1].timestamp_ms
-        if not updates._pending:
+        if not updates.pending:
             return []
         aborted = self.aborted_by(updates)
-        for producer_id, pending in updates._pending.items():
+        for producer_id, pending in updates.pending.items():
             current = self._producers.get(producer_id)
             if current is None:
                 self._add(pending.updated)
             else:
-                current._merge(pending.updated)
+                current.merge(pending.updated)
             for first_offset in pending.started:
                 self._ongoing[first_offset] = producer_id
-        for completed in updates._completed:
+            if pending.is_transactional:
+                self.verifications.pop(producer_id, None)
+        for completed in updates.completed:
             self._ongoing.pop(completed.first_offset, None)
             self._unreplicated[completed.first_offset] = completed.last_offset
         return aborted
 
     def aborted_by(self, updates: ProducerUpdates) -> list[AbortedTransaction]:
         """What belongs into the transaction index of the segment that an append goes to; changes nothing."""
-        if not updates._completed:
+        if not updates.completed:
             return []
         ongoing = dict(self._ongoing)
-        for producer_id, pending in updates._pending.items():
+        for producer_id, pending in updates.pending.items():
             ongoing.update(dict.fromkeys(pending.started, producer_id))
         aborted: list[AbortedTransaction] = []
-        for completed in updates._completed:
+        for completed in updates.completed:
             producer_id, first_offset, last_offset, is_aborted = completed
             if is_aborted:
                 others = (first for first, other in ongoing.items() if other != producer_id)
@@ -549,10 +260,14 @@ class ProducerStateManager:
     # --- ageing, truncation ---------------------------------------------------------------------------------------
 
     def remove_expired(self, now_ms: int) -> int:
-        """Forget producers that were silent for `expiration_ms` and have no open transaction; how many."""
+        """Forget producers that were silent for `expiration_ms` and have no open transaction; how many.
+
+        Verifications that are as old go too.
+        """
         expired = [pid for pid, producer in self._producers.items() if self._is_expired(producer, now_ms)]
         for producer_id in expired:
             del self._producers[producer_id]
+        self.verifications.remove_expired(now_ms, self.expiration_ms)
         return len(expired)
 
     def _is_expired(self, producer: ProducerEntry, now_ms: int) -> bool:
@@ -576,9 +291,7 @@ class ProducerStateManager:
         `map_end_offset` then says from where on the caller has to feed batches to `update`. Damaged snapshots are
         removed with a warning.
         """
-        for offset in list(self._snapshots):
-            if offset > log_end_offset or offset <= log_start_offset:
-                self.delete_snapshot(offset)
+        self._snapshots.delete_outside(log_start_offset, log_end_offset)
         if log_end_offset == self.map_end_offset:
             self.on_log_start_offset(log_start_offset)
             return
@@ -588,8 +301,7 @@ class ProducerStateManager:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Forget everything, snapshots too."""
         self._clear()
-        for snapshot_offset in list(self._snapshots):
-            self.delete_snapshot(snapshot_offset)
+        self._snapshots.delete_all()
         self._last_snapshot_offset = 0
         self.map_end_offset = offset
 
@@ -600,9 +312,8 @@ class ProducerStateManager:
 
     def _load(self, log_start_offset: int, now_ms: int) -> None:
         while (latest := self.latest_snapshot_offset) is not None:
-            path = self._snapshots[latest]
             try:
-                entries = producer_snapshot.read(path, self._fs)
+                entries = producer_snapshot.read(self._snapshots.path_for(latest), self._fs)
             except (CorruptSnapshotError, FileNotFoundError) as error:
                 logger.warning("%s: removing a producer snapshot that cannot be used: %s", self.name, error)
                 self.delete_snapshot(latest)
@@ -626,11 +337,11 @@ class ProducerStateManager:
     @property
     def snapshots(self) -> list[SnapshotFile]:
         """Ascending by offset."""
-        return [SnapshotFile(offset, self._snapshots[offset]) for offset in sorted(self._snapshots)]
+        return list(self._snapshots)
 
     @property
     def latest_snapshot_offset(self) -> int | None:
-        return max(self._snapshots, default=None)
+        return self._snapshots.latest_offset
 
     def snapshot_for(self, offset: int) -> Path | None:
         return self._snapshots.get(offset)
@@ -646,53 +357,28 @@ class ProducerStateManager:
         if end <= self._last_snapshot_offset:
             return None
         order = producer_snapshot.hash_order(self._producers, self._hash_table_size)
-        path = self.directory / snapshot_file(end)
+        path = self._snapshots.path_for(end)
         producer_snapshot.write(
             path, [self._producers[pid].to_snapshot() for pid in order], self._fs, sync=sync
         )
-        self._snapshots[end] = path
+        self._snapshots.add(end)
         self._last_snapshot_offset = end
         return path
 
     def delete_snapshot(self, offset: int) -> None:
-        path = self._snapshots.pop(offset, None)
-        if path is not None:
-            self._fs.remove(path)
+        self._snapshots.delete(offset)
 
     def delete_snapshots_before(self, offset: int) -> None:
-        for snapshot_offset in [known for known in self._snapshots if known < offset]:
-            self.delete_snapshot(snapshot_offset)
+        self._snapshots.delete_before(offset)
 
     def mark_snapshot_deleted(self, offset: int) -> Path | None:
         """Rename a snapshot to `.deleted`, with its segment; its new path, for the removal later."""
-        path = self._snapshots.pop(offset, None)
-        if path is None or not self._fs.exists(path):
-            return None
-        marked = path.with_name(path.name + DELETED_SUFFIX)
-        self._fs.rename(path, marked)
-        return marked
+        return self._snapshots.mark_deleted(offset)
 
     def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
         """Delete snapshots that stand at no segment's base offset; one above all of them (clean shutdown) stays."""
-        self._snapshots = self._find_snapshots()
-        largest_base = max(segment_base_offsets, default=None)
-        strays = sorted(set(self._snapshots) - set(segment_base_offsets))
-        keep = strays[-1:] if strays and (largest_base is None or strays[-1] >= largest_base) else []
-        for offset in strays:
-            if offset not in keep:
-                self.delete_snapshot(offset)
+        self._snapshots.delete_strays(segment_base_offsets)
 
     def moved_to(self, directory: StrPath) -> None:
         """The partition directory was renamed: go on under the new name."""
-        self.directory = Path(directory)
-        self._snapshots = {offset: self.directory / path.name for offset, path in self._snapshots.items()}
-
-    def _find_snapshots(self) -> dict[int, Path]:
-        if not self._fs.is_dir(self.directory):
-            return {}
-        found: dict[int, Path] = {}
-        for name in self._fs.list_dir(self.directory):
-            parsed = parse_file_name(name)
-            if parsed is not None and parsed[1:] == (SNAPSHOT_SUFFIX, ""):
-                found[parsed[0]] = self.directory / name
-        return found
+        self._snapshots.moved_to(directory)
