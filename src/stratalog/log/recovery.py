@@ -26,6 +26,7 @@ from stratalog.errors import CorruptIndexError, CorruptRecordError, InvalidTxnSt
 from stratalog.log.file_names import DELETED_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, log_file, parse_file_name
 from stratalog.log.interrupted_swaps import finish_swaps
 from stratalog.log.leader_epochs import LeaderEpochCache
+from stratalog.log.overflow import split_overflowed
 from stratalog.log.producer_rebuild import rebuild_producer_state
 from stratalog.log.producer_state import ProducerStateManager
 from stratalog.log.remnants import keep_log, keep_tail
@@ -114,6 +115,9 @@ class LogLoader:
         """Raises OSError for files that cannot be read or mended."""
         started = self._clock.monotonic()
         finish_swaps(self._directory, self._fs)
+        split_overflowed(
+            self._directory, self._config, clock=self._clock, fs=self._fs, log_end_offset=self._recovery_point
+        )
         self._open_segments()
         self._recover_damaged()
         if not self._clean:

@@ -17,11 +17,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stratalog.log.file_names import CLEANED_SUFFIX, SWAP_SUFFIX, log_file
-from stratalog.log.local_log import LocalLog
 from stratalog.log.segment import LogSegment
 from stratalog.util.filesystem import FileSystem
+
+if TYPE_CHECKING:
+    from stratalog.log.local_log import LocalLog
 
 logger = logging.getLogger(__name__)
 
