@@ -239,3 +239,27 @@ def test_a_log_past_2_gib_is_rebuilt_in_the_large_format(tmp_path: Path) -> None
     with files.log.open("wb") as log:
         log.truncate(2**31 - 1)
     assert format_for_rebuild(files.log, files.index, 0) is LEGACY
+
+
+def test_damage_amid_a_log_is_stepped_over_with_an_entry_behind_it(
+    files: Files, form: OffsetIndexFormat
+) -> None:
+    whole = index_log(files.log, 0, index_interval_bytes=INTERVAL)
+    with files.log.open("r+b") as log:
+        log.seek(whole.offset[2].position)
+        log.write(b"\xff" * 30)
+    made = rebuild_indexes(
+        files.log, files.index, files.time_index, 0, form=form, index_interval_bytes=INTERVAL
+    )
+    assert made.size_bytes == files.log.stat().st_size
+    behind = [entry for entry in made.offset if entry.position > whole.offset[2].position]
+    assert behind[0].position < whole.offset[3].position
+    assert whole.offset[-1].offset - made.offset[-1].offset < 20
+    assert files.findings() == []
+
+
+def test_a_preallocated_tail_is_not_searched_for_batches(files: Files) -> None:
+    whole = index_log(files.log, 0)
+    with files.log.open("r+b") as log:
+        log.truncate(1 << 36)
+    assert index_log(files.log, 0) == whole

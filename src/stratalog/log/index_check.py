@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from stratalog.log import offset_index_format, time_index
-from stratalog.log.batch_spans import BatchSpan, span_at, spans
+from stratalog.log.batch_spans import BatchSpan, span_at
 from stratalog.log.offset_index_detection import detect_file
 from stratalog.log.offset_index_format import LEGACY, OffsetIndexFormat
 from stratalog.log.offset_index_proof import is_true_entry
+from stratalog.log.spans_over_damage import spans_over_damage
 from stratalog.log.values import OffsetPosition, TimestampOffset
 from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem
 
@@ -127,7 +128,7 @@ def verify_time_index(
         return findings.whole(FindingKind.FORMAT, what)
     entries = time_entries(index_path, base_offset, fs)
     with fs.open(log_path) as log:
-        walk = _TimeWalk(spans(log, log.size()))
+        walk = _TimeWalk(spans_over_damage(log, base_offset, fs))
         # By offset, so that one wrong entry does not lead the walk past the batches of those behind it.
         for slot, entry in sorted(enumerate(entries), key=lambda pair: pair[1].offset):
             if findings.is_full:
@@ -151,7 +152,7 @@ def verify_time_index(
 class _TimeWalk:
     """Batches in order, with the largest timestamp so far; entries come in order too, so each batch is seen once."""
 
-    def __init__(self, batches: Iterator[tuple[int, BatchSpan]]) -> None:
+    def __init__(self, batches: Iterator[tuple[int, BatchSpan, bool]]) -> None:
         self._batches = batches
         self._batch = BatchSpan(-1, -1, 0, -1)
         self._largest = TimestampOffset(-1, -1)

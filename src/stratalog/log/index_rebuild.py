@@ -12,11 +12,11 @@ from typing import Final
 
 from stratalog.errors import CorruptIndexError
 from stratalog.log import time_index
-from stratalog.log.batch_spans import spans
 from stratalog.log.index_check import offset_entries, verify_offset_index
 from stratalog.log.index_file import RELATIVE_OFFSET_MAX
 from stratalog.log.offset_index_detection import detect_file
 from stratalog.log.offset_index_format import LARGE, LEGACY, OffsetIndexFormat
+from stratalog.log.spans_over_damage import spans_over_damage
 from stratalog.log.values import OffsetPosition, TimestampOffset
 from stratalog.util.atomic_file import write_atomic
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
@@ -30,7 +30,7 @@ class LogIndexes:
 
     offset: list[OffsetPosition]
     time: list[TimestampOffset]
-    #: Bytes of whole batches; what is behind them in the log is not indexed.
+    #: Where the last whole batch ends; what is behind it in the log is not indexed.
     size_bytes: int
 
 
@@ -41,19 +41,23 @@ def index_log(
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     fs: FileSystem = REAL_FILESYSTEM,
 ) -> LogIndexes:
-    """The entries for a log, as a broker makes them when it recovers the segment: from headers alone, CRCs unchecked."""
+    """The entries for a log, as a broker makes them when it recovers a segment that was flushed.
+
+    From headers alone, CRCs unchecked; where there is no header, what follows is found by its CRC.
+    """
     offset: list[OffsetPosition] = []
     time: list[TimestampOffset] = []
     largest = last = TimestampOffset(time_index.NO_TIMESTAMP, base_offset)
     end = last_entry_at = 0
     expected = base_offset
     with fs.open(log_path) as log:
-        for position, batch in spans(log, log.size()):
+        for position, batch, is_behind_damage in spans_over_damage(log, base_offset, fs):
             if not expected <= batch.base_offset <= batch.last_offset <= base_offset + RELATIVE_OFFSET_MAX:
                 break
             if batch.max_timestamp > largest.timestamp_ms:
                 largest = TimestampOffset(batch.max_timestamp, batch.last_offset)
-            if position - last_entry_at > index_interval_bytes:
+            # Readers get past damage by an entry of its own.
+            if position - last_entry_at > index_interval_bytes or is_behind_damage:
                 offset.append(OffsetPosition(batch.last_offset, position))
                 if largest.timestamp_ms > last.timestamp_ms:
                     time.append(largest)

@@ -118,7 +118,7 @@ def index_sound_batches(
             flaw = _flaw(view, position, header, expected_offset, highest)
             if expected_offset >= flushed_to:
                 break
-            resumed, found_offset = _next_sound(view, position, expected_offset, highest)
+            resumed, found_offset = next_sound(view, position, expected_offset, highest)
             damage.append(Damage(position, resumed, expected_offset, found_offset, flaw))
             flaw, position = None, resumed
             last_index_entry = position - index_interval_bytes - 1  # readers get there by an entry of its own
@@ -179,7 +179,7 @@ def _flaw(
     return crc_flaw(view, position, header) or "it is not sound"
 
 
-def _next_sound(view: memoryview, position: int, expected_offset: int, highest: int) -> tuple[int, int]:
+def next_sound(view: memoryview, position: int, expected_offset: int, highest: int) -> tuple[int, int]:
     """Where, behind the damage at `position`, the next sound batch begins, and its base offset; (end of file, -1)."""
     limit = len(view)
     for match in _LIKE_A_BATCH.finditer(view, position + 1 + MAGIC_AT):
@@ -199,4 +199,4 @@ def _next_sound(view: memoryview, position: int, expected_offset: int, highest: 
 
 def has_sound_batch(view: memoryview, position: int, expected_offset: int) -> bool:
     """Whether behind the unsound bytes at `position` there is a batch that is sound: then no torn write left them."""
-    return _next_sound(view, position, expected_offset, 0x7FFF_FFFF_FFFF_FFFF)[1] >= 0
+    return next_sound(view, position, expected_offset, 0x7FFF_FFFF_FFFF_FFFF)[1] >= 0

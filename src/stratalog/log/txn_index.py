@@ -160,10 +160,6 @@ class TransactionIndex:
             self._fs.rename(self.path, path)
         self.path = Path(path)
 
-    def moved_to(self, directory: StrPath) -> None:
-        """The partition directory was renamed: go on under the new name."""
-        self.path = Path(directory) / self.path.name
-
     def delete(self) -> None:
         """Close and remove the file; one that is already gone is fine."""
         self.close()

@@ -1,0 +1,39 @@
+"""A walk over the batches of a `.log` that does not end where something is damaged; `batch_spans` has the plain one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from stratalog.log.batch_spans import BatchSpan, spans
+from stratalog.log.roll import RELATIVE_OFFSET_MAX
+from stratalog.log.segment_recovery import next_sound
+from stratalog.records.batch_format import HEADER_SIZE
+from stratalog.util.filesystem import File, FileSystem
+
+_ZEROS_LOOKED_AT: Final = 64 * 1024
+
+
+def spans_over_damage(log: File, base_offset: int, fs: FileSystem) -> Iterator[tuple[int, BatchSpan, bool]]:
+    """Position and span of each batch of a `.log`, and whether there is damage right before it.
+
+    Damage is stepped over, up to the next batch whose CRC and offsets fit, as when a broker recovers what was flushed.
+    """
+    log_size, end, expected, is_behind_damage = log.size(), 0, base_offset, False
+    while True:
+        for position, span in spans(log, log_size, end):
+            yield position, span, is_behind_damage
+            end, expected, is_behind_damage = position + span.size, span.last_offset + 1, False
+        if end >= log_size or _is_zero_tail(log, end, log_size):
+            return
+        with fs.map_file(log, log_size) as data, memoryview(data) as view:
+            end, found = next_sound(view, end, expected, base_offset + RELATIVE_OFFSET_MAX)
+        if found < 0:
+            return
+        is_behind_damage = True
+
+
+def _is_zero_tail(log: File, position: int, log_size: int) -> bool:
+    """Whether the file seems to be preallocated from `position` on: it may be many GiB to search in vain."""
+    last = max(position, log_size - _ZEROS_LOOKED_AT)
+    return not any(log.pread(HEADER_SIZE, position)) and not any(log.pread(log_size - last, last))
