@@ -166,9 +166,9 @@ def used_size(data: Buffer) -> int:
     end = len(view)
     while end:
         start = max(0, end - _ZEROS_LOOKED_AT)
-        piece = bytes(view[start:end]).rstrip(b"\0")
-        if piece:
-            return start + len(piece)
+        piece = bytes(view[start:end])
+        if piece != bytes(len(piece)):  # a tail of 20 MiB is nothing special, and rstrip goes by single bytes
+            return start + len(piece.rstrip(b"\0"))
         end = start
     return 0
 
