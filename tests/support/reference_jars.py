@@ -36,6 +36,8 @@ class JarSet:
 
 BROKER_JARS = JarSet("broker", "pom-broker.xml", f"kafka_2.13-{KAFKA_VERSION}.jar")
 TOOLS_JARS = JarSet("tools", "pom-tools.xml", "kafka-tools-4.3.1.jar")
+#: kafka-configs alone; it needs the jars of the tools and, for Scala, of the broker behind it.
+CONFIGS_JARS = JarSet("configs", "pom-configs.xml", "kafka_2.13-4.3.1.jar")
 
 
 def jars_home() -> Path:
@@ -68,9 +70,9 @@ def _java_version(path: Path) -> int:
     return int(match.group(1)) if match else 0
 
 
-def classpath(jars: JarSet) -> str:
-    """The class path of one jar set, fetched first when it is not there."""
-    return f"{_installed(jars)}/*"
+def classpath(*jars: JarSet) -> str:
+    """The class path of jar sets, in their order, each fetched first when it is not there."""
+    return os.pathsep.join(f"{_installed(each)}/*" for each in jars)
 
 
 def _installed(jars: JarSet) -> Path:

@@ -30,6 +30,7 @@ from tests.support.reference_jars import (
     BROKER_JARS,
     KAFKA_VERSION,
     TOOLS_JARS,
+    JarSet,
     ReferenceUnavailableError,
     classpath,
     java,
@@ -65,22 +66,21 @@ SINGLE_NODE_CONFIG: Mapping[str, str] = {
 }
 
 
-def unavailable_reason() -> str | None:
-    """Why this machine cannot run the reference broker, or None when it can (its jars are then in place)."""
+def unavailable_reason(*more_jars: JarSet) -> str | None:
+    """Why this machine cannot run the reference broker, or None when it can (its jars, and those, are then in place)."""
     try:
         java()
-        classpath(BROKER_JARS)
-        classpath(TOOLS_JARS)
+        classpath(BROKER_JARS, TOOLS_JARS, *more_jars)
     except ReferenceUnavailableError as error:
         return str(error)
     return None
 
 
-def require_reference_kafka() -> None:
+def require_reference_kafka(*more_jars: JarSet) -> None:
     """Skip the calling test where Kafka cannot run; fail it there under `STRATALOG_REQUIRE_KAFKA=1`."""
     import pytest
 
-    reason = unavailable_reason()
+    reason = unavailable_reason(*more_jars)
     if reason is None:
         return
     if os.environ.get("STRATALOG_REQUIRE_KAFKA") == "1":
@@ -95,12 +95,20 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
-def tool(class_name: str, args: Sequence[str], *, stdin: str | None = None, check: bool = True) -> str:
+def tool(
+    class_name: str,
+    args: Sequence[str],
+    *,
+    stdin: str | None = None,
+    check: bool = True,
+    jars: Sequence[JarSet] = (TOOLS_JARS,),
+) -> str:
     """Run a command-line tool (`org.apache.kafka.tools...`) of Kafka 4.3.1; return its standard output.
 
-    With `check`, an exit code other than 0 raises `RuntimeError` with both streams.
+    With `check`, an exit code other than 0 raises `RuntimeError` with both streams. `jars` in front of the tools' own give
+    it classes of another version.
     """
-    command = [java(), *_java_options("error"), "-cp", classpath(TOOLS_JARS), class_name, *args]
+    command = [java(), *_java_options("error"), "-cp", classpath(*jars), class_name, *args]
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
     if check and done.returncode:
         output = done.stdout + done.stderr
