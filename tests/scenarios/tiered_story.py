@@ -76,6 +76,10 @@ class TieredStory:
     def bounce(self) -> None:
         """Stop the broker cleanly, and start it again."""
         self.broker.close()
+        self.restart()
+
+    def restart(self) -> None:
+        """Start it again after it was stopped."""
         self.broker = self._start()
 
     def __enter__(self) -> TieredStory:

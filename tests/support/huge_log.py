@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,7 @@ from stratalog.records.batch_builder import build_batch
 from stratalog.records.batch_format import ATTRIBUTES_AT, HEADER, HEADER_SIZE, LOG_OVERHEAD
 from stratalog.records.record import Record
 from stratalog.remote.storage.object_store import ObjectStore, ObstoreObjectStore, Uploaded
+from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.util.crc32c import crc32c
 from stratalog.util.varint import encode_varlong
 
@@ -105,6 +106,10 @@ def write_huge_partition(directory: Path, *, filler_bytes: int = FILLER_BYTES) -
     (directory / log_file(huge.active_base)).write_bytes(
         _landmark(huge.active_base, huge.timestamp_of(huge.active_base))
     )
+    (directory / offset_index_file(huge.active_base)).write_bytes(b"")
+    (directory / time_index_file(huge.active_base)).write_bytes(
+        time_index.ENTRY.pack(huge.timestamp_of(huge.active_base), RECORDS_IN_LANDMARK - 1)
+    )
     (directory / LEADER_EPOCH_CHECKPOINT).write_bytes(encode_epochs([EpochEntry(0, 0)]))
     return huge
 
@@ -168,3 +173,10 @@ class SparseObjectStore(ObstoreObjectStore):
                 size += len(piece)
             target.truncate(size)
         return Uploaded(size, crc)
+
+
+class SparseStorage(ObjectStoreRemoteStorageManager):
+    """The storage plugin over a `SparseObjectStore`, to be named in a broker's configuration; its option is `directory`."""
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        super().__init__(SparseObjectStore.at(Path(configs["directory"])))
