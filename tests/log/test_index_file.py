@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import bisect
+import random
 import struct
+from typing import cast
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typing_extensions import Buffer
 
-from stratalog.log.index_search import count_up_to
+from stratalog.log.index_search import WARM_BYTES, count_up_to
 
 KEY = struct.Struct(">q")
 
@@ -43,3 +47,48 @@ def test_keys_in_disorder_end_in_some_count(keys: list[int], target: int) -> Non
     """On a damaged index the search ends, within the entries."""
     data = b"".join(KEY.pack(key) for key in keys)
     assert 0 <= count_up_to(data, KEY, 0, KEY.size, len(keys), target) <= len(keys)
+
+
+class RecordingKey:
+    """A key that remembers which pages of the index were looked at."""
+
+    def __init__(self) -> None:
+        self.pages: set[int] = set()
+
+    def unpack_from(self, data: Buffer, at: int) -> tuple[int]:
+        self.pages.add(at // 4096)
+        found: tuple[int] = KEY.unpack_from(data, at)
+        return found
+
+
+@pytest.mark.parametrize("stride", [8, 12])
+def test_lookups_near_the_end_stay_in_the_last_pages(stride: int) -> None:
+    """What consumers ask for never touches a page of the index that may have to come from the disk."""
+    entries, size = 100_000, 100_000 * stride
+    data = bytearray(size)
+    for slot in range(entries):
+        KEY.pack_into(data, slot * stride, slot * slot // 1000)
+    warm = WARM_BYTES // stride
+    key = RecordingKey()
+    for slot in range(entries - warm, entries):
+        target = slot * slot // 1000
+        assert count_up_to(data, cast(struct.Struct, key), 0, stride, entries, target) > slot
+    assert min(key.pages) >= (size - WARM_BYTES) // 4096 - 1
+    assert len(key.pages) <= WARM_BYTES // 4096 + 1
+
+
+def test_a_lookup_elsewhere_looks_at_a_few_pages_only() -> None:
+    """Guessing keeps within a few pages; bisecting 1.2 MB would look at one for each of its first 8 steps."""
+    entries = 100_000
+    data = bytearray(entries * 12)
+    chance = random.Random(3)
+    value = 0
+    for slot in range(entries):
+        value += chance.randint(1, 200)
+        KEY.pack_into(data, slot * 12, value)
+    looked_at = []
+    for _ in range(500):
+        key = RecordingKey()
+        count_up_to(data, cast(struct.Struct, key), 0, 12, entries, chance.randint(0, value))
+        looked_at.append(len(key.pages))
+    assert sum(looked_at) / len(looked_at) < 7

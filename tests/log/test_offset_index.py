@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import random
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from stratalog.errors import CorruptIndexError, KafkaStorageError
 from stratalog.log.offset_index import OffsetIndex
-from stratalog.log.offset_index_format import LARGE, LEGACY, OffsetIndexFormat, decode_entries, detect
+from stratalog.log.offset_index_format import LARGE, LEGACY, OffsetIndexFormat
 from stratalog.log.values import OffsetPosition
 from stratalog.records.batch import RecordBatch
 
@@ -265,14 +266,126 @@ def test_a_zero_tail_left_by_a_crash_is_corrupt(tmp_path: Path) -> None:
         index.sanity_check()
 
 
-@given(steps=st.lists(st.tuples(st.integers(1, 10**6), st.integers(4096, 10**6)), min_size=1, max_size=40),
-       form=st.sampled_from([LEGACY, LARGE]))  # fmt: skip
-@settings(deadline=None, max_examples=200)
-def test_the_format_of_a_real_index_is_told_by_its_content_or_stays_the_fallback(
-    steps: list[tuple[int, int]], form: OffsetIndexFormat
+def test_entries_are_had_by_slot_and_no_other_slot(tmp_path: Path) -> None:
+    entries = entries_of([(1, 5000)] * 4)
+    with filled(tmp_path / "i.index", entries) as index:
+        assert [index.entry(slot) for slot in range(4)] == entries
+        for slot in (-1, 4):
+            with pytest.raises(IndexError, match="of 4 entries"):
+                index.entry(slot)
+
+
+def test_a_reopened_index_has_its_entries_and_room_only_when_it_is_resized(tmp_path: Path) -> None:
+    entries = entries_of([(1, 5000)] * 2)
+    with filled(tmp_path / "i.index", entries):
+        pass
+    with open_index(tmp_path / "i.index") as index:
+        assert (list(index), index.last_offset, index.entries) == (entries, BASE + 2, 2)
+        with pytest.raises(ValueError, match="full"):
+            index.append(BASE + 3, 20_000)
+
+
+def test_an_entry_for_the_base_offset_itself_is_sound(tmp_path: Path) -> None:
+    with open_index(tmp_path / "i.index") as index:
+        index.append(BASE, 0)
+        index.sanity_check()
+
+
+def test_a_legacy_index_says_what_to_do_about_a_position_past_2_gib(tmp_path: Path) -> None:
+    with open_index(tmp_path / "i.index") as index:
+        with pytest.raises(
+            ValueError, match="Finalize MetadataVersion to IBP_4_4_IV1 to enable large index format"
+        ):
+            index.append(BASE + 1, 2**31)
+        assert index.entries == 0
+        index.append(BASE + 1, 2**31 - 1)
+
+
+@pytest.mark.parametrize(("old", "new"), [(LEGACY, LARGE), (LARGE, LEGACY), (LEGACY, LEGACY)], ids=str)
+def test_an_index_that_is_filled_anew_may_have_another_format(
+    tmp_path: Path, old: OffsetIndexFormat, new: OffsetIndexFormat
 ) -> None:
-    """Detection never picks the wrong format; where both read as ordered entries it takes the fallback."""
-    entries = entries_of(steps)
-    data = b"".join(form.entry.pack(e.offset - BASE, e.position) for e in entries)
-    assert detect(data, form).format is form
-    assert list(decode_entries(data, BASE, detect(data, form).format)) == entries
+    path = tmp_path / "i.index"
+    with OffsetIndex.open(path, BASE, max_size=1000, entry_size=old.entry_size) as index:
+        for entry in entries_of([(1, 5000)] * 20):
+            index.append(*entry)
+        index.reset(new)
+        assert (index.entries, index.format, index.length) == (
+            0,
+            new,
+            1000 // new.entry_size * new.entry_size,
+        )
+        assert path.read_bytes() == bytes(index.length)
+        again = entries_of([(3, 7000)] * 30)
+        for entry in again:
+            index.append(*entry)
+        assert list(index) == again
+    assert path.read_bytes() == b"".join(new.entry.pack(e.offset - BASE, e.position) for e in again)
+
+
+@given(
+    steps=steps, targets=st.lists(st.integers(0, 700_000), max_size=50), entry_size=st.sampled_from([8, 12])
+)
+@settings(deadline=None, max_examples=100)
+def test_many_lookups_at_once_are_as_many_single_ones(
+    path: Path, steps: list[tuple[int, int]], targets: list[int], entry_size: int
+) -> None:
+    """lookup_many(targets)[i] is lookup(targets[i])."""
+    with filled(path, entries_of(steps), entry_size) as index:
+        offsets, positions = index.lookup_many(targets)
+        assert list(zip(offsets.tolist(), positions.tolist(), strict=True)) == [
+            tuple(index.lookup(target)) for target in targets
+        ]
+
+
+def test_many_lookups_in_a_large_index_are_those_of_a_bisection(tmp_path: Path) -> None:
+    """More entries than one sample covers, gaps of all sizes, targets at, below and behind every kind of place."""
+    chance = random.Random(5)
+    offsets = sorted(chance.sample(range(1, 2**31), 9000))
+    path = tmp_path / "i.index"
+    path.write_bytes(b"".join(struct.pack(">iq", o, 5000 * (i + 1)) for i, o in enumerate(offsets)))
+    targets = [o + d for o in offsets[::7] for d in (-1, 0, 1)] + [-5, 0, 2**31, 2**40]
+    with OffsetIndex.open(path, 0, max_size=0, writable=False, entry_size=12) as index:
+        found, positions = index.lookup_many(targets)
+        single = [index.lookup(target) for target in targets]
+    expected = [bisect.bisect_right(offsets, target) for target in targets]
+    assert found.tolist() == [offsets[n - 1] if n else 0 for n in expected]
+    assert positions.tolist() == [5000 * n for n in expected]
+    assert [tuple(entry) for entry in single] == list(zip(found.tolist(), positions.tolist(), strict=True))
+
+
+def test_a_roll_does_not_wait_for_a_batched_lookup_of_another_thread(tmp_path: Path) -> None:
+    """A view on the map is held, as a lookup holds it, while the index is cut, grown and closed."""
+    with filled(tmp_path / "i.index", entries_of([(1, 5000)] * 4)) as index:
+        with memoryview(index._data()) as view:
+            before = bytes(view[:32])
+            index.trim_to_valid_size()
+            assert index.resize(80)
+            index.append(BASE + 9, 90_000)
+            assert bytes(view[:32]) == before
+        assert index.lookup(BASE + 10) == OffsetPosition(BASE + 9, 90_000)
+        with memoryview(index._data()):
+            index.close()
+    assert (tmp_path / "i.index").stat().st_size == 40
+
+
+@pytest.mark.parametrize("entries", [100, 30_000])
+@pytest.mark.parametrize("form", [LEGACY, LARGE], ids=str)
+def test_an_entry_amid_an_index_of_any_size_that_goes_back_is_corrupt(
+    tmp_path: Path, entries: int, form: OffsetIndexFormat
+) -> None:
+    """Large indexes are checked by other means than small ones."""
+    path, middle = tmp_path / "i.index", entries // 2
+    sound = b"".join(form.entry.pack(i + 1, 100 * i + 100) for i in range(entries))
+    path.write_bytes(sound)
+    for wrong in (None, (middle, 100 * middle + 100), (middle + 1, 100 * middle), (-1, -1), (middle + 1, -7)):
+        damaged = bytearray(sound)
+        if wrong is not None:
+            form.entry.pack_into(damaged, middle * form.entry_size, *wrong)
+        path.write_bytes(damaged)
+        with OffsetIndex.open(path, BASE, max_size=0, writable=False, entry_size=form.entry_size) as index:
+            if wrong is None:
+                index.sanity_check()
+                continue
+            with pytest.raises(CorruptIndexError, match=f"entry {middle}, "):
+                index.sanity_check()

@@ -123,3 +123,71 @@ def test_every_cut_and_every_flipped_byte_is_found_or_leaves_an_ordered_index(tm
             found = list(reader)
             assert [entry.timestamp_ms for entry in found] == sorted({entry.timestamp_ms for entry in found})
             assert [entry.offset for entry in found] == sorted(entry.offset for entry in found)
+
+
+def test_entries_are_had_by_slot_and_no_other_slot(tmp_path: Path) -> None:
+    index, expected = fill(tmp_path / "i.timeindex", [(1, 1)] * 5)
+    with index:
+        assert [index.entry(slot) for slot in range(5)] == expected
+        assert index.entry_size == 12
+        for slot in (-1, 5):
+            with pytest.raises(IndexError, match="of 5 entries"):
+                index.entry(slot)
+
+
+def test_the_last_entry_follows_appends_and_truncation(tmp_path: Path) -> None:
+    path = tmp_path / "i.timeindex"
+    with TimeIndex.open(path, BASE, max_size=120) as index:
+        assert index.last_entry == TimestampOffset(-1, BASE)
+        index.maybe_append(T0, BASE + 3)
+        assert index.last_entry == TimestampOffset(T0, BASE + 3)
+        index.maybe_append(T0 + 1, BASE + 4)
+        index.truncate_to(BASE + 4)
+        assert index.last_entry == TimestampOffset(T0, BASE + 3)
+        index.truncate()
+        assert (index.entries, index.last_entry) == (0, TimestampOffset(-1, BASE))
+
+
+def test_resizing_says_whether_it_did_anything_and_keeps_the_entries(tmp_path: Path) -> None:
+    index, expected = fill(tmp_path / "i.timeindex", [(1, 1)] * 5)
+    with index:
+        assert not index.resize(index.length)
+        assert index.resize(index.length // 2)
+        assert index.resize(index.length * 4 + 11)
+        assert index.length % 12 == 0
+        assert list(index) == expected
+        with pytest.raises(ValueError, match="do not hold 5 entries"):
+            index.resize(48)
+
+
+@given(steps=appends, targets=st.lists(st.integers(T0 - 5, T0 + 160), max_size=50))
+@settings(deadline=None, max_examples=100)
+def test_many_lookups_at_once_are_as_many_single_ones(
+    path: Path, steps: list[tuple[int, int]], targets: list[int]
+) -> None:
+    """lookup_many(targets)[i] is lookup(targets[i])."""
+    index, _ = fill(path, steps)
+    with index:
+        timestamps, offsets = index.lookup_many(targets)
+        assert list(zip(timestamps.tolist(), offsets.tolist(), strict=True)) == [
+            tuple(index.lookup(target)) for target in targets
+        ]
+
+
+@pytest.mark.parametrize("entries", [100, 30_000])
+def test_an_entry_amid_an_index_of_any_size_that_goes_back_is_corrupt(tmp_path: Path, entries: int) -> None:
+    """Large indexes are checked by other means than small ones."""
+    path = tmp_path / "i.timeindex"
+    sound = b"".join(struct.pack(">qi", T0 + i, i) for i in range(entries))
+    path.write_bytes(sound)
+    with TimeIndex.open(path, BASE, max_size=0, writable=False) as index:
+        index.sanity_check()
+    for wrong in ((T0 + entries // 2 - 1, entries // 2), (T0 + entries // 2, entries // 2 - 2), (-5, 0)):
+        damaged = bytearray(sound)
+        struct.pack_into(">qi", damaged, entries // 2 * 12, *wrong)
+        path.write_bytes(damaged)
+        with (
+            TimeIndex.open(path, BASE, max_size=0, writable=False) as index,
+            pytest.raises(CorruptIndexError, match=f"entry {entries // 2}"),
+        ):
+            index.sanity_check()
