@@ -14,6 +14,7 @@ from typing_extensions import Buffer
 
 from stratalog.log.offset_index_format import LARGE, LEGACY
 from stratalog.log.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
+from stratalog.records.batch_format import BATCH_SIZE_MIN
 
 _LEGACY_ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _LARGE_ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i8")])
@@ -51,15 +52,26 @@ class TimeEntries:
         return len(self.offsets)
 
 
-def offset_entries(data: Buffer, base_offset: int, log_size: int) -> OffsetEntries:
-    """The entries of an offset index of either format for a `.log` of `log_size` bytes; none if it is damaged."""
+def offset_entries(
+    data: Buffer, base_offset: int, log_size: int, entry_size: int | None = None
+) -> OffsetEntries:
+    """The entries of an offset index of either format for a `.log` of `log_size` bytes; none if it is damaged.
+
+    `entry_size` is what a manifest has noted; without it, the content tells.
+    """
     for entry, form in ((_LEGACY_ENTRY, LEGACY), (_LARGE_ENTRY, LARGE)):
+        if entry_size not in (None, form.entry_size):
+            continue
         table = _table(data, entry)
         offsets, positions = table["offset"].astype(np.int64), table["position"].astype(np.int64)
         count = _ascending(offsets, positions)
         used = len(bytes(data).rstrip(b"\0"))
         # All but the zero tail must be entries of this format: of the other one, some prefix may look so.
-        if count * form.entry_size >= used and (count == 0 or positions[count - 1] < log_size):
+        # And the first entry has a batch before it, unless it stands at the beginning.
+        fits = count == 0 or (
+            (positions[0] == 0 or positions[0] >= BATCH_SIZE_MIN) and positions[count - 1] < log_size
+        )
+        if count * form.entry_size >= used and fits:
             return OffsetEntries(offsets[:count] + base_offset, positions[:count])
     return OffsetEntries(np.empty(0, np.int64), np.empty(0, np.int64))
 
