@@ -19,6 +19,7 @@ from stratalog.broker.server import Broker
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.compression import Codec
+from stratalog.records.legacy_builder import build_legacy
 from stratalog.records.record import Record
 from stratalog.util.crc32c import crc32c
 
@@ -423,3 +424,25 @@ def test_a_topic_made_anew_is_not_mistaken_for_the_old_one(broker: Broker, wire:
     broker.state.topics.create(topic, 1)
     assert produce(broker, wire, topic, batch(b"new")).base_offset == 0
     assert values_in(broker, topic) == [b"new"]
+
+
+@pytest.mark.parametrize("version", [3, 8, 12])
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_old_message_formats_are_refused(
+    broker: Broker, wire: Wire, topic: str, magic: int, codec: Codec, version: int
+) -> None:
+    """As by Kafka 4: a log would convert them, but no client may send them."""
+    records = build_legacy([Record(0, NOW, b"k", b"v")], magic=magic, codec=codec)
+    assert produce(broker, wire, topic, records, version=version).error_code == 87
+    assert values_in(broker, topic) == []
+
+
+def test_the_records_at_fault_are_named(broker: Broker, wire: Wire) -> None:
+    compacted = broker.state.topics.create(f"t{next(_topic_number)}", 1, {"cleanup.policy": "compact"}).name
+    records = build_batch([Record(n, NOW, key, b"v") for n, key in enumerate((b"k", None, b"k", None))])
+    answer = produce(broker, wire, compacted, records)
+    assert answer.error_code == 87
+    assert answer.error_message.startswith("2 of 4 records are refused: record 1 ")
+    assert [error.batch_index for error in answer.record_errors] == [1, 3]
+    assert all("no key" in error.batch_index_error_message for error in answer.record_errors)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -97,6 +98,22 @@ def test_a_topics_codec_is_put_in_the_place_of_the_producers(codec: Codec, targe
     assert (result.producer_id, result.producer_epoch, result.base_sequence) == (5, 1, 9)
     if codec is Codec.from_name(target):
         assert written(prepared)[16:] == batch[16:]
+
+
+@pytest.mark.parametrize(("codec", "level"), [("gzip", 9), ("lz4", 12), ("zstd", 19)])
+def test_another_level_alone_changes_nothing(codec: str, level: int) -> None:
+    batch = build_batch(records(size=2_000), codec=Codec.from_name(codec), level=1)
+    levels: dict[str, Any] = {f"compression_{codec}_level": level}
+    assert written(prepare(batch, LogConfig(compression_type=codec, **levels)))[16:] == batch[16:]
+
+
+def test_the_level_is_used_where_a_batch_is_compressed_anew() -> None:
+    batch = build_batch([Record(0, NOW, None, random.Random(1).randbytes(500) * 9)])
+    sizes = {
+        level: prepare(batch, LogConfig(compression_type="gzip", compression_gzip_level=level)).size
+        for level in (1, 9)
+    }
+    assert sizes[9] != sizes[1]
 
 
 def test_markers_are_not_compressed() -> None:

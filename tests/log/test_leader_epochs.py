@@ -169,3 +169,151 @@ def test_the_cache_follows_its_directory(tmp_path: Path) -> None:
     cache.moved_to(new)
     cache.assign(0, 0)
     assert (new / "leader-epoch-checkpoint").read_bytes() == b"0\n1\n0 0\n"
+
+
+# --- by example: the behaviours that Kafka's own tests name ------------------------------------------------------------
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> LeaderEpochCache:
+    return LeaderEpochCache(tmp_path / "leader-epoch-checkpoint")
+
+
+def _entries(cache: LeaderEpochCache) -> list[tuple[int, int]]:
+    return [(entry.epoch, entry.start_offset) for entry in cache.entries]
+
+
+def _with(cache: LeaderEpochCache, *entries: tuple[int, int]) -> LeaderEpochCache:
+    for epoch, start_offset in entries:
+        cache.assign(epoch, start_offset)
+    return cache
+
+
+def test_an_empty_cache_knows_nothing_and_takes_everything(cache: LeaderEpochCache) -> None:
+    assert (cache.latest_epoch, cache.latest_entry, cache.earliest_entry) == (None, None, None)
+    assert cache.end_offset_for(0, 9) == cache.end_offset_for(7, 9) == cache.end_offset_for(-1, 9) == (-1, -1)
+    assert (cache.previous_epoch(3), cache.next_epoch(3), cache.epoch_for_offset(0)) == (None, None, None)
+    cache.truncate_from_start(7)
+    cache.truncate_from_end(0)
+    assert _entries(cache) == []
+
+
+def test_the_latest_epoch_ends_with_the_log_and_one_above_it_is_not_known(cache: LeaderEpochCache) -> None:
+    _with(cache, (2, 5))
+    assert cache.latest_epoch == 2
+    assert cache.end_offset_for(2, 9) == (2, 9)
+    assert cache.end_offset_for(3, 9) == cache.end_offset_for(-1, 9) == (-1, -1)
+
+
+def test_an_epoch_ends_where_the_next_one_begins(cache: LeaderEpochCache) -> None:
+    _with(cache, (5, 11), (6, 12), (7, 13))
+    assert [cache.end_offset_for(epoch, 40) for epoch in (4, 5, 6, 7)] == [(4, 11), (5, 12), (6, 13), (7, 40)]
+
+
+def test_between_epochs_the_lower_one_answers(cache: LeaderEpochCache) -> None:
+    _with(cache, (0, 10), (2, 13), (4, 17))
+    assert cache.end_offset_for(1, 30) == (0, 13)
+    assert cache.end_offset_for(3, 30) == (2, 17)
+
+
+def test_an_epoch_begins_once(cache: LeaderEpochCache) -> None:
+    _with(cache, (2, 6), (2, 7), (2, 9), (3, 9), (3, 10))
+    assert _entries(cache) == [(2, 6), (3, 9)]
+
+
+def test_an_epoch_that_begins_earlier_than_it_did_replaces_itself(cache: LeaderEpochCache) -> None:
+    _with(cache, (4, 6), (4, 5))
+    assert _entries(cache) == [(4, 5)]
+    _with(cache, (5, 7), (5, 4))
+    assert _entries(cache) == [(5, 4)]
+
+
+def test_epochs_and_offsets_that_go_back_take_away_what_they_contradict(cache: LeaderEpochCache) -> None:
+    _with(cache, (1, 5), (2, 6))
+    _with(cache, (1, 7))
+    assert _entries(cache) == [(1, 7)]
+    assert cache.end_offset_for(1, 8) == (1, 8)
+    _with(cache, (3, 5))
+    assert _entries(cache) == [(3, 5)]
+
+
+def test_leaders_that_change_without_records_leave_one_epoch(cache: LeaderEpochCache) -> None:
+    _with(cache, (0, 0), (1, 0), (2, 0))
+    assert _entries(cache) == [(2, 0)]
+    _with(cache, (3, 3), (4, 3), (5, 6))
+    assert _entries(cache) == [(2, 0), (4, 3), (5, 6)]
+    assert [cache.end_offset_for(epoch, 9) for epoch in range(6)] == [
+        (0, 0),
+        (1, 0),
+        (2, 3),
+        (2, 3),
+        (4, 6),
+        (5, 9),
+    ]
+
+
+def test_a_follower_gets_to_the_same_history_batch_by_batch(cache: LeaderEpochCache) -> None:
+    for offset, epoch in enumerate((0, 0, 0, 1, 1, 1, 2, 2, 2)):
+        cache.assign(epoch, offset)
+        assert cache.latest_epoch == epoch
+    assert _entries(cache) == [(0, 0), (1, 3), (2, 6)]
+    assert [cache.end_offset_for(epoch, 9) for epoch in range(3)] == [(0, 3), (1, 6), (2, 9)]
+
+
+THREE = ((2, 6), (3, 8), (4, 11))
+
+
+@pytest.mark.parametrize(
+    ("offset", "left"),
+    [
+        (8, [(2, 6)]),
+        (9, [(2, 6), (3, 8)]),
+        (6, []),
+        (0, []),
+        (11, [(2, 6), (3, 8)]),
+        (12, [*THREE]),
+        (-1, [*THREE]),
+    ],
+)
+def test_from_the_end_entries_go_that_begin_at_the_cut_or_behind_it(
+    cache: LeaderEpochCache, offset: int, left: list[tuple[int, int]]
+) -> None:
+    _with(cache, *THREE).truncate_from_end(offset)
+    assert _entries(cache) == _entries(LeaderEpochCache(cache.path)) == left
+
+
+@pytest.mark.parametrize(
+    ("offset", "left"),
+    [
+        (8, [(3, 8), (4, 11)]),
+        (9, [(3, 9), (4, 11)]),
+        (10, [(3, 10), (4, 11)]),
+        (5, [*THREE]),
+        (6, [*THREE]),
+        (7, [(2, 7), (3, 8), (4, 11)]),
+        (11, [(4, 11)]),
+        (15, [(4, 15)]),
+        (-1, [*THREE]),
+    ],
+)
+def test_from_the_start_the_epoch_at_the_cut_begins_there(
+    cache: LeaderEpochCache, offset: int, left: list[tuple[int, int]]
+) -> None:
+    _with(cache, *THREE).truncate_from_start(offset)
+    assert _entries(cache) == _entries(LeaderEpochCache(cache.path)) == left
+
+
+def test_epochs_are_found_by_their_neighbours_and_their_offsets(cache: LeaderEpochCache) -> None:
+    _with(cache, (2, 10), (4, 15), (10, 20))
+    assert [cache.previous_epoch(epoch) for epoch in (2, 3, 4, 10, 11)] == [None, 2, 2, 4, 10]
+    assert [cache.next_epoch(epoch) for epoch in (1, 2, 3, 4, 9, 10)] == [2, 4, 4, 10, 10, None]
+    assert [cache.epoch_for_offset(offset) for offset in (9, 10, 14, 15, 19, 20, 99)] == [
+        None,
+        2,
+        2,
+        4,
+        4,
+        10,
+        10,
+    ]
+    assert {entry.epoch: entry.start_offset for entry in cache.entries}.get(4) == 15

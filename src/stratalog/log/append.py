@@ -72,6 +72,8 @@ class PreparedAppend(NamedTuple):
     log_append_time: int
     #: How many of the batches come until the last one of an old format is past; 0 without any.
     old_formats_until: int = 0
+    #: Whether the first one is of an old format: its first record may be inside a wrapper.
+    begins_with_old_format: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +260,8 @@ def prepare_follower_append(records: Buffer, *, log_end_offset: int) -> Prepared
         largest = max(largest, batch.max_timestamp)
         size += batch.size
         expected = batch.next_offset
-    return PreparedAppend((view[:size],), size, facts, producers, largest, -1, old_formats_until)
+    is_old = bool(old_formats_until) and view[fmt.MAGIC_AT] != fmt.MAGIC
+    return PreparedAppend((view[:size],), size, facts, producers, largest, -1, old_formats_until, is_old)
 
 
 def _stamped_header(

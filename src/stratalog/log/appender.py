@@ -121,7 +121,7 @@ class Appender:
             reason = self._roll_reason(size, prepared.max_timestamp, last_offset, now_ms)
             if reason is not None:
                 logger.debug("%s: rolling at offset %d: %s", local.name, first.base_offset, reason.value)
-                local.roll_at(first.base_offset)
+                local.roll_at(local.end.offset if prepared.begins_with_old_format else first.base_offset)
             segment, producers = local.active, local.producers
             updates: ProducerUpdates | None = None
             if prepared.producer_batches:
