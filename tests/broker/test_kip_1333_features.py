@@ -148,11 +148,12 @@ def test_a_server_properties_with_too_large_segments_is_refused_before_anything_
         Broker(data_dir=tmp_path / "new", config={"log.segment.bytes": 2**31})
     assert RANGE in str(caught.value)
     assert LIFT in str(caught.value)
+    assert "stratalog.initial.metadata.version=32" in str(caught.value)
     assert not (tmp_path / "new").exists()
     with Broker(data_dir=tmp_path / "old"):
         pass
     before = {path: path.read_bytes() for path in (tmp_path / "old").iterdir() if path.is_file()}
-    with pytest.raises(InvalidConfigError, match=r"log\.segment\.bytes"):
+    with pytest.raises(InvalidConfigError, match=r"log\.segment\.bytes: .* Start without it, upgrade"):
         Broker(data_dir=tmp_path / "old", config={"log.segment.bytes": 2**31})
     assert before == {path: path.read_bytes() for path in (tmp_path / "old").iterdir() if path.is_file()}
 

@@ -142,3 +142,21 @@ def test_a_store_out_of_reach_is_one_line_and_the_local_tier_is_served(tmp_path:
     (line,) = served.end().splitlines()
     assert "The object store of the remote tier does not answer" in line
     assert "cannot be reached" in line
+
+
+def test_segments_past_the_range_in_force_are_refused_in_one_line_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
+    directory = tmp_path / "new"
+    line = refused("--data-dir", str(directory), "--set", "log.segment.bytes=2147483648")
+    assert "Invalid value 2147483648 for configuration log.segment.bytes" in line
+    assert "stratalog features upgrade --release-version 4.4" in line
+    assert not directory.exists()
+
+
+def test_a_new_directory_may_start_with_large_segments(tmp_path: Path) -> None:
+    large = ("--set", "log.segment.bytes=4294967296", "--set", "log.index.size.max.bytes=12582912")
+    served = Served("--data-dir", str(tmp_path), "--set", "stratalog.initial.metadata.version=32", *large)
+    assert served.end() == ""
+    served = Served("--data-dir", str(tmp_path), *large)
+    assert served.end() == ""

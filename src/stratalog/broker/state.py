@@ -20,13 +20,14 @@ from stratalog.broker.remote_reads import RemoteReads
 from stratalog.broker.topics import Topics
 from stratalog.config.broker import INITIAL_METADATA_VERSION, BrokerConfig
 from stratalog.config.metadata_version import (
+    LARGE_SEGMENTS_LEVEL,
     METADATA_VERSION,
     is_large_index_format_supported,
     level_name,
 )
 from stratalog.engine.data_dir import stored_cluster_id
 from stratalog.engine.log_manager import LoadReport, LogManager
-from stratalog.errors import DataDirError
+from stratalog.errors import DataDirError, InvalidConfigError
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.uuids import random_uuid, uuid_to_base64
 
@@ -204,7 +205,15 @@ def _check_level(store: MetadataStore | None, config: BrokerConfig) -> None:
     """
     initial = config[INITIAL_METADATA_VERSION]
     level = initial if store is None else store.metadata_version
-    config.check_segment_size(large=is_large_index_format_supported(level))
+    try:
+        config.check_segment_size(large=is_large_index_format_supported(level))
+    except InvalidConfigError as error:
+        how = (
+            f"A new data directory may also begin there: {INITIAL_METADATA_VERSION}={LARGE_SEGMENTS_LEVEL}."
+            if store is None
+            else "Start without it, upgrade, and set it then."
+        )
+        raise InvalidConfigError(f"{error} {how}") from error
     if store is not None and initial > level:
         logger.warning(
             "%s=%d is for a new data directory; %s keeps its level %d (%s). 'stratalog features upgrade --feature %s=%d' "
