@@ -43,6 +43,7 @@ class CleaningLife:
         }
         if values["index.interval.bytes"] == 0:
             values["segment.index.bytes"] = 1 << 20
+        self.segment_size = int(values["internal.segment.bytes"])
         self.config = " ".join(f"{key}={value}" for key, value in values.items())
         self.open("clean")
         self._lead(build_batch([Record(0, self.now_ms, b"0", b"first")]), 1)
@@ -129,6 +130,8 @@ class CleaningLife:
                 partition_leader_epoch=self.epoch,
                 codec=self._codec(),
             )
+        if len(batches) > self.segment_size:
+            return  # a failed append of a new epoch leaves that epoch behind in Kafka
         self.lines.append(follower(batches))
         self.end_offset = offset
 

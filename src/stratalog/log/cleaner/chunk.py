@@ -7,6 +7,7 @@ CRC is wrong, stops the cleaning here, before anything is made of it.
 from __future__ import annotations
 
 import logging
+from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from stratalog.errors import CorruptRecordError, InvalidRecordError, Unsupported
 from stratalog.log.cleaner import context as at
 from stratalog.log.segment import LogSegment
 from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size
-from stratalog.records.batch_format import HEADER_SIZE_UP_TO_MAGIC
+from stratalog.records.batch_format import HEADER_SIZE_UP_TO_MAGIC, MAGIC
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def address_of(array: Any) -> int:
+def address_of(content: Any) -> int:
     """Where the content of a numpy array begins; valid as long as the array lives."""
-    return int(array.ctypes.data)
+    address: int = content.__array_interface__["data"][0]
+    return address
 
 
 class Chunk:
@@ -37,8 +39,8 @@ class Chunk:
 
         self._np = np
         self._size = size
-        self.context: npt.NDArray[np.int64] = np.zeros(at.CONTEXT_WORDS, np.int64)
-        self.address = address_of(self.context)
+        self.context = array("q", bytes(8 * at.CONTEXT_WORDS))
+        self.address = self.context.buffer_info()[0]
         self._reserve(size)
 
     def _reserve(self, size: int) -> None:
@@ -52,11 +54,11 @@ class Chunk:
     @property
     def position(self) -> int:
         """Within the buffer: behind the batches that are done."""
-        return int(self.context[at.X_POSITION])
+        return self.context[at.X_POSITION]
 
     @property
     def status(self) -> int:
-        return int(self.context[at.X_STATUS])
+        return self.context[at.X_STATUS]
 
     def read(self, segment: LogSegment, position: int) -> int:
         """Fill the buffer from a position of the segment; how many bytes."""
@@ -73,14 +75,17 @@ class Chunk:
         return size
 
     def batch(self) -> RecordBatch:
-        """The batch at the position, whole; the view is valid until the next `read`. CorruptRecordError for a wrong CRC."""
-        with self.errors_named():
+        """The batch that a loop stopped at, whole; the view is valid until the next `read`.
+
+        CorruptRecordError for a wrong CRC, which the loops find for batches of format 2 alone.
+        """
+        if self.status == at.CORRUPT:
             checked_batch_size(self._view, self.position)
-            batch = batch_at(self._view, self.position)
-            if batch.computed_crc != batch.crc:
-                raise CorruptRecordError(
-                    f"stored CRC {batch.crc:#010x}, computed {batch.computed_crc:#010x}, of {batch!r}"
-                )
+        batch = batch_at(self._view, self.position)
+        if (self.status == at.CORRUPT or batch.magic != MAGIC) and batch.computed_crc != batch.crc:
+            raise CorruptRecordError(
+                f"stored CRC {batch.crc:#010x}, computed {batch.computed_crc:#010x}, of {batch!r}"
+            )
         return batch
 
     @contextmanager
@@ -93,7 +98,7 @@ class Chunk:
 
     def header_address(self) -> int:
         """Of the batch at the position."""
-        return int(self.context[at.X_CHUNK]) + self.position
+        return self.context[at.X_CHUNK] + self.context[at.X_POSITION]
 
     def advance(self, size: int) -> None:
         """A batch of this size is done."""

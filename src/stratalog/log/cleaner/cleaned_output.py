@@ -25,6 +25,9 @@ class CleanedOutput:
     """
 
     def __init__(self, size: int, chunk: Chunk) -> None:
+        from stratalog.log.cleaner import output_kernel
+
+        self._output_kernel = output_kernel
         self._size = size
         self._chunk = chunk
         self._reserve_output(size)
@@ -57,7 +60,7 @@ class CleanedOutput:
     @property
     def size(self) -> int:
         """Bytes that wait to be written."""
-        return int(self._chunk.context[at.X_OUT_SIZE])
+        return self._chunk.context[at.X_OUT_SIZE]
 
     def room(self) -> int:
         return len(self._output) - self.size
@@ -81,7 +84,7 @@ class CleanedOutput:
             view.nbytes,
             batch.partition_leader_epoch,
         )
-        self._table[int(context[at.X_TABLE_ROWS])] = row
+        self._table[context[at.X_TABLE_ROWS]] = row
         context[at.X_TABLE_ROWS] += 1
         context[at.X_OUT_SIZE] += view.nbytes
         return written
@@ -98,8 +101,14 @@ class CleanedOutput:
         """Append what waits to a segment; how many bytes."""
         size = self.size
         if size:
-            rows = self._table[: int(self._chunk.context[at.X_TABLE_ROWS])].tolist()
-            facts = [BatchFacts(*row) for row in rows]
+            context = self._chunk.context
+            self._output_kernel.merge_rows(self._chunk.address)
+            facts = [BatchFacts(*row) for row in self._table[: context[at.X_TABLE_ROWS]].tolist()]
             cleaned.append([self._output.data[:size]], size, facts)
-            self._chunk.context[at.X_OUT_SIZE] = self._chunk.context[at.X_TABLE_ROWS] = 0
+            context[at.X_OUT_SIZE] = context[at.X_TABLE_ROWS] = 0
         return size
+
+    def begin(self, index_interval_bytes: int) -> None:
+        """What follows goes to a new segment."""
+        context = self._chunk.context
+        context[at.X_INDEX_INTERVAL], context[at.X_SINCE_INDEX_ENTRY] = index_interval_bytes, -1

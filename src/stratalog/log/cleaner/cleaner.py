@@ -38,9 +38,9 @@ logger = logging.getLogger(__name__)
 
 def warm() -> None:
     """Compile the native loops, or read them from the cache, so that no cleaning waits for it."""
-    from stratalog.log.cleaner import filter_kernel, keys_kernel
+    from stratalog.log.cleaner import filter_kernel, keys_kernel, output_kernel
 
-    del filter_kernel, keys_kernel
+    del filter_kernel, keys_kernel, output_kernel
 
 
 class Cleaner:
@@ -117,7 +117,7 @@ class _Rewriting:
     ) -> None:
         self._log = log
         self._stats = stats
-        self._map = cleaner._map
+        self._map, self._output = cleaner._map, cleaner._output
         self._clock, self._fs = cleaner._clock, cleaner._fs
         self._legacy_horizon_ms = legacy_horizon_ms
         self._now_ms = now_ms
@@ -149,11 +149,12 @@ class _Rewriting:
 
     def _fill(self, cleaned: LogSegment, group: Sequence[LogSegment]) -> None:
         log, transactions = self._log, self._transactions
+        self._output.begin(log.config.index_interval_bytes)
         transactions.retain = cleaned.txn_index.append
         active_producers = last_records(log)
         ends = [*(segment.base_offset for segment in group[1:]), group[-1].read_next_offset()]
         for segment, end_offset in zip(group, ends, strict=True):
-            transactions.add_aborted(aborted_transactions(log.segments, segment.base_offset, end_offset))
+            transactions.add_aborted(aborted_transactions(log, segment.base_offset, end_offset))
             rules = FilterRules(
                 self._map,
                 self._now_ms,

@@ -47,7 +47,11 @@ X_FIRST_TIMESTAMP: Final = 24
 X_MAX_TIMESTAMP: Final = 25
 X_KEYLESS: Final = 26
 """Records without a key that do not stay."""
-CONTEXT_WORDS: Final = 27
+# --- what the output knows of the segment that it goes to
+X_INDEX_INTERVAL: Final = 27
+X_SINCE_INDEX_ENTRY: Final = 28
+"""Bytes since the batch of the last index entry; -1 before the first batch."""
+CONTEXT_WORDS: Final = 29
 
 # --- a row of the table
 R_BASE_OFFSET: Final = 0

@@ -19,13 +19,16 @@ def segments_between(segments: Sequence[LogSegment], start_offset: int, end_offs
     return [segment for segment in row.from_offset(start_offset) if segment.base_offset < end_offset]
 
 
-def aborted_transactions(
-    segments: Sequence[LogSegment], start_offset: int, end_offset: int
-) -> list[AbortedTransaction]:
-    """The aborted transactions that overlap these offsets (the end is exclusive)."""
+def aborted_transactions(log: PartitionLog, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+    """The aborted transactions that overlap these offsets (the end is exclusive), and some that ended before.
+
+    As Kafka does, the index of the segment that holds `start_offset` is read from the log start on. Where a cleaning begins
+    behind the marker of such a transaction, the same producer's next one is taken for aborted while the map is filled:
+    older records with its keys then stay for another cleaning. Nothing is lost by that.
+    """
     found: list[AbortedTransaction] = []
-    for segment in Segments(tuple(segments)).from_offset(start_offset):
-        within = segment.txn_index.collect(start_offset, end_offset)
+    for segment in Segments(tuple(log.segments)).from_offset(start_offset):
+        within = segment.txn_index.collect(log.log_start_offset, end_offset)
         found += within.transactions
         if within.is_complete:
             break

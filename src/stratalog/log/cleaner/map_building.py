@@ -10,6 +10,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
 
+from stratalog.errors import CorruptRecordError
 from stratalog.log.cleaner import context as at
 from stratalog.log.cleaner.chunk import Chunk, address_of
 from stratalog.log.cleaner.log_view import aborted_transactions, segments_between
@@ -54,7 +55,7 @@ class MapBuilder:
         """
         self._map.clear()
         segments = segments_between(log.segments, start_offset, end_offset)
-        self._transactions.add_aborted(aborted_transactions(log.segments, start_offset, end_offset))
+        self._transactions.add_aborted(aborted_transactions(log, start_offset, end_offset))
         self._chunk.context[at.X_MAP] = self._map.address
         self._chunk.context[at.X_START_OFFSET] = start_offset
         self._chunk.context[at.X_MESSAGES_READ] = 0
@@ -66,16 +67,16 @@ class MapBuilder:
                     break
         finally:
             self._chunk.restore()
-            self._stats.map_messages_read += int(self._chunk.context[at.X_MESSAGES_READ])
+            self._stats.map_messages_read += self._chunk.context[at.X_MESSAGES_READ]
 
     def _add_segment(self, segment: LogSegment, start_offset: int, end_offset: int) -> bool:
-        found = segment.translate_offset(start_offset)
-        position = segment.size_bytes if found is None else found.position
-        chunk = self._chunk
+        chunk, position = self._chunk, _position_before(segment, start_offset)
         while position < segment.size_bytes:
             self._check_abort()
             self._throttle.maybe_throttle(chunk.read(segment, position))
-            if self._add_chunk(start_offset) is _IS_FULL:
+            with chunk.errors_named():
+                is_full = self._add_chunk(start_offset)
+            if is_full:
                 return _IS_FULL
             if chunk.position == 0:
                 chunk.grow_for_batch()
@@ -103,17 +104,16 @@ class MapBuilder:
 
     def _add_batch(self, batch: RecordBatch, start_offset: int) -> bool:
         """A batch that the loop over the chunk left to us: is the map full before its end?"""
-        with self._chunk.errors_named():
-            if batch.is_control:
-                self._transactions.on_control(batch)
-                self._count(1)
-                return _GOES_ON
-            if self._transactions.on_data(batch):
-                self._count(batch.record_count)
-                return _GOES_ON
-            if batch.magic < fmt.MAGIC:
-                return self._add_plainly(batch, start_offset)
-            return self._add_payload(batch)
+        if batch.is_control:
+            self._transactions.on_control(batch)
+            self._count(1)
+            return _GOES_ON
+        if self._transactions.on_data(batch):
+            self._count(batch.record_count)
+            return _GOES_ON
+        if batch.magic < fmt.MAGIC:
+            return self._add_plainly(batch, start_offset)
+        return self._add_payload(batch)
 
     def _count(self, messages: int) -> None:
         self._chunk.context[at.X_MESSAGES_READ] += messages
@@ -139,3 +139,15 @@ class MapBuilder:
                 self._map.put(record.key, record.offset)
             self._count(1)
         return _GOES_ON
+
+
+def _position_before(segment: LogSegment, offset: int) -> int:
+    """Where to begin to read for `offset`: at the batch of the index entry before, if that is true, else at the start."""
+    entry = segment.offset_index.lookup(offset)
+    if entry.position == 0:
+        return 0
+    try:
+        _, header = next(segment.headers(entry.position))
+    except (CorruptRecordError, StopIteration):
+        return 0
+    return entry.position if header[0] + header[6] == entry.offset else 0

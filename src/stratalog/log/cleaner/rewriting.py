@@ -52,6 +52,8 @@ class SegmentRewriter:
         stats: CleanerStats,
         check_abort: Callable[[], None],
     ) -> None:
+        import numpy as np
+
         from stratalog.log.cleaner import filter_kernel
 
         self._filter_kernel = filter_kernel
@@ -60,6 +62,8 @@ class SegmentRewriter:
         self._throttle = throttle
         self._stats = stats
         self._check_abort = check_abort
+        #: The records of a compressed batch that stay, before they are compressed again.
+        self._records: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
 
     def rewrite(self, source: LogSegment, cleaned: LogSegment, facts: RewritingFacts) -> None:
         """Append to `cleaned` what stays of `source`. Raises CorruptRecordError and what `check_abort` does."""
@@ -70,7 +74,8 @@ class SegmentRewriter:
             while position < source.size_bytes:
                 self._check_abort()
                 self._throttle.maybe_throttle(chunk.read(source, position))
-                self._filter_chunk()
+                with chunk.errors_named():
+                    self._filter_chunk()
                 self._wrote(self._output.write_to(cleaned))
                 if chunk.position == 0:
                     chunk.grow_for_batch()
@@ -92,9 +97,9 @@ class SegmentRewriter:
 
     def _collect_counts(self) -> None:
         context, stats = self._chunk.context, self._stats
-        stats.messages_read += int(context[at.X_MESSAGES_READ])
-        stats.messages_written += int(context[at.X_MESSAGES_RETAINED])
-        stats.invalid_messages_read += int(context[at.X_INVALID])
+        stats.messages_read += context[at.X_MESSAGES_READ]
+        stats.messages_written += context[at.X_MESSAGES_RETAINED]
+        stats.invalid_messages_read += context[at.X_INVALID]
 
     def _wrote(self, size: int) -> None:
         if size:
@@ -111,15 +116,13 @@ class SegmentRewriter:
             if chunk.status == at.OUT_FULL:
                 self._make_room(batch)
                 continue
-            with chunk.errors_named():
-                self._take(batch)
+            self._take(batch)
             chunk.advance(batch.size)
 
     def _make_room(self, batch: RecordBatch) -> None:
         count = max(batch.record_count, 0)
-        with self._chunk.errors_named():
-            if count > batch.size:
-                raise ValueError(f"record count {count} in {batch!r}")
+        if count > batch.size:
+            raise ValueError(f"record count {count} in {batch!r}")
         size = batch.size + RECORD_GROWTH_MAX * count
         self._wrote(self._output.make_room(size, count, self._cleaned))
 
@@ -161,7 +164,7 @@ class SegmentRewriter:
         )
         if status != at.DONE:
             return False
-        count, retained = int(context[at.X_COUNT]), int(context[at.X_RETAINED])
+        count, retained = context[at.X_COUNT], context[at.X_RETAINED]
         needs_horizon = batch.delete_horizon_ms is None and bool(
             context[at.X_HAS_TOMBSTONES] or verdict.is_marker_of_nothing
         )
@@ -183,24 +186,26 @@ class SegmentRewriter:
 
         context = self._chunk.context
         if needs_horizon:
-            base_timestamp = int(context[at.X_NEW_HORIZON_MS])
+            base_timestamp = context[at.X_NEW_HORIZON_MS]
         elif batch.delete_horizon_ms is not None:
             base_timestamp = batch.delete_horizon_ms
         else:
-            base_timestamp = int(context[at.X_FIRST_TIMESTAMP])
-        count, retained = int(context[at.X_COUNT]), int(context[at.X_RETAINED])
-        target = np.empty(len(payload) + RECORD_GROWTH_MAX * count, np.uint8)
+            base_timestamp = context[at.X_FIRST_TIMESTAMP]
+        count, retained = context[at.X_COUNT], context[at.X_RETAINED]
+        room = len(payload) + RECORD_GROWTH_MAX * count
+        if len(self._records) < room:
+            self._records = np.empty(room, np.uint8)
         size = self._filter_kernel.write_records(
             self._chunk.address,
             self._chunk.header_address(),
             address_of(payload),
             len(payload),
             base_timestamp,
-            address_of(target),
+            address_of(self._records),
         )
-        records = target.data[:size]
+        records = self._records.data[:size]
         body = records if batch.codec is Codec.NONE else compress(batch.codec, records)
-        max_timestamp = int(context[at.X_MAX_TIMESTAMP])
+        max_timestamp = context[at.X_MAX_TIMESTAMP]
         return _with_body(batch, body, base_timestamp, max_timestamp, retained, needs_horizon)
 
 
