@@ -8,8 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException
 
-from tests.scenarios.tiered_story import AFTER, BEFORE, MIB, TieredStory
+from tests.scenarios.tiered_story import AFTER, BEFORE, GIB, MIB, TieredStory
 
 levels = pytest.mark.parametrize("level", [BEFORE, AFTER], ids=["before finalization", "after it"])
 
@@ -71,3 +72,36 @@ def test_dynamic_segment_size_change(tmp_path: Path, level: int) -> None:
         a.expect_remote_sizes(1, 1, 3, 3, 1, 1)
         a.expect_consumed(from_offset=0, keys=[*keys, "k9", "k10"], of_them_remote=10)
         a.expect_index_entries_of(*[8 if level == BEFORE else 12] * 6)
+
+
+def test_one_gb_four_gb_one_gb_live_with_a_remote_tier(tmp_path: Path) -> None:
+    """KIP-1333's manual end-to-end test: 3000 records at 1 GB, 1000 more at 4 GB, 500 more at 1 GB, all there each time.
+
+    Local retention rolls every segment soon, so that each size has segments in the remote tier.
+    """
+    with TieredStory(tmp_path, level=AFTER) as story:
+        a = story.create_topic("a", segment_bytes=GIB, segment_index_bytes=16 * MIB, local_retention_bytes=-2)
+        a.configure(local_retention_ms=1)
+        produced = 0
+        for segment_bytes, count in ((GIB, 3000), (4 * GIB, 1000), (GIB, 500)):
+            a.configure(segment_bytes=segment_bytes)
+            assert a.log.config.segment_bytes == segment_bytes
+            a.produce_many(produced, count)
+            produced += count
+            keys = [str(number) for number in range(produced)]
+            assert a.consume(0, produced) == list(enumerate(keys))
+            a.expect_earliest_local_offset(produced)
+            a.expect_consumed(from_offset=0, keys=keys, of_them_remote=produced)
+        assert [key for keys in a.remote.values() for key in keys] == keys
+        a.expect_index_entries_of(*[12] * len(a.manifests))
+
+
+def test_a_larger_segment_is_refused_before_finalization_and_the_tier_goes_on(tmp_path: Path) -> None:
+    with TieredStory(tmp_path, level=BEFORE) as story:
+        a = story.create_topic("a", batches_per_segment=1)
+        a.produce("k0", "k1")
+        with pytest.raises(KafkaException, match=r"segment\.bytes"):
+            a.configure(segment_bytes=4 * GIB)
+        assert a.log.config.segment_bytes == MIB
+        a.expect_earliest_local_offset(1)
+        a.expect_consumed(from_offset=0, keys=["k0", "k1"], of_them_remote=1)

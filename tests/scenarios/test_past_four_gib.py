@@ -14,7 +14,7 @@ import pytest
 from stratalog.broker.api_keys import ApiKey
 from stratalog.log.checkpoints import PartitionMetadataFile
 from stratalog.log.file_names import PARTITION_METADATA, log_file, offset_index_file
-from tests.scenarios.tiered_story import AFTER, TieredStory, Topic
+from tests.scenarios.tiered_story import AFTER, GIB, TieredStory, Topic
 from tests.spark.partitions import scan
 from tests.support.huge_log import (
     RECORDS_IN_LANDMARK,
@@ -25,7 +25,6 @@ from tests.support.huge_log import (
 )
 from tests.support.wire import Wire
 
-GIB = 2**30
 SPLIT_BYTES = GIB
 
 

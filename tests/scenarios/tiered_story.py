@@ -38,7 +38,7 @@ from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_store import ObjectStore
 
-MIB = 1024 * 1024
+MIB, GIB = 2**20, 2**30
 #: With this much in its value, a batch of one record is less than one MiB, and any number of MiB holds as many of them.
 VALUE_BYTES = 900 * 1024
 
@@ -121,6 +121,14 @@ class Topic:
         for key in keys:
             producer.produce(self.name, key=key.encode(), value=key.encode() + bytes(value_bytes - len(key)))
             assert producer.flush(30) == 0
+
+    def produce_many(self, first: int, count: int) -> None:
+        """Small records with the keys `first`, `first` + 1, ..., in batches as the client makes them."""
+        producer = Producer({"bootstrap.servers": self.story.address, "linger.ms": 5})
+        for number in range(first, first + count):
+            producer.produce(self.name, key=str(number), value=b"x" * 100)
+            producer.poll(0)
+        assert producer.flush(60) == 0
 
     def configure(self, **config: object) -> None:
         """Change the topic's configuration while it is in use."""
