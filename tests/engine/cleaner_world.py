@@ -40,6 +40,15 @@ class World:
         )
         return self.manager
 
+    def config(self, policy: str, **config: object) -> LogConfig:
+        fields: dict[str, object] = {
+            "cleanup_policy": frozenset(policy.split(",")),
+            "segment_index_bytes": 960,
+            "file_delete_delay_ms": 0,
+            "retention_ms": -1,
+        }
+        return LogConfig(**(fields | config))  # type: ignore[arg-type]
+
     def log(
         self,
         number: int = 0,
@@ -50,13 +59,9 @@ class World:
         **config: object,
     ) -> PartitionLog:
         """A log of `segments` sealed segments of ten records each, and ten more in the active one."""
-        fields: dict[str, object] = {
-            "cleanup_policy": frozenset(policy.split(",")), "segment_index_bytes": 960, "file_delete_delay_ms": 0,
-            "retention_ms": -1,
-        }  # fmt: skip
         log = PartitionLog.open(
             self.dirs[data_dir] / f"log-{number}",
-            LogConfig(**(fields | config)),  # type: ignore[arg-type]
+            self.config(policy, **config),
             clock=self.clock,
             fs=UNSYNCED,
             clean_shutdown=True,
