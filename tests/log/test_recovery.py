@@ -142,7 +142,7 @@ def test_what_recovery_found_and_did_is_said_in_one_line_each(
 
 def test_what_is_cut_is_kept_unless_a_torn_write_left_it(directory: Path) -> None:
     """Whole segments behind a cut, and a batch that is there as a whole, may be somebody's records."""
-    first, second, third = logs_of(directory)
+    _, second, third = logs_of(directory)
     behind = third.read_bytes()
     data = bytearray(second.read_bytes())
     data[70] ^= 1

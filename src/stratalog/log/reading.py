@@ -29,20 +29,27 @@ def read(
             f" {local.end.offset}, from {local.local_log_start_offset} on locally"
         )
     if offset < limit.offset:
-        for segment in segments.all[at:]:
+        for number, segment in enumerate(segments.all[at:], at):
             if segment.base_offset > limit.segment_base_offset:
                 break
             is_last = segment.base_offset == limit.segment_base_offset
             end = limit.position if is_last else segment.size_bytes
             found = segment.translate_offset(offset)
-            if found is None or found.position >= end:
+            if found is None:
+                if not (is_last or local.config.compacted):
+                    segment.sound.name_gap(offset, segments.all[number + 1].base_offset)
+                continue
+            if found.position >= end:
                 continue
             start = LogOffset(found.base_offset, segment.base_offset, found.position)
             if found.size > max_bytes and not min_one_message:
                 return _fetched(local, start, None, isolation, [])
             size = min(end - found.position, max(max_bytes, found.size))
             if found.position < segment.sound.unchecked_end:
-                size = _checked_size(local, segments, segment, found.position, size)
+                behind = (
+                    segments.all[number + 1].base_offset if number + 1 < len(segments) else local.end.offset
+                )
+                size = segment.sound.servable(segment.file, found.position, size, segment.size_bytes, behind)
             aborted: list[AbortedTransaction] = []
             if isolation is Isolation.TXN_COMMITTED:
                 place = OffsetPosition(offset, found.position)
@@ -50,13 +57,6 @@ def read(
             return _fetched(local, start, segment.slice(found.position, size), isolation, aborted)
     start = LogOffset(offset, limit.segment_base_offset, limit.position)
     return _fetched(local, start, None, isolation, [])
-
-
-def _checked_size(local: LocalLog, segments: Segments, segment: LogSegment, position: int, size: int) -> int:
-    """How much of what was found on disk is sound; CorruptRecordError if not even the first batch."""
-    behind = segments.floor(segment.base_offset) + 1
-    end_offset = segments.all[behind].base_offset if behind < len(segments) else local.end.offset
-    return segment.sound.servable(segment.file, position, size, segment.size_bytes, end_offset)
 
 
 def _fetched(
@@ -124,7 +124,8 @@ def _aborted_within(
 def find_timestamp(segments: Segments, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
     """The first record from `start_offset` on that is not older than `timestamp_ms`; None if all are older."""
     for segment in segments:
-        if segment.largest_timestamp() >= timestamp_ms:
+        is_there = segment.largest_timestamp() >= timestamp_ms
+        if is_there or (segment.prove_max_timestamp() and segment.largest_timestamp() >= timestamp_ms):
             found = segment.find_timestamp(timestamp_ms, start_offset)
             if found is not None:
                 return found
@@ -135,6 +136,7 @@ def find_max_timestamp(segments: Segments) -> TimestampOffset | None:
     """The first record with the largest timestamp; None if no record has one."""
     largest: LogSegment | None = None
     for segment in segments:
+        segment.prove_max_timestamp()
         if largest is None or segment.max_timestamp.timestamp_ms > largest.max_timestamp.timestamp_ms:
             largest = segment
     return None if largest is None else largest.find_max_timestamp_record()

@@ -247,15 +247,32 @@ class LogLoader:
                          self._name, segment.log_path.name, damage.position, damage.end, damage.reason,
                          f"records from offset {damage.first_offset} on" if damage.end_offset < 0
                          else f"offsets {damage.first_offset} to {damage.end_offset - 1}")  # fmt: skip
+        self._name_gap(segment, sound)
         self._mended.segments_read += 1
         self._mended.bytes_read += size
         self._mended.bytes_cut += size - segment.size_bytes
         return size - segment.size_bytes
 
+    def _name_gap(self, segment: LogSegment, sound: SoundBatches) -> None:
+        """Say what is missing between a segment that was read again and the next one."""
+        end_offset = self._end_offset_of(segment)
+        if sound.flaw or sound.damage or self._config.compacted or sound.next_offset >= end_offset:
+            return
+        if end_offset < _NO_END:
+            logger.warning("%s: %s ends before offset %d, and what follows begins at %d; the records between are lost",
+                           self._name, segment.log_path.name, sound.next_offset, end_offset)  # fmt: skip
+
     def _end_offset_of(self, segment: LogSegment) -> int:
         """No offset of a segment reaches this."""
         behind = self._segments.index(segment) + 1
-        return self._segments[behind].base_offset if behind < len(self._segments) else _NO_END
+        if behind < len(self._segments):
+            return self._segments[behind].base_offset
+        return self._recovery_point if self._is_end_certain else _NO_END
+
+    @property
+    def _is_end_certain(self) -> bool:
+        """Whether two files agree that a clean stop left the log's end at the recovery point."""
+        return self._clean and self._producers.latest_snapshot_offset == self._recovery_point
 
     # --- where the log ends -----------------------------------------------------------------------------------------
 
@@ -265,7 +282,7 @@ class LogLoader:
             return self._begin_at(self._known_end(self._log_start_offset))
         last = self._segments[-1]
         end, is_whole = self._end_of_last(last)
-        if end < self._log_start_offset:
+        if is_whole and end < self._log_start_offset:
             logger.warning("%s: the log ends at offset %d, before its start offset %d: dropping what is there",
                            self._name, end, self._log_start_offset)  # fmt: skip
             self._drop(list(self._segments))
@@ -280,7 +297,7 @@ class LogLoader:
             logger.error("%s: the log ended at offset %d, what is left of it at %d; the records between are lost",
                          self._name, known_end, end)  # fmt: skip
         last.become_inactive()
-        return self._begin_at(max(known_end, last.base_offset + 1))
+        return self._begin_at(max(known_end, last.base_offset + 1, self._log_start_offset))
 
     def _end_of_last(self, last: LogSegment) -> tuple[int, bool]:
         """Where the last segment ends, and whether it does with a whole batch."""
@@ -290,7 +307,7 @@ class LogLoader:
                 end, size = last.read_end()
             except CorruptRecordError:
                 size = -1
-            if size == last.size_bytes:
+            if size == last.size_bytes and not (self._is_end_certain and end > self._recovery_point):
                 return end, True
             self._recover_segment(last, self._segments[:-1], _NO_END)
             sound = self._scanned[last]

@@ -100,40 +100,49 @@ class ReadableSegment(ABC):
         """The first batch that ends at or behind `offset`; None if all end before it.
 
         An index entry that does not fit the batch at its position is not believed: the segment is then searched from
-        its start.
+        its start. Raises CorruptRecordError for damage that lies in between.
         """
         entry = self.offset_index.lookup(offset)
-        is_proven = entry.position == 0
-        last_offset = -1
-        try:
-            for position, header in self.headers(entry.position):
-                if header[0] <= last_offset:
-                    raise self._no_order(position, header[0], last_offset)
-                last_offset = header[0] + header[6]
-                if not is_proven and last_offset > entry.offset:
-                    break
-                is_proven = True
-                if last_offset >= offset:
-                    return self._batch_position(position, header)
-        except CorruptRecordError:
-            if is_proven:
-                raise
-        if is_proven:
-            return None
+        if entry.position == 0:
+            return self._find(offset, 0)
+        if self._ends_at(entry.position, entry.offset):
+            return self._find(offset, entry.position)
         logger.warning("%s: no batch that ends at offset %d stands at position %d; searching without the index",
                        self.offset_index.path, entry.offset, entry.position)  # fmt: skip
-        last_offset = -1
-        for position, header in self.headers():
+        return self._find(offset, 0)
+
+    def _ends_at(self, position: int, offset: int) -> bool:
+        """Whether a batch stands at `position` whose last offset is no larger than `offset`."""
+        if not 0 <= position < self.size_bytes:
+            return False
+        try:
+            for _, header in self.headers(position):
+                return header[0] + header[6] <= offset
+        except CorruptRecordError:
+            return False
+        return False
+
+    def _find(self, offset: int, start: int) -> BatchPosition | None:
+        """`translate_offset`, from the batch at `start` on."""
+        size = self.size_bytes
+        end, last_offset = start, -1
+        for position, header in self.headers(start, size):
             if header[0] <= last_offset:
                 raise self._no_order(position, header[0], last_offset)
             last_offset = header[0] + header[6]
             if last_offset >= offset:
                 return self._batch_position(position, header)
+            end = position + header[1] + LOG_OVERHEAD
+        if end < size:
+            raise CorruptRecordError(
+                f"{self.log_path}: the batch at position {end} does not end within the file, which has {size} bytes"
+            )
         return None
 
     def _no_order(self, position: int, offset: int, last_offset: int) -> CorruptRecordError:
         return CorruptRecordError(
-            f"{self.log_path}: position {position}: the batch begins at offset {offset}, the one before ends at {last_offset}"
+            f"{self.log_path}: position {position}: the batch begins at offset {offset}, but the one before ends at"
+            f" {last_offset}"
         )
 
     def _batch_position(self, position: int, header: tuple[int, ...]) -> BatchPosition:

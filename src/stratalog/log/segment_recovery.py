@@ -55,6 +55,15 @@ class Damage(NamedTuple):
     reason: str
 
 
+class _Gap(NamedTuple):
+    """The last batch does not follow on the one before it; and what was known before it."""
+
+    position: int
+    expected_offset: int
+    largest_timestamp: int
+    largest_offset: int
+
+
 class SoundBatches(NamedTuple):
     """What a scan found."""
 
@@ -95,6 +104,7 @@ def index_sound_batches(
     recent: dict[int, deque[int]] = {}
     damage: list[Damage] = []
     flaw: str | None = None
+    gap: _Gap | None = None
     while position < limit:
         header = _unpack_header(view, position) if position + HEADER_SIZE <= limit else None
         if header is None or header[3] != MAGIC or header[1] < LENGTH_MIN:
@@ -116,13 +126,27 @@ def index_sound_batches(
             )
         ):
             flaw = _flaw(view, position, header, expected_offset, highest)
+            if gap is not None and header is not None and gap.expected_offset <= header[0] < expected_offset:
+                # Offsets are not under the CRC: it is the batch before that has a wrong one.
+                flaw = f"its offset is followed by {header[0]}"
+                indexes.truncate_to(expected_offset - 1)
+                expected_offset, largest, largest_offset = gap[1:]
+                if expected_offset < flushed_to:
+                    damage.append(Damage(gap.position, position, expected_offset, header[0], flaw))
+                    gap = flaw = None
+                    continue
+                position = gap.position
+                break
             if expected_offset >= flushed_to:
                 break
             resumed, found_offset = next_sound(view, position, expected_offset, highest)
             damage.append(Damage(position, resumed, expected_offset, found_offset, flaw))
-            flaw, position = None, resumed
+            flaw, position, gap = None, resumed, None
             last_index_entry = position - index_interval_bytes - 1  # readers get there by an entry of its own
             continue
+        gap = (
+            None if header[0] == expected_offset else _Gap(position, expected_offset, largest, largest_offset)
+        )
         if header[8] > largest:
             largest, largest_offset = header[8], last_offset
         if (
@@ -150,7 +174,7 @@ def index_sound_batches(
         expected_offset = last_offset + 1
         position = end
     for positions in recent.values():
-        _tell(view, positions, on_batch)
+        _tell(view, (known for known in positions if known < position), on_batch)
     return SoundBatches(
         position, TimestampOffset(largest, largest_offset), expected_offset, tuple(damage), flaw
     )

@@ -99,6 +99,18 @@ class SoundBytes:
             raise CorruptRecordError(message)
         return sound - position
 
+    def name_gap(self, offset: int, next_offset: int) -> None:
+        """Say, once, that a log that is not compacted has no records from `offset` on at the end of this segment."""
+        if -1 in self._named or offset >= next_offset:
+            return
+        self._named.add(-1)
+        logger.warning(
+            "%s: offsets %d to %d are not there; readers go on behind them",
+            self.path,
+            offset,
+            next_offset - 1,
+        )
+
     def _known_up_to(self, position: int) -> int:
         """The end of the range that holds `position`; `position` itself if none does."""
         bounds = self._bounds
