@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from stratalog.broker.metadata.store import MetadataStore, Topic
+from stratalog.broker.metadata.store import FinalizedFeatures, MetadataStore, Topic
 from stratalog.broker.metadata.store_file import FORMAT_VERSION, STORE_FILE
 from stratalog.config.metadata_version import INITIAL_LEVEL, LEVEL_MAX, level_for_release, level_name
 from stratalog.errors import (
@@ -46,6 +46,21 @@ def test_everything_survives_a_restart(tmp_path: Path) -> None:
     assert again.broker_configs(None) == {"min.topic.segment.ms": "7"}
     assert again.broker_configs(2) == {}
     again.close()
+
+
+def test_a_store_without_an_epoch_of_features_begins_at_0(tmp_path: Path) -> None:
+    """A store of before UpdateFeatures told one."""
+    MetadataStore.open(tmp_path).close()
+    with sqlite3.connect(tmp_path / STORE_FILE) as db:
+        db.execute("DELETE FROM meta WHERE key = 'features.epoch'")
+    store = MetadataStore.open(tmp_path)
+    assert store.features == FinalizedFeatures(31, 0)
+    store.set_metadata_version(31)
+    assert store.features.epoch == 0
+    store.set_metadata_version(32)
+    store = reopen(store)
+    assert store.features == FinalizedFeatures(32, 1)
+    store.close()
 
 
 def test_a_new_store_starts_below_large_segments(tmp_path: Path) -> None:

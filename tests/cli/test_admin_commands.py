@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from tests.cli.admin_commands import CommandLine
 
 from stratalog.broker.server import Broker
@@ -269,15 +271,37 @@ def test_log_directories_are_told_in_kafkas_shape(cli: CommandLine, tmp_path: Pa
 def test_log_directories_tell_the_remote_sizes_of_tiered_partitions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = {"remote.log.storage.system.enable": "true", "remote.log.metadata.topic.num.partitions": "1"}
-    with Broker(data_dir=tmp_path, config=config) as broker:
+    config = {
+        "remote.log.storage.system.enable": "true", "remote.log.metadata.topic.num.partitions": "1",
+        "remote.log.manager.task.interval.ms": "20", "stratalog.remote.url": f"file://{tmp_path}/bucket",
+    }  # fmt: skip
+    with Broker(data_dir=tmp_path / "data", config=config) as broker:
         cli = CommandLine(broker.bootstrap_servers, capsys)
-        cli.good("topics", "create", "tiered", "--config", "remote.storage.enable=true")
+        small = ("--config", "internal.segment.bytes=1000")
+        cli.good("topics", "create", "tiered", "--config", "remote.storage.enable=true", *small)
         cli.good("topics", "create", "local")
-        (directory,) = cli.good("log-dirs", "describe", "--json").json["brokers"][0]["logDirs"]
-        told = {part["partition"]: part.get("remoteSize") for part in directory["partitions"]}
-        assert told["tiered-0"] == 0
-        assert told["local-0"] is None
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0})
+        for number in range(5):
+            producer.produce("tiered", value=bytes(800), key=str(number).encode())
+            assert producer.flush(30) == 0
+        deadline = time.monotonic() + 60
+        while (sizes := remote_sizes(cli))["tiered-0"] == 0 or sizes["tiered-0"] != copied(
+            tmp_path / "bucket"
+        ):
+            assert time.monotonic() < deadline, sizes
+            time.sleep(0.05)
+        assert sizes["local-0"] is None
+
+
+def remote_sizes(cli: CommandLine) -> dict[str, int | None]:
+    (directory,) = cli.good("log-dirs", "describe", "--json").json["brokers"][0]["logDirs"]
+    return {part["partition"]: part.get("remoteSize") for part in directory["partitions"]}
+
+
+def copied(bucket: Path) -> int:
+    """Bytes of the segments in a bucket, when all four that are sealed have come."""
+    segments = [path for path in bucket.rglob("*.log") if path.stat().st_size]
+    return sum(path.stat().st_size for path in segments) if len(segments) == 4 else -1
 
 
 # --- for all of them ----------------------------------------------------------------------------------------------------
