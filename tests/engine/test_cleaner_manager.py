@@ -146,6 +146,14 @@ def test_a_checkpoint_is_reset_even_if_nothing_is_to_be_cleaned_then(world: Worl
     assert world.stored() == {KEY: 0}
 
 
+def test_a_checkpoint_is_reset_even_if_another_log_is_chosen(world: World) -> None:
+    world.append(world.log(0))
+    world.log(1, segments=4)
+    world.checkpoint(_0=15)
+    assert world.take().partition == ("log", 1)
+    assert world.stored()["log", 0] == 0
+
+
 def test_a_log_start_within_the_active_segment_is_no_mistake(world: World) -> None:
     log = world.log(segments=2)
     log.increment_log_start_offset(25, "a test")
@@ -278,6 +286,24 @@ def test_a_pause_without_a_cleaning_is_there_at_once_and_counts(world: World) ->
             assert world.manager.state(KEY) == CleaningState(Phase.PAUSED, 2)
         assert world.nothing_to_take()
     assert world.take().partition == KEY
+
+
+def test_a_log_is_truncated_while_retention_is_at_it(world: World) -> None:
+    world.log(segments=1, policy="delete")
+    paused = world.manager.pause_not_compacted()
+    with world.manager.paused(KEY):
+        assert world.manager.state(KEY) == CleaningState(Phase.PAUSED, 2)
+    world.manager.resume(paused)
+    assert world.manager.state(KEY) == IDLE
+
+
+def test_a_log_is_deleted_while_retention_is_at_it(world: World) -> None:
+    world.log(segments=1, policy="delete")
+    paused = world.manager.pause_not_compacted()
+    world.manager.abort(KEY)
+    del world.logs[KEY]
+    world.manager.resume(paused)
+    assert world.manager.state(KEY) == IDLE
 
 
 def test_what_is_not_paused_cannot_be_resumed(world: World) -> None:
