@@ -146,3 +146,28 @@ def test_an_index_goes_on_under_its_new_name(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["y.txnindex.deleted"]
     assert index.all == [aborted(1, 5)]
     index.close()
+
+
+def test_an_index_that_was_filled_goes_on_behind_its_last_entry(tmp_path: Path) -> None:
+    path = tmp_path / "x.txnindex"
+    index = TransactionIndex(path, 0)
+    before = [aborted(0, 10), aborted(5, 15), aborted(18, 35), aborted(32, 50)]
+    for transaction in before:
+        index.append(transaction)
+    index.close()
+    again = TransactionIndex(path, 0)
+    again.append(aborted(50, 60))
+    assert again.all == [*before, aborted(50, 60)]
+    again.close()
+
+
+def test_an_index_is_empty_without_a_file_and_with_an_empty_one(tmp_path: Path) -> None:
+    path = tmp_path / "x.txnindex"
+    assert TransactionIndex(path, 0).is_empty
+    path.write_bytes(b"")
+    index = TransactionIndex(path, 0)
+    found = [index.is_empty]
+    index.append(aborted(0, 1))
+    found.append(index.is_empty)
+    assert found == [True, False]
+    index.close()
