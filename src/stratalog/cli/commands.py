@@ -40,7 +40,13 @@ COMMANDS = (
         "log-dirs", "stratalog.cli.log_dirs:app", "What lies in each log directory and in the remote tier."
     ),
     CommandSpec(
+        "index", "stratalog.cli.index:app", "Inspect, verify, rebuild and convert offset and time indexes."
+    ),
+    CommandSpec(
         "dump", "stratalog.cli.dump:dump", "Print segment, index and checkpoint files as kafka-dump-log does."
+    ),
+    CommandSpec(
+        "fsck", "stratalog.cli.fsck:fsck", "Check log directories offline; repair what follows from the log."
     ),
 )
 

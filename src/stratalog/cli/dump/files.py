@@ -21,10 +21,11 @@ from stratalog.log.file_names import (
     TXN_INDEX_SUFFIX,
 )
 
-#: A segment's file: base offset, in a bucket also the segment's id, the kind, and a suffix while it comes or goes.
+#: A segment's file: base offset, in a bucket also the segment's id, the kind, and a suffix while it comes or goes or
+#: after it was cut.
 _SEGMENT_FILE: Final = re.compile(
     r"(?P<stem>(?P<offset>\d{20})(-[A-Za-z0-9_-]{22})?)"
-    r"(?P<kind>\.log|\.index|\.timeindex|\.txnindex|\.snapshot|\.leader-epoch-checkpoint)(\.deleted|\.cleaned|\.swap)?"
+    r"(?P<kind>\.log|\.index|\.timeindex|\.txnindex|\.snapshot|\.leader-epoch-checkpoint)(\.deleted|\.cleaned|\.swap|(\.\d+)?\.cut)?"
 )
 _OFFSET_CHECKPOINTS: Final = (
     checkpoints.RECOVERY_POINTS,
