@@ -14,9 +14,11 @@ import pytest
 from stratalog.broker.api_keys import ApiKey
 from stratalog.log.checkpoints import PartitionMetadataFile
 from stratalog.log.file_names import PARTITION_METADATA, log_file, offset_index_file
+from stratalog.records.batch import iter_batches
 from tests.scenarios.tiered_story import AFTER, GIB, TieredStory, Topic
 from tests.spark.partitions import scan
 from tests.support.huge_log import (
+    FILLER_BYTES,
     RECORDS_IN_LANDMARK,
     HugePartition,
     SparseStorage,
@@ -81,6 +83,11 @@ def expect_landmarks(wire: Wire, topic: Topic, huge: HugePartition) -> None:
         for offset in (base, base + RECORDS_IN_LANDMARK - 1):
             assert fetch(wire, topic, offset, len(batch)) == batch
         assert offset_of(wire, topic, huge.timestamp_of(base)) == base
+    # The batch before the last landmark: so large that the kernel sends it from the file by itself.
+    last = max(huge.landmarks)
+    (batch,) = iter_batches(fetch(wire, topic, last - 1, 1))
+    assert (batch.base_offset, batch.size) == (last - 1, FILLER_BYTES // 2)
+    assert batch.is_crc_valid
 
 
 def fetch(wire: Wire, topic: Topic, offset: int, size: int) -> bytes:
