@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,12 +14,14 @@ from stratalog.config.topic import LogConfig
 from stratalog.errors import CorruptIndexError
 from stratalog.log.append import BatchFacts
 from stratalog.log.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
+from stratalog.log.producer_state import ProducerStateManager
 from stratalog.log.segment import LogSegment
 from stratalog.log.segment_recovery import SoundBatches
 from stratalog.log.txn_index import AbortedTransaction
 from stratalog.log.values import BatchPosition, TimestampOffset
 from stratalog.records.batch import RecordBatch, iter_batches
 from stratalog.records.batch_builder import build_batch
+from stratalog.records.control import ControlType, end_transaction_marker
 from stratalog.records.record import Record
 from stratalog.testing.clock import ManualClock
 from stratalog.util.filesystem import REAL_FILESYSTEM
@@ -137,6 +140,20 @@ def test_batches_of_another_file_stand_where_they_stood(make: Make, whole: bool)
             append(segment, one)
     assert segment.file.pread(1 << 20, 0) == b"".join(batches)
     assert [b.base_offset for b in read(segment, BASE + 30)] == list(range(BASE + 30, BASE + 40, 2))
+
+
+@pytest.mark.parametrize("offset", [BASE - 1, BASE + 2**31 - 1, BASE + 2**32])
+def test_an_offset_that_the_segment_cannot_hold_is_refused_and_nothing_is_written(
+    make: Make, offset: int
+) -> None:
+    segment = make()
+    append(segment, batch(BASE, b"first"))
+    size = segment.size_bytes
+    with pytest.raises(ValueError, match=f"do not lie between {BASE} and {BASE + 2**31 - 1}"):
+        append(segment, batch(offset, b"a", b"b", timestamps=[1, 1]))
+    assert (segment.size_bytes, segment.file.size()) == (size, size)
+    append(segment, batch(BASE + 2**31 - 2, b"a", b"b", timestamps=[1, 1]))
+    assert segment.read_next_offset() == BASE + 2**31
 
 
 # --- truncation ---------------------------------------------------------------------------------------------------------
@@ -378,6 +395,46 @@ def test_recovery_tells_the_first_batch_of_each_epoch(make: Make) -> None:
     told: list[tuple[int, int]] = []
     recover(segment, lambda b: told.append((b.partition_leader_epoch, b.base_offset)))
     assert told == [(0, 104), (1, 106), (2, 110)]
+
+
+@pytest.mark.parametrize("began_before", [False, True])
+def test_recovery_makes_the_transaction_index_anew_also_of_what_began_before_the_segment(
+    make: Make, tmp_path: Path, began_before: bool
+) -> None:
+    """Two producers' transactions, one aborted; in the second case that one began in an earlier segment."""
+    segment = make(100)
+    committed: dict[str, Any] = {
+        "producer_id": 5,
+        "producer_epoch": 0,
+        "base_sequence": 0,
+        "is_transactional": True,
+    }
+    aborted = committed | {"producer_id": 10}
+    append(
+        segment, batch(100, b"a", b"b", **committed), batch(102, b"a", b"b", **aborted | {"base_sequence": 1})
+    )
+    append(segment, batch(104, b"a", b"b"))
+    for offset, kind, producer_id in ((106, ControlType.ABORT, 10), (107, ControlType.COMMIT, 5)):
+        marker = end_transaction_marker(
+            kind,
+            base_offset=offset,
+            timestamp_ms=1,
+            producer_id=producer_id,
+            producer_epoch=0,
+            coordinator_epoch=0,
+        )
+        append(segment, marker)
+    producers = ProducerStateManager("t-0", tmp_path, clock=ManualClock(), fs=REAL_FILESYSTEM)
+    if began_before:
+        (first,) = iter_batches(batch(75, b"x", **aborted))
+        producers.update(first, "replication")
+
+    def on_batch(one: RecordBatch) -> None:
+        if one.has_producer_id and (found := producers.update(one)) is not None:
+            segment.txn_index.append(found)
+
+    recover(segment, on_batch)
+    assert segment.txn_index.all == [AbortedTransaction(10, 75 if began_before else 102, 106, 100)]
 
 
 # --- indexes of another kind --------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from stratalog.log.file_names import log_file, offset_index_file, time_index_fil
 from stratalog.log.offset_index import OffsetIndex
 from stratalog.log.offset_index_format import LARGE, LEGACY
 from stratalog.log.offset_index_proof import is_true_entry
+from stratalog.log.roll import RELATIVE_OFFSET_MAX
 from stratalog.log.segment_indexes import SegmentIndexes, with_suffix
 from stratalog.log.segment_reading import ReadableSegment
 from stratalog.log.segment_recovery import SoundBatches, index_sound_batches
@@ -61,6 +62,8 @@ class LogSegment(ReadableSegment):
         `preallocate` gives a new `.log` its full size at once, with `size_bytes` still 0.
         """
         self.base_offset = base_offset
+        #: Index entries hold offsets relative to the base offset in 32 bits, whatever the segment's size.
+        self.last_offset_max = base_offset + RELATIVE_OFFSET_MAX
         self.log_path = directory / (log_file(base_offset) + suffix)
         self.roll_jitter_ms = _roll_jitter_ms(config)
         self._fs = fs
@@ -236,10 +239,16 @@ class LogSegment(ReadableSegment):
         """Write whole batches, `size` bytes in all, at the end.
 
         `batches` are those batches, in order, and `aborted` the transactions that markers among them abort. The caller
-        has seen to it that the segment can hold them. An OSError leaves the segment as it was; if even that fails, the
-        bytes behind `size_bytes` are no part of it.
+        has seen to it that the segment can hold them: offsets below the base offset or too far from it are a ValueError,
+        and nothing is written. An OSError leaves the segment as it was; if even that fails, the bytes behind `size_bytes`
+        are no part of it.
         """
         position = self.size_bytes
+        if not self.base_offset <= batches[0].base_offset <= batches[-1].last_offset <= self.last_offset_max:
+            raise ValueError(
+                f"{self.log_path}: offsets {batches[0].base_offset} to {batches[-1].last_offset} do not lie between"
+                f" {self.base_offset} and {self.last_offset_max}"
+            )
         try:
             if len(parts) == 1:
                 self.file.write_at(parts[0], position)
