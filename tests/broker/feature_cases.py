@@ -7,6 +7,7 @@ below 30 (Kafka's own metadata changed at 30), and the end of the refusal to go 
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,8 +33,11 @@ class Case:
     version: int = 2
     validate_only: bool = False
 
-    def answer(self, wire: Wire) -> list[Any]:
-        """[error code, message, [feature, error code, message] each, finalized level of metadata.version then]."""
+    def answer(self, wire: Wire, settle_s: float) -> list[Any]:
+        """[error code, message, [feature, error code, message] each, finalized level of metadata.version then].
+
+        A level that was finalized may take `settle_s` to show.
+        """
         fields: dict[str, Any] = {"timeout": 10_000}
         if self.version:
             fields["validate_only"] = self.validate_only
@@ -44,7 +48,12 @@ class Case:
         ]
         response = wire.call(ApiKey.UPDATE_FEATURES, self.version, feature_updates=updates, **fields)
         results = [[r.feature, int(r.error_code), r.error_message] for r in getattr(response, "results", ())]
-        return [int(response.error_code), response.error_message, results, finalized(wire)[0]]
+        code = int(response.error_code)
+        if self.updates and not code and not self.validate_only:
+            deadline = time.monotonic() + settle_s
+            while finalized(wire)[0] != self.updates[-1][1] and time.monotonic() < deadline:
+                time.sleep(0.01)
+        return [code, response.error_message, results, finalized(wire)[0]]
 
 
 def finalized(wire: Wire) -> tuple[int, int]:
@@ -109,11 +118,14 @@ CASES = [
 ]
 
 
-def run(bootstrap_servers: str) -> dict[str, list[Any]]:
-    """The answers of a fresh broker (node 1, level 31) to all cases, by their names."""
+def run(bootstrap_servers: str, *, settle_s: float = 0) -> dict[str, list[Any]]:
+    """The answers of a fresh broker (node 1, level 31) to all cases, by their names.
+
+    `settle_s` is how long a finalized level may take to show (Kafka's controller tells its brokers later).
+    """
     answers: dict[str, list[Any]] = {}
     with Wire(bootstrap_servers) as wire:
         for case in CASES:
             assert case.name not in answers, case.name
-            answers[case.name] = case.answer(wire)
+            answers[case.name] = case.answer(wire, settle_s)
     return answers

@@ -13,13 +13,15 @@ from typing import Any
 from tests.broker.feature_cases import run
 from tests.support.reference_kafka import ReferenceKafka
 
+#: The longest that a finalized level may take to show.
+SETTLE_S = 10.0
 GOLDEN = Path(__file__).parent / "answers.json"
 
 
 def ask_kafka(directory: Path) -> dict[str, Any]:
     """Kafka's answers, as JSON has them."""
     with ReferenceKafka(directory, format_options=["--feature", "metadata.version=31"]) as kafka:
-        answers: dict[str, Any] = json.loads(json.dumps(run(kafka.bootstrap_servers)))
+        answers: dict[str, Any] = json.loads(json.dumps(run(kafka.bootstrap_servers, settle_s=SETTLE_S)))
         return answers
 
 
