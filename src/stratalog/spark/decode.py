@@ -18,7 +18,7 @@ import pyarrow as pa
 from stratalog.errors import KafkaError, RecordListTooLargeError
 from stratalog.log.txn_index import AbortedTransaction
 from stratalog.records import batch_format as fmt
-from stratalog.records.batch import RecordBatch, checked_batch_size
+from stratalog.records.batch import batch_at, checked_batch_size
 from stratalog.records.columns import decode_columns
 from stratalog.spark.batch_table import BatchTable
 from stratalog.spark.blocks import Block
@@ -218,7 +218,7 @@ class PieceDecoder:
     def _verify(self, position: int, view: memoryview, at: int) -> None:
         """A batch is ruled out by a header that its CRC vouches for."""
         try:
-            RecordBatch(view, at).ensure_valid()
+            batch_at(view, at).ensure_valid()
         except KafkaError as error:
             self._report(position + at, error)
 
