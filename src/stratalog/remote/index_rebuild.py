@@ -36,10 +36,8 @@ class RemoteRecords(File):
         return self._metadata.segment_size_bytes
 
     def pread(self, size: int, position: int) -> bytes:
-        """Less than `size`, so that the next read begins where checksums do, when much is wanted. RemoteStorageError."""
-        end = position + size
-        if size > ALIGNMENT_BYTES:
-            end -= end % ALIGNMENT_BYTES
+        """Up to where a checksum ends, which may be more than `size`. Raises RemoteStorageError."""
+        end = -(-(position + size) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
         end = min(end, self.size())
         return bytes(fetch_records(self._rsm, self._metadata, position, end))
 

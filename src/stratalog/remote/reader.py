@@ -18,8 +18,8 @@ from stratalog.errors import (
 )
 from stratalog.log.txn_index import AbortedTransaction
 from stratalog.log.values import OffsetPosition, TimestampOffset
-from stratalog.records.batch import RecordBatch, checked_batch_size, iter_batches
-from stratalog.records.batch_format import ATTRIBUTES_AT, HEADER, HEADER_SIZE, HEADER_SIZE_UP_TO_MAGIC
+from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size, iter_batches
+from stratalog.records.batch_format import ATTRIBUTES_AT, HEADER, HEADER_SIZE_UP_TO_MAGIC, MAGIC, MAGIC_AT
 from stratalog.remote.api import RemoteLogMetadataManager, RemoteLogSegmentMetadata, TopicIdPartition
 from stratalog.remote.index_cache import RemoteIndexCache
 from stratalog.remote.lineage import is_within_lineage, lineage_of
@@ -305,11 +305,17 @@ def _whole_batches(
     base_offset, next_offset, at = -1, -1, 0
     epoch, epoch_end = -1, -1
     limit = len(data)
-    while limit - at >= HEADER_SIZE:
-        header = HEADER.unpack_from(data, at)
+    while limit - at >= HEADER_SIZE_UP_TO_MAGIC:
         end = at + checked_batch_size(data, at)
         if end > limit:
             break
+        if data[at + MAGIC_AT] != MAGIC:  # of format 0 or 1, which knows no leader epochs
+            old = batch_at(data, at)
+            old.ensure_valid()
+            base_offset = old.base_offset if base_offset < 0 else base_offset
+            next_offset, at = old.last_offset + 1, end
+            continue
+        header = HEADER.unpack_from(data, at)
         last_offset = header[0] + header[6]
         if last_offset >= epoch_end:
             epoch, epoch_end = _epoch_at(log, last_offset)
