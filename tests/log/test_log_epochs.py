@@ -17,6 +17,7 @@ from stratalog.log.partition_log import PartitionLog
 from stratalog.log.values import Isolation
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
+from stratalog.records.legacy_builder import build_legacy
 from stratalog.records.record import Record
 from tests.log.conftest import OpenLog
 from tests.log.writers import NOW_MS, append, batch, follow
@@ -146,3 +147,17 @@ def test_a_follower_takes_nothing_of_random_bytes(data: bytes) -> None:
             log.append_as_follower(data)
         assert log.log_end_offset == 0
         log.close(flush=False)
+
+
+def test_batches_of_formats_without_epochs_clear_the_epochs_and_later_ones_bring_them_back(
+    open_log: OpenLog,
+) -> None:
+    """A leader of old knows no epochs: what was known before does not hold behind its batches."""
+    log = open_log()
+    append(log, epoch=5)
+    assert log.leader_epochs.latest_epoch == 5
+    log.append_as_follower(build_legacy([Record(1, NOW_MS, b"k", b"v")], magic=1))
+    assert log.leader_epochs.latest_epoch is None
+    append(log, epoch=5)
+    assert log.leader_epochs.latest_epoch == 5
+    assert log.log_end_offset == 3

@@ -70,6 +70,16 @@ def test_the_first_part_keeps_the_base_offset_whatever_its_first_record(director
     assert content(directory) == {7: [9], FAR + 9: [FAR + 9]}
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_nothing_within_reach_leaves_an_empty_segment_in_front(directory: Path, count: int) -> None:
+    """Also when it is the last offset of the first batch that reaches too far."""
+    far = build_batch([Record(FAR - 2 + i, NOW, None, b"x") for i in range(3)], base_offset=FAR - 2)
+    directory.mkdir()
+    (directory / f"{0:020d}.log").write_bytes(far + batch(FAR + 1) * (count - 1))
+    split(directory, FAR + count)
+    assert content(directory) == {0: [], FAR - 2: [FAR - 2, FAR + 1][:count]}
+
+
 def test_the_new_segments_have_indexes_and_the_old_ones_time(directory: Path) -> None:
     path = segment(directory, 0, [0, 1, 2, FAR, FAR + 1])
     REAL_FILESYSTEM.set_mtime_ms(path, 1_600_000_000_000)
