@@ -1,12 +1,13 @@
 """Compaction of one partition against Apache Kafka's own Cleaner on the same files.
 
-    python -m benchmarks.compaction [--megabytes 200] [--full] [--record-size 1000] [--batch-bytes 16384] [--codecs none,zstd]
-                                   [--rounds 3] [--json FILE]
+    python -m benchmarks.compaction [--megabytes 200] [--full] [--record-size 1000] [--batch-bytes 16384]
+                                   [--codecs none,zstd] [--rounds 3] [--json FILE]
 
 Half of the log is clean (each key once) and half is dirty: as many records, with keys at random among those, so that about
-two thirds of the keys have a newer value. Both clean from the page cache with a map of 128 MB and the default I/O buffers, and
-flush what they write; what is timed is the cleaning alone. Kafka's JVM cleans a copy first, to compile its loops. The
-target is stated for 1 GB of records of 1 KB (`--full`). Peak memory is that of the whole process.
+two thirds of the keys have a newer value. Both clean from the page cache with a map of 128 MB and the default I/O buffers,
+and flush what they write; what is timed is the cleaning alone. Both processes clean a small log three times before: loops
+are compiled then, and the map is in memory. The target is stated for 1 GB of records of 1 KB (`--full`). Peak memory is
+that of the whole process.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from tests.support.reference_jars import BROKER_JARS, classpath, java
@@ -39,24 +41,26 @@ from pathlib import Path
 from stratalog.config.topic import LogConfig
 from stratalog.log.cleaner.cleaner import Cleaner, CleanerSettings, warm
 from stratalog.log.partition_log import PartitionLog
-directory, first_dirty, map_bytes, io_bytes, segment_bytes = sys.argv[1], *map(int, sys.argv[2:])
+map_bytes, io_bytes, segment_bytes = map(int, sys.argv[1:4])
 config = LogConfig.from_properties({"cleanup.policy": "compact", "segment.bytes": str(segment_bytes)})
-log = PartitionLog.open(directory, config, clean_shutdown=True)
-log.update_high_watermark(log.log_end_offset)
 warm()
 cleaner = Cleaner(CleanerSettings(dedupe_buffer_bytes=map_bytes, io_buffer_bytes=io_bytes))
-start = time.perf_counter()
-stats = cleaner.clean(
-    log,
-    first_dirty_offset=first_dirty,
-    first_uncleanable_offset=log.active_segment.base_offset,
-    now_ms=time.time_ns() // 1_000_000,
-    check_abort=lambda: None,
-).stats
-seconds = time.perf_counter() - start
-lines = Path("/proc/self/status").read_text().splitlines()
-peak = next((line.split()[1] for line in lines if line.startswith("VmHWM")), "0")
-print(seconds, stats.bytes_read, stats.bytes_written, peak)
+for directory, first_dirty in zip(sys.argv[4::2], sys.argv[5::2], strict=True):
+    log = PartitionLog.open(directory, config, clean_shutdown=True)
+    log.update_high_watermark(log.log_end_offset)
+    start = time.perf_counter()
+    stats = cleaner.clean(
+        log,
+        first_dirty_offset=int(first_dirty),
+        first_uncleanable_offset=log.active_segment.base_offset,
+        now_ms=time.time_ns() // 1_000_000,
+        check_abort=lambda: None,
+    ).stats
+    seconds = time.perf_counter() - start
+    lines = Path("/proc/self/status").read_text().splitlines()
+    peak = next((line.split()[1] for line in lines if line.startswith("VmHWM")), "0")
+    print(seconds, stats.bytes_read, stats.bytes_written, peak)
+    log.close()
 """
 
 
@@ -94,28 +98,25 @@ def sample(line: str) -> Sample:
     return {"seconds": seconds, "bytes_per_s": read / seconds, "written": written, "peak": peak * 1024}
 
 
-def run_ours(source: Path, scratch: Path, first_dirty: int) -> Sample:
-    copy = shutil.copytree(source, scratch / "ours" / source.name)
-    command = [sys.executable, "-c", _OURS, copy, first_dirty, MAP_BYTES, IO_BYTES, SEGMENT_BYTES]
-    try:
-        return sample(_output(command))
-    finally:
-        shutil.rmtree(scratch / "ours")
+#: A directory and its first dirty offset.
+Log = tuple[Path, int]
 
 
-def run_kafkas(source: Path, small: tuple[Path, int], scratch: Path, first_dirty: int) -> Sample:
-    """A small log first, until the loops are compiled, then the one that counts."""
-    root = scratch / "kafka"
-    copies = []
-    for n in range(3):
-        copies += [shutil.copytree(small[0], root / str(n) / small[0].name), small[1]]
-    copies += [shutil.copytree(source, root / "timed" / source.name), first_dirty]
-    options = ["-Xmx1g", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
-    command = [java(), *options, "-cp", classpath(BROKER_JARS), _DRIVER, MAP_BYTES, IO_BYTES, SEGMENT_BYTES]
+def run(command: Sequence[object], scratch: Path, small: Log, large: Log) -> Sample:
+    """Have a process clean copies of the small log, then of the large one, which counts."""
+    arguments: list[object] = [MAP_BYTES, IO_BYTES, SEGMENT_BYTES]
+    root = scratch / "copies"
+    for number, (source, first_dirty) in enumerate((small, small, small, large)):
+        arguments += [shutil.copytree(source, root / str(number) / source.name), first_dirty]
     try:
-        return sample(_output([*command, *copies]))
+        return sample(_output([*command, *arguments]))
     finally:
         shutil.rmtree(root)
+
+
+def kafkas_command() -> list[object]:
+    options = ["-Xmx1g", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
+    return [java(), *options, "-cp", classpath(BROKER_JARS), _DRIVER]
 
 
 def _output(command: Sequence[object]) -> str:
@@ -143,40 +144,21 @@ def main(argv: Sequence[str] | None = None) -> None:
         with tempfile.TemporaryDirectory() as directory:
             root = Path(directory)
             shape = options.record_size, options.batch_bytes, codec
-            first_dirty = write_log(root / "large" / "latest-0", megabytes * 10**6, *shape)
-            small = root / "small" / "latest-0", write_log(root / "small" / "latest-0", 50 * 10**6, *shape)
-            source = root / "large" / "latest-0"
-
-            def ours(source: Path = source, root: Path = root, first: int = first_dirty) -> Sample:
-                return run_ours(source, root, first)
-
-            def kafkas(
-                source: Path = source,
-                small: tuple[Path, int] = small,
-                root: Path = root,
-                first: int = first_dirty,
-            ) -> Sample:
-                return run_kafkas(source, small, root, first)
-
-            add_results(report, options, megabytes, codec, ours, kafkas)
+            logs = []
+            for name, size in (("small", 50), ("large", megabytes)):
+                path = root / name / "latest-0"
+                logs.append((path, write_log(path, size * 10**6, *shape)))
+            rounds = alternate(
+                ("stratalog", partial(run, [sys.executable, "-c", _OURS], root, *logs)),
+                ("kafka", partial(run, kafkas_command(), root, *logs)),
+                rounds=options.rounds,
+            )
+        job = f"compaction, {options.record_size} B records, {codec.name.lower()}, {megabytes} MB"
+        target = TARGET if options.full and options.record_size == 1000 else None
+        report.add(Result.of(job, rounds, "bytes_per_s", unit="MB/s", scale=1e6, target=target), rounds)
+        memory = Result.of(f"{job}: peak memory", rounds, "peak", unit="MB", scale=1e6, more_is_better=False)
+        report.add(memory, rounds)
     report.close()
-
-
-def add_results(
-    report: Report,
-    options: argparse.Namespace,
-    megabytes: int,
-    codec: Codec,
-    ours: Callable[[], Sample],
-    kafkas: Callable[[], Sample],
-) -> None:
-    rounds = alternate(("stratalog", ours), ("kafka", kafkas), rounds=options.rounds)
-    job = f"compaction, {options.record_size} B records, {codec.name.lower()}, {megabytes} MB"
-    target = TARGET if options.full and options.record_size == 1000 else None
-    report.add(Result.of(job, rounds, "bytes_per_s", unit="MB/s", scale=1e6, target=target), rounds)
-    report.add(
-        Result.of(f"{job}: peak memory", rounds, "peak", unit="MB", scale=1e6, more_is_better=False), rounds
-    )
 
 
 if __name__ == "__main__":

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from base64 import b64encode
 from collections.abc import Callable
 
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.compression import Codec
 from stratalog.records.control import ControlType, end_transaction_marker
+from stratalog.records.legacy_builder import build_legacy
 from stratalog.records.record import Record
 from tests.log.parity.lives import START_MS
 from tests.log.parity.scenario import follower, leader
@@ -17,9 +19,16 @@ _DAY_MS = 86_400_000
 
 
 class CleaningLife:
-    """Lines of one life so far. With `codecs`, batches come compressed too."""
+    """Lines of one life so far. With `codecs`, batches come compressed too; with `old_formats` the log begins with some."""
 
-    def __init__(self, seed: int, directory: str = DIRECTORY, *, codecs: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        directory: str = DIRECTORY,
+        *,
+        codecs: bool = False,
+        old_formats: bool = False,
+    ) -> None:
         self.random = random.Random(seed)
         self.directory = directory
         self.codecs = codecs
@@ -45,8 +54,38 @@ class CleaningLife:
             values["segment.index.bytes"] = 1 << 20
         self.segment_size = int(values["internal.segment.bytes"])
         self.config = " ".join(f"{key}={value}" for key, value in values.items())
-        self.open("clean")
+        if old_formats:
+            self.old_segments()
+        self.open("unclean" if old_formats else "clean")
         self._lead(build_batch([Record(0, self.now_ms, b"0", b"first")]), 1)
+
+    def old_segments(self) -> None:
+        """Segments of message formats 0 and 1 that were there before, last changed at different times."""
+        pick = self.random.choice
+        for age_ms in (50_000, 10_000, 0):
+            name = f"{self.directory}/{self.end_offset:020d}.log"
+            for _ in range(8):
+                magic, codec = pick((0, 1)), pick(self._codecs(old=True))
+                count = pick((1, 3))
+                records = [
+                    Record(
+                        self.end_offset + i,
+                        self.now_ms if magic else -1,
+                        pick((None, self._key(), self._key(), self._key())),
+                        pick((None, b"old")),
+                    )
+                    for i in range(count)
+                ]
+                append_time = pick((None, None, self.now_ms)) if magic else None
+                data = build_legacy(records, magic=magic, codec=codec, log_append_time_ms=append_time)
+                self.lines.append(f"put {name} {b64encode(data).decode()}")
+                self.end_offset += count
+            self.lines.append(f"touch {self.directory}/last.log {self.now_ms - age_ms}")
+
+    def _codecs(self, *, old: bool) -> list[Codec]:
+        if not self.codecs:
+            return [Codec.NONE]
+        return [Codec.NONE, Codec.GZIP, Codec.SNAPPY] if old else list(Codec)
 
     def open(self, how: str) -> None:
         self.lines.append(f"open {self.directory} {how} 0 0 AAECAwQFBgcICQoLDA0ODw {self.config}")
@@ -60,7 +99,9 @@ class CleaningLife:
                 first_offset + i,
                 self.now_ms - choose.choice((0, 0, 5, 2_000, 200_000)),
                 None if choose.random() < keyless else self._key(),
-                None if choose.random() < 0.2 else bytes([choose.randrange(256)]) * choose.choice((0, 10, 300)),
+                None
+                if choose.random() < 0.2
+                else bytes([choose.randrange(256)]) * choose.choice((0, 10, 300)),
                 choose.choice(((), (), (("h", b"x"), ("", None)), (("\u00e9", b""),))),
             )
             for i in range(choose.choice((1, 1, 2, 5, 20)))
@@ -71,7 +112,7 @@ class CleaningLife:
         return key if self.random.random() < 0.8 else key * self.random.choice((20, 60))
 
     def _codec(self) -> Codec:
-        return self.random.choice(list(Codec)) if self.codecs else Codec.NONE
+        return self.random.choice(self._codecs(old=False))
 
     def _lead(self, batch: bytes, count: int, origin: str = "client") -> None:
         self.lines.append(leader(batch, self.epoch, origin))
@@ -151,10 +192,9 @@ class CleaningLife:
             self.lines.append("hw end")
         if pick((True, False)):
             self.lines.append("roll")
-        self.lines += [
-            f"clean {pick((0, 0, 1, 3))} {pick((24 * 4, 24 * 30, 24 * 1_000))} {pick((0.5, 0.9))} {pick((100, 700, 4_096))}",
-            "offsets",
-        ]
+        left, keys = pick((0, 0, 1, 3)), pick((4, 30, 1_000))
+        load_factor, buffer_size = pick((0.5, 0.9)), pick((100, 700, 4_096))
+        self.lines += [f"clean {left} {24 * keys} {load_factor} {buffer_size}", "offsets"]
 
     def retention(self) -> None:
         self.lines += ["hw end", "delete", "offsets"]
@@ -191,11 +231,24 @@ class CleaningLife:
 
 
 def random_cleaning_life(
-    seed: int, steps: int, directory: str = DIRECTORY, *, codecs: bool = False
+    seed: int,
+    steps: int,
+    directory: str = DIRECTORY,
+    *,
+    codecs: bool = False,
+    old_formats: bool = False,
 ) -> list[str]:
-    life = CleaningLife(seed, directory, codecs=codecs)
+    life = CleaningLife(seed, directory, codecs=codecs, old_formats=old_formats)
     for _ in range(steps):
         life.step()
-    life.lines += ["hw end", "roll", "clean 0 24000 0.9 4096", "offsets", "purge"]
+    life.lines += [
+        "hw end",
+        "roll",
+        "purge",
+        f"copy {directory} {directory}.before",
+        "clean 0 24000 0.9 4096",
+        "offsets",
+        "purge",
+    ]
     life.lines += [f"copy {directory} {directory}.live", "close", "purge"]
     return life.lines
