@@ -116,6 +116,7 @@ class LogManager:
         of the same name is renamed to `-stray`, as Kafka does, and named too. While a directory is offline, a partition
         that is nowhere is taken to be there, and is offline as well.
         """
+        started = self._clock.monotonic()
         known = {spec.name: spec for spec in topics}
         jobs: dict[Path, list[LoadJob]] = {}
         unknown: list[Path] = []
@@ -129,6 +130,8 @@ class LogManager:
                 for path in content.condemned:
                     self._condemn(path)
         recovered = self._load(jobs)
+        logger.info("Loaded %d logs in %d ms, %d of them after an unclean stop",
+                    len(self._partitions), (self._clock.monotonic() - started) * 1000, recovered)  # fmt: skip
         for spec in known.values():
             if self.dirs.offline:
                 self._mark_missing_as_offline(spec)
