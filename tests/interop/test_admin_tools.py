@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,15 @@ def tools(
             yield JavaTools(kafka.bootstrap_servers), CommandLine(kafka.bootstrap_servers, capsys)
 
 
+def settled(cli: CommandLine, *args: str, until: Callable[[str], bool]) -> list[str]:
+    """What a command of ours prints once it shows a change: Kafka's controller tells its brokers a moment later."""
+    deadline = time.monotonic() + 20
+    while not until(out := cli.good(*args).out):
+        assert time.monotonic() < deadline, out
+        time.sleep(0.05)
+    return out.splitlines()
+
+
 def without_epoch(lines: list[str]) -> list[str]:
     """Kafka's epoch goes on by itself."""
     return [line.split("Epoch: ")[0] for line in lines]
@@ -78,15 +88,16 @@ def test_topics_are_made_grown_described_and_deleted_by_either(tools: tuple[Java
         "--create", "--topic", "theirs", "--partitions", "2", "--config", "retention.ms=7"
     ) == ["Created topic theirs."]
     assert cli.good("topics", "create", "ours", "--config", "flush.ms=7").out == "Created topic ours.\n"
-    assert java.topics("--list") == cli.good("topics", "list").out.splitlines() == ["ours", "theirs"]
+    assert settled(cli, "topics", "list", until=lambda out: "ours" in out) == ["ours", "theirs"]
+    assert java.topics("--list") == ["ours", "theirs"]
     java.topics("--alter", "--topic", "ours", "--partitions", "3")
     cli.good("topics", "alter", "theirs", "--partitions", "4")
-    described = in_order(cli.good("topics", "describe").out.splitlines())
+    described = in_order(settled(cli, "topics", "describe", until=lambda out: "Partition: 3" in out))
     assert in_order(java.topics("--describe")) == described
     assert len(described) == 2 + 3 + 4
     java.topics("--delete", "--topic", "ours")
     cli.good("topics", "delete", "theirs")
-    assert cli.good("topics", "list").out == ""
+    assert settled(cli, "topics", "list", until=lambda out: "theirs" not in out) == []
     said = "".join(java.topics("--describe", "--topic", "ours"))
     assert "Topic 'ours' does not exist" in said
     assert cli.refused("topics", "describe", "ours") == "Topic 'ours' does not exist"
@@ -102,7 +113,7 @@ def test_configs_are_changed_by_either_and_shown_alike_by_both(tools: tuple[Java
     ]
     done = cli.good("configs", "alter", *topic, "--add-config", "segment.bytes=2000000").out
     assert done == "Completed updating config for topic t.\n"
-    shown = cli.good("configs", "describe", *topic).out.splitlines()
+    shown = settled(cli, "configs", "describe", *topic, until=lambda out: "segment.bytes=2000000" in out)
     assert java.configs("--describe", *topic) == shown
     assert [line.split("=")[0].strip() for line in shown[1:]] == [
         "cleanup.policy",
@@ -114,10 +125,12 @@ def test_configs_are_changed_by_either_and_shown_alike_by_both(tools: tuple[Java
     )
     java.configs("--alter", *every, "--add-config", "log.cleaner.threads=2")
     cli.good("configs", "alter", *every, "--add-config", "log.retention.ms=86400000")
-    assert java.configs("--describe", *every) == cli.good("configs", "describe", *every).out.splitlines()
+    shown = settled(cli, "configs", "describe", *every, until=lambda out: "log.retention.ms" in out)
+    assert java.configs("--describe", *every) == shown
     java.configs("--alter", *topic, "--delete-config", "segment.bytes,cleanup.policy")
     cli.good("configs", "alter", *topic, "--delete-config", "flush.ms")
-    assert java.configs("--describe", *topic) == ["Dynamic configs for topic t are:"]
+    shown = settled(cli, "configs", "describe", *topic, until=lambda out: "flush.ms" not in out)
+    assert java.configs("--describe", *topic) == shown == ["Dynamic configs for topic t are:"]
     why = "Invalid value 5 for configuration segment.bytes: Value must be at least 1048576"
     with pytest.raises(RuntimeError, match=why):
         java.configs("--alter", *topic, "--add-config", "segment.bytes=5")
@@ -128,6 +141,7 @@ def test_log_directories_are_told_alike(tools: tuple[JavaTools, CommandLine]) ->
     java, cli = tools
     cli.good("topics", "create", "a", "--partitions", "2")
     cli.good("topics", "create", "b")
+    settled(cli, "log-dirs", "describe", until=lambda out: all(name in out for name in ("a-0", "a-1", "b-0")))
     for options in ((), ("--topic-list", "a", "--broker-list", "1")):
         theirs = java.log_dirs(*options)
         ours = cli.good("log-dirs", "describe", *options).out.splitlines()
@@ -144,14 +158,13 @@ def test_log_directories_are_told_alike(tools: tuple[JavaTools, CommandLine]) ->
 def test_features_go_up_and_down_by_either(tools: tuple[JavaTools, CommandLine]) -> None:
     java, cli = tools
 
-    def described() -> str:
-        """The line of metadata.version, which has to be both tools'."""
-        lines = without_epoch(cli.good("features", "describe").out.splitlines())
+    def check(level: str) -> None:
+        """Both tools have to say the same of all features, and that this level is finalized."""
+        end = f"FinalizedVersionLevel: {level}"
+        lines = without_epoch(settled(cli, "features", "describe", until=lambda out: end in out))
         assert without_epoch(java.features("describe")) == lines
-        (line,) = [line for line in lines if "metadata.version" in line]
-        return line.split("FinalizedVersionLevel: ")[1].strip()
 
-    assert described() == "4.4-IV0"
+    check("4.4-IV0")
     assert java.features("downgrade", "--feature", "metadata.version=30") == [
         "metadata.version was downgraded to 30."
     ]
@@ -168,7 +181,7 @@ def test_features_go_up_and_down_by_either(tools: tuple[JavaTools, CommandLine])
         "metadata.version was upgraded to 33."
         in cli.good("features", "upgrade", "--release-version", "4.4").out
     )
-    assert described() == "4.4-IV2"
+    check("4.4-IV2")
 
 
 def test_their_features_of_a_release_name_what_our_broker_has_not(
