@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,9 @@ from tests.log.unsynced import UNSYNCED
 from stratalog.config.broker import BrokerConfig
 from stratalog.engine.log_cleaner import LogCleaner
 from stratalog.log.partition_log import PartitionLog
+from stratalog.log.values import Isolation
 from stratalog.records import Codec
+from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.legacy_builder import build_legacy
 from stratalog.records.record import Record
@@ -185,4 +188,56 @@ def test_a_changed_configuration_is_used_by_the_next_cleaning(cleaned: Cleaned) 
     assert len(cleaned.cleaner.threads) == 2
     cleaned.append(log, Codec.LZ4, range(100))
     cleaned.wait_until_clean(log)
+    cleaned.check(log)
+
+
+def test_readers_are_undisturbed_by_cleanings(cleaned: Cleaned) -> None:
+    """Whatever is cleaned and removed meanwhile, a reader sees sound batches, in order, and every newest value."""
+    log = cleaned.world.log(min_cleanable_dirty_ratio=0.0, segment_bytes=2000)
+    cleaned.append(log, Codec.NONE, range(30), duplicates=1)
+    written = dict(cleaned.newest)
+    failures: list[BaseException] = []
+    passes = [0] * 3
+    ending = threading.Event()
+
+    def read_again_and_again(number: int) -> None:
+        try:
+            while not ending.is_set():
+                newest = dict(written)
+                seen: dict[bytes | None, int] = {}
+                offset = log.log_start_offset
+                while offset < log.log_end_offset:
+                    data = log.read(offset, 300 + 100 * number, isolation=Isolation.LOG_END)
+                    assert data.slice is not None
+                    content = data.slice.read()
+                    assert len(content) == data.slice.size
+                    for batch in iter_batches(content):
+                        batch.ensure_valid()
+                        assert batch.last_offset >= offset
+                        seen |= {record.key: record.offset for record in batch.records()}
+                        offset = batch.next_offset
+                log.offset_for_timestamp(NOW)
+                assert all(seen[key] >= at for key, (at, _) in newest.items())
+                passes[number] += 1
+        except BaseException as error:
+            failures.append(error)
+
+    readers = [threading.Thread(target=read_again_and_again, args=(number,)) for number in range(3)]
+    for reader in readers:
+        reader.start()
+    cleaned.start()
+    end = time.monotonic() + 60
+    rounds = 0
+    while (rounds < 8 or min(passes) < 8) and not failures and time.monotonic() < end:
+        cleaned.append(log, Codec.NONE, range(30), duplicates=2)
+        written.update(cleaned.newest)
+        cleaned.wait_until_clean(log)
+        log.purge_deleted(SYSTEM_CLOCK.now_ms())
+        rounds += 1
+    ending.set()
+    for reader in readers:
+        reader.join(30)
+    assert failures == []
+    assert rounds >= 8
+    assert min(passes) >= 8
     cleaned.check(log)

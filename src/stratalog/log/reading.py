@@ -33,7 +33,8 @@ def read(
             if segment.base_offset > limit.segment_base_offset:
                 break
             is_last = segment.base_offset == limit.segment_base_offset
-            end = limit.position if is_last else segment.size_bytes
+            # A segment that a cleaning made shorter may have taken the place of the one that the limit was found in.
+            end = min(limit.position, segment.size_bytes) if is_last else segment.size_bytes
             found = segment.translate_offset(offset)
             if found is None:
                 if not (is_last or local.config.compacted):

@@ -216,7 +216,7 @@ class LogSegment(ReadableSegment):
 
     @property
     def last_modified_ms(self) -> int:
-        return self._fs.mtime_ms(self.log_path)
+        return self.file.mtime_ms()
 
     @property
     def first_batch_timestamp(self) -> int | None:

@@ -41,6 +41,10 @@ class File:
     def size(self) -> int:
         return os.fstat(self._fd).st_size
 
+    def mtime_ms(self) -> int:
+        """When the content was last changed; whatever name the file has by now."""
+        return os.fstat(self._fd).st_mtime_ns // 1_000_000
+
     def pread(self, size: int, position: int) -> bytes:
         """Up to `size` bytes from `position`; fewer only at the end of the file."""
         data = os.pread(self._fd, size, position)
@@ -145,9 +149,6 @@ class FileSystem:
 
     def size(self, path: StrPath) -> int:
         return os.stat(path).st_size
-
-    def mtime_ms(self, path: StrPath) -> int:
-        return os.stat(path).st_mtime_ns // 1_000_000
 
     def set_mtime_ms(self, path: StrPath, mtime_ms: int) -> None:
         """Set the time of the last change of a file's content, and of the last access to it."""
