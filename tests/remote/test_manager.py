@@ -209,7 +209,7 @@ def test_a_copy_that_is_under_way_is_not_taken_for_a_failed_one(tmp_path: Path) 
         deleted: list[int] = []
 
         def copy_with_an_expiration_in_the_middle(metadata, data):  # type: ignore[no-untyped-def]
-            deleted.append(world.manager._expire(world.manager._of(world.partition)))
+            deleted.append(world.manager._of(world.partition).expire())
             return original(metadata, data)
 
         world.rsm.copy_log_segment_data = copy_with_an_expiration_in_the_middle  # type: ignore[method-assign]

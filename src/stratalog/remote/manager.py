@@ -6,12 +6,12 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
 from stratalog.config.broker import BrokerConfig
-from stratalog.errors import CustomMetadataSizeLimitExceededError, RemoteStorageError, StratalogError
+from stratalog.errors import RemoteStorageError, StratalogError
 from stratalog.log.values import TimestampOffset
 from stratalog.remote.api import (
     RemoteLogMetadataManager,
@@ -31,8 +31,9 @@ from stratalog.remote.partition_deletion import PartitionDeletion
 from stratalog.remote.plugin import name_of, position_max
 from stratalog.remote.quota import RateQuota
 from stratalog.remote.reader import RemoteLogReader, RemoteReadResult
-from stratalog.remote.schedule import Job, Schedule
+from stratalog.remote.schedule import Schedule
 from stratalog.remote.segment_blocks import SegmentBlocks
+from stratalog.remote.tiered_partition import TieredPartition
 from stratalog.remote.true_sizes import TrueSizes
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
@@ -41,6 +42,9 @@ logger = logging.getLogger(__name__)
 
 #: How long a clean end waits for copies that are under way before it breaks them off.
 _CLOSE_GRACE_S = 5.0
+
+#: The only task that does not use the store.
+_FOLLOWER_TASK = "follower task"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +70,6 @@ class RemoteSizes:
     segments: int
     readable_segments: int
     readable_bytes: int
-
-
-@dataclass(slots=True)
-class _Tiered:
-    """One partition and its tasks."""
-
-    log: LogView
-    partition: TopicIdPartition
-    copy: CopyTask
-    expiration: ExpirationTask
-    follower: FollowerTask
-    cancelled: threading.Event
-    is_leader: bool
-    copying_stopped: bool = False
-    copy_lock: threading.Lock = field(default_factory=threading.Lock)
-    expiration_lock: threading.Lock = field(default_factory=threading.Lock)
-    jobs: list[Job] = field(default_factory=list)
 
 
 class RemoteLogManager:
@@ -129,7 +116,7 @@ class RemoteLogManager:
         self._copiers = _pool("copier", config["remote.log.manager.copier.thread.pool.size"])
         self._expirers = _pool("expiration", config["remote.log.manager.expiration.thread.pool.size"])
         self._followers = _pool("follower", config["remote.log.manager.follower.thread.pool.size"])
-        self._tiered: dict[TopicIdPartition, _Tiered] = {}
+        self._tiered: dict[TopicIdPartition, TieredPartition] = {}
         self._lock = threading.Lock()
         self._closed = False
 
@@ -195,10 +182,10 @@ class RemoteLogManager:
                 self._stop(known)
             self._check_reach(log, partition)
             tiered = self._tiered[partition] = self._make(log, partition, is_leader)
-            kinds: list[tuple[str, Callable[[_Tiered], int], ThreadPoolExecutor]] = (
-                [("copy", self._copy, self._copiers), ("expiration", self._expire, self._expirers)]
+            kinds = (
+                [("copy", tiered.copy, self._copiers), ("expiration", tiered.expire, self._expirers)]
                 if is_leader
-                else [("follower task", self._follow, self._followers)]
+                else [(_FOLLOWER_TASK, tiered.follow, self._followers)]
             )
             tiered.jobs = [
                 self._schedule.add(f"{name} of {partition}", self._guarded(tiered, name, run), pool)
@@ -215,7 +202,7 @@ class RemoteLogManager:
                 partition, wanted, name_of(self._rsm), limit,
             )  # fmt: skip
 
-    def _make(self, log: LogView, partition: TopicIdPartition, is_leader: bool) -> _Tiered:
+    def _make(self, log: LogView, partition: TopicIdPartition, is_leader: bool) -> TieredPartition:
         cancelled = threading.Event()
         copy = CopyTask(
             log,
@@ -241,7 +228,15 @@ class RemoteLogManager:
             cancelled=cancelled,
         )
         follower = FollowerTask(log, partition, self._rlmm)
-        return _Tiered(log, partition, copy, expiration, follower, cancelled, is_leader)
+        return TieredPartition(
+            log,
+            partition,
+            copy=copy,
+            expiration=expiration,
+            follower=follower,
+            cancelled=cancelled,
+            is_leader=is_leader,
+        )
 
     def stop_partitions(self, partitions: Iterable[TopicIdPartition], *, delete_remote: bool = False) -> None:
         """Stop the tasks of partitions, and with `delete_remote` delete all that they have remotely, in the background.
@@ -250,7 +245,7 @@ class RemoteLogManager:
         could not be recorded.
         """
         doomed = list(partitions)
-        stopped: dict[TopicIdPartition, _Tiered] = {}
+        stopped: dict[TopicIdPartition, TieredPartition] = {}
         for partition in doomed:
             with self._lock:
                 known = self._tiered.pop(partition, None)
@@ -265,7 +260,7 @@ class RemoteLogManager:
         else:
             self._rlmm.on_stop_partitions(doomed)
 
-    def _stop(self, tiered: _Tiered) -> None:
+    def _stop(self, tiered: TieredPartition) -> None:
         tiered.cancelled.set()
         for job in tiered.jobs:
             self._schedule.cancel(job)
@@ -279,16 +274,14 @@ class RemoteLogManager:
             clock=self._clock,
         )
 
-    def _schedule_deletion(self, partition: TopicIdPartition, stopped: _Tiered | None = None) -> None:
+    def _schedule_deletion(self, partition: TopicIdPartition, stopped: TieredPartition | None = None) -> None:
         """`stopped` is what the partition's tasks were: the deletion begins when the last of them has ended."""
 
         def run() -> bool:
             try:
-                with ExitStack() as ended:
-                    for lock in () if stopped is None else (stopped.copy_lock, stopped.expiration_lock):
-                        if not lock.acquire(blocking=False):
-                            return False
-                        ended.callback(lock.release)
+                with nullcontext(True) if stopped is None else stopped.ended() as ended:
+                    if not ended:
+                        return False
                     deleted = self._deletion(partition).run()
             except (StratalogError, OSError) as error:
                 self.health.failed(partition, "deletion", error)
@@ -311,9 +304,9 @@ class RemoteLogManager:
         """One turn of a partition's tasks, on this thread. Raises what they raise."""
         tiered = self._of(partition)
         if not tiered.is_leader:
-            self._follow(tiered)
+            tiered.follow()
             return RunResult()
-        return RunResult(self._copy(tiered), self._expire(tiered))
+        return RunResult(tiered.copy(), tiered.expire())
 
     def poke(self, partition: TopicIdPartition | None = None) -> None:
         """Run the tasks of a partition (default: of all) now rather than at their next turn."""
@@ -324,45 +317,22 @@ class RemoteLogManager:
         if tiered is not None:
             self._schedule.poke(tiered.jobs)
 
-    def _guarded(self, tiered: _Tiered, name: str, run: Callable[[_Tiered], int]) -> Callable[[], bool]:
+    def _guarded(self, tiered: TieredPartition, name: str, run: Callable[[], int]) -> Callable[[], bool]:
         """A task for the schedule: what may go wrong is reported, and tried again."""
 
         def guarded() -> bool:
             try:
-                done = run(tiered)
+                done = run()
             except (StratalogError, OSError) as error:
                 if not tiered.cancelled.is_set():
                     self.health.failed(tiered.partition, name, error)
                 return False
-            used_store = name != "follower task" and done > 0
+            used_store = name != _FOLLOWER_TASK and done > 0
             if self.health.succeeded(tiered.partition, name, used_store=used_store):
                 self._schedule.poke()
             return True
 
         return guarded
-
-    def _copy(self, tiered: _Tiered) -> int:
-        config = tiered.log.config
-        if not config.remote_storage_enable:
-            return 0
-        if config.remote_log_copy_disable or tiered.copying_stopped:
-            tiered.follower.run()
-            return 0
-        with tiered.copy_lock:
-            try:
-                return tiered.copy.run()
-            except CustomMetadataSizeLimitExceededError:
-                tiered.copying_stopped = True
-                raise
-
-    def _expire(self, tiered: _Tiered) -> int:
-        if not tiered.log.config.remote_storage_enable:
-            return 0
-        with tiered.expiration_lock:
-            return tiered.expiration.run()
-
-    def _follow(self, tiered: _Tiered) -> int:
-        return tiered.follower.run()
 
     def _forget_segment(self, segment: RemoteLogSegmentMetadata) -> None:
         self.index_cache.invalidate(segment.segment_id.id)
@@ -410,7 +380,7 @@ class RemoteLogManager:
 
     def delete_lag(self, partition: TopicIdPartition) -> DeleteLag:
         """What the last turn of the expiration task has not deleted yet."""
-        return self._of(partition).expiration.delete_lag
+        return self._of(partition).delete_lag
 
     def sizes(self, partition: TopicIdPartition) -> RemoteSizes:
         """What the metadata says of a partition."""
@@ -420,7 +390,7 @@ class RemoteLogManager:
             len(segments), len(readable), sum(segment.segment_size_bytes for segment in readable)
         )
 
-    def _of(self, partition: TopicIdPartition) -> _Tiered:
+    def _of(self, partition: TopicIdPartition) -> TieredPartition:
         found = self._tiered.get(partition)
         if found is None:
             raise RemoteStorageError(f"{partition} is not tiered by this broker")
