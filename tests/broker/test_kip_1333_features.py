@@ -20,7 +20,8 @@ from tests.support.wire import Wire
 
 from stratalog.broker.api_keys import ApiKey
 from stratalog.broker.server import Broker
-from stratalog.errors import DataDirError, InvalidConfigError
+from stratalog.config.topic import LogConfig
+from stratalog.errors import DataDirError, InvalidConfigError, KafkaStorageError
 
 INVALID_CONFIG, INVALID_REQUEST, INVALID_UPDATE_VERSION = 40, 42, 95
 GIB = 2**30
@@ -268,6 +269,25 @@ def test_dynamic_segment_size_1_gb_to_4_gb_to_1_gb_live(broker: Broker, wire: Wi
     assert alter(wire, TOPIC, "t", ("segment.bytes", SET, str(GIB))).error_code == 0
     produce(broker, "t", range(4000, 4500))
     assert consume(broker, "t", 4500) == list(range(4500))
+
+
+def test_a_topic_that_cannot_follow_does_not_hold_up_the_others(
+    broker: Broker, wire: Wire, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("a", "b", "c"):
+        create(wire, name)
+    update_config = broker.state.logs.update_config
+
+    def failing(topic: str, config: LogConfig) -> None:
+        if topic == "b":
+            raise KafkaStorageError("the disk of b")
+        update_config(topic, config)
+
+    monkeypatch.setattr(broker.state.logs, "update_config", failing)
+    assert update_level(wire, 32).error_code == 0
+    large = [partition.log.config.use_large_index_format for partition in broker.state.logs.partitions()]
+    assert large == [True, False, True]
+    assert "Topic b keeps the configuration that it had" in caplog.text
 
 
 def index_entry_sizes(log: Path) -> set[int]:

@@ -21,6 +21,7 @@ from stratalog.errors import (
     InvalidPartitionsError,
     InvalidTopicError,
     KafkaStorageError,
+    StratalogError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
@@ -171,10 +172,16 @@ class Topics:
             self.refresh_configs()
 
     def refresh_configs(self) -> None:
-        """Put changed broker defaults in force for every topic."""
+        """Put changed broker defaults, or another level of `metadata.version`, in force for every topic.
+
+        A topic that cannot follow is named in the log and does so at the next start; the others follow now.
+        """
         with self._lock:
             for topic in self._store.topics():
-                self._logs.update_config(topic.name, self.log_config(topic.configs))
+                try:
+                    self._logs.update_config(topic.name, self.log_config(topic.configs))
+                except (OSError, StratalogError):
+                    logger.exception("Topic %s keeps the configuration that it had", topic.name)
 
     def known(self, name: str) -> Topic:
         topic = self._store.topic(name)
