@@ -227,7 +227,10 @@ class LogLoader:
                     segment.txn_index.append(aborted)
 
         def before_cut(view: memoryview, sound: SoundBatches) -> None:
-            kept = keep_tail(segment.log_path, view, sound, self._fs)
+            is_last = not any(
+                behind.size_bytes for behind in self._segments[self._segments.index(segment) + 1 :]
+            )
+            kept = keep_tail(segment.log_path, view, sound, self._fs, is_last=is_last)
             logger.warning("%s: cut %s at position %d, %d bytes from offset %d on: %s%s",
                            self._name, segment.log_path.name, sound.size_bytes, len(view) - sound.size_bytes,
                            sound.next_offset, sound.flaw, f"; they are kept in {kept.name}" if kept else "")  # fmt: skip

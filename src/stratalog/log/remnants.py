@@ -24,10 +24,15 @@ CUT_SUFFIX: Final = ".cut"
 _CHUNK_SIZE: Final = 1024 * 1024
 
 
-def keep_tail(log_path: Path, view: memoryview, sound: SoundBatches, fs: FileSystem) -> Path | None:
-    """Keep what of the `.log` in `view` lies behind the sound batches, unless a torn write left it; where it is kept."""
+def keep_tail(
+    log_path: Path, view: memoryview, sound: SoundBatches, fs: FileSystem, *, is_last: bool
+) -> Path | None:
+    """Keep what of the `.log` in `view` lies behind the sound batches, unless a torn write left it; where it is kept.
+
+    `is_last`: nothing was written behind the file.
+    """
     position = sound.size_bytes
-    if _is_torn_write(view, sound):
+    if is_last and _is_torn_write(view, sound):
         return None
     path = log_path.with_name(f"{log_path.name}.{position}{CUT_SUFFIX}")
     with fs.open(path, create=True) as file:

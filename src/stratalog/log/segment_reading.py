@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -105,22 +106,25 @@ class ReadableSegment(ABC):
         entry = self.offset_index.lookup(offset)
         if entry.position == 0:
             return self._find(offset, 0)
-        if self._ends_at(entry.position, entry.offset):
+        last_offset = self._last_offset_at(entry.position)
+        if last_offset == entry.offset:
             return self._find(offset, entry.position)
+        if (
+            self.base_offset <= last_offset < entry.offset
+        ):  # what brokers of old wrote for several batches at once
+            with suppress(CorruptRecordError):
+                return self._find(offset, entry.position)
         logger.warning("%s: no batch that ends at offset %d stands at position %d; searching without the index",
                        self.offset_index.path, entry.offset, entry.position)  # fmt: skip
         return self._find(offset, 0)
 
-    def _ends_at(self, position: int, offset: int) -> bool:
-        """Whether a batch stands at `position` whose last offset is no larger than `offset`."""
-        if not 0 <= position < self.size_bytes:
-            return False
-        try:
-            for _, header in self.headers(position):
-                return header[0] + header[6] <= offset
-        except CorruptRecordError:
-            return False
-        return False
+    def _last_offset_at(self, position: int) -> int:
+        """The last offset of the batch at `position`; -1 if none is there."""
+        if 0 <= position < self.size_bytes:
+            with suppress(CorruptRecordError):
+                for _, header in self.headers(position):
+                    return header[0] + header[6]
+        return -1
 
     def _find(self, offset: int, start: int) -> BatchPosition | None:
         """`translate_offset`, from the batch at `start` on."""

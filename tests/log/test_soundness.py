@@ -1,0 +1,147 @@
+"""Bytes found on disk are checked once, where they are first read; what this process wrote is not."""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+
+import pytest
+
+from stratalog.config.topic import LogConfig
+from stratalog.errors import CorruptRecordError
+from stratalog.log import soundness
+from stratalog.log.partition_log import PartitionLog
+from stratalog.log.values import Isolation
+from stratalog.testing.failing_filesystem import FailingFileSystem
+from stratalog.util.filesystem import File
+from tests.log.log_model import batch_of, read_records
+from tests.log.unsynced import UNSYNCED
+
+CONFIG = LogConfig(segment_bytes=20_000)
+
+
+def written(directory: Path, batches: int = 60) -> PartitionLog:
+    log = PartitionLog.open(directory, CONFIG)
+    for number in range(batches):
+        log.append_as_leader(batch_of([b"%d" % number * 500], [number + 1]), leader_epoch=0)
+    return log
+
+
+@pytest.fixture
+def checks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Sizes of what was checked."""
+    seen: list[int] = []
+    real = soundness.crc_flaw
+
+    def counted(data: bytes, at: int, header: tuple[int, ...]) -> str | None:
+        seen.append(header[1])
+        return real(data, at, header)
+
+    monkeypatch.setattr(soundness, "crc_flaw", counted)
+    return seen
+
+
+def test_what_was_written_here_is_not_checked(tmp_path: Path, checks: list[int]) -> None:
+    log = written(tmp_path / "orders-0")
+    assert len(read_records(log, 0)) == 60
+    assert not checks
+
+
+def test_what_was_recovered_is_not_checked_again(tmp_path: Path, checks: list[int]) -> None:
+    written(tmp_path / "orders-0").close()
+    log = PartitionLog.open(tmp_path / "orders-0", CONFIG)
+    assert len(read_records(log, 0)) == 60
+    assert not checks
+
+
+def test_what_was_found_is_checked_once(tmp_path: Path, checks: list[int]) -> None:
+    written(tmp_path / "orders-0").close()
+    log = PartitionLog.open(tmp_path / "orders-0", CONFIG, clean_shutdown=True)
+    for _ in range(3):
+        assert len(read_records(log, 0, 5_000)) == 60
+    assert len(checks) == 60
+    assert all(segment.sound.unchecked_end == 0 for segment in log.segments)
+
+
+def test_reads_here_and_there_are_remembered(tmp_path: Path, checks: list[int]) -> None:
+    written(tmp_path / "orders-0").close()
+    log = PartitionLog.open(tmp_path / "orders-0", CONFIG, clean_shutdown=True)
+    for offset in (40, 3, 17, 3, 40, 41, 2, 17):
+        log.read(offset, 1, isolation=Isolation.LOG_END)
+    assert len(checks) == 5
+    read_records(log, 0)
+    assert len(checks) == 60
+
+
+def test_a_reader_gets_what_lies_before_the_damage_and_then_learns_of_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = written(tmp_path / "orders-0")
+    segment = log.segments[0]
+    place = segment.translate_offset(5)
+    assert place is not None
+    log.close()
+    with segment.log_path.open("r+b") as file:
+        file.seek(place.position + 100)
+        byte = file.read(1)[0]
+        file.seek(place.position + 100)
+        file.write(bytes([byte ^ 1]))
+    before = segment.log_path.read_bytes()
+    log = PartitionLog.open(tmp_path / "orders-0", CONFIG, clean_shutdown=True)
+    part = log.read(0, 10_000, isolation=Isolation.LOG_END).slice
+    assert part is not None
+    assert part.size == place.position
+    for _ in range(3):
+        with pytest.raises(
+            CorruptRecordError, match=f"{segment.log_path.name}: the batch at position {place.position} "
+        ):
+            log.read(5, 10_000, isolation=Isolation.LOG_END)
+    assert [record.offset for record in read_records(log, 6)] == list(range(6, 60))
+    assert len([r for r in caplog.records if "is damaged" in r.getMessage()]) == 1
+    log.close()
+    assert segment.log_path.read_bytes() == before
+
+
+def test_flushed_segments_are_not_read_when_a_log_is_opened(tmp_path: Path) -> None:
+    """Neither after a clean stop nor after a crash, but for a few headers to see that their indexes fit."""
+    log = written(tmp_path / "orders-0", 600)
+    log.flush()
+    last = log.active_segment.log_path.name
+    sizes = {segment.log_path.name: segment.size_bytes for segment in log.segments}
+    point = log.log_end_offset
+    log.close()
+    for clean in (True, False):
+        fs = WatchedFileSystem()
+        again = PartitionLog.open(
+            tmp_path / "orders-0", CONFIG, fs=fs, clean_shutdown=clean, recovery_point=point
+        )
+        assert len(sizes) > 15
+        assert {name for name in fs.mapped if name.endswith(".log")} == (set() if clean else {last})
+        for name in sizes.keys() - {last}:
+            assert fs.bytes_read[name] <= 4 * 8192
+        again.close()
+
+
+class WatchedFileSystem(FailingFileSystem):
+    """Also knows the names of files that were mapped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mapped: list[str] = []
+
+    def map_file(self, file: File, length: int, *, write: bool = False) -> mmap.mmap:
+        self.mapped.append(file.path.name)
+        return super().map_file(file, length, write=write)
+
+
+def test_a_log_of_many_segments_is_opened_without_a_map_for_each(tmp_path: Path) -> None:
+    config = LogConfig(segment_bytes=100, segment_index_bytes=1200)
+    log = PartitionLog.open(tmp_path / "orders-0", config, fs=UNSYNCED)
+    for number in range(500):
+        log.append_as_leader(batch_of([b"x"], [number + 1]), leader_epoch=0)
+    log.close()
+    maps_before = len(Path("/proc/self/maps").read_text().splitlines())
+    again = PartitionLog.open(tmp_path / "orders-0", config, clean_shutdown=True, fs=UNSYNCED)
+    assert len(again.segments) == 500
+    assert len(Path("/proc/self/maps").read_text().splitlines()) < maps_before + 50
+    again.close()
