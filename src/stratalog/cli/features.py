@@ -190,14 +190,21 @@ def _levels_of_release(release: int, supported: list[Feature], kind: UpgradeType
     """The levels that a release has, of `metadata.version` and of what else the broker knows and would move that way."""
     levels = {METADATA_VERSION: release}
     for feature in supported:
-        steps = _LEVELS_OF_RELEASES.get(feature.name)
-        if steps is None:
+        level = level_of_release(feature.name, release)
+        if level is None:
             continue
-        level = max((level for since, level in steps.items() if since <= release), default=0)
         moves = level > feature.level if kind is UpgradeType.UPGRADE else level < feature.level
         if moves:
             levels[feature.name] = level
     return levels
+
+
+def level_of_release(feature: str, release: int) -> int | None:
+    """The level of another feature that comes with a level of `metadata.version`; None for one that does not."""
+    steps = _LEVELS_OF_RELEASES.get(feature)
+    if steps is None:
+        return None
+    return max((level for since, level in steps.items() if since <= release), default=0)
 
 
 def _features_of(client: Client) -> tuple[list[Feature], int]:
