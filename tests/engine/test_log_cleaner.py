@@ -467,6 +467,27 @@ def test_a_changed_configuration_is_in_force_at_once(
     assert fake.settings[-1].dedupe_buffer_bytes == 2_000_000
 
 
+def test_closing_waits_for_the_threads_of_an_earlier_configuration_too(
+    live: World, threaded: Callable[..., Cleaning], fake: FakeCleaner
+) -> None:
+    live.log(segments=4)
+    begun = threading.Event()
+
+    def linger(_: PartitionLog, check_abort: Callable[[], None]) -> None:
+        begun.set()
+        time.sleep(0.2)
+        check_abort()
+
+    fake.does = linger
+    cleaning = threaded(live)
+    before = cleaning.log_cleaner.threads
+    assert begun.wait(30)
+    cleaning.log_cleaner.reconfigure(config(log_cleaner_threads=2, log_cleaner_backoff_ms=1))
+    cleaning.log_cleaner.close()
+    assert not any(thread.is_alive() for thread in before)
+    assert live.manager.state(KEY) == IDLE
+
+
 def test_the_rate_changes_for_what_is_going_on(live: World, threaded: Callable[..., Cleaning]) -> None:
     cleaning = threaded(live, **{"log.cleaner.io.max.bytes.per.second": 1e6})
     assert cleaning.log_cleaner.throttle.bytes_per_second == 1e6

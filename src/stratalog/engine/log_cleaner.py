@@ -76,6 +76,8 @@ class LogCleaner:
         self.throttle = Throttle(self.config.io_max_bytes_per_second, clock=self._throttle_clock)
         self._make_cleaner = make_cleaner or self._default_cleaner
         self._threads: list[_CleanerThread] = []
+        #: Those of an earlier configuration that were told to end.
+        self._leaving: list[_CleanerThread] = []
         self._numbers = itertools.count()
 
     def _default_cleaner(self, settings: CleanerSettings) -> OneCleaning:
@@ -104,12 +106,17 @@ class LogCleaner:
     def close(self) -> None:
         """End what is going on, at the next piece; returns after `CLOSE_TIMEOUT_SECONDS` at the latest."""
         self._throttle_clock.ended = True
-        for thread in self._threads:
-            thread.end()
-        for thread in self._threads:
+        self._dismiss()
+        for thread in self._leaving:
             thread.join(CLOSE_TIMEOUT_SECONDS)
             if thread.is_alive():
                 logger.error("%s does not end; its files are left as they are", thread.name)
+        self._leaving = []
+
+    def _dismiss(self) -> None:
+        for thread in self._threads:
+            thread.end()
+        self._leaving = [thread for thread in self._leaving if thread.is_alive()] + self._threads
         self._threads = []
 
     @property
@@ -132,8 +139,7 @@ class LogCleaner:
             logger.info("Cleaners may read and write %s bytes a second now", new.io_max_bytes_per_second)
             self.throttle.bytes_per_second = new.io_max_bytes_per_second
         if self._threads:
-            for thread in self._threads:
-                thread.end()
+            self._dismiss()
             self.start()
 
 
