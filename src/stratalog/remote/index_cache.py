@@ -1,10 +1,10 @@
 """Indexes of remote segments, kept as files on the local disk.
 
 `<directory>/<start offset>_<segment id>.index`, `.timeindex`, `.txnindex`, as Kafka's `RemoteIndexCache` names them; a
-segment without aborted transactions has an empty `.txnindex`. `index_loader` gets them there. What is in the directory
-at start is used again if it is complete and passes its checks. Entries weigh their bytes; W-TinyLFU (moka)
-decides which go when the limit is passed, and idle ones go after a time. An entry's files go with it; whoever uses it at
-that moment has them open, and goes on.
+segment without aborted transactions has an empty `.txnindex`. `index_loader` gets them there. What is in the directory at
+start is used again if it is complete and passes its checks. Entries weigh their bytes; W-TinyLFU (moka) decides which go
+when the limit is passed, and idle ones go after a time. An entry's files go with it; whoever uses it at that moment has
+them open, and goes on.
 """
 
 from __future__ import annotations
@@ -86,14 +86,15 @@ class RemoteIndexCache:
     def invalidate(self, segment_id: UUID) -> None:
         """Forget the indexes of a segment: it was deleted, or they turned out to be wrong."""
         with self._lock:
+            self._distrusted.discard(segment_id)
             self._cache.remove(segment_id)
             self._settle()
 
     def distrust(self, segment_id: UUID) -> None:
-        """The indexes of a segment are wrong in the store too: build them from the records when they are next asked for."""
+        """The same, and those in the store are wrong too: build them from the records when they are next asked for."""
         with self._lock:
+            self.invalidate(segment_id)
             self._distrusted.add(segment_id)
-        self.invalidate(segment_id)
 
     def are_from_records(self, segment_id: UUID) -> bool:
         """Whether the indexes here were built from the records: then no other ones are better."""
