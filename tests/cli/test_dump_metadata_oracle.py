@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import struct
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,15 @@ from tests.support.reference_kafka import require_reference_kafka
 from stratalog.cli.dump.message_schema import java_double, schemas
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
+from stratalog.remote.api import RemotePartitionDeleteMetadata, TopicIdPartition
+from stratalog.remote.metadata.serde import encode
+from stratalog.remote.segment_state import RemotePartitionDeleteState
 
 pytestmark = pytest.mark.interop
 
 #: Since 4.4.0; the tool is of 4.3.1.
 _TOO_NEW = {"29"}
+_TOO_NEW_FIELDS = {"storedDescriptionTopologyEpoch", "failedDescriptionTopologyEpoch"}
 _SIZES = {"int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "bool": 1}
 
 
@@ -47,18 +52,30 @@ def holds(versions: str, version: int) -> bool:
 
 
 class RandomMessage:
-    """The bytes of a flexible message by its schema, with values by chance."""
+    """The bytes of a message by its schema, with values by chance."""
 
-    def __init__(self, seed: int, version: int) -> None:
+    def __init__(self, seed: int, schema: dict[str, Any], version: int) -> None:
         self.chosen = random.Random(seed)
+        self.schema = schema
         self.version = version
+        self.flexible = schema["flexibleVersions"] != "none" and holds(schema["flexibleVersions"], version)
+
+    def encode(self) -> bytes:
+        return self.fields(self.schema["fields"])
 
     def fields(self, fields: list[dict[str, Any]]) -> bytes:
         present = [field for field in fields if holds(field["versions"], self.version)]
-        tagged = [field for field in present if "tag" in field and holds(field["tagged"], self.version)]
+        tagged = [
+            field
+            for field in present
+            if self.flexible and "tag" in field and holds(field["tagged"], self.version)
+        ]
         plain = b"".join(self.value(field, field["type"]) for field in present if field not in tagged)
+        if not self.flexible:
+            return plain
+        known = [field for field in tagged if field["name"] not in _TOO_NEW_FIELDS]
         kept = sorted(
-            (field for field in tagged if self.chosen.random() < 0.7), key=lambda field: int(field["tag"])
+            (field for field in known if self.chosen.random() < 0.7), key=lambda field: int(field["tag"])
         )
         values = [(field["tag"], self.value(field, field["type"])) for field in kept]
         return (
@@ -74,7 +91,7 @@ class RandomMessage:
         if kind.startswith("[]"):
             count = chosen.randrange(3)
             elements = b"".join(self.value(field, kind[2:]) for _ in range(count))
-            return b"\0" if is_null else unsigned(count + 1) + elements
+            return self.size(None if is_null else count, ">i") + (b"" if is_null else elements)
         if kind == "bool":
             return bytes([chosen.randrange(2)])
         if kind in _SIZES:
@@ -87,11 +104,22 @@ class RandomMessage:
             )
         if kind in ("string", "bytes"):
             data = chosen.choice((b"", b"name", 'größe "1"'.encode(), b"\t"))
-            return b"\0" if is_null else unsigned(len(data) + 1) + data
+            form = ">h" if kind == "string" else ">i"
+            return self.size(None, form) if is_null else self.size(len(data), form) + data
         body = self.fields(field["fields"])
         if is_nullable:
             return b"\xff" if is_null else b"\1" + body
         return body
+
+    def size(self, number: int | None, form: str) -> bytes:
+        if self.flexible:
+            return unsigned(0 if number is None else number + 1)
+        return struct.pack(form, -1 if number is None else number)
+
+
+def versions(schema: dict[str, Any]) -> range:
+    first, _, last = schema["validVersions"].partition("-")
+    return range(int(first), int(last or first) + 1)
 
 
 def test_every_metadata_record_in_every_version_is_printed_the_same(
@@ -100,17 +128,40 @@ def test_every_metadata_record_in_every_version_is_printed_the_same(
     records: list[Record] = []
     for key, entry in schemas()["metadata"].items():
         schema = entry["value"]
-        first, _, last = schema["validVersions"].partition("-")
         if key in _TOO_NEW:
             continue
-        for version in range(int(first), int(last or first) + 1):
+        for version in versions(schema):
             for seed in range(4):
-                body = RandomMessage(seed, version).fields(schema["fields"])
+                body = RandomMessage(seed, schema, version).encode()
                 value = b"\1" + unsigned(int(key)) + unsigned(version) + body
                 records.append(Record(len(records), T0, None, value))
     (tmp_path / LOG_NAME).write_bytes(build_batch(records, base_offset=0))
     printed = assert_same(capfdbinary, [tmp_path / LOG_NAME], "--cluster-metadata-decoder")
     assert printed.count('payload: {"type":"') == len(records)
+
+
+@pytest.mark.parametrize(
+    ("topic", "option"),
+    [
+        ("group", "--offsets-decoder"),
+        ("share", "--share-group-state-decoder"),
+        ("transaction", "--transaction-log-decoder"),
+    ],
+)
+def test_every_record_of_a_coordinator_in_every_version_is_printed_the_same(
+    capfdbinary: Captured, tmp_path: Path, topic: str, option: str
+) -> None:
+    records: list[Record] = []
+    for kind, entry in schemas()[topic].items():
+        for version in versions(entry["value"]):
+            for seed in range(3):
+                key = struct.pack(">h", int(kind)) + RandomMessage(seed, entry["key"], 0).encode()
+                value = struct.pack(">h", version) + RandomMessage(seed, entry["value"], version).encode()
+                records.append(Record(len(records), T0, key, value))
+        records.append(Record(len(records), T0, key, None))
+    (tmp_path / LOG_NAME).write_bytes(build_batch(records, base_offset=0))
+    printed = assert_same(capfdbinary, [tmp_path / LOG_NAME], option)
+    assert printed.count("payload: ") == len(records)
 
 
 def test_every_control_record_of_kraft_is_printed_the_same(capfdbinary: Captured, tmp_path: Path) -> None:
@@ -124,7 +175,7 @@ def test_every_control_record_of_kraft_is_printed_the_same(capfdbinary: Captured
     batches: list[bytes] = []
     for seed in range(4):
         for number, name in enumerate(names, start=2):
-            body = RandomMessage(seed, 0).fields(schemas()["control"][name]["fields"])
+            body = RandomMessage(seed, schemas()["control"][name], 0).encode()
             # the tool writes the JSON in the version that the record says, and knows version 0 only
             record = Record(len(batches), T0, struct.pack(">hh", 0, number), b"\0\0" + body[2:])
             batches.append(build_batch([record], base_offset=len(batches), is_control=True))
@@ -152,6 +203,23 @@ def test_old_messages_are_printed_the_same(
     printed = assert_same(capfdbinary, files, *option)
     assert " magic: 0 " in printed
     assert " magic: 1 " in printed
+
+
+def test_remote_log_metadata_in_several_batches_from_any_offset_is_printed_the_same(
+    capfdbinary: Captured, tmp_path: Path
+) -> None:
+    partition = TopicIdPartition(uuid.UUID(int=7), "orders", 3)
+    marked = RemotePartitionDeleteState.DELETE_PARTITION_MARKED
+    empty, log = tmp_path / LOG_NAME, tmp_path / "00000000000000000010.log"
+    empty.write_bytes(b"")
+    values = [encode(RemotePartitionDeleteMetadata(partition, marked, T0 + n, 1)) for n in range(4)]
+    log.write_bytes(
+        build_batch([Record(10 + n, T0, None, values[n]) for n in range(2)], base_offset=10)
+        + build_batch([Record(12 + n, T0, None, values[2 + n]) for n in range(2)], base_offset=12)
+    )
+    printed = assert_same(capfdbinary, [empty, log], "--remote-log-metadata-decoder")
+    assert printed.count("payload: RemotePartitionDeleteMetadata{") == 4
+    assert "Log starting offset: 10" in printed
 
 
 def test_kafkas_own_decoder_classes_print_the_same(capfdbinary: Captured, tmp_path: Path) -> None:

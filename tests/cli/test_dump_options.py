@@ -226,6 +226,30 @@ def test_what_is_no_metadata_record_is_told_in_its_place(capfdbinary: Captured, 
     assert "bytes are left over" in told[6]
 
 
+def test_what_is_no_remote_metadata_is_told_in_its_place(capfdbinary: Captured, tmp_path: Path) -> None:
+    log = tmp_path / LOG_NAME
+    log.write_bytes(
+        build_batch([Record(n, 5, None, value) for n, value in enumerate((b"\x7f\x7f", b"", None))])
+    )
+    status, out, _ = dump(capfdbinary, log, "--remote-log-metadata-decoder")
+    assert status == 0
+    assert [f"payload: Error at offset {n}, skipping." in line for n, line in enumerate(out[3:])] == [
+        True
+    ] * 3
+
+
+def test_a_file_that_may_not_be_read_is_one_line_and_exit_code_2(
+    capfdbinary: Captured, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", str(log))
+
+    monkeypatch.setattr("stratalog.util.filesystem.FileSystem.open", refuse)
+    assert dump(capfdbinary, log, "--remote-log-metadata-decoder") == (
+        2, [], [f"stratalog: {log}: Permission denied"],
+    )  # fmt: skip
+
+
 def test_a_control_record_that_is_cut_is_told_with_its_batch(capfdbinary: Captured, tmp_path: Path) -> None:
     log = tmp_path / LOG_NAME
     log.write_bytes(build_batch([Record(0, 5, struct.pack(">hh", 0, 3), b"\0")], is_control=True))

@@ -19,7 +19,8 @@ from stratalog.log.file_names import (
 from stratalog.log.remnants import CUT_SUFFIX
 from stratalog.util.filesystem import FileSystem
 
-_METADATA_LOG: Final = "__cluster_metadata-0"
+#: KRaft's own log has files that others have not, and its last time index entry is not made when the broker stops.
+METADATA_LOG: Final = "__cluster_metadata-0"
 _METADATA_FILE: Final = re.compile(r"\d{20}-\d{10}\.checkpoint(\.part|\.deleted)?|quorum-state(\.tmp)?")
 _KNOWN: Final = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)
 
@@ -75,7 +76,7 @@ def read_layout(directory: Path, partition: str, fs: FileSystem) -> Layout:
                 "what was cut from a log, by recovery or repair",
                 "your decision",
             )
-        elif name not in _KNOWN and not (directory.name == _METADATA_LOG and _METADATA_FILE.fullmatch(name)):
+        elif name not in _KNOWN and not (directory.name == METADATA_LOG and _METADATA_FILE.fullmatch(name)):
             kind = "directory" if fs.is_dir(directory / name) else "file"
             tell(
                 Severity.WARNING,

@@ -16,7 +16,7 @@ from stratalog.log.check.derived import check_derived
 from stratalog.log.check.epochs import check_epochs
 from stratalog.log.check.findings import Finding, Kind, Severity
 from stratalog.log.check.indexes import check_indexes, index_format
-from stratalog.log.check.layout import Layout, read_layout
+from stratalog.log.check.layout import METADATA_LOG, Layout, read_layout
 from stratalog.log.check.segment import DAMAGE, Fault, SegmentFacts, read_segment
 from stratalog.log.file_names import PARTITION_METADATA, log_file
 from stratalog.log.index_rebuild import INDEX_INTERVAL_BYTES
@@ -171,7 +171,7 @@ def _check_indexes(
         if any(one.kind is Kind.NO_BATCH and one.position < facts.sound_end for one in facts.faults):
             continue  # no walk leads over it, and nothing could be made anew
         can_rebuild = facts.is_sound or (facts.base_offset in tails and not facts.has_damage_within)
-        is_sealed = facts is not segments[-1] or was_clean
+        is_sealed = facts is not segments[-1] or (was_clean and report.name != METADATA_LOG)
         jobs.append(
             pool.submit(check_indexes, facts, report.name, fs, is_sealed=is_sealed, can_rebuild=can_rebuild)
         )
