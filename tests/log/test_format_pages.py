@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from stratalog.log.offset_index_format import LARGE, LEGACY, decode_entries
+
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "dump"
+_HEX_LINE = re.compile(r"^    ((?:[0-9a-f]{2} +)*[0-9a-f]{2})(?: {2,}.*)?$")
 
 
 @pytest.mark.parametrize(
@@ -21,11 +24,30 @@ GOLDEN = ROOT / "tests" / "golden" / "dump"
     ],
 )
 def test_the_hex_example_is_the_golden_file(page: str, golden: str) -> None:
-    text = (ROOT / "docs" / "formats" / page).read_text(encoding="utf-8")
-    shown = re.findall(r"^    ((?:[0-9a-f]{2} +)*[0-9a-f]{2})(?: {2,}.*)?$", text, re.MULTILINE)
-    data = bytes.fromhex("".join(shown))
+    data = hex_examples(page)[0]
     assert len(data) >= 12
     assert (GOLDEN / golden).read_bytes().startswith(data)
+
+
+def test_the_same_offset_index_is_shown_in_both_formats() -> None:
+    legacy, large = hex_examples("offset_index.md")
+    small = list(decode_entries(legacy, 0, LEGACY))
+    assert list(decode_entries(large, 0, LARGE))[: len(small)] == small
+    assert list(decode_entries(large, 0, LARGE))[-1] == (8388608, 2**32 + 512)
+
+
+def hex_examples(page: str) -> list[bytes]:
+    """What is shown in hex, each example with text before and behind it."""
+    text = (ROOT / "docs" / "formats" / page).read_text(encoding="utf-8")
+    examples: list[bytes] = []
+    is_inside = False
+    for line in text.splitlines():
+        shown = _HEX_LINE.match(line)
+        if shown is not None:
+            examples = examples if is_inside else [*examples, b""]
+            examples[-1] += bytes.fromhex(shown[1])
+        is_inside = shown is not None
+    return examples
 
 
 def test_the_topic_id_example_is_the_golden_file() -> None:
