@@ -111,10 +111,12 @@ class Appender:
             )
         epochs = self._leader_epochs
         try:
+            with_epochs = batches
             if prepared.old_formats_until:
                 self._forget_epochs(batches[prepared.old_formats_until - 1])
+                with_epochs = batches[prepared.old_formats_until :]
             latest_epoch = epochs.latest_epoch
-            for batch in batches[prepared.old_formats_until :]:
+            for batch in with_epochs:
                 if batch.leader_epoch != latest_epoch and batch.leader_epoch >= 0:
                     epochs.assign(batch.leader_epoch, batch.base_offset)
                     latest_epoch = batch.leader_epoch
