@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import Buffer
 
+from stratalog.errors import CorruptRecordError
 from stratalog.log.append import BatchFacts
 from stratalog.log.cleaner import context as at
 from stratalog.log.cleaner.chunk import Chunk, address_of
+from stratalog.log.roll import RELATIVE_OFFSET_MAX
 from stratalog.log.segment import LogSegment
 from stratalog.records.batch import RecordBatch
 from stratalog.records.batch_format import HEADER_SIZE, RECORD_SIZE_MIN
@@ -102,6 +104,12 @@ class CleanedOutput:
         size = self.size
         if size:
             context = self._chunk.context
+            last_offset = int(self._table[context[at.X_TABLE_ROWS] - 1, at.R_LAST_OFFSET])
+            if last_offset - cleaned.base_offset > RELATIVE_OFFSET_MAX:
+                raise CorruptRecordError(
+                    f"{self._chunk.where}: the segment's offsets reach to {last_offset}, too far from"
+                    f" {cleaned.base_offset}; it is split when the log is opened anew"
+                )
             self._output_kernel.merge_rows(self._chunk.address)
             facts = [BatchFacts(*row) for row in self._table[: context[at.X_TABLE_ROWS]].tolist()]
             cleaned.append([self._output.data[:size]], size, facts)
