@@ -24,10 +24,13 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
     from rich.table import Table
 
     lines = [tuple(row) for row in rows]
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    table = Table(box=SIMPLE_HEAD)
     for position, column in enumerate(columns):
         numbers = bool(lines) and all(isinstance(row[position], int) for row in lines)
         table.add_column(column, justify="right" if numbers else "left", overflow="fold")
     for row in lines:
         table.add_row(*("" if cell is None else str(cell) for cell in row))
-    Console(markup=False, highlight=False).print(table)
+    console = Console(markup=False, highlight=False)
+    if title is not None:
+        console.print(title, style="bold")
+    console.print(table)
