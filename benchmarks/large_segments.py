@@ -287,13 +287,17 @@ class Run:
     def _scan(self) -> None:
         options = {"path": str(self.directory / "data"), "remote": self.store_url, "subscribe": TOPIC}
         options |= {f"remote.{name}": value for name, value in self.store_options.items()}
-        with (
-            Scanner(sys.executable, "stratalog") as scanner,
-            self.steps.step(
+        few = min(1000, self.records.count)
+        with Scanner(sys.executable, "stratalog") as scanner:
+            with self.steps.step(
+                "Spark, its first query", f"the first {few} records: workers start, code is compiled"
+            ):
+                found = scanner.scan(options | {"endingOffsets": f'{{"{TOPIC}": {{"0": {few}}}}}'}, False)
+                check(found["records"] == few, f"Spark counts {found['records']} of {few} records")
+            with self.steps.step(
                 "Spark scan of both tiers", "count, bytes of values, last offset", moved=self.size
-            ),
-        ):
-            found = scanner.scan(options, False)
+            ):
+                found = scanner.scan(options, False)
         count = self.records.count + 1
         check(found["records"] == count, f"Spark counts {found['records']} of {count} records")
         check(
