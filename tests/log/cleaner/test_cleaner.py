@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import zlib
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from stratalog.errors import CorruptRecordError
 from stratalog.log.cleaner.cleaner import CleaningAborted
 from stratalog.log.producer_state import EXPIRATION_MS_DEFAULT
 from stratalog.records.batch_builder import build_batch
-from stratalog.records.compression import Codec
+from stratalog.records.compression import Codec, compress
 from stratalog.records.legacy_builder import build_legacy
 from stratalog.records.record import Record
 from tests.log.cleaner.compacted import NOW_MS, RETENTION_MS, Compacted
@@ -119,14 +120,22 @@ def test_records_without_a_key_go_and_are_counted(tmp_path: Path, caplog: pytest
     assert "dropped 2 records without a key" in caplog.text
 
 
-def test_offsets_that_nobody_has_are_passed_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize("offset", [500, 2**31, 2**40])
+def test_offsets_that_nobody_has_are_passed_over(tmp_path: Path, offset: int) -> None:
     log = Compacted(tmp_path)
     log.follow(0, 1)
     log.roll()
-    log.follow(500, 1)
+    log.follow(offset, 1)
     log.roll()
-    assert log.clean().next_dirty_offset == 501
-    assert log.offsets() == [500]
+    assert log.clean().next_dirty_offset == offset + 1
+    assert log.offsets() == [offset]
+
+
+def test_buffers_of_no_size_hold_a_header(tmp_path: Path) -> None:
+    log = Compacted(tmp_path, io_bytes=0)
+    log.fill(3, distinct=2)
+    log.clean()
+    assert len(log.offsets()) == 3
 
 
 def test_the_stats_add_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -337,7 +346,25 @@ def test_old_message_formats_become_the_current_one(tmp_path: Path, magic: int, 
     assert log.records() == old[2:]
 
 
-def test_a_message_within_a_wrapper_that_is_corrupt_stops_the_cleaning(tmp_path: Path) -> None:
+def test_format_0_in_a_wrapper_of_format_1_is_healed(tmp_path: Path) -> None:
+    """Old brokers made such sets (KAFKA-4298)."""
+    old = [Record(n, -1, b"%d" % n, b"v") for n in range(3)]
+    inner = compress(Codec.GZIP, build_legacy(old, magic=0))
+    wrapper = bytearray(build_legacy([Record(2, NOW_MS, None, inner)], magic=1))
+    wrapper[17] |= Codec.GZIP
+    wrapper[12:16] = zlib.crc32(wrapper[16:]).to_bytes(4, "big")
+    directory = tmp_path / "latest-0"
+    directory.mkdir()
+    (directory / f"{0:020d}.log").write_bytes(wrapper)
+    log = Compacted(tmp_path)
+    log.roll()
+    log.clean()
+    (batch,) = log.batches()
+    assert (batch.magic, batch.base_offset, batch.last_offset) == (2, 0, 2)
+    assert log.keys() == [0, 1, 2]
+
+
+def test_a_message_of_an_old_format_that_is_corrupt_stops_the_cleaning(tmp_path: Path) -> None:
     old = [Record(n, NOW_MS, b"%d" % n, b"v") for n in range(3)]
     directory = tmp_path / "latest-0"
     directory.mkdir()

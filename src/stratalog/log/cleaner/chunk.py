@@ -16,7 +16,7 @@ from stratalog.errors import CorruptRecordError, InvalidRecordError, Unsupported
 from stratalog.log.cleaner import context as at
 from stratalog.log.segment import LogSegment
 from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size
-from stratalog.records.batch_format import HEADER_SIZE_UP_TO_MAGIC, MAGIC
+from stratalog.records.batch_format import HEADER_SIZE, HEADER_SIZE_UP_TO_MAGIC, MAGIC
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,7 +38,7 @@ class Chunk:
         import numpy as np
 
         self._np = np
-        self._size = size
+        self._size = size = max(size, HEADER_SIZE)
         self.context = array("q", bytes(8 * at.CONTEXT_WORDS))
         self.address = self.context.buffer_info()[0]
         self._reserve(size)

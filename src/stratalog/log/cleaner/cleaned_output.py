@@ -30,7 +30,7 @@ class CleanedOutput:
         from stratalog.log.cleaner import output_kernel
 
         self._output_kernel = output_kernel
-        self._size = size
+        self._size = size = max(size, HEADER_SIZE)
         self._chunk = chunk
         self._reserve_output(size)
         self.reserve_flags(size // RECORD_SIZE_MIN)
