@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -12,6 +13,7 @@ from stratalog.engine.log_manager import LogManager, TopicSpec
 from stratalog.engine.partition import Partition
 from stratalog.errors import FencedLeaderEpochError, NotLeaderOrFollowerError, UnknownLeaderEpochError
 from stratalog.log.checkpoints import OffsetCheckpoint
+from stratalog.log.partition_log import PartitionLog
 from stratalog.log.values import Isolation
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
@@ -262,3 +264,86 @@ def test_a_damaged_checkpoint_costs_time_and_no_records(running: Running, damage
     partition = get(running.start(spec()))
     assert values(partition) == [b"a", b"b"]
     assert partition.log.topic_id == TOPIC_ID
+
+
+def test_a_topic_with_the_longest_name_can_be_deleted(running: Running) -> None:
+    """What the directory is called until its files go has no more than 255 characters."""
+    name = "n" * 245
+    manager = running.start(spec(name, file_delete_delay_ms="60000"))
+    manager.delete_topic(name)
+    (condemned,) = [path for path in running.dirs[0].iterdir() if path.name.endswith("-delete")]
+    assert len(condemned.name) == 255
+    assert not manager.dirs.offline
+    running.stop()
+    running.start().purge()
+    assert not condemned.exists()
+
+
+def test_retention_by_size_and_its_absence(running: Running) -> None:
+    manager = running.start(
+        TopicSpec(
+            "orders", TOPIC_ID, 1, LogConfig(segment_bytes=1000, retention_bytes=2500, retention_ms=-1)
+        ),
+        TopicSpec("kept", TOPIC_ID, 1, LogConfig(segment_bytes=1000, retention_bytes=-1, retention_ms=-1)),
+    )
+    for topic in ("orders", "kept"):
+        for _ in range(10):
+            get(manager, topic).append(batch(b"x" * 800, timestamp_ms=NOW_MS))
+    segment_size = get(manager).log.segments[0].size_bytes
+    assert manager.apply_retention() == (10 * segment_size - 2500) // segment_size
+    assert get(manager).log.size_bytes >= 2500  # never less than that is kept
+    assert get(manager, "kept").log.log_start_offset == 0
+
+
+def test_flush_ms_flushes_without_being_asked(running: Running) -> None:
+    manager = running.start(TopicSpec("orders", TOPIC_ID, 1, LogConfig(flush_ms=1_000)))
+    get(manager).append(batch(b"a"))
+    manager.flush_due()
+    assert get(manager).log.recovery_point == 0
+    running.clock.advance(1_001)
+    manager.flush_due()
+    assert get(manager).log.recovery_point == 1
+
+
+def test_a_directory_named_in_other_words_is_the_same(tmp_path: Path) -> None:
+    running = Running([tmp_path / "data" / ".." / "data"])
+    get(running.start(spec())).append(batch(b"a", b"b"))
+    assert running.manager is not None
+    running.manager.write_checkpoints()
+    running.stop(clean=False)
+    assert get(running.start(spec())).log.log_end_offset == 2
+    assert OffsetCheckpoint(tmp_path / "data" / "recovery-point-offset-checkpoint").read() == {
+        ("orders", 0): 0
+    }
+    running.stop()
+
+
+def test_logs_of_every_directory_are_loaded_on_their_own_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = Running([tmp_path / "a", tmp_path / "b"])
+    running.start(spec(count=6))
+    running.stop()
+    threads: set[str] = set()
+    real = PartitionLog.open.__func__  # type: ignore[attr-defined]
+
+    def watched(cls: type[PartitionLog], /, *arguments: object, **named: object) -> PartitionLog:
+        threads.add(threading.current_thread().name.rpartition("_")[0])
+        opened = real(cls, *arguments, **named)
+        assert isinstance(opened, PartitionLog)
+        return opened
+
+    monkeypatch.setattr(PartitionLog, "open", classmethod(watched))
+    assert len(running.start(spec(count=6)).partitions("orders")) == 6
+    assert threads == {f"log-recovery-{directory}" for directory in running.dirs}
+    running.stop()
+
+
+def test_a_directory_that_is_no_partition_is_left_alone(running: Running) -> None:
+    running.start(spec())
+    running.stop()
+    cache = running.dirs[0] / "remote-log-index-cache"
+    cache.mkdir()
+    running.start(spec())
+    assert not running.report.strays
+    assert cache.is_dir()

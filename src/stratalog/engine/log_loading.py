@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from stratalog.config.topic import LogConfig
@@ -30,6 +30,8 @@ from stratalog.util.filesystem import FileSystem
 from stratalog.util.uuids import random_uuid
 
 logger = logging.getLogger(__name__)
+
+_NAME_SIZE_MAX: Final = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +82,22 @@ def survey(directory: Path, topics: Mapping[str, TopicSpec], fs: FileSystem) -> 
         if spec is None or parsed[1] >= spec.partition_count:
             content.unknown.append(path)
         elif _is_of_another_topic(path, spec, fs):
-            aside = path.with_name(f"{name}.{random_uuid().hex}{STRAY_DIR_SUFFIX}")
+            aside = marked_path(path, STRAY_DIR_SUFFIX)
             fs.rename(path, aside)
             content.set_aside.append(aside)
         else:
             content.jobs.append(LoadJob(path, parsed[1], spec))
     return content
+
+
+def marked_path(path: Path, suffix: str) -> Path:
+    """What a partition directory is called while it is on its way out: `<topic>-<partition>.<uuid><suffix>`.
+
+    A name has 255 characters at most, so the end of a long topic's name is left out.
+    """
+    topic, _, partition = path.name.rpartition("-")
+    end = f"-{partition}.{random_uuid().hex}{suffix}"
+    return path.with_name(topic[: _NAME_SIZE_MAX - len(end)] + end)
 
 
 def _is_of_another_topic(path: Path, spec: TopicSpec, fs: FileSystem) -> bool:

@@ -25,6 +25,7 @@ from stratalog.engine.log_loading import (
     LoadJob,
     TopicSpec,
     load_side_by_side,
+    marked_path,
     plausible_start,
     report_strays,
     survey,
@@ -37,7 +38,6 @@ from stratalog.log.file_names import DELETE_DIR_SUFFIX
 from stratalog.log.partition_log import PartitionLog
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
-from stratalog.util.uuids import random_uuid
 
 if TYPE_CHECKING:
     from stratalog.remote.manager import RemoteLogManager
@@ -359,9 +359,7 @@ class LogManager:
             self.cleaning.abort(key)
             self.cleaning.remove_checkpoint(log.directory.parent, key)
             delay_ms = log.config.file_delete_delay_ms
-            condemned = log.directory.with_name(
-                f"{log.directory.name}.{random_uuid().hex}{DELETE_DIR_SUFFIX}"
-            )
+            condemned = marked_path(log.directory, DELETE_DIR_SUFFIX)
             with self._failing(log.directory.parent, f"{log.directory.name} cannot be deleted"):
                 log.close(flush=False)
                 self._fs.rename(log.directory, condemned)

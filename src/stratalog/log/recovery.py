@@ -98,8 +98,8 @@ class LogLoader:
         self._fs = fs
         self._clean = clean_shutdown
         self._recovery_point = recovery_point
-        #: Everything below was flushed, and is not to be cut.
-        self._flushed_to = _NO_END if clean_shutdown else recovery_point
+        #: Everything below was flushed or is not wanted any more, and is not what is cut for, nor what comes behind it.
+        self._flushed_to = _NO_END if clean_shutdown else max(recovery_point, log_start_offset)
         self._log_start_offset = log_start_offset
         self._epochs = leader_epochs
         self._producers = producers
