@@ -301,6 +301,15 @@ def test_small_files_of_a_data_directory_are_printed_entry_by_entry(
     assert (status, len(err)) == (1, len(paths))
 
 
+def test_what_was_cut_from_a_log_is_printed_as_a_log(capfdbinary: Captured, log: Path) -> None:
+    for name in (f"{LOG_NAME}.4096.cut", f"{LOG_NAME}.cut", f"{LOG_NAME}.deleted"):
+        cut = log.with_name(name)
+        cut.write_bytes(log.read_bytes())
+        status, out, err = dump(capfdbinary, cut)
+        assert (status, err) == (0, [])
+        assert base_offsets(out) == list(range(0, 30, 3))
+
+
 def test_old_messages_and_batches_may_follow_each_other(
     capfdbinary: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

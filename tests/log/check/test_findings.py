@@ -14,6 +14,7 @@ from stratalog.log.check.findings import Finding, Kind, Severity
 from stratalog.log.checkpoints import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
     RECOVERY_POINTS,
     OffsetCheckpoint,
     PartitionMetadataFile,
@@ -76,6 +77,15 @@ def test_one_partition_directory_can_be_checked_by_itself(partition: Path) -> No
     report = report_of(partition)
     assert report.findings == []
     assert [one.name for one in report.partitions] == ["orders-0"]
+
+
+def test_a_log_directory_may_be_named_like_a_partition(data: Path, tmp_path: Path) -> None:
+    named = tmp_path / "logs-0"
+    data.rename(named)
+    for path in named.iterdir():
+        if path.is_file():
+            path.unlink()
+    assert [one.name for one in report_of(named).partitions] == ["orders-0", "orders-1"]
 
 
 def test_old_messages_are_checked_too(tmp_path: Path) -> None:
@@ -388,6 +398,15 @@ def test_epochs_that_the_log_contradicts_are_told(partition: Path) -> None:
     ):
         path.write_bytes(encode_epochs(wrong))
         assert only(partition).kind is Kind.EPOCHS_CONTENT
+
+
+def test_the_first_epoch_begins_where_the_log_does(data: Path) -> None:
+    """Deleted records move it on, as far as the checkpoint of a clean shutdown says."""
+    path, entries = epochs_file(data / "orders-0")
+    path.write_bytes(encode_epochs([EpochEntry(0, 50), *entries[1:]]))
+    assert only(data).kind is Kind.EPOCHS_CONTENT
+    OffsetCheckpoint(data / LOG_START_OFFSETS).write({("orders", 0): 50})
+    assert found(data) == []
 
 
 def test_an_epoch_without_records_at_the_end_is_fine(partition: Path) -> None:

@@ -1,8 +1,8 @@
 """Any single flipped bit in any file of a log directory is found, but where the format says a thing only once.
 
 What is said once, and so cannot be found: the base offset of a batch, if the offsets still ascend (compaction leaves such
-gaps) and no index entry tells it; values in checkpoints that stay within the log, and the start of the first leader epoch
-within the first segment; a topic id, cluster id, node id or directory id that is still one; white space.
+gaps) and no index entry tells it; values in checkpoints that stay within the log; where the first leader epoch begins,
+unless the last broker stopped cleanly; a topic id, cluster id, node id or directory id that is still one; white space.
 """
 
 from __future__ import annotations

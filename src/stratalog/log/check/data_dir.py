@@ -64,11 +64,14 @@ class CheckReport:
 
 def is_partition_dir(path: Path, fs: FileSystem) -> bool:
     """Whether `path` is itself a partition directory, by its name or by segments in it."""
-    if any(name in _KNOWN - {LOCK} for name in fs.list_dir(path)):
+    names = fs.list_dir(path)
+    if any(name in _KNOWN - {LOCK} for name in names):
+        return False
+    if any(parse_partition_dir(name) is not None and fs.is_dir(path / name) for name in names):
         return False
     if parse_partition_dir(path.name) is not None or _STRAY.fullmatch(path.name):
         return True
-    parsed = (parse_file_name(name) for name in fs.list_dir(path))
+    parsed = (parse_file_name(name) for name in names)
     return any(one is not None and one[1] == LOG_SUFFIX for one in parsed)
 
 
@@ -119,12 +122,21 @@ def _check_dir(
     path: Path, fs: FileSystem, pool: ThreadPoolExecutor, on_progress: Callable[[int], None]
 ) -> DirReport:
     report = DirReport(path, was_clean=fs.exists(path / CLEAN_SHUTDOWN))
+    starts = _log_starts(path, fs) if report.was_clean else None
     for name in fs.list_dir(path):
         entry = path / name
-        if fs.is_dir(entry) and parse_partition_dir(name) is not None:
+        key = parse_partition_dir(name)
+        if key is not None and fs.is_dir(entry):
             try:
                 report.partitions.append(
-                    check_partition(entry, fs, pool, was_clean=report.was_clean, on_progress=on_progress)
+                    check_partition(
+                        entry,
+                        fs,
+                        pool,
+                        was_clean=report.was_clean,
+                        on_progress=on_progress,
+                        log_start_offset=None if starts is None else starts.get(key, 0),
+                    )
                 )
             except OSError as error:
                 report.findings.append(unreadable(name, entry, error))
@@ -135,6 +147,14 @@ def _check_dir(
     for name in CHECKPOINTS:
         _check_checkpoint(report, path / name, fs)
     return report
+
+
+def _log_starts(path: Path, fs: FileSystem) -> dict[tuple[str, int], int] | None:
+    """None if the checkpoint cannot be read, which is told elsewhere."""
+    try:
+        return checkpoints.OffsetCheckpoint(path / checkpoints.LOG_START_OFFSETS, fs).read()
+    except (CorruptCheckpointError, OSError):
+        return None
 
 
 def _check_name(report: DirReport, entry: Path, *, is_dir: bool) -> None:

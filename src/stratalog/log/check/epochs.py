@@ -18,14 +18,23 @@ from stratalog.util.filesystem import FileSystem
 
 
 def check_epochs(
-    segments: Sequence[SegmentFacts], directory: Path, partition: str, fs: FileSystem
+    segments: Sequence[SegmentFacts],
+    directory: Path,
+    partition: str,
+    fs: FileSystem,
+    log_start_offset: int | None = None,
 ) -> list[Finding]:
-    """What is wrong with the checkpoint, and batches whose epoch is less than that of batches before them."""
+    """What is wrong with the checkpoint, and batches whose epoch is less than that of batches before them.
+
+    The first epoch begins where the log does; `log_start_offset` None: that is not known.
+    """
     path = directory / LEADER_EPOCH_CHECKPOINT
     runs = [(facts, run) for facts in segments for run in facts.epochs if run.epoch >= 0]
     findings = _descending(runs, partition)
-    first_end = segments[0].next_offset if segments else 0
     log_end_offset = segments[-1].next_offset if segments else 0
+    first_max = log_end_offset
+    if log_start_offset is not None and runs:
+        first_max = max(log_start_offset, runs[0][1].base_offset)
     stored: list[EpochEntry] = []
 
     def tell(kind: Kind, found: str, expected: str) -> None:
@@ -46,7 +55,7 @@ def check_epochs(
     except CorruptCheckpointError as error:
         tell(Kind.EPOCHS_DAMAGED, str(error).removeprefix(f"{path}: "), "a checkpoint that can be read")
         return findings
-    fault = _fault(stored, [run for _, run in runs], first_end, log_end_offset)
+    fault = _fault(stored, [run for _, run in runs], first_max, log_end_offset)
     if fault is not None:
         tell(Kind.EPOCHS_CONTENT, *fault)
     return findings
@@ -68,7 +77,7 @@ def _descending(runs: Sequence[tuple[SegmentFacts, EpochRun]], partition: str) -
 
 
 def _fault(
-    stored: Sequence[EpochEntry], runs: Sequence[EpochRun], first_end: int, log_end_offset: int
+    stored: Sequence[EpochEntry], runs: Sequence[EpochRun], first_max: int, log_end_offset: int
 ) -> tuple[str, str] | None:
     """What was found and expected, of the first contradiction."""
     for before, entry in pairwise(stored):
@@ -79,8 +88,8 @@ def _fault(
     if not stored and runs:
         return "no entries", f"epoch {runs[0].epoch}, which batches have"
     starts = [entry.start_offset for entry in stored]
-    if runs and starts[0] > first_end:
-        return _text(stored[0]), f"an epoch from the first segment on, which ends before offset {first_end}"
+    if runs and starts[0] > first_max:
+        return _text(stored[0]), f"an epoch from the start of the log on, at offset {first_max} or before"
     for run in runs:
         if run.last_offset < starts[0]:
             continue  # before the log's start

@@ -46,9 +46,12 @@ def check_partition(
     pool: Executor,
     *,
     was_clean: bool = False,
+    log_start_offset: int | None = None,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> PartitionReport:
-    """Check a partition directory, segments side by side in `pool`; `was_clean`: the last broker stopped cleanly.
+    """Check a partition directory, segments side by side in `pool`. `was_clean`: the last broker stopped cleanly.
+
+    `log_start_offset` is what the log directory's checkpoint says; None if there is none, or it may be out of date.
 
     `on_progress` is called, from several threads, with the bytes of log that were read since its last call. A file that
     cannot be read is a finding.
@@ -71,7 +74,7 @@ def check_partition(
     _tell_neighbours(segments, report)
     _check_indexes(segments, tails, report, fs, pool, was_clean=was_clean)
     report.findings += check_derived(segments, layout, report.name, fs)
-    report.findings += check_epochs(segments, directory, report.name, fs)
+    report.findings += check_epochs(segments, directory, report.name, fs, log_start_offset)
     _check_topic_id(report, fs)
     return report
 

@@ -78,7 +78,8 @@ class Replay:
         offset, first_offset = batch.base_offset, producer.txn_first_offset
         if control_type is ControlType.ABORT:
             if first_offset == NONE:
-                self.unknown_aborts.add(offset)
+                if not self.is_complete:  # else it was an empty transaction
+                    self.unknown_aborts.add(offset)
             else:
                 others = (
                     other.txn_first_offset for other in self._producers.values() if other is not producer
