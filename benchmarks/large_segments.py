@@ -228,7 +228,7 @@ class Run:
 
     def _dump(self) -> None:
         """From an index entry behind 4 GiB on; of smaller sizes, behind two thirds."""
-        border = min(2**32, self.size * 2 // 3)
+        border = 2**32 if self.size > 2**32 + 2**27 else self.size * 2 // 3
         with OffsetIndex.open(
             self._index, 0, max_size=0, writable=False, entry_size=LARGE.entry_size
         ) as index:
