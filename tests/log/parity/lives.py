@@ -8,6 +8,7 @@ from collections.abc import Callable
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.compression import Codec
 from stratalog.records.control import ControlType, end_transaction_marker
+from stratalog.records.legacy_builder import build_legacy
 from stratalog.records.record import Record
 from tests.log.parity.scenario import follower, leader
 
@@ -26,6 +27,8 @@ class Life:
         self.end_offset = 0
         self.epoch = 0
         self.sequences: dict[int, int] = {}
+        self.producer_epochs: dict[int, int] = {}
+        self.coordinator_epoch = 1
         self.in_transaction: set[int] = set()
         self.last_idempotent: str | None = None
         self.is_tiered = False
@@ -45,6 +48,8 @@ class Life:
             "retention.bytes": pick((-1, 10_000)),
             "message.timestamp.type": pick(("CreateTime", "CreateTime", "CreateTime", "LogAppendTime")),
             "preallocate": pick(("false", "false", "true")),
+            "message.timestamp.before.max.ms": pick((1_500, (1 << 63) - 1, (1 << 63) - 1)),
+            "compression.type": pick(("producer", "producer", "uncompressed")),
         }
         if self.random.random() < 0.25:
             self.is_tiered = True
@@ -93,10 +98,13 @@ class Life:
         sequence = self.sequences.get(producer, 0)
         if self.random.random() < 0.1:
             sequence += 3  # refused: out of order, unless the producer is new
+        epoch = self.producer_epochs.get(producer, 0)
+        if self.random.random() < 0.03:
+            epoch -= 1  # a zombie, or no epoch at all
         batch = build_batch(
             records,
             producer_id=producer,
-            producer_epoch=0,
+            producer_epoch=epoch,
             base_sequence=sequence,
             is_transactional=transactional,
         )
@@ -114,11 +122,41 @@ class Life:
     def end_transaction(self) -> None:
         if self.in_transaction:
             producer = self.in_transaction.pop()
-            kind = self.random.choice((ControlType.ABORT, ControlType.COMMIT))
-            marker = end_transaction_marker(
-                kind, producer_id=producer, producer_epoch=0, coordinator_epoch=1, timestamp_ms=self.now_ms
-            )
-            self._lead(marker, 1, "coordinator")
+            if self.random.random() < 0.2:
+                self._bump(producer)
+            self._marker(producer)
+
+    def _marker(self, producer: int, *, coordinator_epoch: int | None = None) -> None:
+        marker = end_transaction_marker(
+            self.random.choice((ControlType.ABORT, ControlType.COMMIT)),
+            producer_id=producer,
+            producer_epoch=self.producer_epochs.get(producer, 0),
+            coordinator_epoch=self.coordinator_epoch if coordinator_epoch is None else coordinator_epoch,
+            timestamp_ms=self.now_ms,
+        )
+        self._lead(marker, 1, "coordinator")
+
+    def _bump(self, producer: int) -> None:
+        self.producer_epochs[producer] = self.producer_epochs.get(producer, 0) + 1
+        self.sequences[producer] = 0
+
+    def new_producer_epoch(self) -> None:
+        self._bump(self.random.randrange(4))
+
+    def odd_marker(self) -> None:
+        """Without a transaction, or from a coordinator that was replaced."""
+        self.coordinator_epoch += self.random.choice((0, 0, 1))
+        producer = self.random.choice((2, 3, 4))
+        self.in_transaction.discard(producer)
+        self._marker(producer, coordinator_epoch=self.random.choice((0, self.coordinator_epoch)))
+
+    def old_format(self) -> None:
+        """Messages of format 0 or 1, which the leader converts."""
+        records = self._records()
+        bare = [Record(i, r.timestamp_ms, r.key, r.value) for i, r in enumerate(records)]
+        codecs = (Codec.NONE, Codec.GZIP) if "compression.type=uncompressed" in self.config else (Codec.NONE,)
+        batch = build_legacy(bare, magic=self.random.choice((0, 1)), codec=self.random.choice(codecs))
+        self._lead(batch, len(records))
 
     def replicated(self) -> None:
         """Several batches at once, as a follower gets them."""
@@ -196,6 +234,9 @@ class Life:
             (20, self.idempotent),
             (2, self.duplicate),
             (6, self.end_transaction),
+            (0.5, self.new_producer_epoch),
+            (0.5, self.odd_marker),
+            (3, self.old_format),
             (4, self.replicated),
             (1, self.new_epoch),
             (4, self.watermark),

@@ -44,6 +44,7 @@ _KAFKAS_NAMES = {
     "RecordTooLargeException": "MessageTooLargeError",
     "RecordBatchTooLargeException": "RecordListTooLargeError",
     "InvalidTxnStateException": "InvalidTxnStateError",
+    "TransactionCoordinatorFencedException": "TransactionCoordinatorFencedError",
     "UnexpectedAppendOffsetException": "InvalidRecordError",
     "OffsetsOutOfOrderException": "InvalidRecordError",
     "OffsetOutOfRangeException": "OffsetOutOfRangeError",
@@ -123,7 +124,9 @@ class OurLog:
         end = max(base for base in bases if base <= stable)
         if end <= first:
             return "clean"
-        cleaner = Cleaner(CleanerSettings(int(map_bytes), float(load_factor), int(io_bytes)), clock=self.clock)
+        cleaner = Cleaner(
+            CleanerSettings(int(map_bytes), float(load_factor), int(io_bytes)), clock=self.clock
+        )
         result = cleaner.clean(
             log,
             first_dirty_offset=first,
