@@ -23,6 +23,7 @@ from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING, Any
 
 from stratalog.broker.api_keys import ApiKey
+from stratalog.broker.unknown_tags import without_unknown_tags
 from stratalog.errors import InvalidRequestError
 from stratalog.util.varint import encode_unsigned
 
@@ -157,9 +158,21 @@ def _unsigned_varint(frame: memoryview, position: int) -> tuple[int, int]:
 
 def read_request(key: ApiKey, version: int, frame: memoryview, position: int) -> Any:
     """Decode the request message at `position`; InvalidRequestError for bytes that are none."""
+    cls = request_class(key, version)
+    data = bytes(
+        frame[position:]
+    )  # kio takes nothing that is writable, and what it gives must outlive the frame
     try:
-        # kio takes nothing that is writable, and what it gives must outlive the frame.
-        request, _ = _reader(request_class(key, version))(bytes(frame[position:]), 0)
+        return _read(cls, data)
+    except InvalidRequestError:
+        if not cls.__flexible__ or (known := without_unknown_tags(cls, data)) == data:
+            raise
+        return _read(cls, known)
+
+
+def _read(cls: Any, data: bytes) -> Any:
+    try:
+        request, _ = _reader(cls)(data, 0)
     except Exception as error:  # kio's own errors, ValueError, UnicodeDecodeError: all mean bad bytes
         raise InvalidRequestError(str(error)) from error
     return request
