@@ -67,20 +67,15 @@ class _Derived:
     # --- snapshots ------------------------------------------------------------------------------------------------
 
     def _check_snapshot(self, offset: int) -> None:
-        stored = self._read_snapshot(offset)
-        if stored is None:
-            return
         end = self._segments[-1].next_offset
         path = self._layout.directory / snapshot_file(offset)
         if offset > end:
             remove = RemoveFile(path, "remove: it stands for an offset that the log does not reach")
-            self._tell(
-                Kind.SNAPSHOT_CONTENT,
-                path,
-                f"the state as of offset {offset}",
-                f"offsets up to {end}",
-                remove,
-            )
+            found = f"the state as of offset {offset}"
+            self._tell(Kind.SNAPSHOT_CONTENT, path, found, f"offsets up to {end}", remove)
+            return
+        stored = self._read_snapshot(offset)
+        if stored is None:
             return
         if self._replay.is_complete and self._is_exact:
             fault = difference(stored, self._replay.entries())
