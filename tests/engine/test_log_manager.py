@@ -347,3 +347,22 @@ def test_a_directory_that_is_no_partition_is_left_alone(running: Running) -> Non
     running.start(spec())
     assert not running.report.strays
     assert cache.is_dir()
+
+
+def test_the_high_watermark_never_moves_back_while_many_append(running: Running) -> None:
+    partition = get(running.start(spec()))
+    seen: list[int] = []
+    partition.add_listener(lambda of: seen.append(of.log.high_watermark))
+    threads = [
+        threading.Thread(target=lambda: [partition.append(batch(b"x")) for _ in range(200)]) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    highest = 0
+    while any(thread.is_alive() for thread in threads):
+        now = partition.log.high_watermark
+        assert now >= highest
+        highest = now
+    for thread in threads:
+        thread.join()
+    assert partition.log.high_watermark == partition.log.log_end_offset == 800

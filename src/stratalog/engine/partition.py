@@ -84,7 +84,7 @@ class Partition:
     def become_leader(self, epoch: int) -> None:
         """Lead from now on; the first record of this epoch will be at the log end offset."""
         self.log.leader_epochs.assign(epoch, self.log.log_end_offset)
-        self.log.update_high_watermark(self.log.log_end_offset)
+        self.log.advance_high_watermark()
         self._leader_epoch = epoch
 
     def resign(self) -> None:
@@ -123,7 +123,7 @@ class Partition:
             raise self._not_led()
         log = self.log
         info = log.append_as_leader(records, leader_epoch=epoch, origin=origin)
-        log.update_high_watermark(log.log_end_offset)
+        log.advance_high_watermark()
         if self._listeners:
             self._notify()
         return info
@@ -136,7 +136,7 @@ class Partition:
         log = self.log
         infos = log.append_group_as_leader(group, leader_epoch=epoch)
         if infos is not None:
-            log.update_high_watermark(log.log_end_offset)
+            log.advance_high_watermark()
             if self._listeners:
                 self._notify()
         return infos

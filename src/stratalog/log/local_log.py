@@ -56,6 +56,7 @@ class LocalLog:
         "sealed_end_offset",
         "segments",
         "sync_failed",
+        "truncations",
     )
 
     def __init__(
@@ -82,6 +83,8 @@ class LocalLog:
         self.on_storage_error: Callable[[KafkaStorageError], object] | None = None
         #: A sync failed: what the disk has is unknown from then on.
         self.sync_failed = False
+        #: Counts beginnings and ends of truncations: who read meanwhile may have read what is there no more.
+        self.truncations = 0
         self.segments = loaded.segments
         self.active = active = loaded.segments.all[-1]
         self.log_start_offset = loaded.log_start_offset
@@ -178,12 +181,16 @@ class LocalLog:
     def truncate_to(self, offset: int) -> None:
         """Drop everything from `offset` on, which lies at or behind the first segment's base offset."""
         kept = self.segments.all[: self.segments.floor(offset) + 1]
-        for segment in self.segments.all[len(kept) :]:
-            self._condemn_segment(segment)
-        kept[-1].truncate_to(offset)
-        self.log_start_offset = min(offset, self.log_start_offset)
-        self.local_log_start_offset = min(offset, self.local_log_start_offset)
-        self._install(Segments(kept), offset)
+        self.truncations += 1
+        try:
+            for segment in self.segments.all[len(kept) :]:
+                self._condemn_segment(segment)
+            kept[-1].truncate_to(offset)
+            self.log_start_offset = min(offset, self.log_start_offset)
+            self.local_log_start_offset = min(offset, self.local_log_start_offset)
+            self._install(Segments(kept), offset)
+        finally:
+            self.truncations += 1
 
     def start_anew_at(self, offset: int, log_start_offset: int) -> None:
         """Drop everything; the next record here gets `offset`."""

@@ -34,7 +34,7 @@ class OpenLog:
         self.partition_log = partition_log
         latest = partition_log.leader_epochs.latest_epoch
         self._epoch = 0 if latest is None else latest
-        partition_log.update_high_watermark(partition_log.log_end_offset)
+        partition_log.advance_high_watermark()
 
     @property
     def log_start_offset(self) -> int:
@@ -53,7 +53,7 @@ class OpenLog:
             assert isinstance(records, Iterable)
             records = self._batch(records)
         info = self.partition_log.append_as_leader(records, leader_epoch=self._epoch)
-        self.partition_log.update_high_watermark(info.last_offset + 1)
+        self.partition_log.advance_high_watermark()
         return info
 
     def _batch(self, records: Iterable[RecordLike]) -> bytes:

@@ -29,7 +29,7 @@ from uuid import UUID
 from typing_extensions import Buffer
 
 from stratalog.config.topic import LogConfig
-from stratalog.errors import KafkaStorageError
+from stratalog.errors import CorruptRecordError, KafkaStorageError
 from stratalog.log import reading
 from stratalog.log.append import AppendRules
 from stratalog.log.appender import Appender
@@ -233,10 +233,16 @@ class PartitionLog:
         """Batches from the one that holds `offset` on, up to `max_bytes`, as a slice of one segment's file.
 
         With `min_one_message` the first batch is given whole even if it is larger; without it, not at all then. Raises
-        OffsetOutOfRangeError for an offset that is not here: below the local log start, or behind the end.
+        OffsetOutOfRangeError for an offset that is not here: below the local log start, or behind the end;
+        CorruptRecordError, naming file and position, for damage there.
         """
+        truncations = self._local.truncations
         try:
             return reading.read(self._local, offset, max_bytes, isolation, min_one_message)
+        except CorruptRecordError:
+            if truncations == self._local.truncations:
+                raise
+            return self.read(offset, max_bytes, isolation=isolation, min_one_message=min_one_message)
         except (
             ValueError,
             OSError,
@@ -249,8 +255,15 @@ class PartitionLog:
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record here that is not older than `timestamp_ms`, with its own timestamp; None if all are older."""
-        start = self._local.local_log_start_offset
-        return reading.find_timestamp(self._local.segments, timestamp_ms, start)
+        truncations = self._local.truncations
+        try:
+            return reading.find_timestamp(
+                self._local.segments, timestamp_ms, self._local.local_log_start_offset
+            )
+        except CorruptRecordError:
+            if truncations == self._local.truncations:
+                raise
+            return self.offset_for_timestamp(timestamp_ms)
 
     def max_timestamp(self) -> TimestampOffset | None:
         """The first record here with the largest timestamp; None if no record has one."""
@@ -271,6 +284,14 @@ class PartitionLog:
                 )
             producers.on_high_watermark(local.high_watermark.offset)
             local.first_unstable_offset = producers.first_unstable_offset
+
+    def advance_high_watermark(self) -> None:
+        """Every replica has everything by now: move the high watermark to the end.
+
+        Unlike `update_high_watermark(log_end_offset)` never back, whoever appends and says so at the same time.
+        """
+        with self._lock:
+            self.update_high_watermark(self._local.end.offset)
 
     def increment_log_start_offset(self, offset: int, reason: str) -> bool:
         """Let the log begin at `offset`, if that is later than now; whether it was.
