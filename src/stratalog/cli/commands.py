@@ -48,6 +48,7 @@ COMMANDS = (
     CommandSpec(
         "fsck", "stratalog.cli.fsck:fsck", "Check log directories offline; repair what follows from the log."
     ),
+    CommandSpec("tier", "stratalog.cli.tier.command:app", "List, check, repair and restore tiered topics."),
 )
 
 

@@ -1,0 +1,25 @@
+"""The group `stratalog tier`: one sub-command a module, one line each in `app`."""
+
+from __future__ import annotations
+
+import typer
+
+from stratalog.cli.tier.ls import ls
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
+
+
+@app.callback()
+def tier() -> None:
+    """Look into the bucket of tiered topics, check it, and set it right. No broker is needed.
+
+    \b
+    Examples:
+      stratalog tier ls s3://bucket/tiered
+      stratalog tier audit s3://bucket/tiered --data-dir /var/lib/stratalog
+    """
+
+
+app.command("ls")(ls)

@@ -1,0 +1,54 @@
+"""How the `tier` commands are told which bucket: a URL, options of the store, and the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import unquote, urlsplit
+
+import typer
+
+from stratalog.errors import UsageError
+from stratalog.remote.storage.object_store import ObjectStore
+
+UrlArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="URL",
+        help="Where the remote tier is: s3://bucket/prefix, gs://, az://, file:///directory or a directory.",
+    ),
+]
+StoreOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--store-option",
+        metavar="KEY=VALUE",
+        help="An option of the object store, such as endpoint, region, access_key_id or allow_http; may be repeated.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
+
+
+def open_store(url: str, options: Iterable[str] | None) -> ObjectStore:
+    """The store at `url`, contacted once: UsageError or RemoteStorageError in one line when it cannot be read.
+
+    `options` are KEY=VALUE; what is not given is taken from the environment (AWS_*). Nothing is made: a directory that
+    is not there is an error.
+    """
+    store_options = dict(_key_value(text) for text in options or ())
+    if "://" not in url:
+        url = Path(url).absolute().as_uri()
+    directory = unquote(urlsplit(url).path)
+    if url.startswith("file://") and not Path(directory).is_dir():
+        raise UsageError(f"{url}: there is no such directory")
+    store = ObjectStore.from_url(url, store_options)
+    store.check()
+    return store
+
+
+def _key_value(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not key or not separator:
+        raise UsageError(f"--store-option {text}: expected KEY=VALUE")
+    return key, value
