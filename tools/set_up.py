@@ -37,7 +37,10 @@ WORK = ROOT / ".setup"
 INSTALLING = WORK / "installing"
 UV_HOME = WORK / f"uv-{UV_VERSION}"
 
-COMPILE = "from stratalog.records.columns import warm; warm(); import stratalog.cli.dump.bulk_kernel, stratalog.log.check.batch_kernel"
+COMPILE = (
+    "from stratalog.records.columns import warm; warm();"
+    " import stratalog.cli.dump.bulk_kernel, stratalog.log.check.batch_kernel"
+)
 
 
 class StepFailedError(Exception):
