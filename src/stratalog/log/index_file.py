@@ -47,7 +47,7 @@ class IndexFile:
         fs: FileSystem = REAL_FILESYSTEM,
         writable: bool = True,
     ) -> None:
-        self.path = Path(path)
+        self.path = path if isinstance(path, Path) else Path(path)
         self.base_offset = base_offset
         self.entry_size = entry_size
         self.max_size = max_size
@@ -63,11 +63,13 @@ class IndexFile:
 
     def _create_or_measure(self) -> int:
         """Size of the file in bytes, after making it at its full size if it was missing."""
-        self._created = not self._fs.exists(self.path)
-        if not self._created:
+        self._created = False
+        try:
             return self._fs.size(self.path)
-        if not self._writable:
-            raise FileNotFoundError(2, "No such index file", str(self.path))
+        except FileNotFoundError:
+            if not self._writable:
+                raise
+        self._created = True
         if self.max_size < self.entry_size:
             raise ValueError(
                 f"{self.path}: maximum size {self.max_size} holds no entry of {self.entry_size} bytes"

@@ -26,9 +26,12 @@ def detect_file(
     Only a size that both entry sizes divide needs a look at the log, or at the content where there is none; tools that
     take nothing for granted ask for the proof of every file (`always_prove`). A guess is logged as a warning.
     """
-    size = fs.size(path) if fs.exists(path) else 0
+    try:
+        size = fs.size(path)
+    except FileNotFoundError:
+        return Detection(expected, Evidence.EMPTY, "no file")
     if size == 0:
-        return Detection(expected, Evidence.EMPTY, "the file is empty" if fs.exists(path) else "no file")
+        return Detection(expected, Evidence.EMPTY, "the file is empty")
     fits = [form for form in FORMATS if size % form.entry_size == 0]
     if len(fits) == 1 and not always_prove:
         return Detection(fits[0], Evidence.SIZE, f"{fits[0].entry_size} alone divides {size} bytes")

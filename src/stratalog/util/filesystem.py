@@ -28,7 +28,7 @@ class File:
     """
 
     def __init__(self, path: StrPath, fd: int) -> None:
-        self.path = Path(path)
+        self.path = path if isinstance(path, Path) else Path(path)  # to parse one anew takes longer than to open it
         self._fd = fd
 
     def fileno(self) -> int:
