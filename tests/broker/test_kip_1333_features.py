@@ -20,6 +20,7 @@ from tests.support.wire import Wire
 
 from stratalog.broker.api_keys import ApiKey
 from stratalog.broker.server import Broker
+from stratalog.config.other_features import OTHER_FEATURES
 from stratalog.config.topic import LogConfig
 from stratalog.errors import DataDirError, InvalidConfigError, KafkaStorageError
 
@@ -78,9 +79,9 @@ def test_supported_and_finalized_levels_are_told_with_an_epoch_that_grows(tmp_pa
     epochs = []
     with Broker(data_dir=tmp_path) as broker, Wire(broker.bootstrap_servers) as wire:
         told = wire.call(ApiKey.API_VERSIONS, 4, client_software_name="w", client_software_version="1")
-        assert [(f.name, f.min_version, f.max_version) for f in told.supported_features] == [
-            ("metadata.version", 7, 33)
-        ]
+        supported = {f.name: (f.min_version, f.max_version) for f in told.supported_features}
+        assert supported.pop("metadata.version") == (7, 33)
+        assert supported == {name: (0, highest) for name, highest in OTHER_FEATURES.items()}
         epochs.append(finalized(wire))
         update_level(wire, 31)  # no change
         update_level(wire, 32, validate_only=True)
@@ -93,6 +94,29 @@ def test_supported_and_finalized_levels_are_told_with_an_epoch_that_grows(tmp_pa
     assert [level for level, _ in epochs] == [31, 30, 31, 32]
     assert len({epoch for _, epoch in epochs}) == 4
     assert [epoch for _, epoch in epochs] == sorted(epoch for _, epoch in epochs)
+
+
+def test_other_features_of_kafka_are_kept_at_their_level(tmp_path: Path) -> None:
+    """Kafka's tools finalize all features of a release in one request."""
+    with Broker(data_dir=tmp_path) as broker, Wire(broker.bootstrap_servers) as wire:
+        levels = {"metadata.version": 33, "group.version": 1, "transaction.version": 2, "share.version": 2}
+        updates = [
+            {"feature": name, "max_version_level": level, "upgrade_type": 1} for name, level in levels.items()
+        ]
+        bad = {"feature": "streams.version", "max_version_level": 2, "upgrade_type": 1}
+        refused = wire.call(ApiKey.UPDATE_FEATURES, 2, timeout=1000, feature_updates=[*updates, bad])
+        assert refused.error_code == INVALID_UPDATE_VERSION
+        assert "Local controller 1 only supports versions 0-1" in refused.error_message
+        assert broker.state.metadata.features.others == {}
+        answer = wire.call(ApiKey.UPDATE_FEATURES, 2, timeout=1000, feature_updates=updates)
+        assert answer.error_code == 0
+        down = {"feature": "group.version", "max_version_level": 0, "upgrade_type": 2}
+        assert wire.call(ApiKey.UPDATE_FEATURES, 2, timeout=1000, feature_updates=[down]).error_code == 0
+    del levels["group.version"]
+    with Broker(data_dir=tmp_path) as broker, Wire(broker.bootstrap_servers) as wire:
+        told = wire.call(ApiKey.API_VERSIONS, 4, client_software_name="w", client_software_version="1")
+        assert {f.name: f.max_version_level for f in told.finalized_features} == levels
+        assert told.finalized_features_epoch == 2
 
 
 # --- the first level ----------------------------------------------------------------------------------------------------

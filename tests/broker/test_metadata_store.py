@@ -35,7 +35,7 @@ def test_everything_survives_a_restart(tmp_path: Path) -> None:
     topic = store.create_topic("flights", 6, {"retention.ms": "1000"}, created_ms=42)
     store.set_broker_configs(1, {"log.cleaner.threads": "2"})
     store.set_broker_configs(None, {"min.topic.segment.ms": "7"})
-    store.set_metadata_version(32)
+    store.finalize({"metadata.version": 32})
     cluster_id = store.cluster_id
     again = reopen(store)
     assert again.cluster_id == cluster_id
@@ -55,9 +55,9 @@ def test_a_store_without_an_epoch_of_features_begins_at_0(tmp_path: Path) -> Non
         db.execute("DELETE FROM meta WHERE key = 'features.epoch'")
     store = MetadataStore.open(tmp_path)
     assert store.features == FinalizedFeatures(31, 0)
-    store.set_metadata_version(31)
+    store.finalize({"metadata.version": 31})
     assert store.features.epoch == 0
-    store.set_metadata_version(32)
+    store.finalize({"metadata.version": 32})
     store = reopen(store)
     assert store.features == FinalizedFeatures(32, 1)
     store.close()

@@ -15,6 +15,7 @@ from tests.cli.admin_commands import CommandLine
 from stratalog.broker.server import Broker
 from stratalog.cli import configs, features, log_dirs, topics
 from stratalog.cli.main import run
+from stratalog.config.other_features import OTHER_FEATURES, level_with
 
 COMMANDS = (
     ("topics", "create", "t"),
@@ -192,19 +193,20 @@ def test_what_the_broker_says_of_a_bad_value_is_passed_on(cli: CommandLine) -> N
 
 
 def test_features_are_described_as_kafka_features_does(cli: CommandLine) -> None:
-    assert cli.good("features", "describe").out == (
+    lines = cli.good("features", "describe").out.splitlines(keepends=True)
+    assert len(lines) == 1 + len(OTHER_FEATURES)
+    assert lines[3] == (
         f"Feature: {'metadata.version':<40}  SupportedMinVersion: {'3.3-IV3':<15}  "
         f"SupportedMaxVersion: {'4.4-IV2':<15}  FinalizedVersionLevel: {'4.4-IV0':<15}  Epoch: 0\n"
     )
     told = cli.good("features", "describe", "--json").json
-    assert told == {
-        "epoch": 0,
-        "features": [
-            {
-                "feature": "metadata.version", "supportedMinVersion": 7, "supportedMaxVersion": 33,
-                "finalizedVersionLevel": 31, "finalizedVersion": "4.4-IV0",
-            }
-        ],
+    assert told["epoch"] == 0
+    assert [feature["feature"] for feature in told["features"]] == sorted(
+        [*OTHER_FEATURES, "metadata.version"]
+    )
+    assert told["features"][3] == {
+        "feature": "metadata.version", "supportedMinVersion": 7, "supportedMaxVersion": 33,
+        "finalizedVersionLevel": 31, "finalizedVersion": "4.4-IV0",
     }  # fmt: skip
 
 
@@ -214,13 +216,17 @@ def test_the_release_switches_large_segments_on_and_nothing_switches_them_off(cl
     large = ("configs", "alter", "--entity-type", "topics", "--entity-name", "t", "--add-config")
     cli.refused(*large, "segment.bytes=4294967296")
     up = cli.good("features", "upgrade", "--release-version", "4.4")
-    assert up.out == "metadata.version was upgraded to 33.\n"
+    assert "metadata.version was upgraded to 33.\n" in up.out
+    assert "transaction.version was upgraded to 2.\n" in up.out
     cli.good(*large, "segment.bytes=4294967296")
     for options in ((), ("--unsafe",), ("--dry-run",)):
         said = cli.refused("features", "downgrade", "--feature", "metadata.version=31", *options)
         assert said.startswith("Could not downgrade metadata.version to 31: INVALID_UPDATE_VERSION: ")
         assert "segments past 2 GiB" in said
-    assert "4.4-IV2" in cli.good("features", "describe").out.split("FinalizedVersionLevel")[1]
+    (line,) = [
+        line for line in cli.good("features", "describe").out.splitlines() if "metadata.version" in line
+    ]
+    assert "4.4-IV2" in line.split("FinalizedVersionLevel")[1]
 
 
 @pytest.mark.parametrize(
@@ -229,7 +235,9 @@ def test_the_release_switches_large_segments_on_and_nothing_switches_them_off(cl
 def test_a_release_means_its_newest_level(cli: CommandLine, release: str, level: int) -> None:
     cli.good("features", "downgrade", "--feature", "metadata.version=7")
     done = cli.good("features", "upgrade", "--release-version", release, "--json").json
-    assert done == {"dryRun": False, "type": "upgrade", "features": {"metadata.version": level}}
+    others = {name: level_with(name, level) for name in OTHER_FEATURES}
+    moved = {"metadata.version": level} | {name: other for name, other in others.items() if other}
+    assert done == {"dryRun": False, "type": "upgrade", "features": moved}
 
 
 # --- log directories --------------------------------------------------------------------------------------------------

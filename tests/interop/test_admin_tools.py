@@ -184,19 +184,15 @@ def test_features_go_up_and_down_by_either(tools: tuple[JavaTools, CommandLine])
     check("4.4-IV2")
 
 
-def test_their_features_of_a_release_name_what_our_broker_has_not(
+def test_their_upgrade_to_a_release_switches_large_segments_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """kafka-features --release-version sends six features besides `metadata.version`: all or nothing, so nothing."""
+    """kafka-features --release-version sends every feature of the release, all or nothing."""
     with stratalog.Broker(data_dir=tmp_path) as broker:
-        java = JavaTools(broker.bootstrap_servers)
-        said = java.features("upgrade", "--release-version", "4.4")
-        assert len(said) == 7
-        assert all("Local controller 1 does not support this feature." in line for line in said)
-        assert broker.state.metadata.metadata_version == 31
-        assert java.features("upgrade", "--feature", "metadata.version=33") == [
-            "metadata.version was upgraded to 33."
-        ]
+        said = JavaTools(broker.bootstrap_servers).features("upgrade", "--release-version", "4.4")
+        assert "metadata.version was upgraded to 33." in said
+        assert "transaction.version was upgraded to 2." in said
+        assert broker.state.metadata.metadata_version == 33
         cli = CommandLine(broker.bootstrap_servers, capsys)
         cli.good("topics", "create", "large", "--config", "segment.bytes=4294967296")
 

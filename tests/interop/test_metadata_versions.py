@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.cli.features import level_of_release
 from stratalog.config.metadata_version import METADATA_VERSION, VERSIONS
+from stratalog.config.other_features import level_with
 from tests.support.reference_jars import BROKER_JARS, classpath, java
 from tests.support.reference_kafka import require_reference_kafka
 
@@ -33,5 +33,5 @@ def test_levels_names_and_changes_of_metadata_are_kafkas(told: list[list[str]]) 
 def test_a_release_has_the_features_that_it_has_in_kafka(told: list[list[str]]) -> None:
     for level, name, _, *features in told:
         for feature, default in (text.split("=") for text in features):
-            assert level_of_release(feature, int(level)) == int(default), (name, feature)
-        assert level_of_release(METADATA_VERSION, int(level)) is None
+            assert level_with(feature, int(level)) == int(default), (name, feature)
+        assert level_with(METADATA_VERSION, int(level)) is None

@@ -12,7 +12,7 @@ from stratalog.broker.metadata.advice import (
     small_index_warnings,
     small_segment_warnings,
 )
-from stratalog.broker.metadata.store import MetadataStore, Topic
+from stratalog.broker.metadata.store import FinalizedFeatures, MetadataStore, Topic
 from stratalog.config.broker import BrokerConfig
 from stratalog.config.metadata_version import is_large_index_format_supported
 from stratalog.config.topic import LogConfig
@@ -161,15 +161,19 @@ class Topics:
             self._logs.create_topic(self.spec(topic))
             return topic
 
-    def finalize_metadata_version(self, level: int, check: Callable[[int], None]) -> None:
-        """Finalize a level of `metadata.version` and put it in force for every log.
+    def finalize_features(
+        self, levels: Mapping[str, int], check: Callable[[FinalizedFeatures], None]
+    ) -> None:
+        """Finalize levels of features and put them in force for every log.
 
-        `check` gets the level in force, which nobody changes meanwhile, and raises what speaks against the change.
+        `check` gets the levels in force, which nobody changes meanwhile, and raises what speaks against the change.
         """
         with self._lock:
-            check(self._store.metadata_version)
-            self._store.set_metadata_version(level)
-            self.refresh_configs()
+            before = self._store.metadata_version
+            check(self._store.features)
+            self._store.finalize(levels)
+            if self._store.metadata_version != before:
+                self.refresh_configs()
 
     def refresh_configs(self) -> None:
         """Put changed broker defaults, or another level of `metadata.version`, in force for every topic.

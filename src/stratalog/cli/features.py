@@ -13,20 +13,10 @@ from stratalog.cli.client import Client, Cluster, RefusedError, check
 from stratalog.cli.options import BootstrapServer, DryRun, Json, command_group
 from stratalog.cli.tables import on_terminal, print_json, print_table
 from stratalog.config.metadata_version import METADATA_VERSION, is_supported, level_for_release, level_name
+from stratalog.config.other_features import level_with
 from stratalog.errors import UsageError
 
 app = command_group()
-
-#: Other features of Kafka's, each with the levels of `metadata.version` from which a release has its next level.
-#: Source: `FeatureVersion.bootstrapMetadataVersion` of Kafka 4.4.0.
-_LEVELS_OF_RELEASES = {
-    "kraft.version": {21: 1},
-    "group.version": {22: 1},
-    "transaction.version": {24: 2},
-    "eligible.leader.replicas.version": {26: 1},
-    "share.version": {28: 1, 31: 2},
-    "streams.version": {29: 1},
-}
 
 ReleaseVersion = Annotated[
     str | None,
@@ -190,21 +180,13 @@ def _levels_of_release(release: int, supported: list[Feature], kind: UpgradeType
     """The levels that a release has, of `metadata.version` and of what else the broker knows and would move that way."""
     levels = {METADATA_VERSION: release}
     for feature in supported:
-        level = level_of_release(feature.name, release)
+        level = level_with(feature.name, release)
         if level is None:
             continue
         moves = level > feature.level if kind is UpgradeType.UPGRADE else level < feature.level
         if moves:
             levels[feature.name] = level
     return levels
-
-
-def level_of_release(feature: str, release: int) -> int | None:
-    """The level of another feature that comes with a level of `metadata.version`; None for one that does not."""
-    steps = _LEVELS_OF_RELEASES.get(feature)
-    if steps is None:
-        return None
-    return max((level for since, level in steps.items() if since <= release), default=0)
 
 
 def _features_of(client: Client) -> tuple[list[Feature], int]:

@@ -11,11 +11,14 @@ import re
 from typing import Any
 
 from stratalog.broker.dispatch import REGISTRY, ApiKey, RequestContext, handles
+from stratalog.broker.metadata.store import FinalizedFeatures
 from stratalog.config.metadata_version import LEVEL_MAX, LEVEL_MIN, METADATA_VERSION
+from stratalog.config.other_features import OTHER_FEATURES
 from stratalog.errors import InvalidRequestError, UnsupportedVersionError
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_FROM = 3
+_LEVEL_ZERO_FROM = 4
 
 
 def _unsupported(ctx: RequestContext, _request: Any, error: BaseException) -> Any:
@@ -33,7 +36,6 @@ def api_versions(ctx: RequestContext, request: Any) -> Any:
     ):
         return ctx.respond(error_code=InvalidRequestError.code)
     features = ctx.broker.metadata.features
-    level = features.metadata_version
     return ctx.respond(
         api_keys=[
             ctx.make(
@@ -41,19 +43,27 @@ def api_versions(ctx: RequestContext, request: Any) -> Any:
             )
             for _, api in sorted(REGISTRY.items())
         ],
-        supported_features=[
-            ctx.make(
-                "SupportedFeatureKey", name=METADATA_VERSION, min_version=LEVEL_MIN, max_version=LEVEL_MAX
-            )
-        ]
-        if ctx.version >= _SOFTWARE_FROM
-        else [],
+        supported_features=_supported(ctx) if ctx.version >= _SOFTWARE_FROM else [],
         finalized_features_epoch=features.epoch,
-        finalized_features=[
-            ctx.make(
-                "FinalizedFeatureKey", name=METADATA_VERSION, min_version_level=level, max_version_level=level
-            )
-        ]
-        if ctx.version >= _SOFTWARE_FROM
-        else [],
+        finalized_features=_finalized(ctx, features) if ctx.version >= _SOFTWARE_FROM else [],
     )
+
+
+def _supported(ctx: RequestContext) -> list[Any]:
+    """Since v4 a lowest level of 0 may be told; before, such a feature is left out (KAFKA-17011)."""
+    ranges = {METADATA_VERSION: (LEVEL_MIN, LEVEL_MAX)} | {
+        name: (0, highest) for name, highest in OTHER_FEATURES.items()
+    }
+    return [
+        ctx.make("SupportedFeatureKey", name=name, min_version=lowest, max_version=highest)
+        for name, (lowest, highest) in ranges.items()
+        if lowest > 0 or ctx.version >= _LEVEL_ZERO_FROM
+    ]
+
+
+def _finalized(ctx: RequestContext, features: FinalizedFeatures) -> list[Any]:
+    levels = {METADATA_VERSION: features.metadata_version, **features.others}
+    return [
+        ctx.make("FinalizedFeatureKey", name=name, min_version_level=level, max_version_level=level)
+        for name, level in levels.items()
+    ]

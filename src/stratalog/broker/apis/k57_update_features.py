@@ -1,4 +1,4 @@
-"""UpdateFeatures: finalize a level of `metadata.version`, the only feature here; in force when the answer is sent.
+"""UpdateFeatures: finalize levels of features; in force when the answer is sent.
 
 All updates of a request are made, or none. Version 0 only ever goes up (as in Kafka, its `allow_downgrade` is not heeded);
 version 1 adds the kinds of downgrade and `validate_only`; 2 has a single error for all features.
@@ -10,6 +10,7 @@ from typing import Any
 
 from stratalog.broker.dispatch import ApiKey, RequestContext, handles
 from stratalog.broker.metadata.features import FeatureUpdate, UpgradeType, check_update
+from stratalog.broker.metadata.store import FinalizedFeatures
 from stratalog.errors import KafkaError
 
 #: What Kafka says in the message of each feature that was updated, up to version 1.
@@ -45,11 +46,11 @@ async def update_features(ctx: RequestContext, request: Any) -> Any:
 def _update(ctx: RequestContext, updates: list[FeatureUpdate], validate_only: bool) -> None:
     broker = ctx.broker
 
-    def check(current: int) -> None:
+    def check(current: FinalizedFeatures) -> None:
         for update in updates:
-            check_update(update, current, node_id=broker.node_id)
+            check_update(update, current.level(update.feature), node_id=broker.node_id)
 
-    if validate_only or not updates:
-        check(broker.metadata.metadata_version)
+    if validate_only:
+        check(broker.metadata.features)
     else:
-        broker.topics.finalize_metadata_version(updates[-1].level, check)
+        broker.topics.finalize_features({update.feature: update.level for update in updates}, check)

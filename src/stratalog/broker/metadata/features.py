@@ -1,7 +1,7 @@
 """Which updates of features are allowed: pure, with the errors of Kafka's `FeatureControlManager`.
 
-`metadata.version` is the only feature here. From level 32 on (4.4-IV1) segments may pass 2 GiB and new offset indexes have
-12-byte entries (KIP-1333); there is no way back below it.
+From level 32 of `metadata.version` on (4.4-IV1) segments may pass 2 GiB and new offset indexes have 12-byte entries
+(KIP-1333); there is no way back below it. The other features of Kafka are kept at the level that they are given.
 """
 
 from __future__ import annotations
@@ -14,11 +14,19 @@ from stratalog.config.metadata_version import (
     LEVEL_MAX,
     LEVEL_MIN,
     METADATA_VERSION,
-    is_supported,
     level_name,
     lost_by_downgrade,
 )
+from stratalog.config.other_features import OTHER_FEATURES
 from stratalog.errors import InvalidUpdateVersionError
+
+
+def supported_levels(feature: str) -> range | None:
+    """The levels of a feature that can be finalized; None for one that is not known."""
+    if feature == METADATA_VERSION:
+        return range(LEVEL_MIN, LEVEL_MAX + 1)
+    highest = OTHER_FEATURES.get(feature)
+    return None if highest is None else range(highest + 1)
 
 
 class UpgradeType(IntEnum):
@@ -39,16 +47,19 @@ class FeatureUpdate:
 
 
 def check_update(update: FeatureUpdate, current: int, *, node_id: int) -> None:
-    """Raise InvalidUpdateVersionError unless `metadata.version` may go from level `current` to that of `update`."""
+    """Raise InvalidUpdateVersionError unless the feature may go from level `current` to that of `update`."""
     if update.kind not in set(UpgradeType):
         raise _invalid(update, "The controller does not support the given upgrade type.")
     if update.level < 0:
         raise _invalid(update, "A feature version cannot be less than 0.")
-    if update.feature != METADATA_VERSION:
+    supported = supported_levels(update.feature)
+    if supported is None:
         why = f"Local controller {node_id} does not support this feature."
         raise _invalid(update, why if update.level else f"Feature {update.feature} not found.")
-    if not is_supported(update.level):
-        raise _invalid(update, f"Local controller {node_id} only supports versions {LEVEL_MIN}-{LEVEL_MAX}")
+    if update.level not in supported:
+        raise _invalid(
+            update, f"Local controller {node_id} only supports versions {supported[0]}-{supported[-1]}"
+        )
     if update.level > current and update.kind != UpgradeType.UPGRADE:
         raise _invalid(update, "Can't downgrade to a newer version.")
     if update.level < current:
@@ -62,6 +73,8 @@ def _check_downgrade(update: FeatureUpdate, current: int) -> None:
             "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
             "downgrade.",
         )
+    if update.feature != METADATA_VERSION:
+        return
     if lost_by_downgrade(current, update.level) is None:
         return
     why = (

@@ -16,19 +16,19 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from uuid import UUID
 
 from stratalog.broker.metadata.store_file import (
     FEATURES_EPOCH,
-    FINALIZED_LEVEL,
     STORE_FILE,
     open_file,
     raise_clearer,
 )
-from stratalog.config.metadata_version import INITIAL_LEVEL, level_name
+from stratalog.config.metadata_version import INITIAL_LEVEL, METADATA_VERSION, level_name
+from stratalog.config.other_features import OTHER_FEATURES
 from stratalog.errors import (
     InvalidPartitionsError,
     KafkaStorageError,
@@ -57,10 +57,17 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class FinalizedFeatures:
-    """The level of `metadata.version`, and a number that grows with every change of it: clients keep the newest."""
+    """Levels of features, and a number that grows with every change of one: clients keep the newest.
+
+    `others` has what is finalized besides `metadata.version`; a feature at level 0 is not in it.
+    """
 
     metadata_version: int
     epoch: int
+    others: Mapping[str, int] = field(default_factory=dict)
+
+    def level(self, feature: str) -> int:
+        return self.metadata_version if feature == METADATA_VERSION else self.others.get(feature, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +115,10 @@ class MetadataStore:
         meta = dict(self._db.execute("SELECT key, value FROM meta"))
         self._cluster_id: str = meta["cluster.id"]
         # One object, so that a reader never sees the level of one change with the epoch of another.
-        self._features = FinalizedFeatures(int(meta[FINALIZED_LEVEL]), int(meta.get(FEATURES_EPOCH, 0)))
+        others = {name: int(meta[name]) for name in OTHER_FEATURES if int(meta.get(name, 0))}
+        self._features = FinalizedFeatures(
+            int(meta[METADATA_VERSION]), int(meta.get(FEATURES_EPOCH, 0)), MappingProxyType(others)
+        )
         topics: dict[str, Topic] = {}
         deleting: dict[UUID, Topic] = {}
         for topic_id, name, partition_count, configs, created_ms, doomed in self._db.execute(
@@ -165,19 +175,28 @@ class MetadataStore:
         """The finalized level of the feature `metadata.version`."""
         return self._features.metadata_version
 
-    def set_metadata_version(self, level: int) -> None:
-        """Finalize a level, and let the epoch grow if it is another; InvalidUpdateVersionError for one not supported."""
-        level_name(level)
+    def finalize(self, levels: Mapping[str, int]) -> None:
+        """Finalize levels of features, together, and let the epoch grow if one is another than before.
+
+        InvalidUpdateVersionError for a level of `metadata.version` that is not supported; ValueError for another feature.
+        """
         with self._lock:
-            if level == self.metadata_version:
+            old = self._features
+            changed = {name: level for name, level in levels.items() if level != old.level(name)}
+            if not changed:
                 return
-            features = FinalizedFeatures(level, self._features.epoch + 1)
+            metadata_version = changed.pop(METADATA_VERSION, old.metadata_version)
+            level_name(metadata_version)
+            if changed.keys() - OTHER_FEATURES.keys():
+                raise ValueError(f"no such features: {sorted(changed.keys() - OTHER_FEATURES.keys())}")
+            others = {name: level for name, level in {**old.others, **changed}.items() if level}
+            rows = {METADATA_VERSION: metadata_version, FEATURES_EPOCH: old.epoch + 1, **changed}
             with self._change() as db:
                 db.executemany(
                     "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)",
-                    [(FINALIZED_LEVEL, str(level)), (FEATURES_EPOCH, str(features.epoch))],
+                    [(key, str(value)) for key, value in rows.items()],
                 )
-            self._features = features
+            self._features = FinalizedFeatures(metadata_version, old.epoch + 1, MappingProxyType(others))
 
     def allocate_producer_ids(self, size: int = PRODUCER_ID_BLOCK_SIZE) -> ProducerIdBlock:
         """Take the next block of producer ids, for good."""

@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 from typing import NoReturn
 
-from stratalog.config.metadata_version import LEVEL_MAX, LEVEL_MIN, is_supported, level_name
+from stratalog.config.metadata_version import LEVEL_MAX, LEVEL_MIN, METADATA_VERSION, is_supported, level_name
 from stratalog.errors import DataDirError
 
 STORE_FILE = "stratalog.sqlite"
@@ -14,8 +14,7 @@ STORE_FILE = "stratalog.sqlite"
 #: Version of the tables below. A store with a higher one was written by a newer stratalog and is refused.
 FORMAT_VERSION = 1
 
-#: Rows of `meta`: the finalized level of `metadata.version`, and the epoch of the finalized features (missing: 0).
-FINALIZED_LEVEL = "metadata.version"
+#: Row of `meta`: the epoch of the finalized features (missing: 0). Their levels are in rows of their own names.
 FEATURES_EPOCH = "features.epoch"
 
 _TABLES = (
@@ -67,7 +66,7 @@ def _create(connection: sqlite3.Connection, cluster_id: str, metadata_version: i
         [
             ("format.version", str(FORMAT_VERSION)),
             ("cluster.id", cluster_id),
-            (FINALIZED_LEVEL, str(metadata_version)),
+            (METADATA_VERSION, str(metadata_version)),
             (FEATURES_EPOCH, "0"),
             ("producer.ids.next", "0"),
         ],
@@ -86,10 +85,10 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> None:
             f"{path} has format version {row[0]}, this stratalog knows versions up to {FORMAT_VERSION}: "
             "a newer stratalog wrote it; start that one, or serve another directory"
         )
-    (level,) = connection.execute("SELECT value FROM meta WHERE key = ?", (FINALIZED_LEVEL,)).fetchone()
+    (level,) = connection.execute("SELECT value FROM meta WHERE key = ?", (METADATA_VERSION,)).fetchone()
     if not is_supported(int(level)):
         raise DataDirError(
-            f"{path} is at {FINALIZED_LEVEL} {level}, this stratalog supports {LEVEL_MIN} to {LEVEL_MAX}: "
+            f"{path} is at {METADATA_VERSION} {level}, this stratalog supports {LEVEL_MIN} to {LEVEL_MAX}: "
             "a newer stratalog finalized it; start that one, or serve another directory"
         )
 

@@ -1,0 +1,34 @@
+"""Features of Apache Kafka 4.4.0 besides `metadata.version`: their levels, and the release that each level came with.
+
+Kafka's tools set all of them when a release is finalized (`kafka-features upgrade --release-version`), so their levels are
+kept and told (`FeatureVersion` of 4.4.0). Nothing here depends on them: a new data directory has each at 0, and 0 is what
+"not finalized" means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+#: Feature -> level of `metadata.version` -> level of the feature from there on.
+_LEVELS_OF_RELEASES: Final[Mapping[str, Mapping[int, int]]] = {
+    "eligible.leader.replicas.version": {26: 1},
+    "group.version": {22: 1},
+    "kraft.version": {21: 1},
+    "share.version": {28: 1, 31: 2},
+    "streams.version": {29: 1},
+    "transaction.version": {24: 2},
+}
+
+#: The highest level of each; the lowest is 0.
+OTHER_FEATURES: Final[Mapping[str, int]] = {
+    name: max(levels.values()) for name, levels in _LEVELS_OF_RELEASES.items()
+}
+
+
+def level_with(feature: str, metadata_version: int) -> int | None:
+    """The level of a feature that comes with a level of `metadata.version`; None for a feature that is not known."""
+    steps = _LEVELS_OF_RELEASES.get(feature)
+    if steps is None:
+        return None
+    return max((level for since, level in steps.items() if since <= metadata_version), default=0)
