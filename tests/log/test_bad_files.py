@@ -61,6 +61,7 @@ class Written:
                 producer.abort()
         self.end = log.log_end_offset
         self.records = {record.offset: record for record in _all_records(log)[0]}
+        self.aborted = _aborted(log)
         self.bases = [segment.base_offset for segment in log.segments]
         self.flushed_to = self.bases[-2]
         log.close()
@@ -95,6 +96,13 @@ def _all_records(log: PartitionLog) -> tuple[list[Record], list[str]]:
             offset = batch.next_offset
         assert offset > before
     return found, errors
+
+
+def _aborted(log: PartitionLog) -> list[tuple[int, int]]:
+    """Producer and end of every aborted transaction."""
+    return [
+        (entry.producer_id, entry.last_offset) for segment in log.segments for entry in segment.txn_index.all
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -194,6 +202,10 @@ def check(
         assert not errors
         assert not lost
         assert_times(log, written)
+        if not (
+            clean and kind.endswith("txnindex") and name.split()[0] in ("missing", "empty")
+        ):  # as if there were none
+            assert _aborted(log) == written.aborted
     elif lost:
         assert errors or caplog.records, "lost without a word"
         is_flushed = clean or int(path.stem) < written.flushed_to

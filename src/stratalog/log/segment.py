@@ -32,13 +32,16 @@ from stratalog.log.time_index import TimeIndex
 from stratalog.log.txn_index import AbortedTransaction, TransactionIndex
 from stratalog.log.values import TimestampOffset
 from stratalog.records.batch import RecordBatch
-from stratalog.records.batch_format import NO_TIMESTAMP
+from stratalog.records.batch_format import CONTROL_BIT, NO_TIMESTAMP
 from stratalog.util.clock import Clock
 from stratalog.util.filesystem import File, FileSystem
 from stratalog.util.uuids import random_uuid
 
 if TYPE_CHECKING:
     from stratalog.log.append import BatchFacts
+
+#: So many entries of a transaction index are held against the log when it is opened.
+_TRANSACTIONS_PROVED: Final = 64
 
 _UNKNOWN: Final = TimestampOffset(-2, -1)
 
@@ -165,6 +168,9 @@ class LogSegment(ReadableSegment):
         self.offset_index.check_ends()
         self.time_index.check_ends()
         self.txn_index.sanity_check()
+        for transaction in self.txn_index.all[-_TRANSACTIONS_PROVED:]:
+            if not self._is_true_abort(transaction):
+                raise CorruptIndexError(f"{self.txn_index.path}: the log has no end of {transaction}")
         last = self.offset_index.last_entry
         if self.offset_index.entries and not is_true_entry(
             *last, self.base_offset, self.file, self.size_bytes
@@ -191,6 +197,16 @@ class LogSegment(ReadableSegment):
         if known is _UNKNOWN:
             known = self._max_timestamp = self.time_index.last_entry
         return known
+
+    def _is_true_abort(self, transaction: AbortedTransaction) -> bool:
+        """Whether the producer's marker stands where an entry of the transaction index says."""
+        found = self.translate_offset(transaction.last_offset)
+        if found is None or not transaction.first_offset < transaction.last_offset:
+            return False
+        for _, header in self.headers(found.position, found.position + found.size):
+            is_marker = header[5] & CONTROL_BIT and header[9] == transaction.producer_id
+            return bool(is_marker and header[0] == transaction.last_offset)
+        return False
 
     def prove_max_timestamp(self) -> bool:
         """Make sure that no record is newer than `max_timestamp` says; whether one was.
