@@ -208,3 +208,23 @@ def test_a_new_leader_epoch_without_room_for_its_file_refuses_the_append(tmp_pat
     log.append_as_leader(batch_of([b"x"], [1]), leader_epoch=1)
     assert log.leader_epochs.latest_epoch == 1
     assert log.log_end_offset == 2
+
+
+@pytest.mark.parametrize("room", [0, 10])
+def test_a_close_on_a_full_disk_is_a_storage_error_and_lets_go_of_everything(
+    tmp_path: Path, room: int
+) -> None:
+    fs = LossyFileSystem(tmp_path)
+    log = PartitionLog.open(tmp_path / "orders-0", EVERY_BATCH, fs=fs)
+    for n in range(3):
+        log.append_as_leader(
+            batch_of([b"x"], [n + 1], producer_id=1, producer_epoch=0, base_sequence=n), leader_epoch=0
+        )
+    fs.bytes_left = room
+    with pytest.raises(KafkaStorageError, match="close failed: No space left"):
+        log.close()
+    log.close()
+    with pytest.raises(KafkaStorageError, match="closed"):
+        log.read(0, 100)
+    fs.bytes_left = None
+    assert len(read_records(PartitionLog.open(tmp_path / "orders-0", EVERY_BATCH), 0)) == 3

@@ -139,5 +139,5 @@ def _plan(segments: Segments, limits: RetentionLimits, now_ms: int) -> Retention
             for segment, reason in zip(segments.all, plan.deletions, strict=False)
             if reason is DeletionReason.TIME
         ]
-        if not any([segment.prove_max_timestamp() for segment in by_age]):
+        if not any(segment.prove_max_timestamp() for segment in by_age):
             return plan
