@@ -1,0 +1,316 @@
+"""Rules about one segment: its objects against its manifest and against the metadata. Pure."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from uuid import UUID
+
+from stratalog.remote.api import INT32_MAX, RemoteLogSegmentMetadata
+from stratalog.remote.audit_facts import (
+    REMAKEABLE,
+    Manifest,
+    ManifestFault,
+    PartitionMetadata,
+    SegmentObjects,
+)
+from stratalog.remote.audit_findings import (
+    DeleteObjects,
+    Finding,
+    Kind,
+    Mend,
+    Offsets,
+    RemakeIndexes,
+    Severity,
+    WriteManifest,
+)
+from stratalog.remote.segment_state import RemoteLogSegmentState
+from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage.object_store import ObjectInfo
+
+
+class State(enum.Enum):
+    """What the metadata says of a segment."""
+
+    UNKNOWN = "the metadata is not at hand, or does not reach back"
+    ABSENT = "it is not mentioned"
+    COPYING = "COPY_SEGMENT_STARTED"
+    FINISHED = "COPY_SEGMENT_FINISHED"
+    DELETING = "DELETE_SEGMENT_STARTED"
+    DELETED = "DELETE_SEGMENT_FINISHED"
+
+
+_STATES = {
+    RemoteLogSegmentState.COPY_SEGMENT_STARTED: State.COPYING,
+    RemoteLogSegmentState.COPY_SEGMENT_FINISHED: State.FINISHED,
+    RemoteLogSegmentState.DELETE_SEGMENT_STARTED: State.DELETING,
+    RemoteLogSegmentState.DELETE_SEGMENT_FINISHED: State.DELETED,
+}
+
+
+def state_of(segment_id: UUID, metadata: PartitionMetadata | None) -> State:
+    """The state of a segment. A partition that the metadata does not mention at all is none of which it could tell."""
+    if metadata is None:
+        return State.UNKNOWN
+    if segment_id in metadata.deleted:
+        return State.DELETED
+    known = metadata.segments.get(segment_id)
+    if known is not None:
+        return _STATES[known.state]
+    return State.ABSENT if metadata.is_complete and metadata.mentions_anything else State.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFacts:
+    """All that is known of one segment that has objects."""
+
+    stored: SegmentObjects
+    manifest: Manifest | None
+    metadata: RemoteLogSegmentMetadata | None
+    state: State
+    is_young: bool
+
+    def finding(
+        self, severity: Severity, kind: Kind, text: str, action: str, *, mend: Mend | None = None,
+        key: str | None = None, size: int | None = None, newest_ms: int | None = None,
+    ) -> Finding:  # fmt: skip
+        segment_id = self.stored.segment_id
+        partition = segment_id.topic_id_partition
+        return Finding(
+            severity, kind, partition.topic, partition.partition, segment_id.id, key, self.offsets,
+            self.stored.bytes if size is None else size, text, action, mend,
+            self.stored.newest_ms if newest_ms is None else newest_ms,
+        )  # fmt: skip
+
+    @property
+    def offsets(self) -> Offsets | None:
+        if isinstance(self.manifest, SegmentManifest):
+            return Offsets(self.manifest.base_offset, self.manifest.end_offset)
+        if self.metadata is not None:
+            return Offsets(self.metadata.start_offset, self.metadata.end_offset)
+        return None
+
+    @property
+    def leftover_severity(self) -> Severity:
+        """Of what may still be under way."""
+        return Severity.NOTE if self.is_young else Severity.WARNING
+
+
+def audit_segment(facts: SegmentFacts) -> Iterator[Finding]:
+    """The findings of a segment that has objects."""
+    if facts.state is State.DELETING:
+        yield _unfinished_deletion(facts)
+    elif facts.state is State.DELETED:
+        yield _undeleted(facts)
+    elif facts.manifest is None:
+        yield _without_manifest(facts)
+    elif isinstance(facts.manifest, ManifestFault):
+        yield _bad_manifest(facts, facts.manifest)
+    else:
+        yield from _objects_of(facts, facts.manifest)
+        yield from _against_metadata(facts, facts.manifest)
+
+
+def audit_without_objects(known: RemoteLogSegmentMetadata) -> Iterator[Finding]:
+    """The findings of a segment that the metadata mentions and of which there is no object."""
+    partition, offsets = known.topic_id_partition, Offsets(known.start_offset, known.end_offset)
+    if known.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+        severity, kind = Severity.ERROR, Kind.MISSING_SEGMENT
+        size, text = known.segment_size_bytes, "its copy is declared finished, and there is no object of it"
+        action = _LOOK_FOR_RECORDS
+    elif known.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+        severity, kind, size = Severity.NOTE, Kind.UNFINISHED_COPY, 0
+        text, action = "a copy was begun and has left nothing", "none: the broker writes it off"
+    else:
+        severity, kind, size = Severity.NOTE, Kind.UNFINISHED_DELETION, 0
+        text, action = "its objects are deleted, which is not yet declared", "none: the broker declares it"
+    yield Finding(
+        severity, kind, partition.topic, partition.partition, known.segment_id.id, None, offsets, size, text, action,
+        None, known.event_timestamp_ms,
+    )  # fmt: skip
+
+
+_LOOK_FOR_RECORDS = (
+    "look for these offsets on the broker's disk, in a replica or in an older version of the bucket"
+)
+
+
+def _unfinished_deletion(facts: SegmentFacts) -> Finding:
+    begun = facts.metadata.event_timestamp_ms if facts.metadata is not None else 0
+    return facts.finding(
+        facts.leftover_severity, Kind.UNFINISHED_DELETION, "its deletion was begun, and objects are left",
+        "repair deletes the rest; the broker declares it", mend=DeleteObjects(facts.stored.keys_to_delete()),
+        newest_ms=max(begun, facts.stored.newest_ms),
+    )  # fmt: skip
+
+
+def _undeleted(facts: SegmentFacts) -> Finding:
+    """Whole and with its manifest it may have been put back on purpose; without, it is what a deletion left."""
+    if facts.manifest is not None:
+        return facts.finding(
+            Severity.WARNING, Kind.UNDELETED, "the metadata says it was deleted, and its manifest is there",
+            "delete it by hand, unless it was put back on purpose",
+        )  # fmt: skip
+    return facts.finding(
+        facts.leftover_severity, Kind.UNDELETED, "the metadata says it was deleted, and objects are left",
+        "repair deletes them", mend=DeleteObjects(facts.stored.keys_to_delete()),
+    )  # fmt: skip
+
+
+def _without_manifest(facts: SegmentFacts) -> Finding:
+    stored = facts.stored
+    if facts.state is State.FINISHED:
+        return _lost_manifest(
+            facts, Kind.MISSING_MANIFEST, "its copy is declared finished, and it has no manifest"
+        )
+    if facts.state is State.COPYING:
+        return facts.finding(
+            facts.leftover_severity, Kind.UNFINISHED_COPY, "a copy was begun and never finished",
+            "none: the broker removes it at its next turn",
+        )  # fmt: skip
+    delete = DeleteObjects(stored.keys_to_delete())
+    if facts.state is State.ABSENT:
+        return facts.finding(
+            facts.leftover_severity, Kind.ORPHAN, "it has no manifest, and no metadata mentions it",
+            "repair deletes it", mend=delete,
+        )  # fmt: skip
+    if not stored.has_required:
+        return facts.finding(
+            facts.leftover_severity, Kind.ORPHAN, "it has no manifest and is not whole: nothing can be read of it",
+            "repair deletes it", mend=delete,
+        )  # fmt: skip
+    return facts.finding(
+        facts.leftover_severity, Kind.ORPHAN, "it has no manifest, and whether its copy was finished is not known",
+        "give the data directory (--data-dir), whose metadata tells",
+    )  # fmt: skip
+
+
+def _lost_manifest(facts: SegmentFacts, kind: Kind, text: str) -> Finding:
+    """A segment of a finished copy that readers cannot open; mendable when the objects may prove it."""
+    log = facts.stored.objects.get(ObjectKind.LOG)
+    known = facts.metadata
+    if known is None or log is None or not _sizes_agree(log.size, known.segment_size_bytes):
+        text += ", and its records are not there" if log is None else ""
+        return facts.finding(
+            Severity.ERROR, Kind.MISSING_SEGMENT if log is None else kind, text, _LOOK_FOR_RECORDS
+        )
+    if ObjectKind.LEADER_EPOCHS not in facts.stored.objects or (
+        not known.txn_index_empty and ObjectKind.TXN_INDEX not in facts.stored.objects
+    ):
+        return facts.finding(
+            Severity.ERROR, kind, text + ", and other objects are missing too", _LOOK_FOR_RECORDS
+        )
+    return facts.finding(
+        Severity.ERROR, kind, text, "repair writes it, if the objects prove it", mend=WriteManifest(known),
+        newest_ms=max(known.event_timestamp_ms, facts.stored.newest_ms),
+    )  # fmt: skip
+
+
+def _bad_manifest(facts: SegmentFacts, fault: ManifestFault) -> Finding:
+    key = facts.stored.key(ObjectKind.MANIFEST)
+    if fault.from_the_future:
+        return facts.finding(
+            Severity.ERROR, Kind.UNKNOWN_VERSION, fault.reason, "use the version that wrote it", key=key
+        )
+    if facts.state is State.FINISHED:
+        return _lost_manifest(facts, Kind.DAMAGED_MANIFEST, fault.reason)
+    action = (
+        "give the data directory (--data-dir), whose metadata tells"
+        if facts.state is State.UNKNOWN
+        else "look for the manifest in an older version of the bucket"
+    )
+    return facts.finding(Severity.ERROR, Kind.DAMAGED_MANIFEST, fault.reason, action, key=key)
+
+
+def _objects_of(facts: SegmentFacts, manifest: SegmentManifest) -> Iterator[Finding]:
+    """Missing objects, wrong sizes, and objects that the manifest does not list."""
+    stored = facts.stored
+    log = stored.objects.get(ObjectKind.LOG)
+    has_records = log is not None and log.size == manifest.segment_size_in_bytes
+    for kind, expected in manifest.objects.items():
+        found = stored.objects.get(kind)
+        if found is None:
+            yield object_finding(
+                facts,
+                manifest,
+                kind,
+                Kind.MISSING_OBJECT,
+                "the manifest lists it, and it is not there",
+                has_records,
+            )
+        elif found.size != expected.size:
+            text = f"it has {found.size} bytes, the manifest says {expected.size}"
+            yield object_finding(facts, manifest, kind, Kind.WRONG_SIZE, text, has_records)
+    for kind, info in stored.objects.items():
+        if kind is not ObjectKind.MANIFEST and kind not in manifest.objects:
+            yield _unlisted(facts, manifest, kind, info)
+
+
+def object_finding(
+    facts: SegmentFacts, manifest: SegmentManifest, kind: ObjectKind, what: Kind, text: str, has_records: bool
+) -> Finding:
+    """An object that is missing or damaged: indexes can be made anew while there are records."""
+    found = facts.stored.objects.get(kind)
+    size = manifest.objects[kind].size if found is None else found.size
+    newest_ms = facts.stored.newest_ms
+    key = manifest.key(kind)
+    if kind in REMAKEABLE and has_records:
+        mend = RemakeIndexes(manifest.key(ObjectKind.MANIFEST), (kind,))
+        return facts.finding(
+            Severity.ERROR, what, text, "repair makes it anew from the records", mend=mend, key=key, size=size,
+            newest_ms=newest_ms,
+        )  # fmt: skip
+    if kind in (ObjectKind.LOG, *REMAKEABLE):
+        action = _LOOK_FOR_RECORDS
+    else:
+        action = "look for it in an older version of the bucket; plain reads go on without it"
+    return facts.finding(Severity.ERROR, what, text, action, key=key, size=size)
+
+
+def _unlisted(facts: SegmentFacts, manifest: SegmentManifest, kind: ObjectKind, info: ObjectInfo) -> Finding:
+    """An object beside a manifest that does not know it: waste, unless the manifest lacks what it should have."""
+    wanted = kind is ObjectKind.TXN_INDEX and not manifest.txn_index_empty
+    mend = None if wanted or kind in REMAKEABLE else DeleteObjects((info.key,))
+    return facts.finding(
+        Severity.WARNING, Kind.UNLISTED_OBJECT, "the manifest of its segment does not list it",
+        "none: it is left alone" if mend is None else "repair deletes it", mend=mend, key=info.key, size=info.size,
+    )  # fmt: skip
+
+
+def _against_metadata(facts: SegmentFacts, manifest: SegmentManifest) -> Iterator[Finding]:
+    known = facts.metadata
+    if facts.state is State.ABSENT:
+        yield facts.finding(
+            facts.leftover_severity, Kind.UNREFERENCED, "it is complete, but no metadata mentions it: no broker reads it",
+            "tier restore makes it known again; if it is not wanted, delete it by hand",
+        )  # fmt: skip
+    elif facts.state is State.COPYING:
+        yield facts.finding(
+            facts.leftover_severity, Kind.UNFINISHED_COPY, "it is complete, but its copy was never declared finished",
+            "none: the broker copies it again and removes this one",
+        )  # fmt: skip
+    elif known is not None and (differences := "; ".join(_differences(manifest, known))):
+        yield facts.finding(
+            Severity.ERROR, Kind.METADATA_DIFFERS, differences, "tier restore takes what the manifest says"
+        )
+
+
+def _differences(manifest: SegmentManifest, known: RemoteLogSegmentMetadata) -> Iterator[str]:
+    said = manifest.metadata()
+    for name, here, there in (
+        ("start offset", said.start_offset, known.start_offset),
+        ("end offset", said.end_offset, known.end_offset),
+        ("largest timestamp", said.max_timestamp_ms, known.max_timestamp_ms),
+        ("leader epochs", dict(said.segment_leader_epochs), dict(known.segment_leader_epochs)),
+    ):
+        if here != there:
+            yield f"{name} {here} in the manifest, {there} in the metadata"
+    if not _sizes_agree(said.segment_size_bytes, known.segment_size_bytes):
+        yield f"{said.segment_size_bytes} bytes in the manifest, {known.segment_size_bytes} in the metadata"
+
+
+def _sizes_agree(true_size: int, known: int) -> bool:
+    """The metadata may have the size clamped to what Kafka's field holds."""
+    return true_size == known or (known == INT32_MAX and true_size > INT32_MAX)
