@@ -161,3 +161,17 @@ def test_batches_of_formats_without_epochs_clear_the_epochs_and_later_ones_bring
     append(log, epoch=5)
     assert log.leader_epochs.latest_epoch == 5
     assert log.log_end_offset == 3
+
+
+def test_a_follower_takes_no_batch_of_a_later_epoch_than_its_leaders(open_log: OpenLog) -> None:
+    """A leader of epoch 3 has no batch of epoch 4: from there on the answer is left out, what comes before is taken."""
+    log = open_log()
+    epochs = (3, 3, 4, 4)
+    batches = b"".join(
+        build_batch([Record(offset, NOW_MS, None, b"x")], base_offset=offset, partition_leader_epoch=epoch)
+        for offset, epoch in enumerate(epochs)
+    )
+    log.append_as_follower(batches, leader_epoch=3)
+    assert (log.log_end_offset, log.leader_epochs.latest_epoch) == (2, 3)
+    log.append_as_follower(batches[len(batches) // 4 * 2 :], leader_epoch=4)
+    assert (log.log_end_offset, log.leader_epochs.latest_epoch) == (4, 4)

@@ -225,10 +225,13 @@ def _prepare_plainly(
     )
 
 
-def prepare_follower_append(records: Buffer, *, log_end_offset: int) -> PreparedAppend:
+def prepare_follower_append(
+    records: Buffer, *, log_end_offset: int, leader_epoch: int | None = None
+) -> PreparedAppend:
     """Check batches that a leader has stamped, to be written as they are.
 
-    An incomplete batch at the end is left out, as a fetch may end in one; `size` is 0 if there is no whole batch.
+    An incomplete batch at the end is left out, as a fetch may end in one; `size` is 0 if there is no whole batch. From a
+    batch of a later epoch than `leader_epoch` on all are left out: the leader that was asked cannot have them (KAFKA-18723).
     Raises CorruptRecordError for a damaged batch, InvalidRecordError for offsets that do not ascend from
     `log_end_offset` (a gap is allowed: compaction leaves them).
     """
@@ -239,6 +242,8 @@ def prepare_follower_append(records: Buffer, *, log_end_offset: int) -> Prepared
     expected = log_end_offset
     for batch in iter_batches(view):
         batch.ensure_valid()
+        if leader_epoch is not None and batch.partition_leader_epoch > leader_epoch:
+            break
         if batch.base_offset < expected or batch.last_offset < batch.base_offset:
             raise InvalidRecordError(
                 f"batch at position {batch.start}: offsets {batch.base_offset} to {batch.last_offset}, expected at least"

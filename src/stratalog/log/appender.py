@@ -55,10 +55,10 @@ class Appender:
         )
         return self._append(prepared, origin, now_ms)
 
-    def append_as_follower(self, records: Buffer) -> AppendInfo:
+    def append_as_follower(self, records: Buffer, leader_epoch: int | None) -> AppendInfo:
         local = self._local
         end_offset = local.end.offset
-        prepared = prepare_follower_append(records, log_end_offset=end_offset)
+        prepared = prepare_follower_append(records, log_end_offset=end_offset, leader_epoch=leader_epoch)
         if not prepared.batches:
             return AppendInfo(end_offset, end_offset - 1, -1, -1, local.log_start_offset, False, 0, -1)
         return self._append(prepared, "replication", local.clock.now_ms())

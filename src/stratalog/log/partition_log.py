@@ -207,13 +207,14 @@ class PartitionLog:
         with self._lock:
             return self._appender.append_group_as_leader(group, leader_epoch)
 
-    def append_as_follower(self, records: Buffer) -> AppendInfo:
+    def append_as_follower(self, records: Buffer, *, leader_epoch: int | None = None) -> AppendInfo:
         """Append batches as the leader made them: offsets and epochs stay. Errors of `prepare_follower_append`.
 
-        An incomplete batch at the end is left out.
+        An incomplete batch at the end is left out, and so is everything from a batch on that is of a later epoch than
+        `leader_epoch`, that of the leader that they were fetched from.
         """
         with self._lock:
-            return self._appender.append_as_follower(records)
+            return self._appender.append_as_follower(records, leader_epoch)
 
     def roll(self) -> LogSegment:
         """Seal the active segment and begin one at the log end offset; return it. An empty one is begun anew."""
