@@ -377,3 +377,17 @@ def test_a_message_of_an_old_format_that_is_corrupt_stops_the_cleaning(tmp_path:
     log_file.write_bytes(data)
     with pytest.raises(CorruptRecordError, match=r"00000000000000000000\.log: position \d+: "):
         log.clean()
+
+
+def test_snapshots_of_segments_that_were_merged_go(tmp_path: Path) -> None:
+    log = Compacted(tmp_path)
+    for _ in range(3):
+        log.produce(1, [1], transactional=False)
+        log.produce(2, [2], transactional=False)
+        log.roll()
+    assert [snapshot.offset for snapshot in log.log.producers.snapshots] == [2, 4, 6]
+    log.clean()
+    assert [segment.base_offset for segment in log.log.segments] == [0, 6]
+    assert [snapshot.offset for snapshot in log.log.producers.snapshots] == [6]
+    log.log.purge_deleted(1 << 62)
+    assert [path.name for path in log.directory.glob("*.snapshot*")] == [f"{6:020d}.snapshot"]

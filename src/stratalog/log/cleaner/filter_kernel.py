@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from stratalog.log.cleaner.batch_kernel import varint_size, write_header, write_retained
 from stratalog.log.cleaner.chunk_kernel import (
     APPEND_TIME_BIT,
     ATTRIBUTES_AT,
     CODEC_MASK,
     CONTROL_BIT,
-    CRC_AT,
     HEADER_SIZE,
     HORIZON_BIT,
     TRANSACTIONAL_BIT,
@@ -28,6 +28,7 @@ from stratalog.log.cleaner.context import (
     R_LEADER_EPOCH,
     R_MAX_TIMESTAMP,
     R_SIZE,
+    RECORD_GROWTH,
     ROW_WORDS,
     SPECIAL,
     UNUSUAL,
@@ -58,7 +59,6 @@ from stratalog.log.cleaner.context import (
     X_TABLE_ROWS,
 )
 from stratalog.log.cleaner.map_kernel import M_LATEST_OFFSET, map_get
-from stratalog.records.crc32c_kernel import native_crc32c
 from stratalog.records.native import (
     as_i64,
     as_u8,
@@ -69,38 +69,10 @@ from stratalog.records.native import (
     load_be32,
     load_be64,
     native,
-    store_be16,
-    store_be32,
-    store_be64,
 )
 from stratalog.records.record_kernel import OVERRUN, record_fields, varint
 
-#: Bytes by which a record may grow: its timestamp delta from 1 to 10, its length accordingly.
-_GROWTH = 13
 _NO_TIMESTAMP = -1
-
-
-@inlined
-def _varint_size(value: int) -> int:
-    """Bytes of a zigzag varint."""
-    raw = (value << 1) ^ (value >> 63)
-    size = 1
-    while raw >> 7 != 0 and size < 10:
-        raw = (raw >> 7) & 0x01FF_FFFF_FFFF_FFFF
-        size += 1
-    return size
-
-
-@inlined
-def _put_varint(at: int, value: int) -> int:
-    """Write a zigzag varint; the address behind it."""
-    raw = (value << 1) ^ (value >> 63)
-    while raw & -128 != 0:
-        as_u8(at)[0] = (raw & 0x7F) | 0x80
-        raw = (raw >> 7) & 0x01FF_FFFF_FFFF_FFFF
-        at += 1
-    as_u8(at)[0] = raw
-    return at + 1
 
 
 @native
@@ -112,14 +84,14 @@ def _plain_headers(data: Any, position: int, end: int, count: int) -> int:
         size, start = varint(data, position, end, True)
         if start < 0 or size < 0 or size > end - start:
             return -1
-        usual &= start - position == _varint_size(size)
+        usual &= start - position == varint_size(size)
         for n in range(start, start + size):
             usual &= data[n] < 0x80
         position = start + size
         size, start = varint(data, position, end, True)
         if start < 0 or size > end - start:
             return -1
-        usual &= start - position == _varint_size(max(size, -1)) and size >= -1
+        usual &= start - position == varint_size(max(size, -1)) and size >= -1
         position = start + max(size, 0)
     return position if usual else -2
 
@@ -204,17 +176,17 @@ def _select(context: int, header: int, payload: int, size: int, keep_all: bool) 
             # Written in the shortest form, and nothing in the unused byte: else a copy is not what Kafka writes.
             shortest = (
                 1
-                + _varint_size(timestamp_delta)
-                + _varint_size(offset_delta)
-                + _varint_size(key_size)
+                + varint_size(timestamp_delta)
+                + varint_size(offset_delta)
+                + varint_size(key_size)
                 + max(key_size, 0)
-                + _varint_size(value_size)
+                + varint_size(value_size)
                 + max(value_size, 0)
-                + _varint_size(header_count)
+                + varint_size(header_count)
             )
             usual &= (
                 headers - body == shortest
-                and body - start == _varint_size(length)
+                and body - start == varint_size(length)
                 and data[body] == 0
                 and key_size >= -1
                 and value_size >= -1
@@ -239,78 +211,6 @@ def _count(context: int) -> None:
     x[X_INVALID] += x[X_KEYLESS]
 
 
-@native
-def _write_records(
-    context: int, header: int, payload: int, size: int, base_timestamp: int, target: int
-) -> int:
-    """Write the records that stay, with timestamps relative to `base_timestamp`; the address behind them."""
-    x = as_i64(context)
-    flags = as_u8(x[X_FLAGS])
-    data = as_u8(payload)
-    append_time = load_be16(header + ATTRIBUTES_AT) & APPEND_TIME_BIT != 0
-    old_base = load_be64(header + 27)
-    batch_timestamp = load_be64(header + 35)
-    position = 0
-    run_start = run_end = 0  # records that stay as they are, one behind the other
-    for index in range(load_be32(header + 57)):
-        start = position
-        length, position = varint(data, position, size, True)
-        body = position
-        position += length
-        if flags[index] == 0:
-            continue
-        old_delta, rest = _known_varint(data, body + 1, position)
-        timestamp = batch_timestamp if append_time else old_base + old_delta
-        delta = timestamp - base_timestamp
-        if delta == old_delta:
-            if start != run_end:
-                copy_any(target, payload + run_start, run_end - run_start)
-                target += run_end - run_start
-                run_start = start
-            run_end = position
-            continue
-        copy_any(target, payload + run_start, run_end - run_start)
-        target += run_end - run_start
-        run_start = run_end = position
-        kept = position - rest
-        target = _put_varint(target, 1 + _varint_size(delta) + kept)
-        as_u8(target)[0] = 0
-        target = _put_varint(target + 1, delta)
-        copy_any(target, payload + rest, kept)
-        target += kept
-    copy_any(target, payload + run_start, run_end - run_start)
-    return target + run_end - run_start
-
-
-@inlined
-def _known_varint(data: Any, position: int, end: int) -> tuple[int, int]:
-    """A varlong that is known to be there, and the position behind it."""
-    raw = 0
-    shift = 0
-    while position < end:
-        byte = data[position] & 0xFF
-        position += 1
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-    return ((raw >> 1) & 0x7FFF_FFFF_FFFF_FFFF) ^ -(raw & 1), position
-
-
-@inlined
-def _write_header(
-    header: int, target: int, size: int, attributes: int, base_timestamp: int, max_timestamp: int, count: int
-) -> None:
-    """Write the header of a batch of `size` bytes whose records stand behind it already."""
-    copy_any(target, header, HEADER_SIZE)
-    store_be32(target + 8, size - 12)
-    store_be16(target + ATTRIBUTES_AT, attributes)
-    store_be64(target + 27, base_timestamp)
-    store_be64(target + 35, max_timestamp)
-    store_be32(target + 57, count)
-    store_be32(target + CRC_AT, native_crc32c(target + ATTRIBUTES_AT, size - ATTRIBUTES_AT))
-
-
 @inlined
 def _add_row(context: int, target: int, size: int) -> None:
     """Count a batch that stands at the end of the output."""
@@ -329,7 +229,7 @@ def _add_row(context: int, target: int, size: int) -> None:
 def _has_room(context: int, header: int, size: int) -> bool:
     """Whether the output can hold whatever becomes of a batch with `size` bytes of records."""
     x = as_i64(context)
-    most = HEADER_SIZE + size + _GROWTH * max(load_be32(header + 57), 0)
+    most = HEADER_SIZE + size + RECORD_GROWTH * max(load_be32(header + 57), 0)
     fits: bool = x[X_OUT_SIZE] + most <= x[X_OUT_CAPACITY] and x[X_TABLE_ROWS] < x[X_TABLE_CAPACITY]
     return fits
 
@@ -361,7 +261,7 @@ def write_records(
     context: int, header: int, payload: int, size: int, base_timestamp: int, target: int
 ) -> int:
     """Write the records that the last `select` chose to `target`; how many bytes."""
-    return _write_records(context, header, payload, size, base_timestamp, target) - target
+    return write_retained(context, header, payload, size, base_timestamp, target) - target
 
 
 @compiled("void(int64)")
@@ -401,9 +301,9 @@ def filter_chunk(context: int) -> None:
             copy_any(target, header, whole)
         else:
             base = _new_base_timestamp(context, header, needs_horizon)
-            end = _write_records(context, header, payload, size, base, target + HEADER_SIZE)
+            end = write_retained(context, header, payload, size, base, target + HEADER_SIZE)
             whole = end - target
             kept_bits = APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT | HORIZON_BIT | CODEC_MASK
             attributes = (attributes & kept_bits) | (HORIZON_BIT if needs_horizon else 0)
-            _write_header(header, target, whole, attributes, base, x[X_MAX_TIMESTAMP], retained)
+            write_header(header, target, whole, attributes, base, x[X_MAX_TIMESTAMP], retained)
         _add_row(context, target, whole)

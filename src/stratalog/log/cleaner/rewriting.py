@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-#: Bytes by which a record may grow when its batch gets another base timestamp.
-RECORD_GROWTH_MAX = 13
-
 
 @dataclass(frozen=True, slots=True)
 class RewritingFacts:
@@ -123,7 +120,7 @@ class SegmentRewriter:
         count = max(batch.record_count, 0)
         if count > batch.size:
             raise ValueError(f"record count {count} in {batch!r}")
-        size = batch.size + RECORD_GROWTH_MAX * count
+        size = batch.size + at.RECORD_GROWTH * count
         self._wrote(self._output.make_room(size, count, self._cleaned))
 
     def _take(self, batch: RecordBatch) -> None:
@@ -192,7 +189,7 @@ class SegmentRewriter:
         else:
             base_timestamp = context[at.X_FIRST_TIMESTAMP]
         count, retained = context[at.X_COUNT], context[at.X_RETAINED]
-        room = len(payload) + RECORD_GROWTH_MAX * count
+        room = len(payload) + at.RECORD_GROWTH * count
         if len(self._records) < room:
             self._records = np.empty(room, np.uint8)
         size = self._filter_kernel.write_records(
