@@ -15,6 +15,7 @@ from stratalog.remote.audit_facts import LogFacts, Manifest, PartitionMetadata, 
 from stratalog.remote.audit_findings import Finding, Kind, Severity
 from stratalog.remote.audit_offsets import audit_offsets
 from stratalog.remote.audit_segment import SegmentFacts, State, audit_segment, audit_without_objects, state_of
+from stratalog.remote.segment_state import RemotePartitionDeleteState
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import ObjectKind
 from stratalog.remote.storage.object_store import ObjectInfo
@@ -55,10 +56,18 @@ def audit(
                 findings += audit_without_objects(known)
         if sets and metadata.is_complete and not metadata.mentions_anything:
             findings.append(_unknown_partition(partition, sum(stored.bytes for stored in sets.values())))
+    if metadata is not None and metadata.delete_state in _DELETING and sets:
+        findings.append(_partition_deletion(partition, sum(stored.bytes for stored in sets.values())))
     if metadata is None or metadata.delete_state is None:
         findings += audit_offsets(partition, readable, log_facts)
     findings += (_foreign(partition, info) for info in foreign)
     return findings
+
+
+_DELETING = (
+    RemotePartitionDeleteState.DELETE_PARTITION_MARKED,
+    RemotePartitionDeleteState.DELETE_PARTITION_STARTED,
+)
 
 
 def _is_readable(facts: SegmentFacts) -> bool:
@@ -70,6 +79,13 @@ def _is_readable(facts: SegmentFacts) -> bool:
         and log.size == facts.manifest.segment_size_in_bytes
         and facts.state not in (State.DELETING, State.DELETED)
     )
+
+
+def _partition_deletion(partition: TopicIdPartition, size: int) -> Finding:
+    return Finding(
+        Severity.WARNING, Kind.UNFINISHED_DELETION, partition.topic, partition.partition, None, None, None, size,
+        "the deletion of the partition was begun, and objects are left", "none: the broker goes on when it is started",
+    )  # fmt: skip
 
 
 def _unknown_partition(partition: TopicIdPartition, size: int) -> Finding:

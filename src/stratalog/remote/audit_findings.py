@@ -58,9 +58,10 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class DeleteObjects:
-    """Delete these, in this order (a manifest first)."""
+    """Delete these, in this order (a manifest first), unless there is by now a manifest at `manifest_key`."""
 
     keys: tuple[str, ...]
+    manifest_key: str | None = None
 
     def describe(self) -> str:
         return f"delete {len(self.keys)} object{'' if len(self.keys) == 1 else 's'}"
@@ -154,4 +155,20 @@ def plan_repair(findings: list[Finding], now_ms: int, grace_ms: int) -> RepairPl
             young.append(finding)
         else:
             mends.setdefault(finding.mend, PlannedMend(finding, finding.mend))
-    return RepairPlan(tuple(mends.values()), tuple(young))
+    return RepairPlan(_both_indexes_at_once(list(mends.values())), tuple(young))
+
+
+def _both_indexes_at_once(mends: list[PlannedMend]) -> tuple[PlannedMend, ...]:
+    """`mends`, with one for both indexes of a segment: its records are read once."""
+    kinds: dict[str, list[ObjectKind]] = {}
+    for planned in mends:
+        if isinstance(planned.mend, RemakeIndexes):
+            kinds.setdefault(planned.mend.manifest_key, []).extend(planned.mend.kinds)
+    merged = []
+    for planned in mends:
+        mend = planned.mend
+        if not isinstance(mend, RemakeIndexes):
+            merged.append(planned)
+        elif (both := kinds.pop(mend.manifest_key, None)) is not None:
+            merged.append(PlannedMend(planned.finding, RemakeIndexes(mend.manifest_key, tuple(both))))
+    return tuple(merged)

@@ -137,6 +137,11 @@ _LOOK_FOR_RECORDS = (
 )
 
 
+def _delete_unless_whole(stored: SegmentObjects) -> DeleteObjects:
+    """Delete what has no manifest, as long as it has none."""
+    return DeleteObjects(stored.keys_to_delete(), stored.key(ObjectKind.MANIFEST))
+
+
 def _unfinished_deletion(facts: SegmentFacts) -> Finding:
     begun = facts.metadata.event_timestamp_ms if facts.metadata is not None else 0
     return facts.finding(
@@ -148,14 +153,14 @@ def _unfinished_deletion(facts: SegmentFacts) -> Finding:
 
 def _undeleted(facts: SegmentFacts) -> Finding:
     """Whole and with its manifest it may have been put back on purpose; without, it is what a deletion left."""
-    if facts.manifest is not None:
+    if ObjectKind.MANIFEST in facts.stored.objects:
         return facts.finding(
             Severity.WARNING, Kind.UNDELETED, "the metadata says it was deleted, and its manifest is there",
             "delete it by hand, unless it was put back on purpose",
         )  # fmt: skip
     return facts.finding(
         facts.leftover_severity, Kind.UNDELETED, "the metadata says it was deleted, and objects are left",
-        "repair deletes them", mend=DeleteObjects(facts.stored.keys_to_delete()),
+        "repair deletes them", mend=_delete_unless_whole(facts.stored),
     )  # fmt: skip
 
 
@@ -170,7 +175,7 @@ def _without_manifest(facts: SegmentFacts) -> Finding:
             facts.leftover_severity, Kind.UNFINISHED_COPY, "a copy was begun and never finished",
             "none: the broker removes it at its next turn",
         )  # fmt: skip
-    delete = DeleteObjects(stored.keys_to_delete())
+    delete = _delete_unless_whole(stored)
     if facts.state is State.ABSENT:
         return facts.finding(
             facts.leftover_severity, Kind.ORPHAN, "it has no manifest, and no metadata mentions it",
