@@ -15,13 +15,27 @@ from __future__ import annotations
 
 import logging
 import threading
-from bisect import bisect_right
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from stratalog.remote.api import RemoteLogSegmentId, RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
+from stratalog.remote.metadata.epoch_segments import EpochSegments, Extent
 from stratalog.remote.segment_state import RemoteLogSegmentState, is_valid_transition
 
 logger = logging.getLogger(__name__)
+
+_STARTED, _FINISHED, _DELETING, _DELETED = RemoteLogSegmentState
+
+
+@dataclass(frozen=True, slots=True)
+class CacheContent:
+    """All that a cache knows: what a snapshot keeps, and enough to go on from it as if every event had been applied.
+
+    `highest_offsets` has, for each leader epoch, the last offset in any segment whose copy finished, deleted or not.
+    """
+
+    segments: tuple[RemoteLogSegmentMetadata, ...]
+    highest_offsets: Mapping[int, int]
 
 
 def epoch_end_offset(segment: RemoteLogSegmentMetadata, epoch: int) -> int:
@@ -30,151 +44,110 @@ def epoch_end_offset(segment: RemoteLogSegmentMetadata, epoch: int) -> int:
     return min(later) - 1 if later else segment.end_offset
 
 
-class _Extent(NamedTuple):
-    """The offsets of one epoch in one readable segment, both ends inclusive."""
-
-    start: int
-    end: int
-    segment_id: RemoteLogSegmentId
-
-
-class _EpochSegments:
-    """The segments that have records of one leader epoch.
-
-    `extents` are those that lookups use: ascending both by start and by end, so that of all segments that begin at or
-    before an offset the last one reaches farthest. A readable segment that another one covers is in `covered` (after an
-    election the new leader may copy again, in other segments, what its predecessor had copied); it comes back when what
-    covers it is deleted. All other segments are `unreadable`.
-    """
-
-    def __init__(self) -> None:
-        self.extents: list[_Extent] = []
-        self.covered: set[_Extent] = set()
-        self.unreadable: set[RemoteLogSegmentId] = set()
-        self.highest_offset: int | None = None
-
-    def started(self, segment_id: RemoteLogSegmentId) -> None:
-        self.unreadable.add(segment_id)
-
-    def finished(self, extent: _Extent) -> None:
-        self.unreadable.discard(extent.segment_id)
-        if self.highest_offset is None or extent.end > self.highest_offset:
-            self.highest_offset = extent.end
-        if extent not in self.extents and extent not in self.covered:
-            self._place(extent)
-
-    def _place(self, extent: _Extent) -> None:
-        at = bisect_right(self.extents, extent.start, key=_start)
-        if at and self.extents[at - 1].end > extent.end:
-            self.covered.add(extent)
-            return
-        first = at - 1 if at and self.extents[at - 1].start == extent.start else at
-        last = bisect_right(self.extents, extent.end, lo=first, key=_end)
-        self.covered.update(self.extents[first:last])
-        self.extents[first:last] = [extent]
-
-    def deleting(self, segment_id: RemoteLogSegmentId) -> None:
-        self.unreadable.add(segment_id)
-        self.covered = {extent for extent in self.covered if extent.segment_id != segment_id}
-        kept = [extent for extent in self.extents if extent.segment_id != segment_id]
-        if len(kept) < len(self.extents):
-            self.extents = kept
-            hidden, self.covered = self.covered, set()
-            for extent in sorted(hidden, key=_start):
-                self._place(extent)
-
-    def deleted(self, segment_id: RemoteLogSegmentId) -> None:
-        self.unreadable.discard(segment_id)
-
-    def last_starting_at_or_before(self, offset: int) -> int:
-        """Index of that extent, -1 when all start after `offset`."""
-        return bisect_right(self.extents, offset, key=_start) - 1
-
-    def all(self) -> list[RemoteLogSegmentId]:
-        return [*(extent.segment_id for extent in (*self.extents, *self.covered)), *self.unreadable]
-
-
-def _start(extent: _Extent) -> int:
-    return extent.start
-
-
-def _end(extent: _Extent) -> int:
-    return extent.end
+def _extents(segment: RemoteLogSegmentMetadata) -> list[tuple[int, Extent]]:
+    """The leader epochs of a segment, each with its extent."""
+    number, end, epochs = segment.segment_id.id.int, segment.end_offset, segment.segment_leader_epochs
+    found = []
+    for epoch, start in reversed(epochs.items()):  # they ascend: each one ends where the next begins
+        found.append((epoch, Extent(start, end, number)))
+        end = start - 1
+    return found
 
 
 class RemoteLogMetadataCache:
     """The cache of one partition; an invalid event returns False and changes nothing."""
 
     def __init__(self) -> None:
-        self._segments: dict[RemoteLogSegmentId, RemoteLogSegmentMetadata] = {}
-        self._epochs: dict[int, _EpochSegments] = {}
+        self._segments: dict[int, RemoteLogSegmentMetadata] = {}
+        self._epochs: dict[int, EpochSegments] = {}
         self._lock = threading.RLock()
 
     # --- events -----------------------------------------------------------------------------------------------------
 
     def add(self, metadata: RemoteLogSegmentMetadata) -> bool:
         """Apply a RemoteLogSegmentMetadata event: a segment is being copied."""
+        number = metadata.segment_id.id.int
         with self._lock:
-            known = self._segments.get(metadata.segment_id)
-            if metadata.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED or not self._allowed(
-                known, metadata.segment_id, metadata.state
+            known = self._segments.get(number)
+            if metadata.state is not _STARTED or (
+                known is not None and not _is_allowed(known.state, metadata.segment_id, _STARTED)
             ):
                 return False
-            self._segments[metadata.segment_id] = metadata
+            self._segments[number] = metadata
             for epoch in metadata.segment_leader_epochs:
-                self._epoch(epoch).started(metadata.segment_id)
+                self._epoch(epoch).started(number)
             return True
 
     def update(self, update: RemoteLogSegmentMetadataUpdate) -> bool:
         """Apply a change of state."""
+        state = update.state
         with self._lock:
-            known = self._segments.get(update.segment_id)
-            if known is None or not self._allowed(known, update.segment_id, update.state):
-                if known is None and update.state is not RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
-                    logger.warning(
-                        "%s is not known; its change to %s is dropped", update.segment_id, update.state.name
-                    )
+            known = self._segments.get(update.segment_id.id.int)
+            if known is None:
+                if state is not _DELETED:
+                    logger.warning("%s is not known; its change to %s is dropped", update.segment_id, state.name)
                 return False
-            self._apply(known.with_update(update))
+            if not _is_allowed(known.state, update.segment_id, state):
+                return False
+            self._segments[update.segment_id.id.int] = known.with_update(update)
+            if state is not known.state:
+                self._enter(known, state)
             return True
 
-    def _apply(self, metadata: RemoteLogSegmentMetadata) -> None:
-        segment_id, state = metadata.segment_id, metadata.state
-        self._segments[segment_id] = metadata
-        for epoch, start in metadata.segment_leader_epochs.items():
+    def _enter(self, segment: RemoteLogSegmentMetadata, state: RemoteLogSegmentState) -> None:
+        """Arrange a segment that has come into another state; only its id, offsets and epochs are looked at."""
+        for epoch, extent in _extents(segment):
             segments = self._epoch(epoch)
-            if state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
-                segments.finished(_Extent(start, epoch_end_offset(metadata, epoch), segment_id))
-            elif state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
-                segments.deleting(segment_id)
-            elif state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
-                segments.deleted(segment_id)
-        if state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
-            del self._segments[segment_id]
+            if state is _STARTED:
+                segments.started(extent.segment)
+            elif state is _FINISHED:
+                segments.finished(extent)
+            elif state is _DELETING:
+                segments.deleting(extent)
+            else:
+                segments.deleted(extent.segment)
+        if state is _DELETED:
+            del self._segments[segment.segment_id.id.int]
 
-    def _allowed(
-        self,
-        known: RemoteLogSegmentMetadata | None,
-        segment_id: RemoteLogSegmentId,
-        target: RemoteLogSegmentState,
-    ) -> bool:
-        source = None if known is None else known.state
-        if is_valid_transition(source, target):
-            return True
-        logger.warning(
-            "%s cannot go from %s to %s; the event is dropped",
-            segment_id, "unknown" if source is None else source.name, target.name,
-        )  # fmt: skip
-        return False
+    def _epoch(self, epoch: int) -> EpochSegments:
+        found = self._epochs.get(epoch)
+        if found is None:
+            found = self._epochs[epoch] = EpochSegments()
+        return found
 
-    def _epoch(self, epoch: int) -> _EpochSegments:
-        return self._epochs.setdefault(epoch, _EpochSegments())
+    # --- all at once ------------------------------------------------------------------------------------------------
+
+    def content(self) -> CacheContent:
+        """What the events applied so far add up to."""
+        with self._lock:
+            highest = {
+                epoch: segments.highest_offset
+                for epoch, segments in self._epochs.items()
+                if segments.highest_offset is not None
+            }
+            return CacheContent(tuple(self._segments.values()), highest)
+
+    @classmethod
+    def of(
+        cls, segments: Iterable[RemoteLogSegmentMetadata], highest_offsets: Mapping[int, int]
+    ) -> RemoteLogMetadataCache:
+        """A cache as it was when `content` gave these. ValueError for two segments of one id, or one that is deleted."""
+        cache = cls()
+        for segment in segments:
+            number = segment.segment_id.id.int
+            if segment.state is _DELETED or number in cache._segments:
+                raise ValueError(f"{segment.segment_id} in state {segment.state.name} cannot be in a cache")
+            cache._segments[number] = segment
+            cache._enter(segment, segment.state)
+        for epoch, offset in highest_offsets.items():
+            cache._epoch(epoch).highest_offset = offset
+        return cache
 
     # --- lookups ----------------------------------------------------------------------------------------------------
 
     def get(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
         """A segment in any state before DELETE_SEGMENT_FINISHED."""
-        return self._segments.get(segment_id)
+        return self._segments.get(segment_id.id.int)
 
     def segment_for(self, leader_epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
         """The readable segment that holds `offset` within `leader_epoch`."""
@@ -183,7 +156,7 @@ class RemoteLogMetadataCache:
             at = -1 if segments is None else segments.last_starting_at_or_before(offset)
             if segments is None or at < 0 or offset > segments.extents[at].end:
                 return None
-            return self._segments[segments.extents[at].segment_id]
+            return self._segments[segments.extents[at].segment]
 
     def segments(self, leader_epoch: int | None = None) -> list[RemoteLogSegmentMetadata]:
         """All segments, or those with records of an epoch; ascending by start offset."""
@@ -207,7 +180,16 @@ class RemoteLogMetadataCache:
             if segments is None:
                 return None
             for extent in segments.extents[max(segments.last_starting_at_or_before(offset), 0) :]:
-                metadata = self._segments[extent.segment_id]
+                metadata = self._segments[extent.segment]
                 if extent.end >= offset and not metadata.txn_index_empty:
                     return metadata
             return None
+
+
+def _is_allowed(
+    source: RemoteLogSegmentState, segment_id: RemoteLogSegmentId, target: RemoteLogSegmentState
+) -> bool:
+    if is_valid_transition(source, target):
+        return True
+    logger.warning("%s cannot go from %s to %s; the event is dropped", segment_id, source.name, target.name)
+    return False
