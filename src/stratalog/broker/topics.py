@@ -14,6 +14,7 @@ from stratalog.broker.metadata.advice import (
 )
 from stratalog.broker.metadata.store import FinalizedFeatures, MetadataStore, Topic
 from stratalog.config.broker import BrokerConfig
+from stratalog.config.keys import invalid
 from stratalog.config.metadata_version import is_large_index_format_supported
 from stratalog.config.topic import LogConfig
 from stratalog.engine.log_manager import LogManager, TopicSpec
@@ -71,6 +72,18 @@ class Topics:
         large = is_large_index_format_supported(self._store.metadata_version)
         return LogConfig.from_properties(configs, self._config(), use_large_index_format=large)
 
+    def new_config(self, configs: Mapping[str, str]) -> LogConfig:
+        """`log_config` of properties that are about to be set, which must also suit the remote tier's plugin."""
+        config = self.log_config(configs)
+        limit = None if self._logs.remote is None else self._logs.remote.position_max
+        if limit is not None and config.remote_storage_enable and config.segment_bytes > limit:
+            raise invalid(
+                "segment.bytes", config.segment_bytes,
+                f"the storage plugin of the remote tier takes positions up to {limit}: segments of a tiered topic may not"
+                " be larger; set a smaller segment.bytes, or use a plugin without this limit",
+            )  # fmt: skip
+        return config
+
     def spec(self, topic: Topic) -> TopicSpec:
         return TopicSpec(topic.name, topic.topic_id, topic.partition_count, self.log_config(topic.configs))
 
@@ -82,7 +95,7 @@ class Topics:
         self._check_collision(name)
         if partition_count < 1:
             raise InvalidPartitionsError("Number of partitions must be larger than 0.")
-        self.log_config(configs)
+        self.new_config(configs)
 
     def _check_collision(self, name: str) -> None:
         """Names that differ in '.' and '_' only would share their metrics' names; Kafka refuses the second."""
@@ -136,7 +149,7 @@ class Topics:
     def set_configs(self, name: str, configs: Mapping[str, str]) -> None:
         """Replace what is set on a topic, in force at once; InvalidConfigError leaves everything as it was."""
         with self._lock:
-            checked = self.log_config(configs)
+            checked = self.new_config(configs)
             self._warn(small_index_warnings(name, configs, checked))
             self._store.set_topic_configs(name, configs)
             self._logs.update_config(name, checked)

@@ -89,7 +89,8 @@ class RemoteLogManager:
         fs: FileSystem = REAL_FILESYSTEM,
     ) -> None:
         self._rsm = rsm
-        self._position_max = position_max(rsm)
+        #: The largest position that the storage plugin can be asked for; None for no limit.
+        self.position_max = position_max(rsm)
         self._plain_rlmm = rlmm
         self._rlmm = TrueSizes(rlmm, rsm)
         self._config = config
@@ -194,7 +195,7 @@ class RemoteLogManager:
 
     def _check_reach(self, log: LogView, partition: TopicIdPartition) -> None:
         """Say at once what would otherwise come out with the first large segment."""
-        limit, wanted = self._position_max, log.config.segment_bytes
+        limit, wanted = self.position_max, log.config.segment_bytes
         if limit is not None and wanted > limit:
             logger.warning(
                 "%s: segment.bytes is %d, but the storage plugin %s takes positions up to %d; segments that are larger are "

@@ -57,7 +57,7 @@ def _checked_partitions(ctx: RequestContext, topic: Any, times: int) -> int:
     nulls = [config.name for config in topic.configs if config.value is None]
     if nulls:
         raise InvalidConfigError(f"Null value not supported for topic configs: {','.join(nulls)}")
-    broker.topics.log_config(configs)
+    broker.topics.new_config(configs)
     check_topic_configs(topic.name, {}, configs, broker.config)
     return new_topic_partitions(
         topic.num_partitions,

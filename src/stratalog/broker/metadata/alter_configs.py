@@ -83,7 +83,7 @@ def _alter_topic(broker: BrokerState, name: str, make: Make, validate_only: bool
     topic = broker.metadata.topic(name)
     before: Mapping[str, str] = {} if topic is None else topic.configs
     after = make(before)
-    broker.topics.log_config(after)
+    broker.topics.new_config(after)
     check_topic_configs(name, before, after, broker.config)
     if topic is None:
         raise UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")
