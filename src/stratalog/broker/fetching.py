@@ -17,6 +17,7 @@ from stratalog.errors import (
     KafkaStorageError,
     NotLeaderOrFollowerError,
     OffsetOutOfRangeError,
+    UnknownServerError,
     UnknownTopicOrPartitionError,
     wire_code,
 )
@@ -108,6 +109,18 @@ def read_plan(plan: FetchPlan) -> FetchRead:
             answers.append(answer)
         results.append((key, answers))
     return FetchRead(results, size, urgent, remote)
+
+
+def count_fetched(plan: FetchPlan, results: Results) -> None:
+    """Count an answer that goes out, in the traffic of its topics."""
+    for topic, (_, answers) in zip(plan.topics, results, strict=True):
+        for wanted, got in zip(topic.partitions, answers, strict=True):
+            if wanted.partition is not None:
+                traffic = wanted.partition.traffic
+                traffic.fetch_requests += 1
+                traffic.bytes_out += got.size
+                if got.error_code == UnknownServerError.code:
+                    traffic.failed_fetch_requests += 1
 
 
 def _refusal(partition: Partition, wanted: Wanted, plan: FetchPlan) -> FetchedPartition | None:
@@ -217,6 +230,7 @@ class PendingFetch:
     def _expire(self) -> None:
         if not self._over:
             self._over = True
+            self._state.purgatory.expired += 1
             self._state.purgatory.forget(self, self._wanted)
             self._answer()
 

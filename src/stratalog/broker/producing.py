@@ -11,6 +11,7 @@ import logging
 from stratalog.broker.produce_frames import PartitionRecords, PartitionResult
 from stratalog.broker.protocol import INT32
 from stratalog.engine.partition import Partition
+from stratalog.engine.traffic import TopicTraffic
 from stratalog.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -53,10 +54,13 @@ def append_records(
         assert partition is not None
         log = partition.log
     except KafkaError as error:
+        if partition is not None:
+            _count_refusal(partition.traffic, entry, error)
         return PartitionResult(index, error.code, error_message=str(error))
     try:
         info = partition.append(accepted)
     except KafkaError as error:
+        _count_refusal(partition.traffic, entry, error)
         log_start = -1 if isinstance(error, _WITHOUT_LOG_START) else log.log_start_offset
         return PartitionResult(
             index,
@@ -66,12 +70,31 @@ def append_records(
             record_errors=error.record_errors,
         )
     except OSError as error:
+        partition.traffic.failed_produce_requests += 1
         logger.error("%s-%d cannot be written: %s", topic, index, error)
         return PartitionResult(index, KafkaStorageError.code, error_message="the log directory failed")
     except Exception as error:
+        partition.traffic.failed_produce_requests += 1
         logger.exception("The append to %s-%d failed", topic, index)
         return PartitionResult(index, wire_code(error), log_start_offset=log.log_start_offset)
     return PartitionResult(index, 0, info.first_offset, info.log_append_time, info.log_start_offset)
+
+
+def _count_refusal(traffic: TopicTraffic, entry: PartitionRecords, error: KafkaError) -> None:
+    """Where Kafka counts records that it refuses."""
+    records = entry.records or b""
+    if isinstance(error, CorruptRecordError):
+        traffic.invalid_crc += 1
+    elif isinstance(error, MessageTooLargeError):
+        traffic.bytes_rejected += len(records)
+    elif isinstance(error, InvalidRecordError):
+        traffic.failed_produce_requests += 1
+        if error.record_errors:
+            traffic.no_key_compacted += len(error.record_errors)
+        elif len(records) > fmt.MAGIC_AT and records[fmt.MAGIC_AT] != fmt.MAGIC:
+            traffic.invalid_magic += 1
+        else:
+            traffic.invalid_offset_or_sequence += 1
 
 
 def _accepted(

@@ -30,6 +30,8 @@ class Purgatory:
         self._thread = threading.get_ident()
         self._waiters: dict[Partition, dict[Waiter, None]] = {}
         self._changed: dict[Partition, None] = {}
+        #: Waits that ended because their time was over.
+        self.expired = 0
 
     def __len__(self) -> int:
         return len({waiter for waiters in self._waiters.values() for waiter in waiters})

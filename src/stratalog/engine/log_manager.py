@@ -32,6 +32,7 @@ from stratalog.engine.log_loading import (
 )
 from stratalog.engine.partition import OfflinePartition, Partition
 from stratalog.engine.scheduler import Scheduler
+from stratalog.engine.traffic import Traffic
 from stratalog.errors import KafkaStorageError, StratalogError
 from stratalog.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, TopicPartition
 from stratalog.log.file_names import DELETE_DIR_SUFFIX
@@ -83,6 +84,7 @@ class LogManager:
         """Lock the directories; errors as `LogDirs`."""
         self.config = config
         self.remote: RemoteLogManager | None = None
+        self.traffic = Traffic()
         self.on_last_dir_failed: Callable[[str], object] = _ignore
         self._clock = clock
         self._fs = fs
@@ -189,7 +191,7 @@ class LogManager:
             return {}
 
     def _lead(self, log: PartitionLog, topic_id: UUID, *, unclean: bool = False) -> Partition:
-        partition = Partition(log, topic_id)
+        partition = Partition(log, topic_id, self.traffic.topic(log.topic))
         latest = log.leader_epochs.latest_epoch
         # After a crash the tail may be other than what clients saw: a new epoch lets them find out.
         epoch = 0 if latest is None else latest + 1 if unclean and log.log_end_offset > 0 else latest
@@ -351,6 +353,7 @@ class LogManager:
                 del self._partitions[key]
         for partition in doomed:
             partition.resign()
+        self.traffic.forget(topic)
         tiered = [p.topic_id_partition for p in doomed if p.remote is not None]
         if tiered and self.remote is not None:
             self.remote.stop_partitions(tiered, delete_remote=True)

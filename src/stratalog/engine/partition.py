@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from stratalog.engine.traffic import TopicTraffic
 from stratalog.errors import (
     FencedLeaderEpochError,
     KafkaStorageError,
@@ -58,8 +59,10 @@ class FoundOffset:
 class Partition:
     """A led partition. Thread-safe: appends are serialised by the log, listeners run on the appending thread."""
 
-    def __init__(self, log: PartitionLog, topic_id: UUID) -> None:
+    def __init__(self, log: PartitionLog, topic_id: UUID, traffic: TopicTraffic | None = None) -> None:
+        """`traffic` is what the partition's topic counts in; without it nobody asks."""
         self.log = log
+        self.traffic = traffic or TopicTraffic()
         self.topic = log.topic
         self.partition = log.partition
         self.topic_id = topic_id
@@ -122,8 +125,13 @@ class Partition:
         if epoch < 0:
             raise self._not_led()
         log = self.log
+        traffic = self.traffic
+        traffic.produce_requests += 1
         info = log.append_as_leader(records, leader_epoch=epoch, origin=origin)
         log.advance_high_watermark()
+        if not info.duplicate:
+            traffic.bytes_in += info.size
+            traffic.messages_in += info.last_offset - info.first_offset + 1
         if self._listeners:
             self._notify()
         return info
@@ -137,6 +145,10 @@ class Partition:
         infos = log.append_group_as_leader(group, leader_epoch=epoch)
         if infos is not None:
             log.advance_high_watermark()
+            traffic = self.traffic
+            traffic.produce_requests += len(infos)
+            traffic.bytes_in += sum(map(len, group))
+            traffic.messages_in += infos[-1].last_offset - infos[0].first_offset + 1
             if self._listeners:
                 self._notify()
         return infos
@@ -239,6 +251,7 @@ class OfflinePartition(Partition):
         self.topic = topic
         self.partition = partition
         self.topic_id = topic_id
+        self.traffic = TopicTraffic()
         self.remote = None
         self.failure = error
         self._leader_epoch = -1

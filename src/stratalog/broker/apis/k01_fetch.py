@@ -27,6 +27,7 @@ from stratalog.broker.fetching import (
     Results,
     Wanted,
     WantedTopic,
+    count_fetched,
     read_plan,
 )
 from stratalog.broker.state import BrokerState
@@ -48,22 +49,24 @@ def fetch(
     plan = _plan(state, request, version)
     read = read_plan(plan)
 
-    def answer_remote(results: Results) -> None:
+    def answer_later(results: Results) -> None:
+        count_fetched(plan, results)
         connection.respond(encode_fetch(version, correlation_id, results))
 
     def answer_again() -> None:
         again = read_plan(plan)
         if again.remote:
-            connection.pending = PendingRemoteFetch(state, plan, again, answer_remote)
+            connection.pending = PendingRemoteFetch(state, plan, again, answer_later)
         else:
-            connection.respond(encode_fetch(version, correlation_id, again.results))
+            answer_later(again.results)
 
     if read.remote:
-        connection.pending = PendingRemoteFetch(state, plan, read, answer_remote)
+        connection.pending = PendingRemoteFetch(state, plan, read, answer_later)
         return PENDING
     if _must_wait(plan, read):
         connection.pending = PendingFetch(state, plan, read, answer_again)
         return PENDING
+    count_fetched(plan, read.results)
     return encode_fetch(version, correlation_id, read.results)
 
 

@@ -1,0 +1,40 @@
+"""What clients have written and read, by topic; the counts of Kafka's `BrokerTopicMetrics`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stratalog.util.topic_counts import TopicCounts
+
+
+@dataclass(slots=True)
+class TopicTraffic:
+    """Of one topic. A request counts once for each partition of the topic in it.
+
+    `failed_*` are failures that nobody foresaw, as in Kafka; a client that asks for the wrong thing is not among them.
+    """
+
+    bytes_in: int = 0
+    messages_in: int = 0
+    bytes_out: int = 0
+    #: Batches that were larger than max.message.bytes.
+    bytes_rejected: int = 0
+    produce_requests: int = 0
+    failed_produce_requests: int = 0
+    fetch_requests: int = 0
+    failed_fetch_requests: int = 0
+    #: Refused: a CRC that does not fit.
+    invalid_crc: int = 0
+    #: Refused: a message format that Produce does not take.
+    invalid_magic: int = 0
+    #: Refused: offsets or sequence numbers that do not follow.
+    invalid_offset_or_sequence: int = 0
+    #: Refused: no key, in a compacted topic.
+    no_key_compacted: int = 0
+
+
+class Traffic(TopicCounts[TopicTraffic]):
+    """Of every topic."""
+
+    def __init__(self) -> None:
+        super().__init__(TopicTraffic)
