@@ -76,7 +76,7 @@ def _is_readable(facts: SegmentFacts) -> bool:
     return (
         log is not None
         and isinstance(facts.manifest, SegmentManifest)
-        and log.size == facts.manifest.segment_size_in_bytes
+        and log.size == facts.manifest.objects[ObjectKind.LOG].size
         and facts.state not in (State.DELETING, State.DELETED)
     )
 

@@ -17,7 +17,7 @@ from uuid import UUID
 from stratalog.errors import RemoteResourceNotFoundError, RemoteStorageError
 from stratalog.remote.api import TopicIdPartition
 from stratalog.remote.audit_facts import Manifest, ManifestFault
-from stratalog.remote.storage.manifest import FORMAT, VERSION, SegmentManifest
+from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import (
     ObjectKey,
     ObjectKind,
@@ -30,6 +30,8 @@ from stratalog.util.uuids import uuid_from_base64
 READERS = 16
 PARTITIONS_AHEAD = 4
 
+_FORMAT = "stratalog-segment-manifest"
+_VERSION_MAX = 2
 _ID_CHARACTERS = 22
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -134,16 +136,16 @@ def read_manifest(store: ObjectStore, key: ObjectKey) -> Manifest | None:
     except RemoteResourceNotFoundError:
         return None
     try:
-        manifest = SegmentManifest.from_json(data, str(key))
+        manifest = SegmentManifest.from_json(data, "it")
     except RemoteStorageError as error:
         return ManifestFault(str(error), _is_from_the_future(data))
     if manifest.key(ObjectKind.MANIFEST) != str(key):
-        return ManifestFault(f"{key} is the manifest of another segment, {manifest.key(ObjectKind.MANIFEST)}")
+        return ManifestFault(f"it is the manifest of another segment, {manifest.key(ObjectKind.MANIFEST)}")
     return manifest
 
 
 def _is_from_the_future(data: bytes) -> bool:
-    """Whether it is a whole document that names another format or version than ours."""
+    """Whether it is a whole document of another format, or of a version that this release does not read."""
     try:
         document = json.loads(data)
     except ValueError:
@@ -152,7 +154,7 @@ def _is_from_the_future(data: bytes) -> bool:
         isinstance(document, dict)
         and isinstance(document.get("format"), str)
         and isinstance(document.get("version"), int)
-        and (document["format"], document["version"]) != (FORMAT, VERSION)
+        and (document["format"] != _FORMAT or document["version"] > _VERSION_MAX)
     )
 
 

@@ -233,7 +233,7 @@ def _objects_of(facts: SegmentFacts, manifest: SegmentManifest) -> Iterator[Find
     """Missing objects, wrong sizes, and objects that the manifest does not list."""
     stored = facts.stored
     log = stored.objects.get(ObjectKind.LOG)
-    has_records = log is not None and log.size == manifest.segment_size_in_bytes
+    has_records = log is not None and log.size == manifest.objects[ObjectKind.LOG].size
     for kind, expected in manifest.objects.items():
         found = stored.objects.get(kind)
         if found is None:

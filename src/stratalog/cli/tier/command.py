@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import typer
 
+from stratalog.cli.tier.audit import audit
 from stratalog.cli.tier.ls import ls
+from stratalog.cli.tier.repair import repair
+from stratalog.cli.tier.stat import stat
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]}
@@ -23,3 +26,6 @@ def tier() -> None:
 
 
 app.command("ls")(ls)
+app.command("stat")(stat)
+app.command("audit")(audit)
+app.command("repair")(repair)

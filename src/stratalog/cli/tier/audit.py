@@ -1,0 +1,80 @@
+"""`stratalog tier audit`: everything that is wrong with a bucket, and what to do about it. Nothing is changed."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from stratalog.cli.tier.data_dirs import DataDirOption, open_data_dirs
+from stratalog.cli.tier.output import JsonOutput, Output, TextOutput
+from stratalog.cli.tier.progress import audit_progress
+from stratalog.cli.tier.store import Json, StoreOptions, UrlArgument, open_store
+from stratalog.cli.tier.times import span_ms
+from stratalog.remote.audit_data_dir import DataDirs
+from stratalog.remote.audit_findings import Severity
+from stratalog.remote.audit_run import AuditOptions, AuditResult, audit_bucket
+from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.util.clock import SYSTEM_CLOCK
+
+TopicOption = Annotated[list[str] | None, typer.Option("--topic", help="Only this topic; may be repeated.")]
+DeepOption = Annotated[
+    bool,
+    typer.Option("--deep", help="Read every object: checksums, CRCs of batches, indexes against records."),
+]
+ReadersOption = Annotated[
+    int, typer.Option("--readers", min=1, help="With --deep: segments read at once, 8 MiB of memory each.")
+]
+GraceOption = Annotated[
+    str,
+    typer.Option("--grace", metavar="SPAN", help="What is younger may be under way: 90s, 30m, 24h, 7d."),
+]
+
+
+def audit(
+    url: UrlArgument,
+    data_dir: DataDirOption = None,
+    deep: DeepOption = False,
+    topic: TopicOption = None,
+    grace: GraceOption = "24h",
+    readers: ReadersOption = 4,
+    store_option: StoreOptions = None,
+    as_json: Json = False,
+) -> int:
+    """Check a bucket: what is orphaned, missing, overlapping, damaged, unreferenced, a gap or of another lineage.
+
+    With --data-dir the objects are held against the broker's metadata and local logs too; the broker may run.
+
+    Exit code 0: sound, or notes only.
+    Exit code 1: errors or warnings.
+    Exit code 2: the bucket cannot be read.
+
+    \b
+    Examples:
+      stratalog tier audit s3://bucket/tiered
+      stratalog tier audit s3://bucket/tiered --data-dir /var/lib/stratalog --deep
+      stratalog tier audit file:///mnt/tiered --topic flights --json
+    """
+    output: Output = JsonOutput() if as_json else TextOutput()
+    grace_ms = span_ms(grace, "--grace")
+    options = AuditOptions(SYSTEM_CLOCK.now_ms(), grace_ms, set(topic) if topic else None, deep, readers)
+    result = run_audit(open_store(url, store_option), options, open_data_dirs(data_dir), output)
+    return exit_code(result)
+
+
+def run_audit(
+    store: ObjectStore, options: AuditOptions, data_dirs: DataDirs | None, output: Output
+) -> AuditResult:
+    """Audit, and say what was found."""
+    started = time.monotonic()
+    with audit_progress("auditing") as progress:
+        result = audit_bucket(store, options, data_dirs, progress)
+    output.findings(result.findings)
+    output.summary(result, time.monotonic() - started)
+    return result
+
+
+def exit_code(result: AuditResult) -> int:
+    """1 when there is more than notes."""
+    return 1 if any(one.severity > Severity.NOTE for one in result.findings) else 0

@@ -1,0 +1,38 @@
+"""The option by which `tier` commands are told of a broker's log directories."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stratalog.errors import UsageError
+from stratalog.remote.audit_data_dir import METADATA_TOPIC, DataDirs
+
+DataDirOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--data-dir",
+        metavar="DIR",
+        help=f"A log directory of the broker, for its {METADATA_TOPIC} and logs; repeated, if it has several.",
+    ),
+]
+
+
+def open_data_dirs(directories: Sequence[Path] | None) -> DataDirs | None:
+    """None where there are none. UsageError for one that is not there; a word on stderr when it has no metadata."""
+    if not directories:
+        return None
+    for directory in directories:
+        if not directory.is_dir():
+            raise UsageError(f"{directory}: there is no such directory")
+    found = DataDirs(directories)
+    if not found.has_metadata:
+        names = ", ".join(str(directory) for directory in directories)
+        print(
+            f"stratalog: {names}: no {METADATA_TOPIC} here; states of segments are not known", file=sys.stderr
+        )
+    return found

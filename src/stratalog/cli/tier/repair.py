@@ -1,0 +1,100 @@
+"""`stratalog tier repair`: audit, say what would be done, and with --apply do it and audit again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stratalog.cli.fsck.locks import held
+from stratalog.cli.tier.audit import (
+    DeepOption,
+    GraceOption,
+    ReadersOption,
+    TopicOption,
+    exit_code,
+    run_audit,
+)
+from stratalog.cli.tier.data_dirs import DataDirOption, open_data_dirs
+from stratalog.cli.tier.output import JsonOutput, Output, TextOutput
+from stratalog.cli.tier.store import Json, StoreOptions, UrlArgument, open_store
+from stratalog.cli.tier.times import span_ms
+from stratalog.errors import RemoteStorageError
+from stratalog.remote.audit_findings import RepairPlan, plan_repair
+from stratalog.remote.audit_mend import carry_out, store_time_ms
+from stratalog.remote.audit_run import AuditOptions
+from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.util.clock import SYSTEM_CLOCK
+from stratalog.util.filesystem import REAL_FILESYSTEM
+
+
+def repair(
+    url: UrlArgument,
+    data_dir: DataDirOption = None,
+    apply: Annotated[bool, typer.Option("--apply", help="Do it; without, nothing is changed.")] = False,
+    deep: DeepOption = False,
+    topic: TopicOption = None,
+    grace: GraceOption = "24h",
+    readers: ReadersOption = 4,
+    store_option: StoreOptions = None,
+    as_json: Json = False,
+) -> int:
+    """Audit a bucket and mend what can be mended safely; without --apply only say what would be done.
+
+    Deletes what a copy or deletion left behind and no metadata wants, makes damaged indexes anew from the records, writes a
+    missing manifest that metadata and objects prove. Never touches what is younger than --grace by the store's own clock,
+    nor a segment that can be read. With --data-dir no broker may have the directory while --apply is at work.
+
+    Exit code 0: sound, or notes only. After --apply: nothing else is left.
+    Exit code 1: errors or warnings are left.
+    Exit code 2: the bucket cannot be read or written; nothing was changed.
+
+    \b
+    Examples:
+      stratalog tier repair s3://bucket/tiered --data-dir /var/lib/stratalog
+      stratalog tier repair s3://bucket/tiered --data-dir /var/lib/stratalog --deep --apply
+    """
+    output: Output = JsonOutput() if as_json else TextOutput()
+    grace_ms = span_ms(grace, "--grace")
+    store = open_store(url, store_option)
+    data_dirs = open_data_dirs(data_dir)
+    with _not_served(data_dir if apply else None):
+        now_ms = store_time_ms(store) if apply else SYSTEM_CLOCK.now_ms()
+        options = AuditOptions(now_ms, grace_ms, set(topic) if topic else None, deep, readers)
+        result = run_audit(store, options, data_dirs, output)
+        plan = plan_repair(result.findings, now_ms, grace_ms)
+        if result.findings:
+            output.plan(plan, apply=apply)
+        if apply and plan.mends:
+            sys.stdout.flush()
+            _carry_out(store, plan, output)
+            result = run_audit(store, replace(options, now_ms=store_time_ms(store)), data_dirs, output)
+        elif plan.mends:
+            print("stratalog: nothing was changed; --apply does it", file=sys.stderr)
+    return exit_code(result)
+
+
+@contextmanager
+def _not_served(directories: Sequence[Path] | None) -> Iterator[None]:
+    """Keep brokers out of log directories whose metadata say what may be deleted."""
+    if not directories:
+        yield
+        return
+    with held(directories, REAL_FILESYSTEM, exclusively=True):
+        yield
+
+
+def _carry_out(store: ObjectStore, plan: RepairPlan, output: Output) -> None:
+    """Do all of it, one after the other; what cannot be done is said, and found again by the audit that follows."""
+    for planned in plan.mends:
+        try:
+            mended = carry_out(store, planned.mend)
+        except RemoteStorageError as error:
+            output.done(planned, "", str(error))
+        else:
+            output.done(planned, mended.text, None)

@@ -1,0 +1,207 @@
+"""`stratalog tier stat`: sums over a bucket, by topic or partition."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Annotated
+from uuid import UUID
+
+import typer
+
+from stratalog.cli.tables import on_terminal, print_json
+from stratalog.cli.tier.audit import TopicOption
+from stratalog.cli.tier.columns import Column, print_columns
+from stratalog.cli.tier.progress import audit_progress, size_text
+from stratalog.cli.tier.store import Json, StoreOptions, UrlArgument, open_store
+from stratalog.cli.tier.times import time_text
+from stratalog.errors import CorruptRecordError, RemoteResourceNotFoundError
+from stratalog.records.batch import batch_at
+from stratalog.records.batch_format import HEADER_SIZE
+from stratalog.remote.audit_bucket import PartitionObjects, PartitionReader, find_partitions
+from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
+from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.util.uuids import uuid_to_base64
+
+_DAY_MS = 86_400_000
+#: Growth over fewer records' time than this says nothing of a day.
+_GROWTH_SPAN_MS = 3_600_000
+
+
+@dataclass(slots=True)
+class Stat:
+    """Sums of one topic, or of one partition of it. Times are those of records, in milliseconds, -1 when there are none."""
+
+    topic: str
+    topic_id: UUID
+    partition: int | None
+    partitions: int = 0
+    segments: int = 0
+    incomplete: int = 0
+    bytes_by_kind: Counter[str] = field(default_factory=Counter)
+    other_bytes: int = 0
+    oldest_ms: int = -1
+    newest_ms: int = -1
+    codecs: set[str] = field(default_factory=set)
+    index_formats: set[str] = field(default_factory=set)
+
+    @property
+    def bytes(self) -> int:
+        return self.bytes_by_kind.total() + self.other_bytes
+
+    @property
+    def bytes_per_day(self) -> int | None:
+        """Records by the time that they span; None when that is too short to tell."""
+        span = self.newest_ms - self.oldest_ms
+        if self.oldest_ms < 0 or span < _GROWTH_SPAN_MS:
+            return None
+        return self.bytes_by_kind[ObjectKind.LOG.value] * _DAY_MS // span
+
+    def add(self, stored: PartitionObjects, first: _Sample | None, last: _Sample | None) -> None:
+        """One partition, with a look at the beginning of its first and last segment."""
+        self.partitions += 1
+        complete = stored.complete
+        self.segments += len(complete)
+        ids = set()
+        for info in stored.objects:
+            key = ObjectKey.parse(info.key)
+            if key is None:
+                self.other_bytes += info.size
+            else:
+                ids.add(key.segment_id.id)
+                self.bytes_by_kind[key.kind.value] += info.size
+        self.incomplete += len(ids) - len(complete)
+        for manifest in complete:
+            self.newest_ms = max(self.newest_ms, manifest.max_timestamp)
+            if manifest.offset_index_entry_size is not None:
+                self.index_formats.add(str(manifest.offset_index_entry_size))
+        oldest = first.timestamp_ms if first is not None else -1
+        if oldest >= 0:
+            self.oldest_ms = oldest if self.oldest_ms < 0 else min(self.oldest_ms, oldest)
+        self.codecs |= {sample.codec for sample in (first, last) if sample is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """What the first batch of a segment tells."""
+
+    timestamp_ms: int
+    codec: str
+
+
+def stat(
+    url: UrlArgument,
+    topic: TopicOption = None,
+    partitions: Annotated[
+        bool, typer.Option("--partitions", help="A line for each partition, not each topic.")
+    ] = False,
+    store_option: StoreOptions = None,
+    as_json: Json = False,
+) -> int:
+    """Sum up a bucket: segments, bytes by kind of object, oldest and newest record, codecs, growth per day.
+
+    The oldest record and the codecs are those of the first batch in each partition's first and last segment; growth is the
+    bytes of records by the time that they span.
+
+    \b
+    Examples:
+      stratalog tier stat s3://bucket/tiered
+      stratalog tier stat s3://bucket/tiered --topic flights --partitions --json
+    """
+    store = open_store(url, store_option)
+    found = find_partitions(store, topic).partitions
+    stats: dict[tuple[UUID, int | None], Stat] = {}
+    with audit_progress("reading") as progress, PartitionReader(store) as reader:
+        progress.on_total(len(found))
+        for stored in reader.read_all(found):
+            one = stored.partition
+            number = one.partition if partitions else None
+            target = stats.setdefault((one.topic_id, number), Stat(one.topic, one.topic_id, number))
+            target.add(stored, *_samples(store, stored.complete))
+            progress.on_partition()
+    _print(list(stats.values()), as_json=as_json)
+    return 0
+
+
+def _samples(store: ObjectStore, complete: list[SegmentManifest]) -> tuple[_Sample | None, _Sample | None]:
+    if not complete:
+        return None, None
+    first = _sample(store, complete[0])
+    return first, first if len(complete) == 1 else _sample(store, complete[-1])
+
+
+def _sample(store: ObjectStore, manifest: SegmentManifest) -> _Sample | None:
+    """None where there is no batch of the current format to look at."""
+    try:
+        batch = batch_at(store.get_range(manifest.key(), 0, HEADER_SIZE))
+        return _Sample(batch.base_timestamp, batch.codec_name) if batch.magic == 2 else None
+    except (CorruptRecordError, RemoteResourceNotFoundError, ValueError):
+        return None
+
+
+def _print(stats: list[Stat], *, as_json: bool) -> None:
+    if as_json:
+        for one in stats:
+            print_json(_json(one))
+        return
+    if not on_terminal():
+        for one in stats:
+            print(*_plain(one), sep="\t")
+        return
+    by_partition = any(one.partition is not None for one in stats)
+    columns = (
+        Column("topic"), Column("partition" if by_partition else "partitions", is_number=True),
+        Column("segments", is_number=True), Column("incomplete", 4, is_number=True), Column("size", is_number=True),
+        Column("records", 5, is_number=True), Column("indexes", 6, is_number=True), Column("other", 7, is_number=True),
+        Column("oldest (UTC)", 3), Column("newest (UTC)"), Column("codecs", 2), Column("per day", 1, is_number=True),
+    )  # fmt: skip
+    print_columns(columns, [_cells(one) for one in stats])
+
+
+def _cells(one: Stat) -> tuple[str, ...]:
+    log = one.bytes_by_kind[ObjectKind.LOG.value]
+    indexes = sum(
+        one.bytes_by_kind[kind.value]
+        for kind in (ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX, ObjectKind.TXN_INDEX)
+    )
+    growth = one.bytes_per_day
+    return (
+        one.topic, str(one.partitions if one.partition is None else one.partition), str(one.segments),
+        str(one.incomplete), size_text(one.bytes), size_text(log), size_text(indexes),
+        size_text(one.bytes - log - indexes), time_text(one.oldest_ms), time_text(one.newest_ms),
+        ",".join(sorted(one.codecs)), "" if growth is None else size_text(growth),
+    )  # fmt: skip
+
+
+def _plain(one: Stat) -> Iterator[object]:
+    yield one.topic if one.partition is None else f"{one.topic}-{one.partition}"
+    yield f"segments={one.segments}"
+    yield f"incomplete={one.incomplete}"
+    yield f"bytes={one.bytes}"
+    for kind, size in sorted(one.bytes_by_kind.items()):
+        yield f"{kind}={size}"
+    yield f"oldest={time_text(one.oldest_ms)}"
+    yield f"newest={time_text(one.newest_ms)}"
+    yield f"codecs={','.join(sorted(one.codecs))}"
+    yield f"bytes-per-day={'' if one.bytes_per_day is None else one.bytes_per_day}"
+
+
+def _json(one: Stat) -> dict[str, object]:
+    return {
+        "topic": one.topic,
+        "topicId": uuid_to_base64(one.topic_id),
+        "partition": one.partition,
+        "partitions": one.partitions,
+        "segments": one.segments,
+        "incompleteSegments": one.incomplete,
+        "bytes": one.bytes,
+        "bytesByKind": dict(sorted(one.bytes_by_kind.items())),
+        "otherBytes": one.other_bytes,
+        "oldestTimestamp": one.oldest_ms,
+        "newestTimestamp": one.newest_ms,
+        "codecs": sorted(one.codecs),
+        "offsetIndexEntrySizes": sorted(one.index_formats),
+        "bytesPerDay": one.bytes_per_day,
+    }
