@@ -25,6 +25,7 @@ from stratalog.records.record import Record
 from stratalog.remote.api import TopicIdPartition
 from stratalog.remote.log_view import topic_id_partition
 from stratalog.remote.manager import RemoteLogManager, RunResult
+from stratalog.remote.metadata.log import EventsRead
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from stratalog.remote.storage.object_key import ObjectKey
 from stratalog.remote.storage.object_store import ObjectStore
@@ -69,18 +70,29 @@ class MemoryMetadataLog:
     def __init__(self, partition_count: int = 3, faults: Faults | None = None) -> None:
         self.partition_count = partition_count
         self.values: list[list[bytes]] = [[] for _ in range(partition_count)]
+        self.snapshots: dict[int, bytes] = {}
         self._faults = faults or Faults()
 
     def append(self, partition: int, value: bytes, timestamp_ms: int) -> int:
         self._faults.step("append metadata", lambda: self.values[partition].append(value))
         return len(self.values[partition]) - 1
 
-    def read(self, partition: int, offset: int, max_bytes: int) -> list[tuple[int, bytes]]:
+    def read(self, partition: int, offset: int, max_bytes: int) -> EventsRead:
         """At most two at a time, so that replays take several reads."""
-        return list(enumerate(self.values[partition]))[offset : offset + 2]
+        events = list(enumerate(self.values[partition][offset : offset + 2], offset))
+        return EventsRead(events, offset + len(events))
+
+    def start_offset(self, partition: int) -> int:
+        return 0
 
     def end_offset(self, partition: int) -> int:
         return len(self.values[partition])
+
+    def read_snapshot(self, partition: int) -> bytes | None:
+        return self.snapshots.get(partition)
+
+    def write_snapshot(self, partition: int, data: bytes) -> None:
+        self.snapshots[partition] = data
 
 
 class World:

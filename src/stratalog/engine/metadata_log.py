@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from pathlib import Path
 
 from stratalog.engine.partition import Partition
-from stratalog.errors import StratalogError
+from stratalog.errors import CorruptRecordError, StratalogError
 from stratalog.log.values import Isolation
-from stratalog.records.batch import iter_batches
+from stratalog.records.batch import RecordBatch, iter_batches
 from stratalog.records.batch_builder import build_batch
+from stratalog.records.batch_format import CODEC_MASK
 from stratalog.records.record import Record
+from stratalog.remote.metadata.log import EventsRead
+from stratalog.remote.metadata.snapshot import SNAPSHOT_FILE
+from stratalog.util.atomic_file import write_atomic
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+from stratalog.util.varint import decode_varint
+
+logger = logging.getLogger(__name__)
 
 REMOTE_LOG_METADATA_TOPIC = "__remote_log_metadata"
+
+REBUILD = "'stratalog tier restore URL --data-dir DIR --metadata-only' rebuilds it from the bucket"
+
+#: Attributes, timestamp delta and offset delta of a batch's only record, and the length of a key that is not there.
+_NO_KEY = b"\x00\x00\x00\x01"
+#: From here on a varint takes two bytes.
+_LONG_VARINT = 0x80
 
 
 class LocalMetadataLog:
@@ -21,9 +38,15 @@ class LocalMetadataLog:
     partitions are.
     """
 
-    def __init__(self, partition_count: int, partition: Callable[[int], Partition | None]) -> None:
+    def __init__(
+        self,
+        partition_count: int,
+        partition: Callable[[int], Partition | None],
+        fs: FileSystem = REAL_FILESYSTEM,
+    ) -> None:
         self.partition_count = partition_count
         self._partition = partition
+        self._fs = fs
 
     def append(self, partition: int, value: bytes, timestamp_ms: int) -> int:
         """Store one event durably; return its offset."""
@@ -33,29 +56,80 @@ class LocalMetadataLog:
         target.log.flush()
         return offset
 
-    def read(self, partition: int, offset: int, max_bytes: int = 1024 * 1024) -> list[tuple[int, bytes]]:
-        """Events from `offset` on as (offset, value); an empty list at the end."""
+    def read(self, partition: int, offset: int, max_bytes: int = 1024 * 1024) -> EventsRead:
+        """Events from `offset` on. A batch whose checksum does not hold is left out, with a line that says so.
+
+        CorruptRecordError for bytes that are no batches: nothing behind them can be read.
+        """
         log = self._get(partition).log
         offset = max(offset, log.log_start_offset)
+        events: list[tuple[int, bytes]] = []
         if offset >= log.high_watermark:
-            return []
+            return EventsRead(events, offset)
         fetched = log.read(offset, max_bytes, isolation=Isolation.HIGH_WATERMARK, min_one_message=True)
-        if fetched.slice is None:
-            return []
-        return [
-            (record.offset, bytes(record.value))
-            for batch in iter_batches(fetched.slice.read())
-            if not batch.is_control
-            for record in batch.records()
-            if record.offset >= offset and record.value is not None
-        ]
+        next_offset = offset if fetched.slice else log.high_watermark
+        try:
+            for batch in iter_batches(fetched.slice.read() if fetched.slice else b""):
+                next_offset = batch.next_offset
+                if not batch.is_crc_valid:
+                    logger.error("%s: batch at offset %d is damaged, its events are left out; %s",
+                                 log.directory, batch.base_offset, REBUILD)  # fmt: skip
+                elif not batch.is_control:
+                    events += events_of(batch)
+        except CorruptRecordError as error:
+            raise CorruptRecordError(f"{log.directory}: {error}; {REBUILD}") from error
+        if events and events[0][0] < offset:
+            events = [event for event in events if event[0] >= offset]
+        return EventsRead(events, next_offset)
+
+    def start_offset(self, partition: int) -> int:
+        """The offset of the first event that is kept."""
+        return self._get(partition).log.log_start_offset
 
     def end_offset(self, partition: int) -> int:
         """The offset that the next event will get."""
         return self._get(partition).log.log_end_offset
+
+    # --- snapshots --------------------------------------------------------------------------------------------------
+
+    def read_snapshot(self, partition: int) -> bytes | None:
+        """What `write_snapshot` stored last, None when there is nothing."""
+        path = self._snapshot_path(partition)
+        return self._fs.read_bytes(path) if self._fs.exists(path) else None
+
+    def write_snapshot(self, partition: int, data: bytes) -> None:
+        """Store `data` beside the segments, whole or not at all; every event is durable before."""
+        self._get(partition).log.flush()
+        write_atomic(self._snapshot_path(partition), data, self._fs)
+
+    def _snapshot_path(self, partition: int) -> Path:
+        return self._get(partition).log.directory / SNAPSHOT_FILE
 
     def _get(self, partition: int) -> Partition:
         found = self._partition(partition)
         if found is None:
             raise StratalogError(f"{REMOTE_LOG_METADATA_TOPIC}-{partition} is not loaded")
         return found
+
+
+def events_of(batch: RecordBatch) -> list[tuple[int, bytes]]:
+    """The events of a batch as (offset, value). Nearly every batch has one, whose value is cut out of it at once."""
+    value = _only_value(batch)
+    if value is not None:
+        return [(batch.base_offset, value)]
+    return [(record.offset, bytes(record.value)) for record in batch.records() if record.value is not None]
+
+
+def _only_value(batch: RecordBatch) -> bytes | None:
+    """The value of an uncompressed batch of one record without key and headers; None for any other batch.
+
+    record    length (varint), attributes, timestamp delta, offset delta (all 0), key length (-1), value length, value, 0
+    """
+    if batch.record_count != 1 or batch.attributes & CODEC_MASK:
+        return None
+    payload = batch.records_payload
+    length_size = 1 if payload[0] < _LONG_VARINT else 2
+    if payload[length_size : length_size + len(_NO_KEY)] != _NO_KEY or payload[-1] != 0:
+        return None
+    size, start = decode_varint(payload, length_size + len(_NO_KEY))
+    return bytes(payload[start : start + size]) if start + size + 1 == len(payload) else None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -98,24 +98,28 @@ class RemoteLogSegmentMetadata:
     txn_index_empty: bool = False
 
     def __post_init__(self) -> None:
-        if self.start_offset < 0:
-            raise ValueError(f"{self.segment_id}: start offset {self.start_offset} is negative")
-        if self.end_offset < self.start_offset:
-            raise ValueError(
-                f"{self.segment_id}: end offset {self.end_offset} is before start offset {self.start_offset}"
-            )
-        if self.segment_size_bytes < 0:
-            raise ValueError(f"{self.segment_id}: segment size {self.segment_size_bytes} is negative")
-        epochs = dict(sorted(self.segment_leader_epochs.items()))
-        if not epochs:
-            raise ValueError(f"{self.segment_id}: a segment has at least one leader epoch")
-        starts = list(epochs.values())
-        if starts != sorted(starts) or starts[-1] > self.end_offset:
-            raise ValueError(
-                f"{self.segment_id}: leader epochs {epochs} do not ascend within offsets "
-                f"{self.start_offset} to {self.end_offset}"
-            )
+        epochs = dict(self.segment_leader_epochs)
+        if len(epochs) > 1:
+            epochs = dict(sorted(epochs.items()))
         object.__setattr__(self, "segment_leader_epochs", epochs)
+        wrong = self._what_is_wrong()
+        if wrong is not None:
+            raise ValueError(f"{self.segment_id}: {wrong}")
+
+    def _what_is_wrong(self) -> str | None:
+        start, end, epochs = self.start_offset, self.end_offset, self.segment_leader_epochs
+        if start < 0:
+            return f"start offset {start} is negative"
+        if end < start:
+            return f"end offset {end} is before start offset {start}"
+        if self.segment_size_bytes < 0:
+            return f"segment size {self.segment_size_bytes} is negative"
+        if not epochs:
+            return "a segment has at least one leader epoch"
+        starts = list(epochs.values())
+        if starts[-1] > end or (len(starts) > 1 and starts != sorted(starts)):
+            return f"leader epochs {dict(epochs)} do not ascend within offsets {start} to {end}"
+        return None
 
     @property
     def topic_id_partition(self) -> TopicIdPartition:
@@ -133,12 +137,18 @@ class RemoteLogSegmentMetadata:
         """The same segment with the update's broker, time, custom metadata and state."""
         if update.segment_id != self.segment_id:
             raise ValueError(f"an update of {update.segment_id} cannot be applied to {self.segment_id}")
-        return replace(
-            self,
+        return RemoteLogSegmentMetadata(  # every field by name and not `replace`: replays do this for every event
+            segment_id=self.segment_id,
+            start_offset=self.start_offset,
+            end_offset=self.end_offset,
+            max_timestamp_ms=self.max_timestamp_ms,
             broker_id=update.broker_id,
             event_timestamp_ms=update.event_timestamp_ms,
-            custom_metadata=update.custom_metadata,
+            segment_size_bytes=self.segment_size_bytes,
+            segment_leader_epochs=self.segment_leader_epochs,
             state=update.state,
+            custom_metadata=update.custom_metadata,
+            txn_index_empty=self.txn_index_empty,
         )
 
 
@@ -175,7 +185,7 @@ class LogSegmentData:
     """What is copied of one segment: files, and the leader epochs up to its end as the text of a checkpoint file.
 
     `producer_snapshot_index` is the snapshot at the base offset of the next segment. `offset_index_entry_size` is 8 or 12,
-    None when whoever copies does not know.
+    None when whoever copies does not know. `topic_config` are the topic's values that are not Kafka's defaults.
     """
 
     log_segment: Path
@@ -185,6 +195,7 @@ class LogSegmentData:
     producer_snapshot_index: Path | None
     leader_epoch_index: bytes
     offset_index_entry_size: int | None = None
+    topic_config: Mapping[str, str] | None = None
 
 
 @runtime_checkable

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 import struct
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -19,7 +20,7 @@ from stratalog.remote.api import (
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
-from stratalog.remote.metadata.serde import decode, encode
+from stratalog.remote.metadata.serde import decode, decode_plainly, encode
 from stratalog.remote.segment_state import RemoteLogSegmentState, RemotePartitionDeleteState
 from tests.remote.goldens import GOLDENS
 from tests.remote.values import LARGE_SEGMENTS, PARTITION, SEGMENT_ID
@@ -139,3 +140,46 @@ def test_a_flipped_bit_gives_an_event_or_a_typed_error(name: str, at: int, bit: 
         decode(bytes(data))
     except CorruptRecordError:
         return
+
+
+def _decoded(decoder: Callable[[bytes], RemoteLogMetadata], data: bytes) -> RemoteLogMetadata | str:
+    try:
+        return decoder(data)
+    except CorruptRecordError as error:
+        return str(error)
+
+
+@settings(deadline=None, max_examples=500)
+@given(
+    name=st.sampled_from(["a", "flights", "x" * 125, "x" * 126, "x" * 127, "x" * 249]),
+    epochs=st.sampled_from([{0: 10}, {3: 10, 5: 12}, {7: 19}, {7: 20}]),
+    tagged=st.booleans(),
+    custom=st.sampled_from([None, CustomMetadata(b""), CustomMetadata(b"abc")]),
+    state=st.sampled_from(RemoteLogSegmentState),
+    is_update=st.booleans(),
+    damage=st.none() | st.tuples(st.integers(0, 200), st.integers(0, 255), st.integers(-2, 2)),
+)
+def test_the_fast_way_reads_what_the_plain_one_reads(
+    name: str,
+    epochs: dict[int, int],
+    tagged: bool,
+    custom: CustomMetadata | None,
+    state: RemoteLogSegmentState,
+    is_update: bool,
+    damage: tuple[int, int, int] | None,
+) -> None:
+    """Whatever the bytes, sound or damaged, both decoders give the same event or say the same of it."""
+    segment_id = RemoteLogSegmentId(TopicIdPartition(PARTITION.topic_id, name, 3), SEGMENT_ID.id)
+    event: RemoteLogMetadata
+    if is_update:
+        event = RemoteLogSegmentMetadataUpdate(segment_id, _T, custom, state, 1)
+        data = encode(event)
+    else:
+        event = RemoteLogSegmentMetadata(segment_id, 10, 20, _T, 1, _T, 100, {0: 10}, state, custom, tagged)
+        data = encode(replace(event, segment_leader_epochs=epochs))
+    if damage is not None:
+        at, value, length = damage
+        damaged = bytearray(data)
+        damaged[at % len(data)] = value
+        data = bytes(damaged[:length] if length < 0 else damaged + bytes(length))
+    assert _decoded(decode, data) == _decoded(decode_plainly, data)

@@ -48,7 +48,7 @@ def _extents(segment: RemoteLogSegmentMetadata) -> list[tuple[int, Extent]]:
     """The leader epochs of a segment, each with its extent."""
     number, end, epochs = segment.segment_id.id.int, segment.end_offset, segment.segment_leader_epochs
     found = []
-    for epoch, start in reversed(epochs.items()):  # they ascend: each one ends where the next begins
+    for epoch, start in reversed(list(epochs.items())):  # they ascend: each one ends where the next begins
         found.append((epoch, Extent(start, end, number)))
         end = start - 1
     return found
@@ -85,7 +85,9 @@ class RemoteLogMetadataCache:
             known = self._segments.get(update.segment_id.id.int)
             if known is None:
                 if state is not _DELETED:
-                    logger.warning("%s is not known; its change to %s is dropped", update.segment_id, state.name)
+                    logger.warning(
+                        "%s is not known; its change to %s is dropped", update.segment_id, state.name
+                    )
                 return False
             if not _is_allowed(known.state, update.segment_id, state):
                 return False
@@ -142,6 +144,10 @@ class RemoteLogMetadataCache:
         for epoch, offset in highest_offsets.items():
             cache._epoch(epoch).highest_offset = offset
         return cache
+
+    def __len__(self) -> int:
+        """How many segments are known, in whichever state."""
+        return len(self._segments)
 
     # --- lookups ----------------------------------------------------------------------------------------------------
 

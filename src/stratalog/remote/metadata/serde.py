@@ -27,6 +27,7 @@ from stratalog.remote.api import (
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
+from stratalog.remote.metadata.serde_fast import decode_usual
 from stratalog.remote.segment_state import RemoteLogSegmentState, RemotePartitionDeleteState
 from stratalog.util.varint import VARINT_BYTES_MAX, decode_unsigned, encode_unsigned
 
@@ -58,6 +59,15 @@ def encode(event: RemoteLogMetadata) -> bytes:
 
 def decode(data: bytes) -> RemoteLogMetadata:
     """The event in `data`. CorruptRecordError names what is wrong and where."""
+    try:
+        usual = decode_usual(data)
+    except ValueError:
+        usual = None  # to be named below
+    return decode_plainly(data) if usual is None else usual
+
+
+def decode_plainly(data: bytes) -> RemoteLogMetadata:
+    """`decode`, field by field: for all forms that an event may have."""
     reader = _Reader(data)
     frame_version, key, version = reader.unsigned(), reader.unsigned(), reader.unsigned()
     if frame_version != FRAME_VERSION:

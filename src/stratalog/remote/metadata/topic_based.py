@@ -6,18 +6,11 @@ sees exactly what the running process saw. Events of a user partition lie in one
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
-from typing import Protocol
+from typing import Final
 
-from stratalog.errors import (
-    CorruptRecordError,
-    RemoteResourceNotFoundError,
-    RetriableRemoteStorageError,
-    StratalogError,
-)
+from stratalog.errors import RemoteResourceNotFoundError, RetriableRemoteStorageError, StratalogError
 from stratalog.remote.api import (
     RemoteLogMetadata,
     RemoteLogSegmentMetadata,
@@ -26,58 +19,33 @@ from stratalog.remote.api import (
     TopicIdPartition,
 )
 from stratalog.remote.metadata.cache import RemoteLogMetadataCache
+from stratalog.remote.metadata.log import MetadataLog
 from stratalog.remote.metadata.partitioner import metadata_partition
-from stratalog.remote.metadata.serde import decode, encode
-from stratalog.remote.segment_state import (
-    RemoteLogSegmentState,
-    RemotePartitionDeleteState,
-    is_valid_delete_transition,
-)
+from stratalog.remote.metadata.replayed import ReplayedPartition
+from stratalog.remote.metadata.serde import encode
+from stratalog.remote.segment_state import RemoteLogSegmentState
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 
-logger = logging.getLogger(__name__)
-
-_READ_BYTES = 1024 * 1024
-
-
-class MetadataLog(Protocol):
-    """The partitions of the metadata topic as plain logs. Thread-safe."""
-
-    @property
-    def partition_count(self) -> int: ...
-
-    def append(self, partition: int, value: bytes, timestamp_ms: int) -> int:
-        """Store an event durably; return its offset."""
-        ...
-
-    def read(self, partition: int, offset: int, max_bytes: int) -> list[tuple[int, bytes]]:
-        """Events from `offset` on as (offset, value), at least one unless at the end."""
-        ...
-
-    def end_offset(self, partition: int) -> int:
-        """The offset that the next event will get."""
-        ...
-
-
-class _MetadataPartition:
-    """One metadata partition: how far it was read, and what was found in it."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.next_offset = 0
-        #: Whether everything that was stored has been read.
-        self.replayed = False
-        self.caches: dict[TopicIdPartition, RemoteLogMetadataCache] = {}
-        self.deletes: dict[TopicIdPartition, RemotePartitionDeleteMetadata] = {}
+#: Between two looks for an event that cannot be read back yet.
+_POLL_SECONDS: Final = 0.01
 
 
 class TopicBasedRemoteLogMetadataManager:
-    """See `RemoteLogMetadataManager`. A metadata partition is replayed at the first use of one of its user partitions."""
+    """See `RemoteLogMetadataManager`. A metadata partition is replayed at the first use of one of its user partitions.
 
-    def __init__(self, metadata_log: MetadataLog, *, clock: Clock = SYSTEM_CLOCK) -> None:
+    A mutator's future is done when the event can be read back, and failed when it cannot within `consume_wait_ms`.
+    Snapshots are written as events come, after a long replay and at the end.
+    """
+
+    def __init__(
+        self, metadata_log: MetadataLog, *, consume_wait_ms: int = 120_000, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
         self._log = metadata_log
+        self._consume_wait_ms = consume_wait_ms
         self._clock = clock
-        self._partitions = [_MetadataPartition() for _ in range(metadata_log.partition_count)]
+        self._partitions = [
+            ReplayedPartition(metadata_log, number) for number in range(metadata_log.partition_count)
+        ]
         self._closed = False
 
     def configure(self, configs: Mapping[str, str]) -> None:
@@ -104,88 +72,54 @@ class TopicBasedRemoteLogMetadataManager:
         """Append, and read back up to the event. One at a time for each metadata partition."""
         done: Future[None] = Future()
         number = metadata_partition(event.topic_id_partition, len(self._partitions))
-        state = self._partitions[number]
+        replayed = self._partitions[number]
         try:
-            if self._closed:
-                raise RetriableRemoteStorageError("the remote log metadata manager is closed")
-            with state.lock:
-                self._catch_up(number, state)
-                self._check(state, event)
-                offset = self._log.append(number, encode(event), self._clock.now_ms())
-                self._catch_up(number, state)
-                if state.next_offset <= offset:
-                    raise RetriableRemoteStorageError(
-                        f"event {offset} of metadata partition {number} cannot be read back; the log ends at "
-                        f"{state.next_offset}"
+            with replayed.lock:
+                if self._closed:
+                    raise RetriableRemoteStorageError("the remote log metadata manager is closed")
+                replayed.catch_up()
+                if not replayed.knows(event):  # refused before it is written
+                    raise RemoteResourceNotFoundError(
+                        f"{event.topic_id_partition} has no such segment: {event}"
                     )
+                offset = self._log.append(number, encode(event), self._clock.now_ms())
+                self._await(replayed, number, offset)
+                replayed.snapshot_if_due()
         except (StratalogError, OSError) as error:
-            state.replayed = False  # the event may be in the log all the same: the next lookup reads on
+            replayed.is_current = False  # the event may be in the log all the same: the next lookup reads on
             done.set_exception(error)
         else:
             done.set_result(None)
         return done
 
-    def _check(self, state: _MetadataPartition, event: RemoteLogMetadata) -> None:
-        """Refuse an update of a segment that is not known, before it is written."""
-        if isinstance(event, RemoteLogSegmentMetadataUpdate):
-            cache = state.caches.get(event.topic_id_partition)
-            if cache is None or cache.get(event.segment_id) is None:
-                raise RemoteResourceNotFoundError(f"there is no remote segment {event.segment_id}")
-
-    # --- replay -----------------------------------------------------------------------------------------------------
-
-    def _catch_up(self, number: int, state: _MetadataPartition) -> None:
-        """Apply all events up to the end of the log; the caller holds the partition's lock."""
-        while state.next_offset < (end := self._log.end_offset(number)):
-            events = self._log.read(number, state.next_offset, _READ_BYTES)
-            if not events:
-                state.next_offset = end  # nothing but gaps and markers
-                break
-            for offset, value in events:
-                self._apply(number, state, offset, value)
-                state.next_offset = offset + 1
-        state.replayed = True
-
-    def _apply(self, number: int, state: _MetadataPartition, offset: int, value: bytes) -> None:
-        try:
-            event = decode(value)
-        except CorruptRecordError as error:
-            logger.error("Event %d of metadata partition %d is skipped: %s", offset, number, error)
-            return
-        partition = event.topic_id_partition
-        if isinstance(event, RemotePartitionDeleteMetadata):
-            self._apply_delete(state, event)
-            return
-        cache = state.caches.setdefault(partition, RemoteLogMetadataCache())
-        if isinstance(event, RemoteLogSegmentMetadata):
-            cache.add(event)
-        else:
-            cache.update(event)
-
-    def _apply_delete(self, state: _MetadataPartition, event: RemotePartitionDeleteMetadata) -> None:
-        partition = event.topic_id_partition
-        known = state.deletes.get(partition)
-        if not is_valid_delete_transition(None if known is None else known.state, event.state):
-            logger.warning("%s: deletion cannot go to %s; the event is dropped", partition, event.state.name)
-            return
-        if event.state is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:
-            state.deletes.pop(partition, None)
-            state.caches.pop(partition, None)
-        else:
-            state.deletes[partition] = event
+    def _await(self, replayed: ReplayedPartition, number: int, offset: int) -> None:
+        """Read until the event at `offset` is applied. RetriableRemoteStorageError when it does not come in time."""
+        deadline = self._clock.monotonic() + self._consume_wait_ms / 1000
+        replayed.catch_up()
+        while replayed.next_offset <= offset:
+            if self._clock.monotonic() >= deadline:
+                raise RetriableRemoteStorageError(
+                    f"event {offset} of metadata partition {number} could not be read back within "
+                    f"remote.log.metadata.consume.wait.ms={self._consume_wait_ms}; the log ends at {replayed.next_offset}"
+                )
+            self._clock.sleep(_POLL_SECONDS)
+            replayed.catch_up()
 
     # --- lookups ----------------------------------------------------------------------------------------------------
 
     def _cache(self, partition: TopicIdPartition) -> RemoteLogMetadataCache:
         """The cache of a partition, with its metadata partition read to the end."""
-        number = metadata_partition(partition, len(self._partitions))
-        state = self._partitions[number]
-        if state.replayed and (known := state.caches.get(partition)) is not None:
+        replayed = self._partitions[metadata_partition(partition, len(self._partitions))]
+        if replayed.is_current and (known := replayed.caches.get(partition)) is not None:
             return known  # without the lock: an event may just be on its way to the disk
-        with state.lock:
-            if not state.replayed:
-                self._catch_up(number, state)
-            return state.caches.setdefault(partition, RemoteLogMetadataCache())
+        with replayed.lock:
+            self._make_current(replayed)
+            return replayed.cache(partition)
+
+    def _make_current(self, replayed: ReplayedPartition) -> None:
+        if not replayed.is_current:
+            replayed.catch_up()
+            replayed.snapshot_if_due()
 
     def remote_log_segment_metadata(
         self, partition: TopicIdPartition, leader_epoch: int, offset: int
@@ -211,11 +145,10 @@ class TopicBasedRemoteLogMetadataManager:
     def unfinished_partition_deletes(self) -> list[TopicIdPartition]:
         """Partitions whose deletion was begun and not finished; reads every metadata partition to its end."""
         found: list[TopicIdPartition] = []
-        for number, state in enumerate(self._partitions):
-            with state.lock:
-                if not state.replayed:
-                    self._catch_up(number, state)
-                found += state.deletes
+        for replayed in self._partitions:
+            with replayed.lock:
+                self._make_current(replayed)
+                found += replayed.deletes
         return sorted(found)
 
     # --- life -------------------------------------------------------------------------------------------------------
@@ -229,7 +162,12 @@ class TopicBasedRemoteLogMetadataManager:
         """Nothing to do: what was read stays, and a partition may come back."""
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
-        return self._partitions[metadata_partition(partition, len(self._partitions))].replayed
+        return self._partitions[metadata_partition(partition, len(self._partitions))].is_current
 
     def close(self) -> None:
+        """Leave snapshots, so that the next start has nothing to replay. Harmless when called again."""
+        for replayed in self._partitions:
+            with replayed.lock:
+                if not self._closed:
+                    replayed.write_snapshot()
         self._closed = True

@@ -1,0 +1,46 @@
+"""What the topic-based metadata manager asks of the partitions of `__remote_log_metadata`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+
+class EventsRead(NamedTuple):
+    """Events as (offset, value), and the offset to read on from: behind the last event, and behind gaps after it."""
+
+    events: list[tuple[int, bytes]]
+    next_offset: int
+
+
+class MetadataLog(Protocol):
+    """The partitions of the metadata topic as plain logs, with a place for one snapshot beside each. Thread-safe.
+
+    Methods raise StratalogError or OSError when the disk does not do as told.
+    """
+
+    @property
+    def partition_count(self) -> int: ...
+
+    def append(self, partition: int, value: bytes, timestamp_ms: int) -> int:
+        """Store an event durably; return its offset."""
+        ...
+
+    def read(self, partition: int, offset: int, max_bytes: int) -> EventsRead:
+        """Events from `offset` on; `next_offset` is larger than `offset` unless that is the end."""
+        ...
+
+    def start_offset(self, partition: int) -> int:
+        """The offset of the first event that is kept."""
+        ...
+
+    def end_offset(self, partition: int) -> int:
+        """The offset that the next event will get."""
+        ...
+
+    def read_snapshot(self, partition: int) -> bytes | None:
+        """What `write_snapshot` stored last, None when there is nothing."""
+        ...
+
+    def write_snapshot(self, partition: int, data: bytes) -> None:
+        """Store `data` whole or not at all, once every event that can be read is durable."""
+        ...

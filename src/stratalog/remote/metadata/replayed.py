@@ -1,0 +1,186 @@
+"""One partition of `__remote_log_metadata`, replayed: how far it was read, and what its events added up to.
+
+A snapshot spares the replay of what is below its offset. It is used only if it is whole and the log still begins with what
+it was made of; otherwise everything is replayed, and one line says why.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from stratalog.errors import CorruptRecordError, CorruptSnapshotError, StratalogError
+from stratalog.remote.api import (
+    RemoteLogMetadata,
+    RemoteLogSegmentMetadata,
+    RemotePartitionDeleteMetadata,
+    TopicIdPartition,
+)
+from stratalog.remote.metadata.cache import RemoteLogMetadataCache
+from stratalog.remote.metadata.log import MetadataLog
+from stratalog.remote.metadata.serde import decode
+from stratalog.remote.metadata.snapshot import (
+    Covers,
+    MetadataSnapshot,
+    PartitionContent,
+    decode_snapshot,
+    encode_snapshot,
+)
+from stratalog.remote.segment_state import RemotePartitionDeleteState, is_valid_delete_transition
+from stratalog.util.crc32c import crc32c
+
+logger = logging.getLogger(__name__)
+
+_READ_BYTES = 1024 * 1024
+
+#: A snapshot is due when as many events came since the last one, or as many as there are segments.
+SNAPSHOT_EVERY_EVENTS = 2_000
+
+
+class ReplayedPartition:
+    """See the module. Whoever changes it, or reads more than one thing of it, holds `lock`."""
+
+    def __init__(self, log: MetadataLog, number: int) -> None:
+        self.lock = threading.RLock()
+        self.caches: dict[TopicIdPartition, RemoteLogMetadataCache] = {}
+        self.deletes: dict[TopicIdPartition, RemotePartitionDeleteMetadata] = {}
+        #: Whether everything that was stored has been read.
+        self.is_current = False
+        self.next_offset = 0
+        self._log = log
+        self._number = number
+        self._is_loaded = False
+        self._start_offset = 0
+        self._last_event = -1, 0  # its offset, and the CRC-32C of its value
+        self._events_since_snapshot = 0
+
+    # --- events -----------------------------------------------------------------------------------------------------
+
+    def catch_up(self) -> None:
+        """Apply all events up to the end of the log."""
+        if not self._is_loaded:
+            self._load()
+        while self.next_offset < self._log.end_offset(self._number):
+            events, next_offset = self._log.read(self._number, self.next_offset, _READ_BYTES)
+            if next_offset <= self.next_offset:
+                break  # what is behind this cannot be seen yet
+            for offset, value in events:
+                self._apply(offset, value)
+            if events:
+                self._last_event = events[-1][0], crc32c(events[-1][1])
+            self.next_offset = next_offset
+            self._events_since_snapshot += len(events)
+        self.is_current = True
+
+    def _apply(self, offset: int, value: bytes) -> None:
+        try:
+            event = decode(value)
+        except CorruptRecordError as error:
+            logger.error("Event %d of metadata partition %d is skipped: %s", offset, self._number, error)
+            return
+        if isinstance(event, RemotePartitionDeleteMetadata):
+            self._apply_delete(event)
+            return
+        cache = self.cache(event.topic_id_partition)
+        if isinstance(event, RemoteLogSegmentMetadata):
+            cache.add(event)
+        else:
+            cache.update(event)
+
+    def _apply_delete(self, event: RemotePartitionDeleteMetadata) -> None:
+        partition = event.topic_id_partition
+        known = self.deletes.get(partition)
+        if not is_valid_delete_transition(None if known is None else known.state, event.state):
+            logger.warning("%s: deletion cannot go to %s; the event is dropped", partition, event.state.name)
+            return
+        if event.state is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:
+            self.deletes.pop(partition, None)
+            self.caches.pop(partition, None)
+        else:
+            self.deletes[partition] = event
+
+    def cache(self, partition: TopicIdPartition) -> RemoteLogMetadataCache:
+        """What is known of a user partition so far."""
+        found = self.caches.get(partition)
+        if found is None:
+            found = self.caches[partition] = RemoteLogMetadataCache()
+        return found
+
+    def knows(self, event: RemoteLogMetadata) -> bool:
+        """Whether the segment of an update has been added."""
+        if isinstance(event, RemoteLogSegmentMetadata | RemotePartitionDeleteMetadata):
+            return True
+        cache = self.caches.get(event.topic_id_partition)
+        return cache is not None and cache.get(event.segment_id) is not None
+
+    # --- snapshots --------------------------------------------------------------------------------------------------
+
+    def _load(self) -> None:
+        """Begin with the snapshot, if it stands for the beginning of this very log."""
+        self._start_offset = self._log.start_offset(self._number)
+        try:
+            data = self._log.read_snapshot(self._number)
+            if data is not None:
+                snapshot = decode_snapshot(data)
+                self._check(snapshot.covers)
+                self._begin_with(snapshot)
+        except (CorruptSnapshotError, OSError) as error:
+            logger.warning(
+                "The snapshot of metadata partition %d is not used, all its events are replayed: %s",
+                self._number, error,
+            )  # fmt: skip
+        self._is_loaded = True
+
+    def _check(self, covers: Covers) -> None:
+        """Raise CorruptSnapshotError unless the log begins with the events that the snapshot was made of."""
+        end = self._log.end_offset(self._number)
+        if covers.log_start_offset != self._start_offset:
+            raise CorruptSnapshotError(
+                f"it begins at offset {covers.log_start_offset}, the log at {self._start_offset}"
+            )
+        if not covers.log_start_offset <= covers.next_offset <= end:
+            raise CorruptSnapshotError(f"it goes up to offset {covers.next_offset}, the log ends at {end}")
+        if covers.last_event_offset >= 0:
+            events = self._log.read(self._number, covers.last_event_offset, 1).events
+            if not events or (events[0][0], crc32c(events[0][1])) != covers.last_event:
+                raise CorruptSnapshotError(f"event {covers.last_event_offset} of the log is another one")
+
+    def _begin_with(self, snapshot: MetadataSnapshot) -> None:
+        try:
+            caches = {
+                partition: RemoteLogMetadataCache.of(content.cache.segments, content.cache.highest_offsets)
+                for partition, content in snapshot.partitions.items()
+            }
+        except ValueError as error:
+            raise CorruptSnapshotError(str(error)) from error
+        self.caches = caches
+        self.deletes = {
+            partition: content.deletion
+            for partition, content in snapshot.partitions.items()
+            if content.deletion is not None
+        }
+        self.next_offset = snapshot.covers.next_offset
+        self._last_event = snapshot.covers.last_event
+
+    def snapshot_if_due(self) -> None:
+        """Write a snapshot when enough has happened since the last one for its cost not to matter."""
+        segments = sum(len(cache) for cache in self.caches.values())
+        if self._events_since_snapshot >= max(SNAPSHOT_EVERY_EVENTS, segments):
+            self.write_snapshot()
+
+    def write_snapshot(self) -> None:
+        """Write what was applied so far, if there is anything new; a disk that refuses costs a line and a longer replay."""
+        if not self._events_since_snapshot:
+            return
+        covers = Covers(self._start_offset, self.next_offset, *self._last_event)
+        names = {**self.caches, **self.deletes}
+        content = {
+            partition: PartitionContent(self.cache(partition).content(), self.deletes.get(partition))
+            for partition in names
+        }
+        try:
+            if self._log.start_offset(self._number) == self._start_offset:
+                self._log.write_snapshot(self._number, encode_snapshot(MetadataSnapshot(covers, content)))
+        except (StratalogError, OSError) as error:
+            logger.warning("No snapshot of metadata partition %d was written: %s", self._number, error)
+        self._events_since_snapshot = 0
