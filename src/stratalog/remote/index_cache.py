@@ -3,24 +3,62 @@
 `<directory>/<start offset>_<segment id>.index`, `.timeindex`, `.txnindex`, as Kafka's `RemoteIndexCache` names them; a
 segment without aborted transactions has an empty `.txnindex`. `index_loader` gets them there. What is in the directory at
 start is used again if it is complete and passes its checks. Entries weigh their bytes; W-TinyLFU (moka) decides which go
-when the limit is passed, and idle ones go after a time. An entry's files go with it; whoever uses it at that moment has
-them open, and goes on.
+when the limit is passed, and idle ones go after a time. The files of an entry that goes get another name at once
+(`.deleted`, with a number), and are removed `DELETE_DELAY_MS` later by `purge`; whoever uses the entry at that moment has
+them open, and goes on. What a crash leaves under such names is removed at the next start.
 """
 
 from __future__ import annotations
 
+import itertools
+import sys
 import threading
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from stratalog.errors import CorruptIndexError, DataDirError
 from stratalog.remote.api import IndexType, RemoteLogSegmentMetadata, RemoteStorageManager
 from stratalog.remote.index_loader import IndexLoader
 from stratalog.remote.remote_indexes import SUFFIXES, RemoteIndexes, detect_entry_size, index_path
+from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
 from stratalog.util.uuids import uuid_from_base64, uuid_to_base64
+
+if TYPE_CHECKING:
+    from moka_py import Moka
+
+
+def _moka() -> type[Moka[UUID, RemoteIndexes]]:
+    """The cache's class, loaded by a thread that never ends.
+
+    Its native library has an allocator of its own, which takes the thread that loads it for the process's main one and
+    crashes the process some time after that thread has ended; a broker in process runs on a thread that ends.
+    """
+    if "moka_py" not in sys.modules and threading.current_thread() is not threading.main_thread():
+        loaded = threading.Event()
+
+        def load() -> None:
+            try:
+                import moka_py  # noqa: F401
+            finally:
+                loaded.set()
+            threading.Event().wait()
+
+        threading.Thread(target=load, name="remote-index-cache-library", daemon=True).start()
+        loaded.wait()
+    from moka_py import Moka
+
+    return Moka
+
+
+#: How long files stay under their last name: Kafka's `fileDeleteDelayMs`.
+DELETE_DELAY_MS = 10_000
+
+DELETED_SUFFIX = ".deleted"
 
 
 class RemoteIndexCache:
@@ -33,15 +71,16 @@ class RemoteIndexCache:
         *,
         capacity_bytes: int,
         ttl_ms: int = -1,
+        clock: Clock = SYSTEM_CLOCK,
         fs: FileSystem = REAL_FILESYSTEM,
     ) -> None:
         """`ttl_ms`: entries that nobody used for so long go; -1 keeps them. The directory is made when it is missing.
 
         Raises DataDirError.
         """
-        from moka_py import Moka
-
         self._directory = directory
+        self._ttl_s = None if ttl_ms < 0 else ttl_ms / 1000
+        self._clock = clock
         self._loader = IndexLoader(rsm, fs)
         self._fs = fs
         #: Held around every call of the cache: it runs `_evicted.append` on the thread that calls it.
@@ -52,12 +91,13 @@ class RemoteIndexCache:
         self._evicted: list[RemoteIndexes] = []
         #: Whose stored indexes are known to be wrong.
         self._distrusted: set[UUID] = set()
-        self._cache: Moka[UUID, RemoteIndexes] = Moka(
-            capacity_bytes,
-            tti=None if ttl_ms < 0 else ttl_ms / 1000,
-            eviction_listener=lambda _key, indexes, _cause: self._evicted.append(indexes),
-            weigher=lambda _key, indexes: indexes.size_bytes,
-        )
+        #: When each entry was last asked for, the longest idle one first.
+        self._used: OrderedDict[UUID, float] = OrderedDict()
+        #: Files that wait for their removal, and when that is due.
+        self._condemned: deque[tuple[float, Path]] = deque()
+        self._numbers = itertools.count(1)
+        self.capacity_bytes = capacity_bytes
+        self._cache = self._new_cache(capacity_bytes)
         try:
             fs.make_dirs(directory)
             self._load_from_disk()
@@ -102,6 +142,34 @@ class RemoteIndexCache:
             found = self._cache.get(segment_id)
             return found is not None and found.are_from_records
 
+    def resize(self, capacity_bytes: int) -> None:
+        """Have room for so many bytes from now on; what does not fit goes, the longest idle first."""
+        with self._lock:
+            if capacity_bytes == self.capacity_bytes:
+                return
+            kept = [
+                (key, found) for key in reversed(self._used) if (found := self._cache.get(key)) is not None
+            ]
+            self.capacity_bytes = capacity_bytes
+            self._cache = self._new_cache(capacity_bytes)
+            for key, indexes in kept:
+                self._cache.set(key, indexes)
+            self._settle()
+
+    def purge(self) -> None:
+        """Let idle entries go, and remove the files whose time has come."""
+        with self._lock:
+            now = self._clock.monotonic()
+            while self._ttl_s is not None and self._used:
+                key, used = next(iter(self._used.items()))
+                if now - used < self._ttl_s:
+                    break
+                self._cache.remove(key)
+                self._used.pop(key, None)
+            self._settle()
+            while self._condemned and self._condemned[0][0] <= now:
+                self._fs.remove(self._condemned.popleft()[1])
+
     @property
     def size_bytes(self) -> int:
         with self._lock:
@@ -119,6 +187,8 @@ class RemoteIndexCache:
             self._owners.clear()
             self._cache.clear()
             self._settle()
+            while self._condemned:
+                self._fs.remove(self._condemned.popleft()[1])
 
     # --- entries ----------------------------------------------------------------------------------------------------
 
@@ -129,6 +199,7 @@ class RemoteIndexCache:
                 found = self._cache.get(key)
                 if found is not None and not found.evicted:
                     found.users += 1
+                    self._touch(key)
                     return found
                 self._settle()
                 loading = self._loading.setdefault(key, threading.Lock())
@@ -146,7 +217,7 @@ class RemoteIndexCache:
                         if loaded is not None:
                             loaded.users += 1
                             self._owners[key] = loaded
-                            self._cache.set(key, loaded)
+                            self._put(key, loaded)
                             self._settle()
                 return loaded
 
@@ -158,9 +229,44 @@ class RemoteIndexCache:
             indexes.evicted = True
             if self._owners.get(indexes.key) is indexes:
                 del self._owners[indexes.key]
-                indexes.remove_files()
+                self._used.pop(indexes.key, None)
+                self._condemn(indexes)
             if indexes.users == 0:
                 indexes.close()
+
+    def _condemn(self, indexes: RemoteIndexes) -> None:
+        """The first of two steps: from here on the names of the entry are free for another one."""
+        due = self._clock.monotonic() + DELETE_DELAY_MS / 1000
+        for path in indexes.paths():
+            condemned = path.with_name(f"{path.name}.{next(self._numbers)}{DELETED_SUFFIX}")
+            try:
+                self._fs.rename(path, condemned)
+            except FileNotFoundError:
+                continue  # a damaged transaction index has no file
+            self._condemned.append((due, condemned))
+
+    def _put(self, key: UUID, indexes: RemoteIndexes) -> None:
+        self._touch(key)
+        self._cache.set(key, indexes)
+
+    def _touch(self, key: UUID) -> None:
+        self._used[key] = self._clock.monotonic()
+        self._used.move_to_end(key)
+
+    def _new_cache(self, capacity_bytes: int) -> Moka[UUID, RemoteIndexes]:
+        """An empty one. What an earlier one still says of its entries when it goes counts for nothing."""
+        cache: Moka[UUID, RemoteIndexes]
+
+        def evicted(_key: UUID, indexes: RemoteIndexes, _cause: str) -> None:
+            if self._cache is cache:
+                self._evicted.append(indexes)
+
+        cache = _moka()(
+            capacity_bytes,
+            eviction_listener=evicted,
+            weigher=lambda _key, indexes: indexes.size_bytes,
+        )
+        return cache
 
     def _load(self, metadata: RemoteLogSegmentMetadata) -> RemoteIndexes:
         key = metadata.segment_id.id
@@ -195,7 +301,7 @@ class RemoteIndexCache:
                     self._fs.remove(self._directory / (stem + suffix))
             else:
                 self._owners[indexes.key] = indexes
-                self._cache.set(indexes.key, indexes)
+                self._put(indexes.key, indexes)
         self._settle()
 
     def _open(self, key: UUID, stem: Path, start_offset: int) -> RemoteIndexes:
