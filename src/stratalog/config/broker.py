@@ -167,6 +167,9 @@ BROKER_KEYS = ConfigRegistry(
         _key("remote.log.metadata.topic.retention.ms", _LONG, -1, "Retention of __remote_log_metadata."),
         _key("remote.log.metadata.consume.wait.ms", _LONG, 120_000, "Longest wait for an own write to be seen.",
              at_least(0)),
+        _key("remote.log.metadata.initialization.retry.max.timeout.ms", _LONG, 120_000,
+             "How long a start tries to get at __remote_log_metadata before it gives up.", at_least(0)),
+        _key("remote.log.metadata.initialization.retry.interval.ms", _LONG, 100, "Between two such tries.", at_least(0)),
         # Compaction.
         _key("log.cleaner.enable", _BOOL, True, "Whether logs are compacted."),
         _key("log.cleaner.threads", _INT, 1, "Threads that compact.", at_least(0), dynamic=True),

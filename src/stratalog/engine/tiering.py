@@ -6,13 +6,13 @@ import importlib
 import logging
 import sys
 import threading
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from stratalog.config.broker import BrokerConfig
 from stratalog.engine.log_manager import LogManager
-from stratalog.engine.metadata_log import REMOTE_LOG_METADATA_TOPIC, LocalMetadataLog
+from stratalog.engine.metadata_log import LocalMetadataLog
+from stratalog.engine.metadata_topic import EnsureTopic, open_metadata_log
 from stratalog.errors import RemoteStorageError, UsageError
 from stratalog.remote.api import RemoteLogMetadataManager, RemoteStorageManager
 from stratalog.remote.manager import RemoteLogManager
@@ -29,39 +29,23 @@ DEFAULT_STORE = "remote-store"
 INDEX_CACHE = "remote-log-index-cache"
 
 
-class _Topic(Protocol):
-    @property
-    def partition_count(self) -> int: ...
-
-
 def start_tiering(
     logs: LogManager,
     config: BrokerConfig,
     *,
     data_dir: Path,
     cluster_id: str,
-    ensure_topic: Callable[[str, int, Mapping[str, str]], _Topic],
+    ensure_topic: EnsureTopic,
     clock: Clock = SYSTEM_CLOCK,
 ) -> RemoteLogManager:
     """Give the tiered partitions of `logs` their remote tier, and the tasks that move segments.
 
     `ensure_topic` makes the metadata topic when it is not there. A store that cannot be reached is one line in the log,
     not an end: the local tier is served, and copies begin when the store comes back. UsageError for a URL, option or
-    plugin that cannot be used at all.
+    plugin that cannot be used at all, and what `open_metadata_log` raises.
     """
     storage = _storage_manager(config, data_dir, cluster_id)
-    topic = ensure_topic(
-        REMOTE_LOG_METADATA_TOPIC,
-        config["remote.log.metadata.topic.num.partitions"],
-        {
-            "cleanup.policy": "delete",
-            "remote.storage.enable": "false",
-            "retention.ms": str(config["remote.log.metadata.topic.retention.ms"]),
-        },
-    )
-    events = LocalMetadataLog(
-        topic.partition_count, lambda number: logs.get(REMOTE_LOG_METADATA_TOPIC, number)
-    )
+    events = open_metadata_log(config, ensure_topic, logs.get, clock)
     remote = RemoteLogManager(
         storage, _metadata_manager(config, events, cluster_id, clock), config, data_dir / INDEX_CACHE, clock
     )
@@ -91,7 +75,8 @@ def _metadata_manager(
 ) -> RemoteLogMetadataManager:
     name = config["remote.log.metadata.manager.class.name"]
     if name is None:
-        return TopicBasedRemoteLogMetadataManager(events, clock=clock)
+        wait_ms = config["remote.log.metadata.consume.wait.ms"]
+        return TopicBasedRemoteLogMetadataManager(events, consume_wait_ms=wait_ms, clock=clock)
     plugin: RemoteLogMetadataManager = _load(
         "remote.log.metadata.manager.class.name", name, config["remote.log.metadata.manager.class.path"]
     )

@@ -171,3 +171,50 @@ def test_the_next_segment_with_a_transaction_index_is_the_one_at_the_offset_or_a
         return None if found is None else found.start_offset
 
     assert [start(0), start(9), start(10), start(29), start(30)] == [0, 0, 20, 20, None]
+
+
+def test_a_segment_that_is_added_again_with_other_epochs_is_listed_under_those_alone() -> None:
+    cache = RemoteLogMetadataCache()
+    cache.add(segment(1, 0, 9, {3: 0}))
+    cache.add(segment(1, 0, 9, {4: 0}))
+    assert cache.segments(3) == []
+    assert [m.segment_leader_epochs for m in cache.segments(4)] == [{4: 0}]
+
+
+#: The table of what a state allows: found by offset, listed. What once was finished counts in its epoch's highest offset.
+_VISIBLE = {
+    None: (False, False),
+    STARTED: (False, True),
+    FINISHED: (True, True),
+    DELETING: (False, True),
+    DELETED: (False, False),
+}
+#: What may follow each state besides itself.
+_MAY_FOLLOW = {
+    None: {STARTED},
+    STARTED: {FINISHED, DELETING},
+    FINISHED: {DELETING},
+    DELETING: {DELETED},
+    DELETED: {STARTED},
+}
+
+
+@settings(deadline=None)
+@given(asked=st.lists(st.sampled_from(RemoteLogSegmentState), max_size=12))
+def test_every_state_is_entered_and_seen_as_the_table_says(asked: list[RemoteLogSegmentState]) -> None:
+    """An event is taken exactly when the table of transitions has it, and a segment is seen as its state's row says."""
+    cache = RemoteLogMetadataCache()
+    state: RemoteLogSegmentState | None = None
+    was_finished = False
+    for target in asked:
+        known = state not in (None, DELETED)
+        allowed = target in _MAY_FOLLOW[state] or (known and target is state)
+        taken = cache.add(segment(1, 0, 9)) if target is STARTED else cache.update(update(1, target))
+        assert taken is allowed
+        state = target if allowed else state
+        was_finished |= state is FINISHED
+        readable, listed = _VISIBLE[state]
+        assert (cache.segment_for(0, 5) is not None) is readable
+        assert bool(cache.segments()) is bool(cache.segments(0)) is listed
+        assert (cache.highest_offset_for_epoch(0) is not None) is was_finished
+        assert was_finished or not readable

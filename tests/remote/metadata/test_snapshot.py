@@ -72,9 +72,7 @@ def test_a_snapshot_and_the_events_after_it_say_what_all_events_say(
     log = MemoryMetadataLog(partition_count=1)
     for at, event in enumerate(events):
         if at in moments:
-            replayed = ReplayedPartition(
-                log, 0
-            )  # a process of its own, itself begun from the snapshot before
+            replayed = ReplayedPartition(log, 0)  # of a process that began with the snapshot before
             replayed.catch_up()
             replayed.write_snapshot()
         log.values[0].append(encode(event))

@@ -73,6 +73,9 @@ class RemoteLogMetadataCache:
                 known is not None and not _is_allowed(known.state, metadata.segment_id, _STARTED)
             ):
                 return False
+            if known is not None:  # the same event again; in a damaged log it may say something else
+                for epoch in known.segment_leader_epochs:
+                    self._epoch(epoch).deleted(number)
             self._segments[number] = metadata
             for epoch in metadata.segment_leader_epochs:
                 self._epoch(epoch).started(number)
