@@ -151,9 +151,12 @@ class DataDirs:
         if not segments:
             return None
         local_start = segments[0].base_offset
-        log_start = starts.get((partition.topic, partition.partition), local_start)
+        log_start = starts.get((partition.topic, partition.partition))
         return LogFacts(
-            log_start, max(local_start, log_start), self._end_offset(segments[-1]), lineage_of(epochs)
+            log_start,
+            local_start if log_start is None else max(local_start, log_start),
+            self._end_offset(segments[-1]),
+            lineage_of(epochs),
         )
 
     def _end_offset(self, active: SegmentFiles) -> int:

@@ -84,9 +84,12 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """What a data directory says of a partition. `log_end_offset` is the next one; the lineage as in `remote.lineage`."""
+    """What a data directory says of a partition. `log_end_offset` is the next one; the lineage as in `remote.lineage`.
 
-    log_start_offset: int
+    `log_start_offset` is None where no checkpoint tells.
+    """
+
+    log_start_offset: int | None
     local_log_start_offset: int
     log_end_offset: int
     lineage: Mapping[int, int] = field(hash=False)

@@ -22,9 +22,10 @@ def audit_offsets(
     findings: list[Finding] = []
     current: list[SegmentManifest] = []
     strangers = _of_another_lineage(ordered, log)
+    log_start = None if log is None else log.log_start_offset
     for manifest in ordered:
-        if log is not None and manifest.end_offset < log.log_start_offset:
-            findings.append(_below_log_start(manifest, log.log_start_offset))
+        if log_start is not None and manifest.end_offset < log_start:
+            findings.append(_below_log_start(manifest, log_start))
         elif id(manifest) in strangers:
             findings.append(_other_lineage(manifest))
         else:
@@ -99,9 +100,11 @@ def _gaps(
     partition: TopicIdPartition, ordered: Sequence[SegmentManifest], log: LogFacts | None
 ) -> Iterator[Finding]:
     """Offsets between the first and the last that are in no segment; with the local log at hand, in neither tier."""
-    if not ordered and log is None:
-        return
-    expected = log.log_start_offset if log is not None else ordered[0].base_offset
+    expected = None if log is None else log.log_start_offset
+    if expected is None:
+        if not ordered:
+            return
+        expected = ordered[0].base_offset
     for manifest in ordered:
         if manifest.base_offset > expected:
             yield from _gap(partition, Offsets(expected, manifest.base_offset - 1), log)
