@@ -280,7 +280,9 @@ class PendingRemoteFetch:
         self._answer = answer
         self._over = False
         self._missing = len(first.remote)
-        self._timer = state.loop.call_later(state.config["remote.fetch.max.wait.ms"] / 1000, self._finish)
+        self._purgatory = state.purgatory
+        self._purgatory.remote_waiting += 1
+        self._timer = state.loop.call_later(state.config["remote.fetch.max.wait.ms"] / 1000, self._expire)
         min_one_message = first.size == 0
         self._cancellations = []
         for read in first.remote:
@@ -305,9 +307,15 @@ class PendingRemoteFetch:
     def cancel(self) -> None:
         if not self._over:
             self._over = True
+            self._purgatory.remote_waiting -= 1
             self._timer.cancel()
             for cancel in self._cancellations:
                 cancel()
+
+    def _expire(self) -> None:
+        if not self._over:
+            self._purgatory.remote_expired += 1
+            self._finish()
 
     def _finish(self) -> None:
         if not self._over:

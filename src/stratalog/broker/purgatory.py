@@ -32,6 +32,14 @@ class Purgatory:
         self._changed: dict[Partition, None] = {}
         #: Waits that ended because their time was over.
         self.expired = 0
+        #: Requests that wait for the remote tier, which keeps its own books, and those that did so for too long.
+        self.remote_waiting = 0
+        self.remote_expired = 0
+
+    @property
+    def watch_count(self) -> int:
+        """Waiters, each counted once for each of its partitions."""
+        return sum(map(len, self._waiters.values()))
 
     def __len__(self) -> int:
         return len({waiter for waiters in self._waiters.values() for waiter in waiters})

@@ -39,6 +39,17 @@ class UnselectableLogError(StratalogError):
 
 
 @dataclass(frozen=True, slots=True)
+class CleanerLook:
+    """What a cleaner found when it last looked for work: 0 and 0.0 for nothing, and at the beginning of time for never."""
+
+    at_ms: int = 0
+    #: The dirty share of the log that is dirtiest.
+    dirty_ratio: float = 0.0
+    #: By how much max.compaction.lag.ms is over, in the log that waits longest.
+    delay_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class LogToClean:
     """A log that was taken for a cleaning; `CleanerManager.done_cleaning` gives it back."""
 
@@ -68,6 +79,7 @@ class CleanerManager:
         self._states: dict[TopicPartition, CleaningState] = {}
         self._checkpoints = CleanerCheckpoints(data_dirs, fs, on_disk_error)
         self._uncleanable: dict[Path, dict[TopicPartition, str]] = {}
+        self.last_look = CleanerLook()
 
     # --- what is to be done -----------------------------------------------------------------------------------------
 
@@ -79,7 +91,9 @@ class CleanerManager:
         with self._lock:
             logs = self._logs()
             free = {key: log for key, log in logs.items() if log.config.compacted and self._is_free(key, log)}
-            chosen = filthiest([self._candidate(key, log, now_ms, logs) for key, log in free.items()])
+            candidates = [self._candidate(key, log, now_ms, logs) for key, log in free.items()]
+            self.last_look = _look(candidates, now_ms)
+            chosen = filthiest(candidates)
             if chosen is None:
                 return None
             self._move(chosen.partition, Event.START)
@@ -265,6 +279,13 @@ class CleanerManager:
                     for path, marked in self._uncleanable.items()
                 }
                 self._uncleanable = {path: marked for path, marked in kept.items() if marked}
+
+
+def _look(candidates: Sequence[Candidate], now_ms: int) -> CleanerLook:
+    ratios = (found.dirtiness.ratio for found in candidates if found.dirtiness.total_bytes)
+    return CleanerLook(
+        now_ms, max(ratios, default=0.0), max((found.delay_ms for found in candidates), default=0)
+    )
 
 
 def _dir_of(log: PartitionLog) -> Path:

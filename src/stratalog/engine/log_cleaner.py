@@ -21,7 +21,7 @@ from stratalog.engine.cleaner_config import CleanerConfig
 from stratalog.engine.cleaner_manager import CleanerManager, LogToClean, UnselectableLogError
 from stratalog.errors import KafkaStorageError
 from stratalog.log.cleaner.throttle import Throttle
-from stratalog.log.cleaner.values import CleanerSettings, CleaningAborted, CleanResult
+from stratalog.log.cleaner.values import CleanerSettings, CleanerStats, CleaningAborted, CleanResult
 from stratalog.log.partition_log import PartitionLog
 from stratalog.util.clock import Clock
 from stratalog.util.filesystem import FileSystem
@@ -125,6 +125,11 @@ class LogCleaner:
         return list(self._threads)
 
     @property
+    def last_cleanings(self) -> list[CleanerStats]:
+        """What the last cleaning of each thread read and wrote."""
+        return [thread.last_cleaning for thread in self._threads if thread.last_cleaning is not None]
+
+    @property
     def dead_thread_count(self) -> int:
         """Threads that ended though nobody told them to."""
         return sum(thread.is_dead for thread in self._threads)
@@ -160,6 +165,8 @@ class CleanerWorker:
         self._on_disk_error = on_disk_error
         #: Set to end a cleaning.
         self.ending = threading.Event()
+        #: What the last cleaning read and wrote.
+        self.last_cleaning: CleanerStats | None = None
 
     def turn(self) -> bool:
         """Clean the filthiest log and apply retention to the compacted ones; whether there is more to be expected."""
@@ -208,6 +215,7 @@ class CleanerWorker:
             now_ms=self._clock.now_ms(),
             check_abort=lambda: self._check_abort(to_clean),
         )
+        self.last_cleaning = result.stats
         return result.next_dirty_offset
 
     def _check_abort(self, to_clean: LogToClean) -> None:
@@ -243,6 +251,10 @@ class _CleanerThread(threading.Thread):
         super().__init__(name=f"log-cleaner-{number}", daemon=True)
         self._worker = worker
         self._cleaner = cleaner
+
+    @property
+    def last_cleaning(self) -> CleanerStats | None:
+        return self._worker.last_cleaning
 
     @property
     def is_dead(self) -> bool:

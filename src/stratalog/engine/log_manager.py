@@ -86,7 +86,7 @@ class LogManager:
         self.remote: RemoteLogManager | None = None
         self.traffic = Traffic()
         self.on_last_dir_failed: Callable[[str], object] = _ignore
-        self._clock = clock
+        self.clock = clock
         self._fs = fs
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._lock = threading.RLock()
@@ -103,7 +103,7 @@ class LogManager:
     def _make_cleaner(self) -> LogCleaner:
         try:
             return LogCleaner(
-                self.config, self.cleaning, clock=self._clock, fs=self._fs, on_disk_error=self._fail
+                self.config, self.cleaning, clock=self.clock, fs=self._fs, on_disk_error=self._fail
             )
         except StratalogError:
             self.dirs.close(clean=[data_dir.path for data_dir in self.dirs.live if data_dir.was_clean])
@@ -118,7 +118,7 @@ class LogManager:
         of the same name is renamed to `-stray`, as Kafka does, and named too. While a directory is offline, a partition
         that is nowhere is taken to be there, and is offline as well.
         """
-        started = self._clock.monotonic()
+        started = self.clock.monotonic()
         known = {spec.name: spec for spec in topics}
         jobs: dict[Path, list[LoadJob]] = {}
         unknown: list[Path] = []
@@ -133,7 +133,7 @@ class LogManager:
                     self._condemn(path)
         recovered = self._load(jobs)
         logger.info("Loaded %d logs in %d ms, %d of them after an unclean stop",
-                    len(self._partitions), (self._clock.monotonic() - started) * 1000, recovered)  # fmt: skip
+                    len(self._partitions), (self.clock.monotonic() - started) * 1000, recovered)  # fmt: skip
         for spec in known.values():
             if self.dirs.offline:
                 self._mark_missing_as_offline(spec)
@@ -167,7 +167,7 @@ class LogManager:
                     job.path,
                     job.spec.config,
                     topic_id=job.spec.topic_id,
-                    clock=self._clock,
+                    clock=self.clock,
                     fs=self._fs,
                     clean_shutdown=was_clean,
                     recovery_point=offsets[directory, RECOVERY_POINTS].pop(key, 0),
@@ -299,6 +299,11 @@ class LogManager:
             ]
         return sorted(found, key=lambda p: (p.topic, p.partition))
 
+    def offline_count(self) -> int:
+        """How many partitions are not served because their log directory failed."""
+        with self._lock:
+            return sum(partition.failure is not None for partition in self._partitions.values())
+
     def _logs(self) -> dict[TopicPartition, PartitionLog]:
         """The logs that are served, for the cleaner."""
         return {(partition.topic, partition.partition): partition.log for partition in self.partitions()}
@@ -327,7 +332,7 @@ class LogManager:
                     path,
                     spec.config,
                     topic_id=spec.topic_id,
-                    clock=self._clock,
+                    clock=self.clock,
                     fs=self._fs,
                     clean_shutdown=True,
                 )
@@ -423,20 +428,20 @@ class LogManager:
 
     def flush_due(self) -> None:
         """Flush segments that were sealed, and logs whose flush.ms is over."""
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         self._each_log(lambda log: log.flush_if_due(now_ms))
 
     def expire_producers(self) -> None:
         """Forget idempotent producers that have been silent for producer.id.expiration.ms."""
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         expiration_ms = self.config["producer.id.expiration.ms"]
         self._each_log(lambda log: log.expire_producers(now_ms, expiration_ms))
 
     def purge(self) -> None:
         """Remove files and directories whose delay after deletion is over."""
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         self._each_log(lambda log: log.purge_deleted(now_ms))
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         with self._lock:
             due = [path for when, path in self._condemned if when <= now]
             self._condemned = [(when, path) for when, path in self._condemned if when > now]
@@ -461,7 +466,7 @@ class LogManager:
 
     def _condemn(self, path: Path, delay_ms: float = 0) -> None:
         with self._lock:
-            self._condemned.append((self._clock.monotonic() + delay_ms / 1000, path))
+            self._condemned.append((self.clock.monotonic() + delay_ms / 1000, path))
 
     def write_checkpoints(self) -> None:
         """Write recovery points, log start offsets and high watermarks of each directory."""

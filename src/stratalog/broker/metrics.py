@@ -1,0 +1,92 @@
+"""Metrics of the broker around its logs: waiting requests, groups, the metadata. Read on the loop's thread."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from importlib.metadata import PackageNotFoundError, version
+
+from stratalog.broker.groups.state import GroupState
+from stratalog.broker.state import BrokerState
+from stratalog.config.metadata_version import METADATA_VERSION
+from stratalog.engine.metric import Kind, Metric, Sample, kafka_metric, own_metric, single
+
+_PURGATORY = "kafka.server:type=DelayedOperationPurgatory,name="
+_CONTROLLER = "kafka.controller:type=KafkaController,name="
+_LOADER = "kafka.server:type=MetadataLoader,name="
+_GROUPS = "kafka.coordinator.group:type=GroupMetadataManager,name="
+
+#: Kafka's number for a broker that serves.
+_RUNNING = 3
+_STATES = {
+    "PreparingRebalance": GroupState.PREPARING_REBALANCE,
+    "CompletingRebalance": GroupState.COMPLETING_REBALANCE,
+    "Stable": GroupState.STABLE,
+    "Empty": GroupState.EMPTY,
+    "Dead": GroupState.DEAD,
+}
+
+
+def _waiting(fetches: Callable[[BrokerState], int]) -> Callable[[BrokerState], Iterable[Sample]]:
+    def read(broker: BrokerState) -> Iterable[Sample]:
+        yield Sample(("Fetch",), fetches(broker))
+        yield Sample(("RemoteFetch",), broker.purgatory.remote_waiting)
+
+    return read
+
+
+def _levels(broker: BrokerState) -> Iterable[Sample]:
+    features = broker.metadata.features
+    yield Sample(("metadataVersion",), features.metadata_version)
+    for name, level in sorted(features.others.items()):
+        if name != METADATA_VERSION:
+            yield Sample((_java_name(name),), level)
+
+
+def _java_name(feature: str) -> str:
+    """group.version as Kafka's metrics spell it: groupVersion."""
+    first, *rest = feature.split(".")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+def _groups_in(state: GroupState) -> Callable[[BrokerState], Iterable[Sample]]:
+    return lambda broker: single(Counter(group.state for group in broker.groups.groups())[state])
+
+
+def _build(_: BrokerState) -> Iterable[Sample]:
+    try:
+        yield Sample((version("stratalog"),), 1)
+    except PackageNotFoundError:  # run from a source tree
+        yield Sample(("source",), 1)
+
+
+METRICS: tuple[Metric[BrokerState], ...] = (
+    kafka_metric(_PURGATORY + "PurgatorySize", _waiting(lambda broker: broker.purgatory.watch_count),
+                 "Requests that wait, each counted once for each of its partitions.", ("delayedOperation",)),
+    kafka_metric(_PURGATORY + "NumDelayedOperations", _waiting(lambda broker: len(broker.purgatory)),
+                 "Requests that wait.", ("delayedOperation",)),
+    kafka_metric("kafka.server:type=DelayedFetchMetrics,name=ExpiresPerSec",
+                 lambda broker: [Sample(("consumer",), broker.purgatory.expired)],
+                 "Fetch requests whose time was over before there was enough for them.", ("fetcherType",)),
+    kafka_metric("kafka.server:type=DelayedRemoteFetchMetrics,name=ExpiresPerSec",
+                 lambda broker: single(broker.purgatory.remote_expired),
+                 "Fetch requests that did not get an answer of the remote tier within remote.fetch.max.wait.ms."),
+    kafka_metric("kafka.server:type=KafkaServer,name=BrokerState", lambda _: single(_RUNNING),
+                 "3: the broker serves."),
+    kafka_metric(_LOADER + "CurrentMetadataVersion", lambda broker: single(broker.metadata.metadata_version),
+                 "The finalized level of metadata.version."),
+    kafka_metric(_LOADER + "FinalizedLevel", _levels, "The finalized level of each feature.", ("featureName",)),
+    kafka_metric(_CONTROLLER + "ActiveControllerCount", lambda _: single(1),
+                 "1: the broker is its own controller."),
+    kafka_metric(_CONTROLLER + "ActiveBrokerCount", lambda _: single(1), "Brokers of the cluster: this one."),
+    kafka_metric(_CONTROLLER + "GlobalTopicCount", lambda broker: single(len(broker.metadata.topics())), "Topics."),
+    kafka_metric(_CONTROLLER + "GlobalPartitionCount",
+                 lambda broker: single(sum(topic.partition_count for topic in broker.metadata.topics())),
+                 "Partitions of all topics."),
+    kafka_metric(_CONTROLLER + "OfflinePartitionsCount", lambda broker: single(broker.logs.offline_count()),
+                 "Partitions that nobody leads, because their log directory failed."),
+    kafka_metric(_GROUPS + "NumGroups", lambda broker: single(len(broker.groups.groups())), "Consumer groups."),
+    *(kafka_metric(_GROUPS + f"NumGroups{name}", _groups_in(state), f"Consumer groups in the state {name}.")
+      for name, state in _STATES.items()),
+    own_metric("build_info", _build, "1, with the version of the broker.", ("version",), kind=Kind.GAUGE),
+)  # fmt: skip
