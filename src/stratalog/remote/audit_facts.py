@@ -17,6 +17,8 @@ from stratalog.remote.storage.object_store import ObjectInfo
 
 #: Without one of these no copy is complete.
 REQUIRED = (ObjectKind.LOG, ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX, ObjectKind.LEADER_EPOCHS)
+#: Of the layout of Aiven's plugin, whose records have the same key.
+_OTHER_SUFFIXES = ("indexes", "rsm-manifest")
 REMAKEABLE = (ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX)
 
 
@@ -103,14 +105,17 @@ def group_objects(
 ) -> tuple[dict[UUID, SegmentObjects], list[ObjectInfo]]:
     """The sets of objects of one partition by segment id, and the objects that are of no segment.
 
-    A second set under the same id but another start offset is no segment of ours.
+    A second set under the same id but another start offset is no segment of ours; neither is one of another layout, whose
+    records have a key of ours.
     """
     found: dict[UUID, tuple[ObjectKey, dict[ObjectKind, ObjectInfo]]] = {}
     foreign = []
+    others: set[UUID] = set()
     for info in objects:
         key = ObjectKey.parse(info.key)
         if key is None:
             foreign.append(info)
+            others |= _segment_of_another_layout(info.key)
             continue
         first, infos = found.setdefault(key.segment_id.id, (key, {}))
         if first.start_offset != key.start_offset:
@@ -121,4 +126,13 @@ def group_objects(
         segment_id: SegmentObjects(first.segment_id, first.start_offset, infos)
         for segment_id, (first, infos) in found.items()
     }
+    for segment_id in others & sets.keys():
+        foreign += sets.pop(segment_id).objects.values()
     return sets, foreign
+
+
+def _segment_of_another_layout(key: str) -> set[UUID]:
+    """The id of the segment that an object of another layout is of: it stands beside records as ours do."""
+    stem, _, suffix = key.rpartition(".")
+    beside = ObjectKey.parse(f"{stem}.{ObjectKind.LOG.value}") if suffix in _OTHER_SUFFIXES else None
+    return set() if beside is None else {beside.segment_id.id}
