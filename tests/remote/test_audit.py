@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stratalog.remote.audit_findings import Severity, plan_repair
+from stratalog.remote.audit_findings import Kind, Severity, plan_repair
 from stratalog.remote.audit_mend import NotProvedError, carry_out
 from stratalog.remote.segment_state import RemoteLogSegmentState
 from stratalog.remote.storage.object_key import ObjectKind
@@ -396,3 +397,9 @@ def test_the_store_tells_the_time_and_nothing_of_it_stays(sound: SoundBucket, tm
     store = ObjectStore.from_url(tmp_path.as_uri())
     assert abs(store_time_ms(store) - (later() - 5_000)) < 60_000
     assert list(store.list()) == []
+
+
+def test_every_kind_of_finding_has_a_row_in_the_page_and_every_row_a_kind() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "tier.md").read_text(encoding="utf-8")
+    rows = re.findall(r"(?m)^\| `([a-z-]+)` \| (?:error|warning|note)", page)
+    assert sorted(rows) == sorted(kind.value for kind in Kind)
