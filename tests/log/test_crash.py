@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -99,7 +100,7 @@ class Story:
 
     def retention(self) -> None:
         size = self.log.size_bytes
-        self.log.config = LogConfig(**{**_fields(CONFIG), "retention_bytes": size // 2})
+        self.log.config = replace(CONFIG, retention_bytes=size // 2)
         self.kept_from = max(
             self.kept_from, self.log.log_end_offset
         )  # until the call is over, anything may go
@@ -131,10 +132,6 @@ class Story:
     def _next_sequence(self) -> int:
         producer = self.log.producers.producers.get(7)
         return 0 if producer is None else producer.last_sequence + 1
-
-
-def _fields(config: LogConfig) -> dict[str, object]:
-    return {name: getattr(config, name) for name in config.__dataclass_fields__}
 
 
 @pytest.mark.parametrize("power_loss", [False, True], ids=["kill-9", "power-loss"])

@@ -94,7 +94,7 @@ def test_a_segment_whose_index_takes_nothing_is_begun_anew(open_log: OpenLog) ->
     append(log, times=2)
     log.roll()
     log.active_segment.offset_index.resize(0)
-    log.active_segment._indexes_full = None
+    log.active_segment._indexes._is_full = None
     append(log)
     assert log.active_segment.offset_index.max_entries > 1
     assert [segment.base_offset for segment in log.segments] == [0, 2]

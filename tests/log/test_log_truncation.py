@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from stratalog.errors import CorruptRecordError
 from stratalog.log.partition_log import PartitionLog
+from stratalog.log.segment import LogSegment
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from tests.log.conftest import OpenLog
@@ -61,7 +63,8 @@ def test_an_open_transaction_above_is_forgotten(open_log: OpenLog, fully: bool) 
     Producer(log, 17, 10, transactional=True).append(2)
     log.close()
     log = open_log()
-    assert log.producers.first_unstable_offset == 3
+    producers = log.producers
+    assert producers.first_unstable_offset == 3
     if fully:
         log.truncate_fully_and_start_at(0)
     else:
@@ -195,3 +198,35 @@ def test_an_empty_compacted_batch_keeps_the_last_sequence(open_log: OpenLog) -> 
     follow(log, 25, 2)
     log.truncate_to(25)
     assert log.producers.producers[1].last_sequence == 1
+
+
+def test_a_place_that_damage_hides_is_not_truncated_to_and_nothing_was_done(open_log: OpenLog) -> None:
+    log = open_log(segment_bytes=TEN)
+    append(log, times=25)
+    path, size = log.segments[0].log_path, len(batch())
+    data = bytearray(path.read_bytes())
+    data[3 * size + 16] = 9  # the magic of the batch with offset 3
+    path.write_bytes(data)
+    with pytest.raises(CorruptRecordError, match="position"):
+        log.truncate_to(5)
+    assert (log.log_end_offset, len(log.segments)) == (25, 3)
+    assert not list(log.directory.glob("*.deleted"))
+    append(log, times=7)
+    log.close()
+    assert open_log(clean=True, recovery_point=32, segment_bytes=TEN).log_end_offset == 32
+
+
+def test_the_last_segment_goes_first(open_log: OpenLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that ends in the middle of a truncation leaves a log without a gap."""
+    log = open_log(segment_bytes=TEN)
+    append(log, times=45)
+    gone: list[int] = []
+    rename = LogSegment.change_suffix
+
+    def renamed(segment: LogSegment, old: str, new: str) -> None:
+        rename(segment, old, new)
+        gone.append(segment.base_offset)
+
+    monkeypatch.setattr(LogSegment, "change_suffix", renamed)
+    log.truncate_to(5)
+    assert gone == [40, 30, 20, 10]

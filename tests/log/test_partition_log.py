@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -463,7 +464,8 @@ def test_after_a_failed_sync_nothing_more_is_promised(
         with pytest.raises(KafkaStorageError, match="flush failed"):
             log.flush()
     assert len(read_records(log, 0)) == 1
-    for call in (log.flush, lambda: append(log), log.close):
+    calls: list[Callable[[], object]] = [log.flush, lambda: append(log), log.close]
+    for call in calls:
         with pytest.raises(KafkaStorageError, match="an earlier sync failed"):
             call()
     assert log.recovery_point == 0

@@ -6,9 +6,11 @@ anew.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from stratalog.log.local_log import LocalLog
+from stratalog.log.segment import LogSegment
 
 
 class Flusher:
@@ -24,27 +26,48 @@ class Flusher:
         local = self._local
         if local.sync_failed:
             raise local.unusable()
+        truncations = local.truncations
         end_offset = local.end.offset
         end = end_offset if up_to is None else min(up_to, end_offset)
         start = local.recovery_point
         if end <= start:
             return
+        if local.closed:
+            raise local.unusable()
         segments = [segment for segment in local.segments.from_offset(start) if segment.base_offset < end]
-        try:
-            for segment in segments:
-                segment.flush()
-            if any(segment.base_offset >= start for segment in segments):
-                local.fs.sync_dir(local.directory)
-        except OSError as error:
-            local.sync_failed = True
-            raise local.storage_error("flush", error) from error
+        for segment in segments:
+            self._sync(segment.flush, segment)
+        if any(segment.base_offset >= start for segment in segments):
+            self._sync(lambda: local.fs.sync_dir(local.directory))
         with self._lock:
-            local.recovery_point = max(local.recovery_point, min(end, local.end.offset))
-            self._last_flush_ms = local.clock.now_ms()
+            is_as_it_was = truncations == local.truncations
+            if is_as_it_was:
+                local.recovery_point = max(local.recovery_point, min(end, local.end.offset))
+                self._last_flush_ms = local.clock.now_ms()
+        if not is_as_it_was:  # what was appended in place of what was cut may not have been synced
+            self.flush(up_to)
+
+    def _sync(self, sync: Callable[[], None], segment: LogSegment | None = None) -> None:
+        """Sync files that somebody may be closing, renaming or removing meanwhile: only if nobody is, the disk failed."""
+        local = self._local
+        try:
+            sync()
+        except (OSError, ValueError) as error:  # ValueError: a map that was closed
+            with self._lock:
+                if local.closed:
+                    raise local.unusable() from None
+                if segment is not None and segment not in local.segments.all:
+                    return
+                if isinstance(error, ValueError):
+                    raise
+                local.sync_failed = True
+            raise local.storage_error("flush", error) from error
 
     def flush_if_due(self, now_ms: int) -> bool:
         """Flush what flush.ms says, or the segments that were sealed since; whether there was anything to do."""
         local = self._local
+        if local.closed:
+            return False
         if now_ms - self._last_flush_ms >= local.config.flush_ms and local.end.offset > local.recovery_point:
             self.flush()
             return True

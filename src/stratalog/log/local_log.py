@@ -179,11 +179,16 @@ class LocalLog:
     # --- the row shrinks --------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
-        """Drop everything from `offset` on, which lies at or behind the first segment's base offset."""
+        """Drop everything from `offset` on, which lies at or behind the first segment's base offset.
+
+        CorruptRecordError if damage hides where that is; nothing was done then. The last segment goes first: if the process
+        ends meanwhile, what is left is a log without gaps.
+        """
         kept = self.segments.all[: self.segments.floor(offset) + 1]
+        kept[-1].translate_offset(offset)
         self.truncations += 1
         try:
-            for segment in self.segments.all[len(kept) :]:
+            for segment in reversed(self.segments.all[len(kept) :]):
                 self._condemn_segment(segment)
             kept[-1].truncate_to(offset)
             self.log_start_offset = min(offset, self.log_start_offset)
@@ -194,13 +199,17 @@ class LocalLog:
 
     def start_anew_at(self, offset: int, log_start_offset: int) -> None:
         """Drop everything; the next record here gets `offset`."""
-        for segment in self.segments.all[:-1]:
-            self._condemn_files(segment)
-        self.segments = Segments((self.active,))
-        self._replace_active(offset)
-        self.log_start_offset = log_start_offset
-        self.local_log_start_offset = offset
-        self.high_watermark = self.end
+        self.truncations += 1
+        try:
+            for segment in self.segments.all[:-1]:
+                self._condemn_files(segment)
+            self.segments = Segments((self.active,))
+            self._replace_active(offset)
+            self.log_start_offset = log_start_offset
+            self.local_log_start_offset = offset
+            self.high_watermark = self.end
+        finally:
+            self.truncations += 1
 
     def drop_first(self, count: int) -> None:
         """Take the oldest `count` segments out of the row; one is left at least."""

@@ -166,9 +166,8 @@ class TransactionIndex:
         self._fs.remove(self.path)
 
     def close(self) -> None:
-        file, self._file = self._file, None
-        if file is not None:
-            file.close()
+        """Let go of the file. It is closed when the last reader has, and not under one that is reading."""
+        self._file = None
 
     def _channel(self) -> File:
         if self._file is None:
