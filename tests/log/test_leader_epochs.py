@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from stratalog.errors import CorruptCheckpointError
 from stratalog.log.leader_epochs import LeaderEpochCache
 from stratalog.log.values import EpochEntry
+from stratalog.testing.failing_filesystem import FailingFileSystem
 from stratalog.util.filesystem import File, FileSystem, StrPath
 
 EPOCHS, OFFSETS = range(8), range(40)
@@ -317,3 +319,16 @@ def test_epochs_are_found_by_their_neighbours_and_their_offsets(cache: LeaderEpo
         10,
     ]
     assert {entry.epoch: entry.start_offset for entry in cache.entries}.get(4) == 15
+
+
+def test_an_epoch_that_could_not_be_written_is_not_known_and_can_be_assigned_again(tmp_path: Path) -> None:
+    fs = FailingFileSystem()
+    cache = LeaderEpochCache(tmp_path / "leader-epoch-checkpoint", fs)
+    cache.assign(0, 0)
+    fs.fail(tmp_path, errno.ENOSPC)
+    with pytest.raises(OSError, match="No space"):
+        cache.assign(1, 5)
+    assert cache.latest_epoch == 0
+    fs.mend(tmp_path)
+    cache.assign(1, 5)
+    assert LeaderEpochCache(cache.path).entries == [EpochEntry(0, 0), EpochEntry(1, 5)]

@@ -140,8 +140,8 @@ class LeaderEpochCache:
 
     def _replace(self, entries: tuple[EpochEntry, ...]) -> None:
         if entries != self._entries:
-            self._entries = entries
             write_atomic(self.path, encode_epochs(entries), self._fs)
+            self._entries = entries
 
 
 def _epoch(entry: EpochEntry) -> int:
