@@ -188,3 +188,30 @@ def test_an_abort_that_cannot_be_indexed_did_not_happen(
     log.close()
     log = open_log(clean=False)
     assert _aborted(log) == [(1, 0, 10, 11)]
+
+
+def test_a_damaged_index_entry_hides_no_aborted_transaction(open_log: OpenLog) -> None:
+    """The offset of the entry behind what is read bounds the search for aborts: a wrong one must not be believed."""
+    log = open_log(index_interval_bytes=0)
+    append(log, 2)
+    producer = Producer(log, 1, transactional=True)
+    producer.append(3)
+    append(log, times=3)
+    producer.abort()
+    append(log, times=2)
+    replicate(log)
+    log.close()
+    index = next(log.directory.glob("*.index"))
+    entries = bytearray(index.read_bytes())
+    assert len(entries) > 3 * 8
+    entries[8 * 1 : 8 * 1 + 4] = (1).to_bytes(4, "big")  # the second entry: ascending still, of no batch
+    entries[0:4] = (0).to_bytes(4, "big")
+    index.write_bytes(entries)
+    log = open_log(index_interval_bytes=0, clean=True, recovery_point=log.recovery_point)
+    replicate(log)
+    first = log.read(0, 1, isolation=Isolation.LOG_END).slice
+    assert first is not None
+    data = log.read(2, 1, isolation=Isolation.TXN_COMMITTED)
+    assert data.aborted is not None
+    assert [(a.producer_id, a.first_offset) for a in data.aborted] == [(1, 2)]
+    log.close()

@@ -231,7 +231,8 @@ def prepare_follower_append(
     """Check batches that a leader has stamped, to be written as they are.
 
     An incomplete batch at the end is left out, as a fetch may end in one; `size` is 0 if there is no whole batch. From a
-    batch of a later epoch than `leader_epoch` on all are left out: the leader that was asked cannot have them (KAFKA-18723).
+    batch of a later epoch than `leader_epoch` on all are left out: the leader that was asked cannot have them
+    (KAFKA-18723).
     Raises CorruptRecordError for a damaged batch, InvalidRecordError for offsets that do not ascend from
     `log_end_offset` (a gap is allowed: compaction leaves them).
     """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 
-from stratalog.errors import CorruptRecordError, InvalidTxnStateError
+from stratalog.errors import CorruptRecordError, InvalidRecordError, InvalidTxnStateError
 from stratalog.log.producer_state import ProducerStateManager
 from stratalog.log.segment import LogSegment
 from stratalog.log.segments import Segments
@@ -64,7 +64,7 @@ def _feed(producers: ProducerStateManager, segment: LogSegment, start_offset: in
                 batch = segment.read_batch(position, header[1] + LOG_OVERHEAD)
                 batch.ensure_valid()
                 updates.add(batch)
-    except (CorruptRecordError, InvalidTxnStateError) as error:
+    except (CorruptRecordError, InvalidRecordError, InvalidTxnStateError) as error:
         logger.warning("%s: what producers did behind offset %d is not known: %s",
                        producers.name, start_offset, error)  # fmt: skip
     producers.commit(updates)

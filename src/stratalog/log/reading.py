@@ -109,7 +109,7 @@ def _aborted_within(
     """The aborted transactions that overlap `size` bytes of segment `first` from `start` on."""
     index = segments.all.index(first)
     bound = first.offset_index.fetch_upper_bound(start, size)
-    if bound is not None:
+    if bound is not None and first.is_true_place(bound):
         upper = bound.offset
     else:
         upper = segments.all[index + 1].base_offset if index + 1 < len(segments) else end_offset

@@ -15,7 +15,7 @@ from typing import Final
 from stratalog.errors import CorruptRecordError
 from stratalog.log.offset_index import OffsetIndex
 from stratalog.log.time_index import TimeIndex
-from stratalog.log.values import BatchPosition, FileSlice, TimestampOffset
+from stratalog.log.values import BatchPosition, FileSlice, OffsetPosition, TimestampOffset
 from stratalog.records.batch import RecordBatch, batch_at
 from stratalog.records.batch_format import (
     BATCH_SIZE_MIN,
@@ -117,6 +117,10 @@ class ReadableSegment(ABC):
         logger.warning("%s: no batch that ends at offset %d stands at position %d; searching without the index",
                        self.offset_index.path, entry.offset, entry.position)  # fmt: skip
         return self._find(offset, 0)
+
+    def is_true_place(self, entry: OffsetPosition) -> bool:
+        """Whether the batch at the position of an offset index entry ends with the entry's offset."""
+        return self._last_offset_at(entry.position) == entry.offset
 
     def _last_offset_at(self, position: int) -> int:
         """The last offset of the batch at `position`; -1 if none is there."""

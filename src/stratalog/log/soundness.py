@@ -100,12 +100,16 @@ class SoundBytes:
         return sound - position
 
     def name_gap(self, offset: int, next_offset: int) -> None:
-        """Say, once, that a log that is not compacted has no records from `offset` on at the end of this segment."""
+        """Say, once, that a log that is not compacted has no records from `offset` on at the end of this segment.
+
+        Whether it was compacted once, and the gap is no loss, cannot be seen by the segment.
+        """
         if -1 in self._named or offset >= next_offset:
             return
         self._named.add(-1)
         logger.warning(
-            "%s: offsets %d to %d are not there; readers go on behind them",
+            "%s: offsets %d to %d are not there, which is a loss unless the topic was compacted once; readers go on"
+            " behind them",
             self.path,
             offset,
             next_offset - 1,
