@@ -162,3 +162,28 @@ def test_after_a_crash_at_any_step_every_record_is_there_once(tmp_path: Path, po
             break
         step += 1
     assert step > 20
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_the_last_segment_is_split_whatever_the_recovery_point_says(directory: Path, clean: bool) -> None:
+    """A checkpoint that was lost, or is behind: nothing but the segment tells how far it reaches."""
+    offsets = [0, 1, FAR - 1, FAR, FAR + 5, 2 * FAR, 2 * FAR + 1]
+    segment(directory, 0, offsets)
+    log = PartitionLog.open(directory, CONFIG, clean_shutdown=clean, recovery_point=0)
+    assert content(directory) == {
+        0: [0, 1, FAR - 1], FAR: [FAR, FAR + 5], 2 * FAR: [2 * FAR, 2 * FAR + 1],
+    }  # fmt: skip
+    assert log.log_end_offset == 2 * FAR + 2
+    log.update_high_watermark(log.log_end_offset)
+    assert [record.offset for record in read_records(log, 0)] == offsets
+    log.close()
+    assert not list(directory.glob("*.cut"))
+
+
+def test_a_far_offset_that_nothing_confirms_is_no_reason_to_split(directory: Path) -> None:
+    """Offsets are not under the CRC: a torn one must not send the log to the far end of its numbers."""
+    segment(directory, 0, [0, 1, 2**40])
+    log = PartitionLog.open(directory, CONFIG, clean_shutdown=False, recovery_point=0)
+    assert content(directory) == {0: [0, 1]}
+    assert log.log_end_offset == 2
+    log.close()

@@ -16,6 +16,7 @@ from stratalog.log.file_names import LEADER_EPOCH_CHECKPOINT
 from stratalog.log.partition_log import PartitionLog
 from stratalog.log.values import Isolation
 from stratalog.testing.clock import ManualClock
+from stratalog.testing.lossy_filesystem import Killed, LossyFileSystem
 from tests.log.log_model import assert_lookups, batch_of, read_records
 from tests.log.unsynced import UNSYNCED
 
@@ -359,3 +360,41 @@ def test_leader_epochs_are_read_from_the_log_when_they_are_not_its_own(
         path.write_bytes(epochs)
     reopen(directory, clean=True)
     assert path.read_bytes() == before
+
+
+def test_a_recovery_that_is_killed_leaves_no_segment_behind_a_cut(directory: Path) -> None:
+    """Else the next one would find a log that is whole up to the cut, and go on behind the gap."""
+    logs = sorted(directory.glob("*.log"))
+    assert len(logs) >= 3
+    first = bytearray(logs[0].read_bytes())
+    first[-1] ^= 1
+    logs[0].write_bytes(first)
+    changes = 0
+    while True:
+        copy = directory.parent / f"killed-{changes}" / "orders-0"
+        shutil.copytree(directory, copy)
+        fs = LossyFileSystem(copy)
+        fs.kill_at = changes
+        try:
+            PartitionLog.open(copy, CONFIG, clock=ManualClock(), fs=fs, clean_shutdown=False).close()
+        except Killed:
+            log = PartitionLog.open(copy, CONFIG, clock=ManualClock(), clean_shutdown=False)
+            bases = [segment.base_offset for segment in log.segments]
+            assert len(bases) == 1, f"killed before change {changes}: segments {bases}"
+            log.close()
+        else:
+            break
+        changes += 1
+    assert changes > 10
+
+
+def test_a_disk_that_is_full_when_a_tail_is_to_be_kept_says_so_and_nothing_is_cut(directory: Path) -> None:
+    last = sorted(directory.glob("*.log"))[-1]
+    data = bytearray(last.read_bytes())
+    data[100] ^= 1
+    last.write_bytes(data)
+    fs = LossyFileSystem(directory)
+    fs.bytes_left = 150  # some for indexes and snapshots
+    with pytest.raises(OSError, match="No space"):
+        PartitionLog.open(directory, CONFIG, clock=ManualClock(), fs=fs, clean_shutdown=False)
+    assert last.read_bytes() == data

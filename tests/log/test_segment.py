@@ -14,6 +14,7 @@ from stratalog.config.topic import LogConfig
 from stratalog.errors import CorruptIndexError
 from stratalog.log.append import BatchFacts
 from stratalog.log.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
+from stratalog.log.index_ends import check_index_ends
 from stratalog.log.producer_state import ProducerStateManager
 from stratalog.log.segment import LogSegment
 from stratalog.log.segment_recovery import SoundBatches
@@ -363,9 +364,9 @@ def test_a_damaged_index_is_told_and_made_anew(make: Make, which: str) -> None:
     damaged.write_bytes(random.Random(1).randbytes(240))
     again = make(0)
     with pytest.raises(CorruptIndexError, match=damaged.name):
-        again.check_indexes()
+        check_index_ends(again, REAL_FILESYSTEM)
     assert recover(again).flaw is None
-    again.check_indexes()
+    check_index_ends(again, REAL_FILESYSTEM)
     assert [path.read_bytes() for path in (again.offset_index_path, again.time_index_path)] == sound
     for offset in range(100):
         assert read(again, offset)[0].base_offset == offset
@@ -449,7 +450,7 @@ def test_whatever_stands_under_an_index_name_is_told_at_the_opening(make: Make) 
     segment.close()
     log, index, times = segment.log_path, segment.offset_index_path, segment.time_index_path
     sound = {path: path.read_bytes() for path in (index, times)}
-    make(0).check_indexes()
+    check_index_ends(make(0), REAL_FILESYSTEM)
     foreign = {
         index: [sound[times], sound[times][:240], log.read_bytes()[:2400], b"plain text " * 24, b"\xff" * 48,
                 sound[index][8:16] * 6, sound[index][:-3], sound[index] + bytes(240), bytes(48), b"\0\0\0\1" * 18],
@@ -460,8 +461,8 @@ def test_whatever_stands_under_an_index_name_is_told_at_the_opening(make: Make) 
         for content in contents:
             path.write_bytes(content)
             with pytest.raises(CorruptIndexError, match=path.name):
-                make(0).check_indexes()
+                check_index_ends(make(0), REAL_FILESYSTEM)
         path.write_bytes(sound[path])
     index.unlink()
     with pytest.raises(CorruptIndexError, match="missing"):
-        make(0).check_indexes()
+        check_index_ends(make(0), REAL_FILESYSTEM)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stratalog.log.offset_index_format import FORMATS, LEGACY, Detection, Evidence, OffsetIndexFormat, detect
 from stratalog.log.offset_index_proof import prove
-from stratalog.util.filesystem import FileSystem
+from stratalog.util.filesystem import FileSystem, closing_map
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ def detect_file(
     fits = [form for form in FORMATS if size % form.entry_size == 0]
     if len(fits) == 1 and not always_prove:
         return Detection(fits[0], Evidence.SIZE, f"{fits[0].entry_size} alone divides {size} bytes")
-    with fs.open(path) as file, fs.map_file(file, size) as data:
+    with fs.open(path) as file, closing_map(fs.map_file(file, size)) as data:
         if log_path is None or not fs.exists(log_path):
             found = detect(data, expected)
         else:

@@ -2,7 +2,9 @@
 
 Cleaners of old merged segments whatever their offsets (KAFKA-6264), so such segments may be found in a directory. They are
 cut when it is opened, before anything else looks at them, by the protocol of `replacement`: a crash leaves the one segment
-or all of the new ones, with the same bytes. Source: Kafka's `LocalLog.splitOverflowedSegment`, `LogLoader`.
+or all of the new ones, with the same bytes. How far a segment reaches is told by where the next one begins, and of the last
+one by the recovery point, which may be too low: `recovery` finds that out when it reads the segment
+(`OverflowedSegmentError`), and begins anew. Source: Kafka's `LocalLog.splitOverflowedSegment`, `LogLoader`.
 """
 
 from __future__ import annotations
@@ -46,12 +48,13 @@ def split_overflowed(
     ]
     for base_offset, end_offset in zip(bases, [*bases[1:], log_end_offset], strict=False):
         if end_offset - 1 - base_offset > RELATIVE_OFFSET_MAX:
-            _split_if_overflowed(directory, base_offset, config, clock, fs)
+            split_segment(directory, base_offset, config, clock=clock, fs=fs)
 
 
-def _split_if_overflowed(
-    directory: Path, base_offset: int, config: LogConfig, clock: Clock, fs: FileSystem
+def split_segment(
+    directory: Path, base_offset: int, config: LogConfig, *, clock: Clock, fs: FileSystem
 ) -> None:
+    """Cut one segment if it has to be; one that is damaged where it would be cut stays as it is."""
     segment = LogSegment(directory, base_offset, config, clock=clock, fs=fs)
     try:
         parts = list(_parts(segment))

@@ -24,14 +24,15 @@ from typing import Final
 from stratalog.config.topic import LogConfig
 from stratalog.errors import CorruptIndexError, CorruptRecordError, InvalidTxnStateError
 from stratalog.log.file_names import DELETED_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, log_file, parse_file_name
+from stratalog.log.index_ends import check_index_ends
 from stratalog.log.interrupted_swaps import finish_swaps
 from stratalog.log.leader_epochs import LeaderEpochCache
-from stratalog.log.overflow import split_overflowed
+from stratalog.log.overflow import split_overflowed, split_segment
 from stratalog.log.producer_rebuild import rebuild_producer_state
 from stratalog.log.producer_state import ProducerStateManager
 from stratalog.log.remnants import keep_log, keep_tail
 from stratalog.log.segment import LogSegment
-from stratalog.log.segment_recovery import SoundBatches
+from stratalog.log.segment_recovery import OverflowedSegmentError, SoundBatches
 from stratalog.log.segments import Segments
 from stratalog.records.batch import RecordBatch
 from stratalog.util.clock import Clock
@@ -110,6 +111,8 @@ class LogLoader:
         self._scanned: dict[LogSegment, SoundBatches] = {}
         #: Base offsets of which there is an index, but no log.
         self._without_log: set[int] = set()
+        #: Base offsets of segments that were split on the way, or could not be.
+        self._split: set[int] = set()
 
     def load(self) -> LoadedLog:
         """Raises OSError for files that cannot be read or mended."""
@@ -118,11 +121,7 @@ class LogLoader:
         split_overflowed(
             self._directory, self._config, clock=self._clock, fs=self._fs, log_end_offset=self._recovery_point
         )
-        self._open_segments()
-        self._recover_damaged()
-        if not self._clean:
-            self._recover_unflushed()
-        log_end_offset = self._log_end_offset()
+        log_end_offset = self._load_segments()
         recovery_point = log_end_offset if self._clean else min(self._recovery_point, log_end_offset)
         self._segments[-1].resize_indexes(self._config.segment_index_bytes)
         log_start_offset = self._log_start_offset
@@ -142,6 +141,25 @@ class LogLoader:
         )
         self._report(log_end_offset, self._clock.monotonic() - started)
         return LoadedLog(segments, log_start_offset, recovery_point, log_end_offset, self._condemned)
+
+    def _load_segments(self) -> int:
+        """Open and mend all segments; return where the log ends."""
+        while True:
+            try:
+                self._open_segments()
+                self._recover_damaged()
+                if not self._clean:
+                    self._recover_unflushed()
+                return self._log_end_offset()
+            except OverflowedSegmentError as found:
+                self._split.add(found.base_offset)
+                for segment in self._segments:
+                    segment.close()
+                self._segments.clear()
+                self._scanned.clear()
+                split_segment(
+                    self._directory, found.base_offset, self._config, clock=self._clock, fs=self._fs
+                )
 
     def _report(self, log_end_offset: int, seconds: float) -> None:
         mended = self._mended
@@ -181,7 +199,7 @@ class LogLoader:
         unflushed = () if self._clean else self._unflushed()
         for segment in list(self._segments):
             try:
-                segment.check_indexes()
+                check_index_ends(segment, self._fs)
             except (CorruptIndexError, CorruptRecordError) as error:
                 self._mended.indexes_rebuilt += 1
                 if segment not in unflushed:
@@ -195,7 +213,6 @@ class LogLoader:
     def _recover_unflushed(self) -> None:
         for segment in self._unflushed():
             if self._recover_segment(segment, self._segments, self._flushed_to):
-                self._drop_unread(self._segments[self._segments.index(segment) + 1 :])
                 return
 
     def _recover_segment(self, segment: LogSegment, row: Sequence[LogSegment], flushed_to: int) -> int:
@@ -227,13 +244,14 @@ class LogLoader:
                     segment.txn_index.append(aborted)
 
         def before_cut(view: memoryview, sound: SoundBatches) -> None:
-            is_last = not any(
-                behind.size_bytes for behind in self._segments[self._segments.index(segment) + 1 :]
-            )
+            behind = self._segments[self._segments.index(segment) + 1 :]
+            is_last = not any(other.size_bytes for other in behind)
             kept = keep_tail(segment.log_path, view, sound, self._fs, is_last=is_last)
             logger.warning("%s: cut %s at position %d, %d bytes from offset %d on: %s%s",
                            self._name, segment.log_path.name, sound.size_bytes, len(view) - sound.size_bytes,
                            sound.next_offset, sound.flaw, f"; they are kept in {kept.name}" if kept else "")  # fmt: skip
+            # First those behind the cut: a process that ends in between must not leave them behind a log that looks whole.
+            self._drop_unread(behind)
 
         size = segment.file.size()
         sound = segment.recover(
@@ -241,6 +259,7 @@ class LogLoader:
             epoch=self._epochs.latest_epoch,
             flushed_to=flushed_to,
             end_offset=self._end_offset_of(segment),
+            may_overflow=segment.base_offset not in self._split,
             before_cut=before_cut,
         )
         producers.take_snapshot(sound.next_offset)
@@ -311,6 +330,8 @@ class LogLoader:
             except CorruptRecordError:
                 size = -1
             if size == last.size_bytes and not (self._is_end_certain and end > self._recovery_point):
+                if end - 1 > last.last_offset_max and last.base_offset not in self._split:
+                    raise OverflowedSegmentError(last.base_offset)
                 return end, True
             self._recover_segment(last, self._segments[:-1], _NO_END)
             sound = self._scanned[last]
@@ -330,14 +351,15 @@ class LogLoader:
     # --- dropping ---------------------------------------------------------------------------------------------------
 
     def _drop_unread(self, segments: Sequence[LogSegment]) -> None:
-        """Take the segments behind a cut out of the row; those with records in them are kept beside it."""
-        for segment in segments:
+        """Take the segments behind a cut out of the row, the last one first; those with records are kept beside it."""
+        going = segments[::-1]
+        for segment in going:
             if segment.size_bytes:
                 kept = keep_log(segment.log_path, self._fs)
                 logger.warning("%s: %s lies behind the cut and is no part of the log any more; its %d bytes are kept in %s",
                                self._name, segment.log_path.name, segment.size_bytes, kept.name)  # fmt: skip
                 segment.log_path = kept
-        self._drop(segments)
+        self._drop(going)
 
     def _drop(self, segments: Sequence[LogSegment]) -> None:
         for segment in segments:

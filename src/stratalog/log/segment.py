@@ -13,40 +13,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from typing_extensions import Buffer
 
 from stratalog.config.topic import LogConfig
-from stratalog.errors import CorruptIndexError, CorruptRecordError
 from stratalog.log.file_names import log_file, offset_index_file, time_index_file, txn_index_file
 from stratalog.log.offset_index import OffsetIndex
 from stratalog.log.offset_index_format import LARGE, LEGACY
-from stratalog.log.offset_index_proof import is_true_entry
 from stratalog.log.roll import RELATIVE_OFFSET_MAX
 from stratalog.log.segment_indexes import SegmentIndexes, with_suffix
-from stratalog.log.segment_reading import ReadableSegment
 from stratalog.log.segment_recovery import SoundBatches, index_sound_batches
+from stratalog.log.segment_times import TimedSegment
 from stratalog.log.soundness import SoundBytes
 from stratalog.log.time_index import TimeIndex
 from stratalog.log.txn_index import AbortedTransaction, TransactionIndex
 from stratalog.log.values import TimestampOffset
 from stratalog.records.batch import RecordBatch
-from stratalog.records.batch_format import CONTROL_BIT, NO_TIMESTAMP
+from stratalog.records.batch_format import NO_TIMESTAMP
 from stratalog.util.clock import Clock
-from stratalog.util.filesystem import File, FileSystem
+from stratalog.util.filesystem import File, FileSystem, closing_map
 from stratalog.util.uuids import random_uuid
 
 if TYPE_CHECKING:
     from stratalog.log.append import BatchFacts
 
-#: So many entries of a transaction index are held against the log when it is opened.
-_TRANSACTIONS_PROVED: Final = 64
 
-_UNKNOWN: Final = TimestampOffset(-2, -1)
-
-
-class LogSegment(ReadableSegment):
+class LogSegment(TimedSegment):
     """See the module. `base_offset` is a lower bound of all offsets in it."""
 
     def __init__(
@@ -81,6 +74,7 @@ class LogSegment(ReadableSegment):
             new_format=LARGE if config.use_large_index_format else LEGACY,
         )
         is_new = not fs.exists(self.log_path)
+        super().__init__(is_new=is_new)
         self.file: File = fs.open(self.log_path, create=True)
         self.size_bytes = 0 if is_new else self.file.size()
         #: Which bytes may be handed out without another look.
@@ -89,10 +83,7 @@ class LogSegment(ReadableSegment):
         if self._is_preallocated:
             self.file.truncate(config.segment_bytes)
         self.created_ms = clock.now_ms()
-        self._first_batch_timestamp: int | None = None
         self._bytes_since_index_entry = 0
-        self._max_timestamp: TimestampOffset = _UNKNOWN
-        self._is_max_timestamp_proven = is_new
 
     @classmethod
     def create(
@@ -156,92 +147,9 @@ class LogSegment(ReadableSegment):
         """Make room for more entries: the segment is the active one."""
         self._indexes.resize(size)
 
-    def check_indexes(self) -> None:
-        """Raise CorruptIndexError for an index that is missing or cannot be right, without reading it whole.
-
-        Size, first and last entries are looked at, and whether the last entries fit the batches that they speak of: so a
-        file of another kind or of another segment is found. The costs do not grow with the indexes.
-        """
-        for path in (self.offset_index_path, self.time_index_path):
-            if not self._fs.exists(path):
-                raise CorruptIndexError(f"{path}: missing")
-        self.offset_index.check_ends()
-        self.time_index.check_ends()
-        self.txn_index.sanity_check()
-        for transaction in self.txn_index.all[-_TRANSACTIONS_PROVED:]:
-            if not self._is_true_abort(transaction):
-                raise CorruptIndexError(f"{self.txn_index.path}: the log has no end of {transaction}")
-        last = self.offset_index.last_entry
-        if self.offset_index.entries and not is_true_entry(
-            *last, self.base_offset, self.file, self.size_bytes
-        ):
-            raise CorruptIndexError(
-                f"{self.offset_index_path}: the last entry, {last}, points at no batch of the log with that offset"
-            )
-        largest = self.time_index.last_entry
-        if self.time_index.entries and not self.is_true_time(largest):
-            raise CorruptIndexError(
-                f"{self.time_index_path}: the last entry, {largest}, is not the timestamp of the batch with that offset"
-            )
-
     def release_indexes(self) -> None:
         """Unmap the indexes until they are used again: a log of many segments is opened without keeping thousands."""
         self._indexes.release()
-
-    # --- times ------------------------------------------------------------------------------------------------------
-
-    @property
-    def max_timestamp(self) -> TimestampOffset:
-        """The largest timestamp and the last offset of the first batch that has it; (-1, base offset) for none."""
-        known = self._max_timestamp
-        if known is _UNKNOWN:
-            known = self._max_timestamp = self.time_index.last_entry
-        return known
-
-    def _is_true_abort(self, transaction: AbortedTransaction) -> bool:
-        """Whether the producer's marker stands where an entry of the transaction index says."""
-        found = self.translate_offset(transaction.last_offset)
-        if found is None or not transaction.first_offset < transaction.last_offset:
-            return False
-        for _, header in self.headers(found.position, found.position + found.size):
-            is_marker = header[5] & CONTROL_BIT and header[9] == transaction.producer_id
-            return bool(is_marker and header[0] == transaction.last_offset)
-        return False
-
-    def prove_max_timestamp(self) -> bool:
-        """Make sure that no record is newer than `max_timestamp` says; whether one was.
-
-        For a decision that cannot be taken back. The time index of a segment that was found on disk may have lost entries.
-        Where batches cannot be read, the file's modification time stands for their records.
-        """
-        if self._is_max_timestamp_proven:
-            return False
-        before = self.max_timestamp
-        try:
-            proven = self._find_max_timestamp()
-        except CorruptRecordError:
-            proven = max(before, TimestampOffset(self.last_modified_ms, before.offset))
-        self._max_timestamp = max(before, proven)
-        self._is_max_timestamp_proven = True
-        return self._max_timestamp != before
-
-    def largest_timestamp(self) -> int:
-        """The largest record timestamp, or the file's modification time when no record has one."""
-        timestamp = self.max_timestamp.timestamp_ms
-        return timestamp if timestamp >= 0 else self.last_modified_ms
-
-    @property
-    def last_modified_ms(self) -> int:
-        return self.file.mtime_ms()
-
-    @property
-    def first_batch_timestamp(self) -> int | None:
-        """The max timestamp of the first batch (-1: it has none); None for an empty segment."""
-        if self._first_batch_timestamp is None and self.size_bytes:
-            for _, header in self.headers():
-                self._first_batch_timestamp = header[8]
-                break
-        return self._first_batch_timestamp
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -301,7 +209,7 @@ class LogSegment(ReadableSegment):
             since += batch.size
         self._bytes_since_index_entry = since
         if largest > largest_before.timestamp_ms:
-            self._max_timestamp = TimestampOffset(largest, largest_offset)
+            self.raise_max_timestamp(TimestampOffset(largest, largest_offset))
 
     def _cut_back(self, size: int) -> None:
         """Take back what a failed write left; a preallocated file keeps its length, and its tail has no meaning."""
@@ -353,23 +261,8 @@ class LogSegment(ReadableSegment):
             self.created_ms = self._clock.now_ms()
             self._first_batch_timestamp = None
         self._bytes_since_index_entry = 0
-        self._max_timestamp = self._find_max_timestamp()
+        self._max_timestamp, self._is_max_timestamp_proven = self._read_max_timestamp()
         return removed
-
-    def _find_max_timestamp(self) -> TimestampOffset:
-        """The last time index entry, or what the batches behind it have."""
-        largest = self.time_index.last_entry
-        start = 0
-        if self.time_index.entries:
-            found = self.translate_offset(largest.offset) if self.is_true_time(largest) else None
-            if found is None:
-                largest = TimestampOffset(NO_TIMESTAMP, self.base_offset)
-            else:
-                start = found.position
-        for _, header in self.headers(start):
-            if header[8] > largest.timestamp_ms:
-                largest = TimestampOffset(header[8], header[0] + header[6])
-        return largest
 
     def recover(
         self,
@@ -378,6 +271,7 @@ class LogSegment(ReadableSegment):
         epoch: int | None,
         flushed_to: int,
         end_offset: int,
+        may_overflow: bool = False,
         before_cut: Callable[[memoryview, SoundBatches], object],
     ) -> SoundBatches:
         """Check every batch and make the indexes anew; return what was found.
@@ -390,13 +284,16 @@ class LogSegment(ReadableSegment):
         with an id from which their state follows: of batches outside of transactions, the last few of each producer will
         do. Its view is valid during the call only. A batch is not sound either if `on_batch` raises CorruptRecordError or
         InvalidRecordError for it.
+
+        With `may_overflow`, OverflowedSegmentError if sound batches are found that lie too far from the base offset for the
+        indexes; without, they are not sound.
         """
         self._indexes.reset()
         file_size = self.file.size()
         self.size_bytes = file_size
         sound = SoundBatches(0, TimestampOffset(NO_TIMESTAMP, self.base_offset), self.base_offset, (), None)
         if file_size:
-            with self._fs.map_file(self.file, file_size) as data, memoryview(data) as view:
+            with closing_map(self._fs.map_file(self.file, file_size)) as data, memoryview(data) as view:
                 sound = index_sound_batches(
                     view,
                     self._indexes,
@@ -405,6 +302,7 @@ class LogSegment(ReadableSegment):
                     flushed_to=flushed_to,
                     end_offset=end_offset,
                     index_interval_bytes=self._index_interval_bytes,
+                    may_overflow=may_overflow,
                 )
                 if sound.size_bytes < file_size:
                     before_cut(view, sound)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from stratalog.errors import CorruptRecordError, InvalidRecordError
+from stratalog.errors import CorruptRecordError, InvalidRecordError, StratalogError
 from stratalog.log.producer_state import BATCHES_KEPT
 from stratalog.log.roll import RELATIVE_OFFSET_MAX
 from stratalog.log.segment_indexes import SegmentIndexes
@@ -42,6 +42,14 @@ _LIKE_A_BATCH: Final = re.compile(rb"(?s)\x02(?=.{4}\x00[\x00-\x7f][\x00-\x7f])"
 _unpack_header = HEADER.unpack_from
 
 OnBatch = Callable[[RecordBatch], None]
+
+
+class OverflowedSegmentError(StratalogError):
+    """A segment is found to reach further than its indexes can say: it is to be split (`overflow`) and read again."""
+
+    def __init__(self, base_offset: int) -> None:
+        super().__init__(f"the segment {base_offset} reaches further than its indexes can say")
+        self.base_offset = base_offset
 
 
 class Damage(NamedTuple):
@@ -87,11 +95,12 @@ def index_sound_batches(
     flushed_to: int,
     end_offset: int,
     index_interval_bytes: int,
+    may_overflow: bool,
 ) -> SoundBatches:
     """Check every batch in the `.log` that `view` shows, and index those that are sound.
 
-    The contract of `LogSegment.recover` says what is sound, which batches `on_batch` is told, and what `flushed_to` and
-    `end_offset` mean. The loop is flat for speed. The indexes are empty before it.
+    The contract of `LogSegment.recover` says what is sound, which batches `on_batch` is told, and what `flushed_to`,
+    `end_offset` and `may_overflow` mean. The loop is flat for speed. The indexes are empty before it.
     """
     limit = len(view)
     position = last_index_entry = 0
@@ -125,6 +134,12 @@ def index_sound_batches(
                 else not batch_at(view, position).is_crc_valid
             )
         ):
+            if (
+                may_overflow
+                and highest < end_offset - 1
+                and _is_sound_but_far(view, position, expected_offset, highest)
+            ):
+                raise OverflowedSegmentError(base_offset)
             flaw = _flaw(view, position, header, expected_offset, highest)
             if gap is not None and header is not None and gap.expected_offset <= header[0] < expected_offset:
                 # Offsets are not under the CRC: it is the batch before that has a wrong one.
@@ -201,6 +216,24 @@ def _flaw(
     if header[0] < expected_offset or not header[0] <= last_offset <= highest:
         return f"its offsets are {header[0]} to {last_offset}, expected from {expected_offset} on"
     return crc_flaw(view, position, header) or "it is not sound"
+
+
+def _is_sound_but_far(view: memoryview, position: int, expected_offset: int, highest: int) -> bool:
+    """Whether the batch at `position` is at fault for nothing but an offset above `highest`.
+
+    Offsets are not under the CRC of a batch: only if another sound one follows behind it are they believed.
+    """
+    for _ in range(2):
+        header = header_at(view, position, len(view))
+        if header is None:
+            return False
+        end, last_offset = position + header[1] + LOG_OVERHEAD, header[0] + header[6]
+        if not expected_offset <= header[0] <= last_offset or last_offset <= highest:
+            return False
+        if end > len(view) or crc_flaw(view, position, header) is not None:
+            return False
+        position, expected_offset = end, last_offset + 1
+    return True
 
 
 def next_sound(view: memoryview, position: int, expected_offset: int, highest: int) -> tuple[int, int]:

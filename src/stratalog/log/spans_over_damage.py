@@ -9,7 +9,7 @@ from stratalog.log.batch_spans import BatchSpan, spans
 from stratalog.log.roll import RELATIVE_OFFSET_MAX
 from stratalog.log.segment_recovery import next_sound
 from stratalog.records.batch_format import HEADER_SIZE
-from stratalog.util.filesystem import File, FileSystem
+from stratalog.util.filesystem import File, FileSystem, closing_map
 
 _ZEROS_LOOKED_AT: Final = 64 * 1024
 
@@ -26,7 +26,7 @@ def spans_over_damage(log: File, base_offset: int, fs: FileSystem) -> Iterator[t
             end, expected, is_behind_damage = position + span.size, span.last_offset + 1, False
         if end >= log_size or _is_zero_tail(log, end, log_size):
             return
-        with fs.map_file(log, log_size) as data, memoryview(data) as view:
+        with closing_map(fs.map_file(log, log_size)) as data, memoryview(data) as view:
             end, found = next_sound(view, end, expected, base_offset + RELATIVE_OFFSET_MAX)
         if found < 0:
             return

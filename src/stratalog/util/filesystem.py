@@ -10,7 +10,8 @@ import errno
 import mmap
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from typing_extensions import Buffer
@@ -28,7 +29,8 @@ class File:
     """
 
     def __init__(self, path: StrPath, fd: int) -> None:
-        self.path = path if isinstance(path, Path) else Path(path)  # to parse one anew takes longer than to open it
+        # To parse one anew takes longer than to open it.
+        self.path = path if isinstance(path, Path) else Path(path)
         self._fd = fd
 
     def fileno(self) -> int:
@@ -194,6 +196,16 @@ class FileSystem:
     def map_file(self, file: File, length: int, *, write: bool = False) -> mmap.mmap:
         """Map the first `length` (> 0) bytes of a file, shared."""
         return mmap.mmap(file.fileno(), length, access=mmap.ACCESS_WRITE if write else mmap.ACCESS_READ)
+
+
+@contextmanager
+def closing_map(data: mmap.mmap) -> Iterator[mmap.mmap]:
+    """Close a map in the end; one that the traceback of an error still looks at goes with that, and the error is heard."""
+    try:
+        yield data
+    finally:
+        with suppress(BufferError):
+            data.close()
 
 
 REAL_FILESYSTEM = FileSystem()
