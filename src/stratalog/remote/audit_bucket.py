@@ -1,7 +1,7 @@
 """The bucket as an audit sees it, read one partition at a time: listings streamed, manifests in parallel.
 
 What is kept at a time: the names of all partitions; of `PARTITIONS_AHEAD` partitions the listing and the manifests without
-their checksums of blocks, some 3 KiB a segment; the findings. Nothing is changed.
+their checksums of blocks, some 4 KiB a segment; the findings. Nothing is changed.
 """
 
 from __future__ import annotations
