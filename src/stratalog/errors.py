@@ -343,12 +343,24 @@ class RetriableRemoteStorageError(RemoteStorageError):
     """The object store failed in a way that may pass (timeout, 5xx, throttling)."""
 
 
+class QueueFullError(RetriableRemoteStorageError):
+    """More waits for the threads of the remote tier than may."""
+
+
 class RemoteResourceNotFoundError(RemoteStorageError):
     """The object does not exist."""
 
 
 class DamagedRemoteObjectError(RemoteStorageError):
     """What the object store gave is not what was stored there."""
+
+
+class ReplacedRemoteObjectError(DamagedRemoteObjectError):
+    """The object is another one than was stored: its size or entity tag has changed since."""
+
+
+class ManifestFromTheFutureError(RemoteStorageError):
+    """A manifest of a version that this release does not know; a later one wrote it."""
 
 
 class CustomMetadataSizeLimitExceededError(StratalogError):

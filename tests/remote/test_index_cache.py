@@ -17,7 +17,9 @@ from stratalog.log.offset_index_format import LARGE, LEGACY
 from stratalog.log.txn_index import AbortedTransaction, encode_entry
 from stratalog.log.values import OffsetPosition
 from stratalog.remote.api import IndexType, RemoteLogSegmentMetadata
-from stratalog.remote.index_cache import RemoteIndexCache
+from stratalog.remote.index_cache import DELETE_DELAY_MS, DELETED_SUFFIX, RemoteIndexCache
+from stratalog.testing.clock import ManualClock
+from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.filesystem import File, FileSystem, StrPath
 from tests.remote.values import segment
 
@@ -42,8 +44,19 @@ class FakeStore:
         return self.offset_index if index_type is IndexType.OFFSET else struct.pack(">qi", 5_000, 190)
 
 
-def _cache(path: Path, store: FakeStore, capacity: int = 10**6, ttl_ms: int = -1) -> RemoteIndexCache:
-    return RemoteIndexCache(path, store, capacity_bytes=capacity, ttl_ms=ttl_ms)  # type: ignore[arg-type]
+def _cache(
+    path: Path,
+    store: FakeStore,
+    capacity: int = 10**6,
+    ttl_ms: int = -1,
+    clock: Clock = SYSTEM_CLOCK,
+) -> RemoteIndexCache:
+    return RemoteIndexCache(path, store, capacity_bytes=capacity, ttl_ms=ttl_ms, clock=clock)  # type: ignore[arg-type]
+
+
+def _in_place(path: Path) -> list[str]:
+    """The files that belong to an entry."""
+    return sorted(found.name for found in path.iterdir() if found.suffix != DELETED_SUFFIX)
 
 
 def _segment(number: int, *, txn_index_empty: bool = True) -> RemoteLogSegmentMetadata:
@@ -107,8 +120,9 @@ def test_the_limit_holds_and_files_of_what_goes_are_removed(tmp_path: Path) -> N
         with cache.indexes(_segment(number)) as found:
             assert found.offset_index.lookup(number * 1000 + 25).position == 2_000
     assert cache.size_bytes <= 5 * SIZE
-    assert len(list(tmp_path.iterdir())) == 3 * len(cache)
+    assert len(_in_place(tmp_path)) == 3 * len(cache)
     cache.close()
+    assert len(list(tmp_path.iterdir())) == len(_in_place(tmp_path))
 
 
 def test_an_entry_in_use_outlives_its_eviction(tmp_path: Path) -> None:
@@ -117,7 +131,7 @@ def test_an_entry_in_use_outlives_its_eviction(tmp_path: Path) -> None:
     with cache.indexes(_segment(1)) as found:
         cache.invalidate(_segment(1).segment_id.id)
         assert len(cache) == 0
-        assert list(tmp_path.iterdir()) == []
+        assert _in_place(tmp_path) == []
         assert found.offset_index.lookup(1_025).position == 2_000
         assert found.time_index.lookup(9_999) == (5_000, 1_190)
     cache.close()
@@ -188,8 +202,9 @@ def test_readers_race_eviction_and_always_get_their_answer(tmp_path: Path) -> No
 
     with ThreadPoolExecutor(6) as pool:
         assert all(pool.map(read, range(6)))
-    assert len(list(tmp_path.iterdir())) == 3 * len(cache)
+    assert len(_in_place(tmp_path)) == 3 * len(cache)
     cache.close()
+    assert len(list(tmp_path.iterdir())) == len(_in_place(tmp_path))
 
 
 def _looks_right(cache: RemoteIndexCache, number: int, *, evict: bool) -> bool:
@@ -225,4 +240,69 @@ def test_a_full_disk_is_a_retriable_error_that_names_the_file(tmp_path: Path) ->
     fs.full = False
     with cache.indexes(_segment(1)) as found:
         assert found.offset_index.lookup(1_025).position == 2_000
+    cache.close()
+
+
+def test_files_of_what_goes_are_renamed_at_once_and_removed_after_a_delay(tmp_path: Path) -> None:
+    clock, store = ManualClock(), FakeStore()
+    cache = _cache(tmp_path, store, clock=clock)
+    with cache.indexes(_segment(1)) as found:
+        cache.invalidate(_segment(1).segment_id.id)
+        with cache.indexes(_segment(1)) as again:  # the names are free at once
+            assert again is not found
+        clock.advance(DELETE_DELAY_MS - 1)
+        cache.purge()
+        assert len(list(tmp_path.iterdir())) == 6
+        clock.advance(1)
+        cache.purge()
+        assert len(list(tmp_path.iterdir())) == len(_in_place(tmp_path)) == 3
+        assert found.offset_index.lookup(1_025).position == 2_000
+    cache.close()
+
+
+def test_what_a_crash_left_half_deleted_is_removed_at_the_next_start(tmp_path: Path) -> None:
+    cache = _cache(tmp_path, FakeStore())
+    with cache.indexes(_segment(1)):
+        cache.invalidate(_segment(1).segment_id.id)
+    assert len(list(tmp_path.iterdir())) == 3
+    _cache(tmp_path, FakeStore()).close()
+    assert list(tmp_path.iterdir()) == []
+    cache.close()
+
+
+def test_entries_that_nobody_used_for_the_ttl_go_and_used_ones_stay(tmp_path: Path) -> None:
+    clock, store = ManualClock(), FakeStore()
+    cache = _cache(tmp_path, store, ttl_ms=60_000, clock=clock)
+    for number in (1, 2):
+        with cache.indexes(_segment(number)):
+            pass
+    clock.advance(59_999)
+    with cache.indexes(_segment(2)):
+        pass
+    cache.purge()
+    assert len(cache) == 2
+    clock.advance(1)
+    cache.purge()
+    assert [name.split("_")[0] for name in _in_place(tmp_path)] == ["2000"] * 3
+    assert len(cache) == 1
+    cache.close()
+
+
+def test_the_cache_shrinks_and_grows_while_it_is_in_use(tmp_path: Path) -> None:
+    store = FakeStore()
+    cache = _cache(tmp_path, store, capacity=10 * SIZE)
+    for number in range(8):
+        with cache.indexes(_segment(number)):
+            pass
+    assert len(cache) == 8
+    with cache.indexes(_segment(0)) as found:
+        cache.resize(3 * SIZE)
+        assert cache.size_bytes <= 3 * SIZE
+        assert found.offset_index.lookup(25).position == 2_000
+    assert len(_in_place(tmp_path)) == 3 * len(cache)
+    cache.resize(20 * SIZE)
+    for number in range(15):
+        with cache.indexes(_segment(number)) as found:
+            assert found.offset_index.lookup(number * 1000 + 25).position == 2_000
+    assert len(cache) == 15
     cache.close()

@@ -3,20 +3,21 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from stratalog.remote.schedule import RETRY_MS_MAX, Schedule, delay_ms
+from stratalog.remote.worker_pool import WorkerPool
 from stratalog.util.clock import SYSTEM_CLOCK
 
 _LONG_MS = 3_600_000
 
 
 @pytest.fixture
-def pool() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(4) as executor:
-        yield executor
+def pool() -> Iterator[WorkerPool]:
+    found = WorkerPool("test", 4)
+    yield found
+    found.close()
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def test_delays_are_spread_and_grow_with_failures_up_to_a_bound() -> None:
     assert delay_ms(120_000, 10_000, 0.5) == 120_000
 
 
-def test_a_job_runs_at_once_and_again_when_poked(schedule: Schedule, pool: ThreadPoolExecutor) -> None:
+def test_a_job_runs_at_once_and_again_when_poked(schedule: Schedule, pool: WorkerPool) -> None:
     ran = threading.Semaphore(0)
     job = schedule.add("job", lambda: (ran.release(), True)[1], pool)
     assert ran.acquire(timeout=30)
@@ -54,9 +55,7 @@ def test_a_job_runs_at_once_and_again_when_poked(schedule: Schedule, pool: Threa
         assert ran.acquire(timeout=30)
 
 
-def test_a_job_that_is_poked_while_it_runs_runs_once_more(
-    schedule: Schedule, pool: ThreadPoolExecutor
-) -> None:
+def test_a_job_that_is_poked_while_it_runs_runs_once_more(schedule: Schedule, pool: WorkerPool) -> None:
     began, go_on, runs = threading.Semaphore(0), threading.Semaphore(0), []
 
     def run() -> bool:
@@ -78,7 +77,7 @@ def test_a_job_that_is_poked_while_it_runs_runs_once_more(
 
 
 def test_a_job_that_raises_is_logged_and_comes_again(
-    schedule: Schedule, pool: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
+    schedule: Schedule, pool: WorkerPool, caplog: pytest.LogCaptureFixture
 ) -> None:
     ran = threading.Semaphore(0)
 
@@ -94,7 +93,7 @@ def test_a_job_that_raises_is_logged_and_comes_again(
     assert "the job failed" in caplog.text
 
 
-def test_a_job_of_once_is_tried_until_it_goes_well(schedule: Schedule, pool: ThreadPoolExecutor) -> None:
+def test_a_job_of_once_is_tried_until_it_goes_well(schedule: Schedule, pool: WorkerPool) -> None:
     answers = [False, True]
     done = threading.Event()
 
@@ -112,7 +111,7 @@ def test_a_job_of_once_is_tried_until_it_goes_well(schedule: Schedule, pool: Thr
     assert answers == []
 
 
-def test_a_cancelled_job_does_not_run_again(schedule: Schedule, pool: ThreadPoolExecutor) -> None:
+def test_a_cancelled_job_does_not_run_again(schedule: Schedule, pool: WorkerPool) -> None:
     ran = threading.Semaphore(0)
     job = schedule.add("job", lambda: (ran.release(), True)[1], pool)
     assert ran.acquire(timeout=30)
@@ -124,7 +123,7 @@ def test_a_cancelled_job_does_not_run_again(schedule: Schedule, pool: ThreadPool
     assert not ran.acquire(blocking=False)
 
 
-def test_nothing_runs_before_start_and_after_close(pool: ThreadPoolExecutor) -> None:
+def test_nothing_runs_before_start_and_after_close(pool: WorkerPool) -> None:
     schedule = Schedule(_LONG_MS, SYSTEM_CLOCK)
     runs: list[int] = []
     schedule.add("job", lambda: (runs.append(1), True)[1], pool)

@@ -29,13 +29,16 @@ from stratalog.remote.api import (
     RemoteStorageManager,
     TopicIdPartition,
 )
+from stratalog.remote.cancellation import Cancellation
 from stratalog.remote.copied_offset import find_highest_remote_offset
+from stratalog.remote.counters import RemoteCounts
 from stratalog.remote.deletion import SegmentDeleter
 from stratalog.remote.log_view import LogView
 from stratalog.remote.plugin import ensure_reachable
 from stratalog.remote.quota import RateQuota
 from stratalog.remote.segment_check import check_segment
 from stratalog.remote.segment_state import RemoteLogSegmentState
+from stratalog.remote.watchdog import Progress
 from stratalog.util.clock import Clock
 from stratalog.util.filesystem import FileSystem
 
@@ -120,11 +123,13 @@ class CopyTask:
         deleter: SegmentDeleter,
         in_flight: CopiesInFlight,
         quota: RateQuota,
+        counts: RemoteCounts,
+        progress: Progress,
         broker_id: int,
         custom_metadata_bytes_max: int,
         clock: Clock,
         fs: FileSystem,
-        cancelled: threading.Event,
+        cancelled: Cancellation,
     ) -> None:
         self._log = log
         self._partition = partition
@@ -133,6 +138,8 @@ class CopyTask:
         self._deleter = deleter
         self._in_flight = in_flight
         self._quota = quota
+        self._counts = counts
+        self._progress = progress
         self._broker_id = broker_id
         self._custom_bytes_max = custom_metadata_bytes_max
         self._clock = clock
@@ -147,26 +154,42 @@ class CopyTask:
         CustomMetadataSizeLimitExceededError when copying this partition must end.
         """
         log = self._log
+        self._progress.note("the metadata of its remote segments")
         copied_through = find_highest_remote_offset(self._rlmm, self._partition, log)
-        if copied_through > log.highest_offset_in_remote_storage:
-            log.update_highest_offset_in_remote_storage(copied_through)
+        self._release_local(copied_through)
         from_offset = max(copied_through + 1, log.log_start_offset)
         due = candidates(log.segments, from_offset, log.last_stable_offset, log.config, self._clock.now_ms())
         copied = 0
         for candidate in due:
             if self._cancelled.is_set() or not self._wait_for_quota(candidate.segment.size_bytes):
                 break
-            self._copy(candidate)
+            self._copy_counted(candidate)
             copied += 1
         return copied
 
+    def _release_local(self, offset: int) -> None:
+        """Let local retention have what is remote up to `offset`."""
+        log = self._log
+        if offset > log.highest_offset_in_remote_storage:
+            self._cancelled.unless_set(lambda: log.update_highest_offset_in_remote_storage(offset))
+
     def _wait_for_quota(self, size: int) -> bool:
         """Wait until the copy quota allows another segment; whether it did before the task was cancelled."""
-        while (throttle_ms := self._quota.throttle_ms()) > 0:
+        self._progress.note(f"the copy quota of {self._quota.bytes_per_second} bytes per second")
+        while (throttle_ms := self._quota.acquire(size)) > 0:
             if self._cancelled.wait(min(throttle_ms, _QUOTA_POLL_MS) / 1000):
                 return False
-        self._quota.record(size)
         return True
+
+    def _copy_counted(self, candidate: Candidate) -> None:
+        counts = self._counts.topic(self._partition.topic)
+        counts.copy_requests += 1
+        try:
+            self._copy(candidate)
+        except Exception:
+            counts.copy_errors += 1
+            raise
+        counts.copy_bytes += candidate.segment.size_bytes
 
     def _copy(self, candidate: Candidate) -> None:
         segment_id = RemoteLogSegmentId.generate_new(self._partition)
@@ -179,9 +202,12 @@ class CopyTask:
     def _copy_as(self, segment_id: RemoteLogSegmentId, candidate: Candidate) -> None:
         segment, end_offset = candidate.segment, candidate.next_base_offset - 1
         ensure_reachable(self._rsm, segment.log_path, segment.size_bytes)
+        self._progress.note(f"the check of {segment.log_path.name}")
         checked = check_segment(segment, candidate.next_base_offset)
         metadata = self._started(segment_id, candidate, checked.size_bytes)
+        self._progress.note(f"the metadata of {segment.log_path.name}")
         _result(self._rlmm.add_remote_log_segment_metadata(metadata))
+        self._progress.note(f"the store, which gets {segment.log_path.name} of {segment.size_bytes} bytes")
         try:
             custom = self._rsm.copy_log_segment_data(metadata, self._data(candidate))
             if custom is not None and len(custom.value) > self._custom_bytes_max:
@@ -192,8 +218,9 @@ class CopyTask:
         except Exception as error:
             self._clean_up(metadata, error)
             raise
+        self._progress.note(f"the metadata of {segment.log_path.name}")
         _result(self._rlmm.update_remote_log_segment_metadata(self._finished(metadata, custom)))
-        self._log.update_highest_offset_in_remote_storage(end_offset)
+        self._release_local(end_offset)
         logger.info("Copied %s to the remote tier as %s", segment.log_path.name, segment_id)
 
     def _started(

@@ -10,6 +10,7 @@ from stratalog.remote.api import (
     RemoteLogSegmentMetadataUpdate,
     RemoteStorageManager,
 )
+from stratalog.remote.counters import RemoteCounts
 from stratalog.remote.segment_state import RemoteLogSegmentState
 from stratalog.util.clock import Clock
 
@@ -27,20 +28,28 @@ class SegmentDeleter:
         *,
         broker_id: int,
         clock: Clock,
+        counts: RemoteCounts,
         on_deleted: Callable[[RemoteLogSegmentMetadata], object] = lambda _: None,
     ) -> None:
         self._rlmm = rlmm
         self._rsm = rsm
         self._broker_id = broker_id
         self._clock = clock
+        self._counts = counts
         self._on_deleted = on_deleted
 
     def delete(self, segment: RemoteLogSegmentMetadata) -> None:
         """Raises RemoteStorageError; the segment is then unreadable, and a later call goes on."""
-        self._publish(segment, RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
-        self._rsm.delete_log_segment_data(segment)
-        self._on_deleted(segment)
-        self._publish(segment, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
+        counts = self._counts.topic(segment.topic_id_partition.topic)
+        counts.delete_requests += 1
+        try:
+            self._publish(segment, RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
+            self._rsm.delete_log_segment_data(segment)
+            self._on_deleted(segment)
+            self._publish(segment, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
+        except Exception:
+            counts.delete_errors += 1
+            raise
 
     def _publish(self, segment: RemoteLogSegmentMetadata, state: RemoteLogSegmentState) -> None:
         update = RemoteLogSegmentMetadataUpdate(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-import threading
-from dataclasses import dataclass
 
 from stratalog.remote.api import RemoteLogMetadataManager, RemoteLogSegmentMetadata, TopicIdPartition
+from stratalog.remote.cancellation import Cancellation
 from stratalog.remote.copied_offset import find_remote_start
 from stratalog.remote.copy_task import CopiesInFlight
 from stratalog.remote.deletion import SegmentDeleter
@@ -14,6 +13,8 @@ from stratalog.remote.lineage import lineage_of
 from stratalog.remote.log_view import LogView, segments_not_remote
 from stratalog.remote.retention import Expiration, ExpirationReason, RetentionFacts, plan_expiration
 from stratalog.remote.segment_state import RemoteLogSegmentState
+from stratalog.remote.tier_facts import DeleteLag, RemoteTally
+from stratalog.remote.watchdog import Progress
 from stratalog.util.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -21,16 +22,8 @@ logger = logging.getLogger(__name__)
 _BY_RETENTION = (ExpirationReason.TIME, ExpirationReason.SIZE)
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteLag:
-    """What is left to delete."""
-
-    segments: int = 0
-    size_bytes: int = 0
-
-
 class ExpirationTask:
-    """Expires one partition. One thread at a time runs it; `delete_lag` may be read at any time."""
+    """Expires one partition. One thread at a time runs it; `delete_lag` and `tally` may be read at any time."""
 
     def __init__(
         self,
@@ -41,7 +34,8 @@ class ExpirationTask:
         deleter: SegmentDeleter,
         in_flight: CopiesInFlight,
         clock: Clock,
-        cancelled: threading.Event,
+        progress: Progress,
+        cancelled: Cancellation,
     ) -> None:
         self._log = log
         self._partition = partition
@@ -49,9 +43,11 @@ class ExpirationTask:
         self._deleter = deleter
         self._in_flight = in_flight
         self._clock = clock
+        self._progress = progress
         self._cancelled = cancelled
         self._start_checked = False
         self.delete_lag = DeleteLag()
+        self.tally = RemoteTally()
 
     def run(self) -> int:
         """Delete what may go; return how many segments went. Raises RemoteStorageError at the first that did not.
@@ -59,12 +55,15 @@ class ExpirationTask:
         The log start offset is moved first: from then on no reader asks for what is being deleted.
         """
         log = self._log
+        self._progress.note("the metadata of its remote segments")
         if not self._start_checked:
             self._check_start()
             self._start_checked = True
         plan = plan_expiration(self._settled_segments(), self._facts())
         if plan.log_start_offset > log.log_start_offset:
-            log.increment_log_start_offset(plan.log_start_offset, "remote retention")
+            self._cancelled.unless_set(
+                lambda: log.increment_log_start_offset(plan.log_start_offset, "remote retention")
+            )
         left = list(plan.expirations)
         try:
             while left and not self._cancelled.is_set():
@@ -105,7 +104,7 @@ class ExpirationTask:
         A copy may finish between a look at its metadata and a look at the copies in flight. So an unfinished one that is
         not in flight is looked at once more: its id was registered before its metadata, and leaves after its last event.
         """
-        listed = self._rlmm.list_remote_log_segments(self._partition)
+        listed = self._tallied()
         unfinished = {
             segment.segment_id
             for segment in listed
@@ -120,8 +119,17 @@ class ExpirationTask:
             if segment.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED or segment.segment_id in failed
         ]
 
+    def _tallied(self) -> list[RemoteLogSegmentMetadata]:
+        """All segments, added up."""
+        started = self._clock.monotonic()
+        listed = self._rlmm.list_remote_log_segments(self._partition)
+        size = sum(segment.segment_size_bytes for segment in listed if segment.is_readable)
+        self.tally = RemoteTally(len(listed), size, (self._clock.monotonic() - started) * 1000)
+        return listed
+
     def _delete(self, expiration: Expiration) -> None:
         segment, reason = expiration.segment, expiration.reason
+        self._progress.note(f"the deletion of remote segment {segment.segment_id}")
         level = logging.INFO if reason in _BY_RETENTION else logging.DEBUG
         logger.log(level, "Deleting remote segment %s: %s", segment.segment_id, reason.value)
         self._deleter.delete(segment)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import dataclass
 
 from stratalog.errors import RetriableRemoteStorageError
 from stratalog.remote.api import TopicIdPartition
@@ -12,8 +13,18 @@ from stratalog.util.clock import Clock
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What keeps a task of a partition from its work: its last error, and how many turns in a row have failed."""
+
+    message: str
+    times: int
+    since_ms: int
+    is_retriable: bool
+
+
 class RemoteHealth:
-    """Collects failures and successes of tasks. Thread-safe; `unreachable_since_ms` and `failures` may be read any time."""
+    """Collects failures and successes of tasks. Thread-safe; its attributes may be read any time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -22,10 +33,17 @@ class RemoteHealth:
         self.unreachable_since_ms: int | None = None
         #: What keeps a task of a partition from its work and will not pass by itself.
         self.failures: dict[tuple[TopicIdPartition, str], str] = {}
+        #: The same, and what may pass as well: every task whose last turn failed.
+        self.troubles: dict[tuple[TopicIdPartition, str], Trouble] = {}
 
     def failed(self, partition: TopicIdPartition, task: str, error: Exception) -> None:
         """A task failed; it is going to be tried again."""
-        if isinstance(error, RetriableRemoteStorageError):
+        is_retriable = isinstance(error, RetriableRemoteStorageError)
+        with self._lock:
+            before = self.troubles.get((partition, task))
+            times, since = (0, self._clock.now_ms()) if before is None else (before.times, before.since_ms)
+            self.troubles[partition, task] = Trouble(str(error), times + 1, since, is_retriable)
+        if is_retriable:
             with self._lock:
                 first = self.unreachable_since_ms is None
                 if first:
@@ -49,6 +67,7 @@ class RemoteHealth:
         """A task went well; whether that shows that the store works again."""
         with self._lock:
             self.failures.pop((partition, task), None)
+            self.troubles.pop((partition, task), None)
             since = self.unreachable_since_ms
             if not used_store or since is None:
                 return False
@@ -59,3 +78,4 @@ class RemoteHealth:
     def forget(self, partition: TopicIdPartition) -> None:
         with self._lock:
             self.failures = {key: message for key, message in self.failures.items() if key[0] != partition}
+            self.troubles = {key: trouble for key, trouble in self.troubles.items() if key[0] != partition}

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 
 from stratalog.config.broker import BrokerConfig
-from stratalog.errors import RemoteStorageError, StratalogError
+from stratalog.errors import (
+    OffsetOutOfRangeError,
+    RemoteStorageError,
+    RetriableRemoteStorageError,
+    StratalogError,
+)
 from stratalog.log.values import TimestampOffset
 from stratalog.remote.api import (
     RemoteLogMetadataManager,
@@ -19,63 +21,50 @@ from stratalog.remote.api import (
     RemoteStorageManager,
     TopicIdPartition,
 )
-from stratalog.remote.copy_task import CopiesInFlight, CopyTask
-from stratalog.remote.deletion import SegmentDeleter
-from stratalog.remote.expiration_task import DeleteLag, ExpirationTask
-from stratalog.remote.follower_task import FollowerTask
+from stratalog.remote.counters import RemoteCounts
+from stratalog.remote.deletions import PartitionDeletions, RemembersDeletions
 from stratalog.remote.health import RemoteHealth
 from stratalog.remote.index_cache import RemoteIndexCache
-from stratalog.remote.log_view import LogView, segments_not_remote, topic_id_partition
-from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
-from stratalog.remote.partition_deletion import PartitionDeletion
+from stratalog.remote.log_view import LogView, topic_id_partition
 from stratalog.remote.plugin import name_of, position_max
 from stratalog.remote.quota import RateQuota
 from stratalog.remote.reader import RemoteLogReader, RemoteReadResult
 from stratalog.remote.schedule import Schedule
 from stratalog.remote.segment_blocks import SegmentBlocks
-from stratalog.remote.tiered_partition import TieredPartition
+from stratalog.remote.task_factory import TaskFactory
+from stratalog.remote.tier_facts import (
+    CopyLag,
+    DeleteLag,
+    PartitionGauges,
+    ReaderTime,
+    RemoteSizes,
+    RunResult,
+)
+from stratalog.remote.tiered_partition import FOLLOWER, TieredPartition
 from stratalog.remote.true_sizes import TrueSizes
+from stratalog.remote.watchdog import Watchdog
+from stratalog.remote.worker_pool import WorkerPool
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+
+__all__ = ["CopyLag", "RemoteLogManager", "RemoteSizes", "RunResult"]
 
 logger = logging.getLogger(__name__)
 
 #: How long a clean end waits for copies that are under way before it breaks them off.
 _CLOSE_GRACE_S = 5.0
 
-#: The only task that does not use the store.
-_FOLLOWER_TASK = "follower task"
-
-
-@dataclass(frozen=True, slots=True)
-class RunResult:
-    """What one turn of a partition's tasks did: segments copied and segments deleted."""
-
-    copied: int = 0
-    deleted: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class CopyLag:
-    """Sealed segments that are not in the remote tier yet."""
-
-    segments: int
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteSizes:
-    """What the metadata knows of a partition: all segments in any state, and the bytes of the readable ones."""
-
-    segments: int
-    readable_segments: int
-    readable_bytes: int
+#: How often what stands still is looked for, and what left the index cache is removed.
+_LOOK_MS = 10_000
 
 
 class RemoteLogManager:
     """See the module. Thread-safe; `read` and `offset_for_timestamp` block on the store.
 
     `start` begins the background tasks; without it `run_once` does a partition's work on the calling thread.
+
+    For whoever shows what goes on: `counts`, `reader_time`, `gauges()`, the quotas' `throttled`, the pools (`readers`,
+    `copiers`, `expirers`, `followers`), `health`, `watchdog.stalls`. `metric_table` has Kafka's names for them.
     """
 
     def __init__(
@@ -93,49 +82,84 @@ class RemoteLogManager:
         self.position_max = position_max(rsm)
         self._plain_rlmm = rlmm
         self._rlmm = TrueSizes(rlmm, rsm)
-        self._config = config
         self._clock = clock
-        self._fs = fs
-        self._broker_id: int = config["node.id"]
         self.health = RemoteHealth(clock)
-        self.copy_quota = self._quota("copy")
-        self.fetch_quota = self._quota("fetch")
+        self.counts = RemoteCounts()
+        self.reader_time = ReaderTime()
+        self.watchdog = Watchdog(config["stratalog.remote.stall.ms"], clock)
+        self.copy_quota = _quota("copy", config, clock)
+        self.fetch_quota = _quota("fetch", config, clock)
         self.index_cache = RemoteIndexCache(
             Path(index_cache_dir),
             rsm,
             capacity_bytes=config["remote.log.index.file.cache.total.size.bytes"],
             ttl_ms=config["remote.log.index.file.cache.ttl.ms"],
+            clock=clock,
             fs=fs,
         )
         self._blocks = SegmentBlocks(rsm)
         self._reader = RemoteLogReader(self._rlmm, self.index_cache, self._blocks)
-        self._in_flight = CopiesInFlight()
-        self._deleter = SegmentDeleter(
-            rlmm, rsm, broker_id=self._broker_id, clock=clock, on_deleted=self._forget_segment
-        )
         self._schedule = Schedule(config["remote.log.manager.task.interval.ms"], clock)
-        self._copiers = _pool("copier", config["remote.log.manager.copier.thread.pool.size"])
-        self._expirers = _pool("expiration", config["remote.log.manager.expiration.thread.pool.size"])
-        self._followers = _pool("follower", config["remote.log.manager.follower.thread.pool.size"])
-        self._tiered: dict[TopicIdPartition, TieredPartition] = {}
-        self._lock = threading.Lock()
-        self._closed = False
-
-    def _quota(self, what: str) -> RateQuota:
-        prefix = f"remote.log.manager.{what}"
-        return RateQuota(
-            self._config[f"{prefix}.max.bytes.per.second"],
-            self._config[f"{prefix}.quota.window.num"],
-            self._config[f"{prefix}.quota.window.size.seconds"],
-            self._clock,
+        self.copiers = WorkerPool("remote-log-copier", config["remote.log.manager.copier.thread.pool.size"])
+        self.expirers = WorkerPool(
+            "remote-log-expiration", config["remote.log.manager.expiration.thread.pool.size"]
         )
+        self.followers = WorkerPool(
+            "remote-log-follower", config["remote.log.manager.follower.thread.pool.size"]
+        )
+        #: What reads for clients: see `broker.remote_reads`.
+        self.readers = WorkerPool(
+            "remote-log-reader",
+            config["remote.log.reader.threads"],
+            pending_max=config["remote.log.reader.max.pending.tasks"],
+        )
+        self._watcher = WorkerPool("remote-log-watchdog", 1)
+        self._tasks = TaskFactory(
+            self._rlmm,
+            rsm,
+            config,
+            quota=self.copy_quota,
+            counts=self.counts,
+            watchdog=self.watchdog,
+            on_deleted=self._forget_segment,
+            clock=clock,
+            fs=fs,
+        )
+        self._deletions = PartitionDeletions(
+            self._rlmm,
+            deleter=self._tasks.deleter,
+            broker_id=config["node.id"],
+            clock=clock,
+            health=self.health,
+            schedule=self._schedule,
+            pool=self.expirers,
+            on_deleted=self._partition_deleted,
+        )
+        self._tiered: dict[TopicIdPartition, TieredPartition] = {}
+        #: Partitions that are tiered again before what they had is deleted, and whether as leader.
+        self._waiting: dict[TopicIdPartition, tuple[LogView, bool]] = {}
+        self._lock = threading.Lock()
+        #: Set once it is known what an earlier process left to delete; no task has its turn before.
+        self._resumed = threading.Event()
+        self._closed = False
 
     # --- life -------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin the background tasks, and go on with deletions that an earlier process had begun."""
         self._schedule.start()
-        self._schedule.add("resumption of deletions", self._resume_deletions, self._expirers, once=True)
+        self._schedule.add("resumption of deletions", self._resume_deletions, self.expirers, once=True)
+        self._schedule.add("watchdog", self._look, self._watcher, interval_ms=_LOOK_MS)
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Put in force what of the broker's configuration may change while it runs."""
+        self.copy_quota.bytes_per_second = config["remote.log.manager.copy.max.bytes.per.second"]
+        self.fetch_quota.bytes_per_second = config["remote.log.manager.fetch.max.bytes.per.second"]
+        self.copiers.resize(config["remote.log.manager.copier.thread.pool.size"])
+        self.expirers.resize(config["remote.log.manager.expiration.thread.pool.size"])
+        self.followers.resize(config["remote.log.manager.follower.thread.pool.size"])
+        self.readers.resize(config["remote.log.reader.threads"])
+        self.index_cache.resize(config["remote.log.index.file.cache.total.size.bytes"])
 
     def close(self) -> None:
         """End all tasks; copies get a moment to finish, and are broken off then. Harmless when called again."""
@@ -152,8 +176,8 @@ class RemoteLogManager:
                 "Remote copies or deletions are still running; they are broken off, and done again later"
             )
         self._rsm.close()
-        for pool in (self._copiers, self._expirers, self._followers):
-            pool.shutdown(wait=True, cancel_futures=True)
+        for pool in (self.copiers, self.expirers, self.followers, self.readers, self._watcher):
+            pool.close()
         self._blocks.close()
         self.index_cache.close()
         self._rlmm.close()
@@ -161,7 +185,10 @@ class RemoteLogManager:
     # --- partitions -------------------------------------------------------------------------------------------------
 
     def on_leadership_change(self, leaders: Iterable[LogView], followers: Iterable[LogView] = ()) -> None:
-        """Tier these partitions from now on, as their leader or as a follower. Those that are known already are poked."""
+        """Tier these partitions from now on, as their leader or as a follower. Those that are known already are poked.
+
+        One whose remote segments are being deleted is tiered when they are gone.
+        """
         leading = [(log, True) for log in leaders]
         following = [(log, False) for log in followers]
         self._rlmm.on_partition_leadership_changes(
@@ -175,6 +202,9 @@ class RemoteLogManager:
         with self._lock:
             if self._closed:
                 return
+            if self._deletions.covers(partition):
+                self._waiting[partition] = (log, is_leader)
+                return
             known = self._tiered.get(partition)
             if known is not None and known.log is log and known.is_leader == is_leader:
                 self._schedule.poke(known.jobs)
@@ -182,15 +212,11 @@ class RemoteLogManager:
             if known is not None:
                 self._stop(known)
             self._check_reach(log, partition)
-            tiered = self._tiered[partition] = self._make(log, partition, is_leader)
-            kinds = (
-                [("copy", tiered.copy, self._copiers), ("expiration", tiered.expire, self._expirers)]
-                if is_leader
-                else [(_FOLLOWER_TASK, tiered.follow, self._followers)]
-            )
+            tiered = self._tiered[partition] = self._tasks.make(log, partition, is_leader=is_leader)
+            pools = [self.copiers, self.expirers] if is_leader else [self.followers]
             tiered.jobs = [
                 self._schedule.add(f"{name} of {partition}", self._guarded(tiered, name, run), pool)
-                for name, run, pool in kinds
+                for (name, run), pool in zip(tiered.turns(), pools, strict=True)
             ]
 
     def _check_reach(self, log: LogView, partition: TopicIdPartition) -> None:
@@ -203,61 +229,29 @@ class RemoteLogManager:
                 partition, wanted, name_of(self._rsm), limit,
             )  # fmt: skip
 
-    def _make(self, log: LogView, partition: TopicIdPartition, is_leader: bool) -> TieredPartition:
-        cancelled = threading.Event()
-        copy = CopyTask(
-            log,
-            partition,
-            self._rlmm,
-            self._rsm,
-            deleter=self._deleter,
-            in_flight=self._in_flight,
-            quota=self.copy_quota,
-            broker_id=self._broker_id,
-            custom_metadata_bytes_max=self._config["remote.log.metadata.custom.metadata.max.bytes"],
-            clock=self._clock,
-            fs=self._fs,
-            cancelled=cancelled,
-        )
-        expiration = ExpirationTask(
-            log,
-            partition,
-            self._rlmm,
-            deleter=self._deleter,
-            in_flight=self._in_flight,
-            clock=self._clock,
-            cancelled=cancelled,
-        )
-        follower = FollowerTask(log, partition, self._rlmm)
-        return TieredPartition(
-            log,
-            partition,
-            copy=copy,
-            expiration=expiration,
-            follower=follower,
-            cancelled=cancelled,
-            is_leader=is_leader,
-        )
-
     def stop_partitions(self, partitions: Iterable[TopicIdPartition], *, delete_remote: bool = False) -> None:
         """Stop the tasks of partitions, and with `delete_remote` delete all that they have remotely, in the background.
 
-        The deletion is durably recorded when this returns, and goes on after a restart. Raises RemoteStorageError when it
-        could not be recorded.
+        No task touches a partition's log from here on. The deletion is durably recorded when this returns, and goes on
+        after a restart. Raises RemoteStorageError when it could not be recorded.
         """
         doomed = list(partitions)
         stopped: dict[TopicIdPartition, TieredPartition] = {}
         for partition in doomed:
             with self._lock:
                 known = self._tiered.pop(partition, None)
+                self._waiting.pop(partition, None)
             if known is not None:
                 self._stop(known)
                 stopped[partition] = known
             self.health.forget(partition)
+            self.watchdog.forget(partition)
+        for topic in {partition.topic for partition in doomed}:
+            if not any(known.topic == topic for known in self.partitions()):
+                self.counts.forget(topic)
         if delete_remote:
             for partition in doomed:
-                self._deletion(partition).mark()
-                self._schedule_deletion(partition, stopped.get(partition))
+                self._deletions.begin(partition, stopped.get(partition))
         else:
             self._rlmm.on_stop_partitions(doomed)
 
@@ -266,38 +260,26 @@ class RemoteLogManager:
         for job in tiered.jobs:
             self._schedule.cancel(job)
 
-    def _deletion(self, partition: TopicIdPartition) -> PartitionDeletion:
-        return PartitionDeletion(
-            partition,
-            self._rlmm,
-            deleter=self._deleter,
-            broker_id=self._broker_id,
-            clock=self._clock,
-        )
-
-    def _schedule_deletion(self, partition: TopicIdPartition, stopped: TieredPartition | None = None) -> None:
-        """`stopped` is what the partition's tasks were: the deletion begins when the last of them has ended."""
-
-        def run() -> bool:
-            try:
-                with nullcontext(True) if stopped is None else stopped.ended() as ended:
-                    if not ended:
-                        return False
-                    deleted = self._deletion(partition).run()
-            except (StratalogError, OSError) as error:
-                self.health.failed(partition, "deletion", error)
-                return False
-            self.health.succeeded(partition, "deletion", used_store=deleted > 0)
-            self._rlmm.on_stop_partitions([partition])
-            return True
-
-        self._schedule.add(f"deletion of {partition}", run, self._expirers, once=True)
-
     def _resume_deletions(self) -> bool:
-        if isinstance(self._plain_rlmm, TopicBasedRemoteLogMetadataManager):
-            for partition in self._plain_rlmm.unfinished_partition_deletes():
-                self._schedule_deletion(partition)
+        """Before any task has its turn: what an earlier process had begun to delete is not to be read or added to."""
+        if isinstance(self._plain_rlmm, RemembersDeletions):
+            unfinished = list(self._plain_rlmm.unfinished_partition_deletes())
+            self._deletions.resume(unfinished)
+            with self._lock:
+                early = [self._tiered.pop(partition) for partition in unfinished if partition in self._tiered]
+                for tiered in early:
+                    self._stop(tiered)
+                    self._waiting[tiered.partition] = (tiered.log, tiered.is_leader)
+        self._resumed.set()
+        self._schedule.poke()
         return True
+
+    def _partition_deleted(self, partition: TopicIdPartition) -> None:
+        with self._lock:
+            waiting = self._waiting.pop(partition, None)
+        if waiting is not None:
+            log, is_leader = waiting
+            self.on_leadership_change([log] if is_leader else [], [] if is_leader else [log])
 
     # --- tasks ------------------------------------------------------------------------------------------------------
 
@@ -322,18 +304,29 @@ class RemoteLogManager:
         """A task for the schedule: what may go wrong is reported, and tried again."""
 
         def guarded() -> bool:
+            if not self._resumed.is_set():
+                return True  # poked as soon as it is
             try:
                 done = run()
             except (StratalogError, OSError) as error:
-                if not tiered.cancelled.is_set():
+                if not tiered.cancelled.is_set() and not self._is_early(tiered.partition, error):
                     self.health.failed(tiered.partition, name, error)
                 return False
-            used_store = name != _FOLLOWER_TASK and done > 0
+            used_store = name != FOLLOWER and done > 0
             if self.health.succeeded(tiered.partition, name, used_store=used_store):
                 self._schedule.poke()
             return True
 
         return guarded
+
+    def _is_early(self, partition: TopicIdPartition, error: Exception) -> bool:
+        """Whether an error says no more than that the metadata of a partition is still being read."""
+        return isinstance(error, RetriableRemoteStorageError) and not self._rlmm.is_ready(partition)
+
+    def _look(self) -> bool:
+        self.watchdog.look()
+        self.index_cache.purge()
+        return True
 
     def _forget_segment(self, segment: RemoteLogSegmentMetadata) -> None:
         self.index_cache.invalidate(segment.segment_id.id)
@@ -356,11 +349,28 @@ class RemoteLogManager:
         Empty and `throttled` while the fetch quota is used up.
         """
         log = self._of(partition).log
-        if self.fetch_quota.throttle_ms() > 0:
+        if self.fetch_quota.shed_ms() > 0:
             return RemoteReadResult(b"", [] if read_committed else None, throttled=True)
-        result = self._reader.read(
-            log, partition, offset, max_bytes, min_one_message=min_one_message, read_committed=read_committed
-        )
+        counts = self.counts.topic(partition.topic)
+        counts.fetch_requests += 1
+        started = self._clock.monotonic()
+        try:
+            result = self._reader.read(
+                log,
+                partition,
+                offset,
+                max_bytes,
+                min_one_message=min_one_message,
+                read_committed=read_committed,
+            )
+        except OffsetOutOfRangeError:
+            raise  # the client's mistake, or retention was faster
+        except Exception:
+            counts.fetch_errors += 1
+            raise
+        finally:
+            self.reader_time.add((self._clock.monotonic() - started) * 1000)
+        counts.fetch_bytes += len(result.records)
         self.fetch_quota.record(len(result.records))
         return result
 
@@ -374,10 +384,28 @@ class RemoteLogManager:
 
     # --- what there is ----------------------------------------------------------------------------------------------
 
+    def partitions(self) -> list[TopicIdPartition]:
+        """Those that are tiered by this broker."""
+        with self._lock:
+            return sorted(self._tiered)
+
+    def gauges(self) -> dict[TopicIdPartition, PartitionGauges]:
+        """What Kafka's gauges say of every tiered partition."""
+        with self._lock:
+            tiered = dict(self._tiered)
+        return {partition: found.gauges for partition, found in tiered.items()}
+
+    def quota(self, what: str) -> RateQuota:
+        """The quota of "copy" or "fetch"."""
+        return self.copy_quota if what == "copy" else self.fetch_quota
+
+    def copying_stopped(self, partition: TopicIdPartition) -> bool:
+        """Whether a partition is no longer copied because its custom metadata is too large."""
+        return self._of(partition).copying_stopped
+
     def copy_lag(self, partition: TopicIdPartition) -> CopyLag:
         """What is sealed and not remote, as of now: it grows while copies hang or fail."""
-        sealed = segments_not_remote(self._of(partition).log)[:-1]
-        return CopyLag(len(sealed), sum(segment.size_bytes for segment in sealed))
+        return self._of(partition).copy_lag
 
     def delete_lag(self, partition: TopicIdPartition) -> DeleteLag:
         """What the last turn of the expiration task has not deleted yet."""
@@ -398,5 +426,11 @@ class RemoteLogManager:
         return found
 
 
-def _pool(what: str, size: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(size, thread_name_prefix=f"remote-log-{what}")
+def _quota(what: str, config: BrokerConfig, clock: Clock) -> RateQuota:
+    prefix = f"remote.log.manager.{what}"
+    return RateQuota(
+        config[f"{prefix}.max.bytes.per.second"],
+        config[f"{prefix}.quota.window.num"],
+        config[f"{prefix}.quota.window.size.seconds"],
+        clock,
+    )

@@ -1,4 +1,4 @@
-"""Deletion of everything that a partition has in the remote tier, when its topic is deleted.
+"""Deletion of everything that a partition has in the remote tier, when its topic is deleted or no longer tiered.
 
 DELETE_PARTITION_MARKED is written before the topic goes; then, as often as it takes and across restarts,
 DELETE_PARTITION_STARTED, every segment, DELETE_PARTITION_FINISHED.

@@ -63,7 +63,7 @@ class RemoteIndexes:
         )
         self.time_index = open_time_index(index_path(stem, IndexType.TIMESTAMP), start_offset, fs)
         self._txn_index = TransactionIndex(index_path(stem, IndexType.TRANSACTION), start_offset, fs=fs)
-        self.size_bytes = sum(fs.size(path) for path in self._paths() if fs.exists(path))
+        self.size_bytes = sum(fs.size(path) for path in self.paths() if fs.exists(path))
         self.users = 0
         self.evicted = False
 
@@ -86,10 +86,11 @@ class RemoteIndexes:
         self._txn_index.close()
 
     def remove_files(self) -> None:
-        for path in self._paths():
+        for path in self.paths():
             self._fs.remove(path)
 
-    def _paths(self) -> list[Path]:
+    def paths(self) -> list[Path]:
+        """The files of the three indexes."""
         return [index_path(self._stem, index_type) for index_type in SUFFIXES]
 
 

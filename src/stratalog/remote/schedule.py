@@ -7,8 +7,8 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import Executor
 
+from stratalog.remote.worker_pool import WorkerPool
 from stratalog.util.clock import Clock
 from stratalog.util.crc32c import crc32c
 
@@ -40,11 +40,14 @@ def delay_ms(interval_ms: int, failures: int, chance: float) -> float:
 class Job:
     """One task of one partition. Its state belongs to the schedule's lock."""
 
-    def __init__(self, name: str, run: Callable[[], bool], pool: Executor, *, once: bool) -> None:
+    def __init__(
+        self, name: str, run: Callable[[], bool], pool: WorkerPool, *, once: bool, interval_ms: int
+    ) -> None:
         self.name = name
         self.run = run
         self.pool = pool
         self.once = once
+        self.interval_ms = interval_ms
         self.failures = 0
         self.runs = 0
         self.ticket = 0
@@ -78,9 +81,20 @@ class Schedule:
                 self._thread = threading.Thread(target=self._run, name="remote-log-schedule", daemon=True)
                 self._thread.start()
 
-    def add(self, name: str, run: Callable[[], bool], pool: Executor, *, once: bool = False) -> Job:
-        """Run a job as soon as its pool has a thread, and from then on at its delays."""
-        job = Job(name, run, pool, once=once)
+    def add(
+        self,
+        name: str,
+        run: Callable[[], bool],
+        pool: WorkerPool,
+        *,
+        once: bool = False,
+        interval_ms: int | None = None,
+    ) -> Job:
+        """Run a job as soon as its pool has a thread, and from then on at its delays.
+
+        `interval_ms` is the job's own in place of the schedule's.
+        """
+        job = Job(name, run, pool, once=once, interval_ms=interval_ms or self._interval_ms)
         with self._changed:
             self._jobs.add(job)
             self._due(job, 0.0)
@@ -167,6 +181,6 @@ class Schedule:
                 self._jobs.discard(job)
             if not (job.cancelled or self._closed):
                 chance = crc32c(f"{job.name} {job.runs}".encode()) / 2**32
-                self._due(job, 0.0 if job.again else delay_ms(self._interval_ms, job.failures, chance))
+                self._due(job, 0.0 if job.again else delay_ms(job.interval_ms, job.failures, chance))
             job.again = False
             self._changed.notify_all()
