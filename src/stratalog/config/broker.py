@@ -199,6 +199,8 @@ BROKER_KEYS = ConfigRegistry(
              "Whether the bucket is in the path of requests rather than in the host name; by default with an endpoint."),
         _key("stratalog.remote.request.timeout.ms", _INT, 30_000,
              "Longest wait for one request to the object store.", at_least(1)),
+        _key("stratalog.remote.stall.ms", _LONG, 120_000,
+             "A task of the remote tier that has made no progress for so long is told in the log.", at_least(1)),
         _key("stratalog.remote.deadline.ms", _INT, 60_000,
              "Longest wait for one operation with its retries; an upload may last longer while it moves.", at_least(1)),
     ]
