@@ -8,12 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from stratalog.config.broker import BrokerConfig
-from stratalog.errors import (
-    OffsetOutOfRangeError,
-    RemoteStorageError,
-    RetriableRemoteStorageError,
-    StratalogError,
-)
+from stratalog.errors import OffsetOutOfRangeError, RemoteStorageError, StratalogError
 from stratalog.log.values import TimestampOffset
 from stratalog.remote.api import (
     RemoteLogMetadataManager,
@@ -309,7 +304,7 @@ class RemoteLogManager:
             try:
                 done = run()
             except (StratalogError, OSError) as error:
-                if not tiered.cancelled.is_set() and not self._is_early(tiered.partition, error):
+                if not tiered.cancelled.is_set():
                     self.health.failed(tiered.partition, name, error)
                 return False
             used_store = name != FOLLOWER and done > 0
@@ -318,10 +313,6 @@ class RemoteLogManager:
             return True
 
         return guarded
-
-    def _is_early(self, partition: TopicIdPartition, error: Exception) -> bool:
-        """Whether an error says no more than that the metadata of a partition is still being read."""
-        return isinstance(error, RetriableRemoteStorageError) and not self._rlmm.is_ready(partition)
 
     def _look(self) -> bool:
         self.watchdog.look()
