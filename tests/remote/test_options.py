@@ -13,6 +13,7 @@ def test_without_a_url_the_default_directory_is_taken() -> None:
     assert storage_manager_options(BrokerConfig(), "file:///d") == {
         "url": "file:///d",
         "deadline.ms": "60000",
+        "compression": "none",
         "timeout_ms": "30000",
     }
 
@@ -40,6 +41,7 @@ def test_s3_keys_become_options_of_the_store() -> None:
         "path_style": "True",
         "timeout_ms": "5000",
         "deadline.ms": "9000",
+        "compression": "none",
     }
     rsm = ObjectStoreRemoteStorageManager()
     rsm.configure(options)

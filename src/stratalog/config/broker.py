@@ -17,6 +17,7 @@ from stratalog.config.keys import (
     ConfigType,
     at_least,
     between,
+    one_of,
 )
 from stratalog.config.metadata_version import INITIAL_LEVEL, LEVEL_MAX, LEVEL_MIN
 from stratalog.config.segment_size import check_segment_bytes
@@ -201,6 +202,14 @@ BROKER_KEYS = ConfigRegistry(
              "Longest wait for one request to the object store.", at_least(1)),
         _key("stratalog.remote.stall.ms", _LONG, 120_000,
              "A task of the remote tier that has made no progress for so long is told in the log.", at_least(1)),
+        _key("stratalog.remote.compression", _STR, "none",
+             "What new segments are compressed with in the object store, in chunks of 1 MiB: none or zstd.",
+             one_of("none", "zstd")),
+        _key("stratalog.remote.encryption.key.file", _STR, None,
+             "Files with the AES-256 keys of segments in the object store, 32 bytes or their base64, with commas between: "
+             "the first encrypts new segments, the others are for reading; without one, nothing is encrypted."),
+        _key("stratalog.remote.aiven.encryption.key.file", _STR, None,
+             "RSA private keys (PEM) of segments that Aiven's plugin encrypted: <key id>=<path>, with commas between."),
         _key("stratalog.remote.deadline.ms", _INT, 60_000,
              "Longest wait for one operation with its retries; an upload may last longer while it moves.", at_least(1)),
     ]

@@ -1,6 +1,6 @@
 """What lies in an object store, found from its manifests alone: no broker, no metadata topic.
 
-For Spark and the tools. A manifest is there only when all objects of its segment are.
+For Spark and the tools; segments of our layout and of Aiven's (`storage.layouts`). A manifest is there only when all objects of its segment are.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from stratalog.errors import RemoteResourceNotFoundError
+from stratalog.remote.storage.layouts import parse_manifest_key, read_manifest
 from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_key import ObjectKey, ObjectKind, parse_topic_directory
+from stratalog.remote.storage.object_key import parse_topic_directory
 from stratalog.remote.storage.object_store import ObjectStore
 
 logger = logging.getLogger(__name__)
@@ -58,14 +59,13 @@ def _manifest_keys(store: ObjectStore, topics: Collection[str] | None) -> list[s
         if topic is None or (topics is not None and topic not in topics):
             continue
         for info in store.list(directory):
-            key = ObjectKey.parse(info.key)
-            if key is not None and key.kind is ObjectKind.MANIFEST:
+            if parse_manifest_key(info.key) is not None:
                 keys.append(info.key)
     return keys
 
 
 def _read(store: ObjectStore, key: str) -> SegmentManifest | None:
     try:
-        return SegmentManifest.from_json(store.get(key), f"{store.url}/{key}")
+        return read_manifest(store, key)
     except RemoteResourceNotFoundError:
         return None  # deleted since it was listed

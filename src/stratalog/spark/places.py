@@ -14,7 +14,7 @@ from typing import Final
 from typing_extensions import Buffer
 
 from stratalog.errors import RemoteResourceNotFoundError
-from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.remote.storage.layouts import PlainView, open_bucket
 from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem
 
 #: Kafka renames a segment's files so and removes them a minute later.
@@ -52,20 +52,20 @@ class Places:
     remote_options: Mapping[str, str] = field(default_factory=dict)
     bytes_read: int = 0
     fs: FileSystem = REAL_FILESYSTEM
-    _store: ObjectStore | None = None
+    _store: PlainView | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Places, (self.remote_url, dict(self.remote_options)))
 
     @property
-    def store(self) -> ObjectStore:
-        """The remote store; UsageError when its URL or options cannot be used."""
+    def store(self) -> PlainView:
+        """The remote store, in which every segment lies plain; UsageError when its URL or options cannot be used."""
         with self._lock:
             if self._store is None:
                 if self.remote_url is None:
                     raise ValueError("there is no remote store")
-                self._store = ObjectStore.from_url(self.remote_url, self.remote_options)
+                self._store = open_bucket(self.remote_url, self.remote_options)
             return self._store
 
     def describe(self, place: Place) -> str:

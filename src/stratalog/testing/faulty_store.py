@@ -11,7 +11,7 @@ A simulated crash is no Exception: nothing but a test catches it, as nothing sur
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import TypeVar
@@ -125,6 +125,18 @@ class FaultyObjectStore(ObjectStore):
 
     def put_file(self, key: str, path: Path, *, progress: Callable[[int], None] | None = None) -> Uploaded:
         return self.faults.step(f"put {key}", lambda: self.inner.put_file(key, path, progress=progress))
+
+    def put_pieces(
+        self,
+        key: str,
+        pieces: Iterable[Buffer],
+        size_max: int,
+        *,
+        progress: Callable[[int], None] | None = None,
+    ) -> Uploaded:
+        return self.faults.step(
+            f"put {key}", lambda: self.inner.put_pieces(key, pieces, size_max, progress=progress)
+        )
 
     def get(self, key: str) -> Buffer:
         return self.faults.step(f"get {key}", lambda: self.inner.get(key))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -48,6 +48,19 @@ class DeadlineObjectStore(ObjectStore):
     def put_file(self, key: str, path: Path, *, progress: Callable[[int], None] | None = None) -> Uploaded:
         moved = _Progress(progress)
         return self._call("put", key, lambda: self.inner.put_file(key, path, progress=moved), moved)
+
+    def put_pieces(
+        self,
+        key: str,
+        pieces: Iterable[Buffer],
+        size_max: int,
+        *,
+        progress: Callable[[int], None] | None = None,
+    ) -> Uploaded:
+        moved = _Progress(progress)
+        return self._call(
+            "put", key, lambda: self.inner.put_pieces(key, pieces, size_max, progress=moved), moved
+        )
 
     def get(self, key: str) -> Buffer:
         return self._call("get", key, lambda: self.inner.get(key))

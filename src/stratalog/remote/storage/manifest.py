@@ -1,25 +1,24 @@
-"""The manifest of a remote segment: one small JSON object that makes the bucket readable without any broker.
+"""The manifest of a remote segment: all that is known of it, so that a bucket is readable without any broker.
 
 It is written after all other objects of its segment and deleted before them: where there is a manifest, there is a
-complete set of objects. It repeats all of the segment's metadata, and has the size and CRC-32C of every object; for the
-records also the CRC-32C of every block of `block_bytes`, so that a ranged read can be checked. An example is in
+complete set of objects. It repeats all of the segment's metadata and the topic's configuration, and has the size and
+CRC-32C of every content; for the records also the CRC-32C and the timestamps of every block of `block_bytes`, so that a
+ranged read can be checked and a time can be found. `manifest_json` is its form in the bucket; an example is in
 `docs/formats/remote_layout.md`.
+
+A bucket may also hold segments of another layout (`aiven`); their manifests become the same value.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from enum import Enum
 from uuid import UUID
 
 from typing_extensions import Buffer
 
-from stratalog.errors import DamagedRemoteObjectError, RemoteStorageError
+from stratalog.errors import DamagedRemoteObjectError
 from stratalog.log.offset_index_format import format_of
 from stratalog.remote.api import (
     CustomMetadata,
@@ -28,23 +27,57 @@ from stratalog.remote.api import (
     TopicIdPartition,
 )
 from stratalog.remote.segment_state import RemoteLogSegmentState
+from stratalog.remote.storage.block_timestamps import BlockTimestamps
+from stratalog.remote.storage.chunk_codec import Compression
+from stratalog.remote.storage.chunks import ChunkIndex
 from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
 from stratalog.util.crc32c import crc32c
-from stratalog.util.uuids import uuid_from_base64, uuid_to_base64
 
 FORMAT = "stratalog-segment-manifest"
+#: Of a manifest without an encoding, and of one that has one (see `manifest_json`).
 VERSION = 1
+ENCODED_VERSION = 2
 
-#: What one checksum of the records covers.
+#: What one checksum of the records covers, and what a chunk holds where contents are chunked.
 BLOCK_BYTES = 1024 * 1024
+
+
+class Layout(Enum):
+    """Whose objects they are."""
+
+    STRATALOG = "stratalog"
+    AIVEN = "aiven"
 
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """Size and CRC-32C of one object."""
+    """One content: its size and CRC-32C (None where nobody noted it), and how it lies in its object.
+
+    Without `chunks` the object is the content. `etag` is the store's entity tag of the object right after it was put.
+    """
 
     size: int
-    crc32c: int
+    crc32c: int | None
+    chunks: ChunkIndex | None = None
+    etag: str | None = None
+
+    @property
+    def stored_size(self) -> int:
+        """Bytes that it takes in the bucket."""
+        return self.size if self.chunks is None else self.chunks.stored_size
+
+
+@dataclass(frozen=True, slots=True)
+class Encryption:
+    """Under which key the chunks are sealed.
+
+    `key_id` names a configured key. Where the segment has a data key of its own, `sealed_data_key` is that key under the
+    named one, and `associated` is the associated data of every chunk (the layout of Aiven).
+    """
+
+    key_id: str
+    sealed_data_key: bytes | None = None
+    associated: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +97,17 @@ class SegmentManifest:
     txn_index_empty: bool
     objects: Mapping[ObjectKind, StoredObject] = field(hash=False)
     block_bytes: int
-    block_crc32c: tuple[int, ...]
+    #: None where nobody noted them.
+    block_crc32c: tuple[int, ...] | None
     #: Of the offset index: 8 or 12; None in manifests from before this was noted.
     offset_index_entry_size: int | None = None
+    #: The topic's values that are not Kafka's defaults, by Kafka's names; None in manifests from before they were noted.
+    topic_config: Mapping[str, str] | None = field(default=None, hash=False)
+    #: None in manifests from before they were noted, and for records that are no batches.
+    block_timestamps: BlockTimestamps | None = None
+    compression: Compression = Compression.NONE
+    encryption: Encryption | None = None
+    layout: Layout = Layout.STRATALOG
 
     @classmethod
     def of(
@@ -75,6 +116,11 @@ class SegmentManifest:
         objects: Mapping[ObjectKind, StoredObject],
         block_crc32c: tuple[int, ...],
         offset_index_entry_size: int | None = None,
+        *,
+        topic_config: Mapping[str, str] | None = None,
+        block_timestamps: BlockTimestamps | None = None,
+        compression: Compression = Compression.NONE,
+        encryption: Encryption | None = None,
     ) -> SegmentManifest:
         """The manifest of a segment whose objects have just been stored."""
         partition = metadata.topic_id_partition
@@ -94,10 +140,15 @@ class SegmentManifest:
             block_bytes=BLOCK_BYTES,
             block_crc32c=block_crc32c,
             offset_index_entry_size=offset_index_entry_size,
+            topic_config=None if topic_config is None else dict(topic_config),
+            block_timestamps=block_timestamps,
+            compression=compression,
+            encryption=encryption,
         )
 
     @property
     def segment_size_in_bytes(self) -> int:
+        """Of the records, however they are stored."""
         return self.objects[ObjectKind.LOG].size
 
     @property
@@ -105,7 +156,7 @@ class SegmentManifest:
         return TopicIdPartition(self.topic_id, self.topic, self.partition)
 
     def key(self, kind: ObjectKind = ObjectKind.LOG) -> str:
-        """The key of one of the segment's objects, relative to the store's URL."""
+        """The name of one of the segment's contents, relative to the store's URL: the key of its object in our layout."""
         segment_id = RemoteLogSegmentId(self.topic_id_partition, self.segment_id)
         return str(ObjectKey(segment_id, self.base_offset, kind))
 
@@ -126,101 +177,54 @@ class SegmentManifest:
         )
 
     def to_json(self) -> bytes:
-        entry_size = self.offset_index_entry_size
-        document = {
-            "format": FORMAT,
-            "version": VERSION,
-            "topic": self.topic,
-            "topic_id": uuid_to_base64(self.topic_id),
-            "partition": self.partition,
-            "segment_id": uuid_to_base64(self.segment_id),
-            "base_offset": self.base_offset,
-            "end_offset": self.end_offset,
-            "max_timestamp": self.max_timestamp,
-            "broker_id": self.broker_id,
-            "event_timestamp": self.event_timestamp,
-            "leader_epochs": [[epoch, start] for epoch, start in sorted(self.leader_epochs.items())],
-            "txn_index_empty": self.txn_index_empty,
-            "objects": {
-                kind.value: {"size": stored.size, "crc32c": f"{stored.crc32c:08x}"}
-                for kind, stored in self.objects.items()
-            },
-            **({} if entry_size is None else {"offset_index_entry_size": entry_size}),
-            "block_bytes": self.block_bytes,
-            "block_crc32c": base64.b64encode(
-                struct.pack(f">{len(self.block_crc32c)}I", *self.block_crc32c)
-            ).decode(),
-        }
-        return (json.dumps(document, indent=1) + "\n").encode()
+        """See `manifest_json.encode`."""
+        from stratalog.remote.storage.manifest_json import encode  # it is made of this module
+
+        return encode(self)
 
     @classmethod
     def from_json(cls, data: Buffer, source: str) -> SegmentManifest:
-        """Parse; RemoteStorageError names `source` and what is wrong."""
-        try:
-            document = json.loads(bytes(data))
-            if document["format"] != FORMAT or document["version"] != VERSION:
-                raise ValueError(f"format {document['format']} version {document['version']} is unknown")
-            manifest = cls._from_document(document)
-            manifest._validate()
-        except (KeyError, TypeError, ValueError, AttributeError, struct.error, binascii.Error) as error:
-            what = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
-            raise RemoteStorageError(f"{source} is no manifest of a segment: {what}") from error
-        return manifest
+        """See `manifest_json.decode`."""
+        from stratalog.remote.storage.manifest_json import decode  # it is made of this module
 
-    @classmethod
-    def _from_document(cls, document: dict[str, Any]) -> SegmentManifest:
-        packed = base64.b64decode(document["block_crc32c"], validate=True)
-        entry_size = document.get("offset_index_entry_size")
-        return cls(
-            topic=str(document["topic"]),
-            topic_id=uuid_from_base64(document["topic_id"]),
-            partition=int(document["partition"]),
-            segment_id=uuid_from_base64(document["segment_id"]),
-            base_offset=int(document["base_offset"]),
-            end_offset=int(document["end_offset"]),
-            max_timestamp=int(document["max_timestamp"]),
-            broker_id=int(document["broker_id"]),
-            event_timestamp=int(document["event_timestamp"]),
-            leader_epochs={int(epoch): int(start) for epoch, start in document["leader_epochs"]},
-            txn_index_empty=bool(document["txn_index_empty"]),
-            objects={
-                ObjectKind(suffix): StoredObject(int(stored["size"]), int(stored["crc32c"], 16))
-                for suffix, stored in document["objects"].items()
-            },
-            block_bytes=int(document["block_bytes"]),
-            block_crc32c=struct.unpack(f">{len(packed) // 4}I", packed),
-            offset_index_entry_size=None if entry_size is None else int(entry_size),
-        )
+        return decode(data, source)
 
-    def _validate(self) -> None:
+    def validate(self) -> None:
+        """ValueError says what no manifest of a segment can say."""
         if ObjectKind.LOG not in self.objects:
             raise ValueError("it lists no records")
         if self.offset_index_entry_size is not None:
             format_of(self.offset_index_entry_size)  # raises ValueError
         self.metadata()  # raises ValueError for offsets and epochs that no segment can have
-        if self.block_bytes < 1 or len(self.block_crc32c) != -(
-            -self.segment_size_in_bytes // self.block_bytes
-        ):
-            raise ValueError(
-                f"{len(self.block_crc32c)} checksums of blocks of {self.block_bytes} bytes do not fit "
-                f"{self.segment_size_in_bytes} bytes of records"
-            )
+        size = self.segment_size_in_bytes
+        if self.block_bytes < 1:
+            raise ValueError(f"blocks of {self.block_bytes} bytes")
+        blocks = -(-size // self.block_bytes)
+        for name, values in (("checksums", self.block_crc32c), ("time ranges", self.block_timestamps)):
+            if values is not None and len(values) != blocks:
+                raise ValueError(
+                    f"{len(values)} {name} of blocks of {self.block_bytes} bytes do not fit {size} bytes of records"
+                )
 
     def check_object(self, kind: ObjectKind, data: Buffer) -> None:
-        """Raise DamagedRemoteObjectError unless `data` is the object of that kind, whole."""
+        """Raise DamagedRemoteObjectError unless `data` is the content of that kind, whole."""
         expected = self.objects[kind]
         size = memoryview(data).nbytes
-        if size != expected.size or crc32c(data) != expected.crc32c:
+        if size != expected.size or (expected.crc32c is not None and crc32c(data) != expected.crc32c):
+            crc = "" if expected.crc32c is None else f" with {expected.crc32c:08x}"
             raise DamagedRemoteObjectError(
                 f"{self.key(kind)} is damaged in the store: {size} bytes with CRC-32C {crc32c(data):08x}, expected "
-                f"{expected.size} with {expected.crc32c:08x}"
+                f"{expected.size}{crc}"
             )
 
     def check_blocks(self, start: int, data: Buffer) -> None:
         """Raise DamagedRemoteObjectError unless `data` is what was stored at position `start` of the records.
 
-        `start` is a multiple of `block_bytes`, and so is the end unless it is that of the records.
+        `start` is a multiple of `block_bytes`, and so is the end unless it is that of the records. Without checksums there
+        is nothing to compare with.
         """
+        if self.block_crc32c is None:
+            return
         view = memoryview(data).cast("B")
         for at in range(0, len(view), self.block_bytes):
             expected = self.block_crc32c[(start + at) // self.block_bytes]

@@ -14,7 +14,7 @@ import os
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -52,6 +52,7 @@ class ObjectInfo:
     key: str
     size: int
     last_modified_ms: int
+    etag: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +65,11 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Uploaded:
-    """What was sent: the size and the CRC-32C of the very bytes that went out."""
+    """What was sent: the size and the CRC-32C of the very bytes that went out, and the entity tag that came back."""
 
     size: int
     crc32c: int
+    etag: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +112,20 @@ class ObjectStore(ABC):
     def put_file(self, key: str, path: Path, *, progress: Callable[[int], None] | None = None) -> Uploaded:
         """Store a file's content, in parts (`UploadPlan`) with bounded memory; whole or not at all.
 
-        `progress` is told the bytes read so far, every `UPLOAD_PART_BYTES`, and may raise to give up.
+        `progress` is told the bytes read so far, every `UPLOAD_PART_BYTES`, and may raise to give up. A part that fails is
+        sent again by itself, within the retries of the store.
         """
+
+    @abstractmethod
+    def put_pieces(
+        self,
+        key: str,
+        pieces: Iterable[Buffer],
+        size_max: int,
+        *,
+        progress: Callable[[int], None] | None = None,
+    ) -> Uploaded:
+        """Store what `pieces` give one after the other, at most `size_max` bytes; as `put_file` otherwise."""
 
     @abstractmethod
     def get(self, key: str) -> Buffer:
@@ -214,37 +228,57 @@ class ObstoreObjectStore(ObjectStore):
         view = memoryview(data).cast("B")
         with self._mapped("put", key):
             # The native layer wants a plain buffer; a small object goes in one request.
-            self._obstore.put(self._store, key, bytes(view), use_multipart=view.nbytes > UPLOAD_PART_BYTES)
+            result = self._obstore.put(
+                self._store, key, bytes(view), use_multipart=view.nbytes > UPLOAD_PART_BYTES
+            )
             self._sync(key)
-        return Uploaded(view.nbytes, crc32c(view))
+        return Uploaded(view.nbytes, crc32c(view), result["e_tag"])
 
     def put_file(self, key: str, path: Path, *, progress: Callable[[int], None] | None = None) -> Uploaded:
         with self._fs.open(path) as file:
             size = file.size()
             if size <= UPLOAD_PART_BYTES:
                 return self.put(key, file.pread(size, 0))
-            crc, sent = 0, 0
 
             def pieces() -> Iterator[bytes]:
-                nonlocal crc, sent
-                while piece := file.pread(UPLOAD_PART_BYTES, sent):
-                    if progress is not None:
-                        progress(sent)
-                    crc = crc32c(piece, crc)
-                    sent += len(piece)
+                position = 0
+                while piece := file.pread(UPLOAD_PART_BYTES, position):
+                    position += len(piece)
                     yield piece
 
-            plan = UploadPlan.of(size)
-            with self._mapped("put", key):
-                self._obstore.put(
-                    self._store,
-                    key,
-                    pieces(),
-                    chunk_size=plan.part_bytes,
-                    max_concurrency=plan.parts_at_once,
-                )
-                self._sync(key)
-            return Uploaded(sent, crc)
+            return self.put_pieces(key, pieces(), size, progress=progress)
+
+    def put_pieces(
+        self,
+        key: str,
+        pieces: Iterable[Buffer],
+        size_max: int,
+        *,
+        progress: Callable[[int], None] | None = None,
+    ) -> Uploaded:
+        crc, sent = 0, 0
+
+        def watched() -> Iterator[bytes]:
+            nonlocal crc, sent
+            for piece in pieces:
+                if progress is not None:
+                    progress(sent)
+                data = piece if isinstance(piece, bytes) else bytes(piece)
+                crc = crc32c(data, crc)
+                sent += len(data)
+                yield data
+
+        plan = UploadPlan.of(size_max)
+        with self._mapped("put", key):
+            result = self._obstore.put(
+                self._store,
+                key,
+                watched(),
+                chunk_size=plan.part_bytes,
+                max_concurrency=plan.parts_at_once,
+            )
+            self._sync(key)
+        return Uploaded(sent, crc, result["e_tag"])
 
     def get(self, key: str) -> Buffer:
         with self._mapped("get", key):
@@ -324,7 +358,8 @@ class ObstoreObjectStore(ObjectStore):
 
 
 def _info(meta: Any) -> ObjectInfo:
-    return ObjectInfo(meta["path"], meta["size"], round(meta["last_modified"].timestamp() * 1000))
+    modified_ms = round(meta["last_modified"].timestamp() * 1000)
+    return ObjectInfo(meta["path"], meta["size"], modified_ms, meta["e_tag"])
 
 
 # --- errors -------------------------------------------------------------------------------------------------------------

@@ -13,6 +13,11 @@ _S3_KEYS = {
     "stratalog.remote.s3.path.style": "path_style",
 }
 
+_KEY_FILES = {
+    "stratalog.remote.encryption.key.file": "encryption.key.file",
+    "stratalog.remote.aiven.encryption.key.file": "aiven.encryption.key.file",
+}
+
 
 def store_url(config: BrokerConfig, default: str) -> str:
     """Where the remote tier is: `stratalog.remote.url`, or `default`."""
@@ -20,7 +25,7 @@ def store_url(config: BrokerConfig, default: str) -> str:
 
 
 def store_options(config: BrokerConfig, url: str) -> dict[str, str]:
-    """Options for `ObjectStore.from_url(url, ...)`; the S3 keys apply to S3 URLs only."""
+    """Options for `layouts.open_bucket(url, ...)`; the S3 keys apply to S3 URLs only."""
     options = {"timeout_ms": str(config["stratalog.remote.request.timeout.ms"])}
     if url.startswith(("s3://", "s3a://")):
         for key, option in _S3_KEYS.items():
@@ -29,8 +34,14 @@ def store_options(config: BrokerConfig, url: str) -> dict[str, str]:
     return options
 
 
+def read_key_options(config: BrokerConfig) -> dict[str, str]:
+    """Options that name the files of keys, as `layouts.ReadKeys` takes them."""
+    return {option: str(config[key]) for key, option in _KEY_FILES.items() if config[key]}
+
+
 def storage_manager_options(config: BrokerConfig, default_url: str) -> dict[str, str]:
     """What `ObjectStoreRemoteStorageManager.configure` wants."""
     url = store_url(config, default_url)
     deadline_ms = config["stratalog.remote.deadline.ms"]
-    return {"url": url, "deadline.ms": str(deadline_ms), **store_options(config, url)}
+    encoding = {"compression": str(config["stratalog.remote.compression"]), **read_key_options(config)}
+    return {"url": url, "deadline.ms": str(deadline_ms), **encoding, **store_options(config, url)}

@@ -7,44 +7,50 @@ manifest; what is fetched is compared with it.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 
 from typing_extensions import Buffer
 
 from stratalog.errors import (
-    RemoteResourceNotFoundError,
+    CorruptRecordError,
     RemoteStorageError,
     RetriableRemoteStorageError,
+    UnsupportedForMessageFormatError,
     UsageError,
 )
 from stratalog.remote.api import (
     CustomMetadata,
     IndexType,
     LogSegmentData,
-    RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
 )
 from stratalog.remote.plugin import StoredSegment
+from stratalog.remote.storage.aiven import keys as aiven_keys
+from stratalog.remote.storage.block_timestamps import BlockTimestamps, block_timestamps
 from stratalog.remote.storage.deadline import DeadlineObjectStore
+from stratalog.remote.storage.encoder import Encoder, Encoding
+from stratalog.remote.storage.layouts import ReadKeys, SegmentReader
 from stratalog.remote.storage.manifest import BLOCK_BYTES, SegmentManifest, StoredObject
 from stratalog.remote.storage.object_key import KIND_OF_INDEX, ObjectKey, ObjectKind
-from stratalog.remote.storage.object_store import ObjectStore, Uploaded
+from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.util.crc32c import crc32c
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
 
 DEFAULT_DEADLINE_MS = 60_000
 
-_MANIFESTS_KEPT = 1000
+
+#: Who the broker is: the layout of objects has no use for it.
+_TOLD_TO_EVERY_PLUGIN = ("broker.id", "cluster.id")
 
 
 class ObjectStoreRemoteStorageManager:
     """See `RemoteStorageManager`.
 
-    `store` may be left out when `configure` is going to name it (`url`, `deadline.ms`, and options of the store). Every
-    call on the store has a deadline, larger than the store's own for one request with its retries.
+    `store` may be left out when `configure` is going to name it (`url`, `deadline.ms`, `compression`,
+    `encryption.key.file`, and options of the store). Every call on the store has a deadline, larger than the store's own
+    for one request with its retries. New segments are written with `encoding`; old ones are read whatever they were
+    written with.
     """
 
     def __init__(
@@ -53,34 +59,53 @@ class ObjectStoreRemoteStorageManager:
         *,
         deadline_ms: int = DEFAULT_DEADLINE_MS,
         fs: FileSystem = REAL_FILESYSTEM,
+        encoding: Encoding | None = None,
+        keys: ReadKeys | None = None,
     ) -> None:
         self._fs = fs
-        self._store = None if store is None else DeadlineObjectStore(store, deadline_ms)
-        self._manifests: OrderedDict[RemoteLogSegmentId, SegmentManifest] = OrderedDict()
-        self._lock = threading.Lock()
+        self._encoding = encoding or Encoding()
+        self._reader: SegmentReader | None = None
+        self._deadline_store: DeadlineObjectStore | None = None
+        if store is not None:
+            self._attach(store, deadline_ms, keys or ReadKeys(self._encoding.keyring))
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        options = dict(configs)
+        keys, options = ReadKeys.split(configs, self._fs)
+        for told in _TOLD_TO_EVERY_PLUGIN:
+            options.pop(told, None)
         url = options.pop("url", None)
         if url is None:
             raise UsageError("the object store of the remote tier has no url")
         deadline = options.pop("deadline.ms", str(DEFAULT_DEADLINE_MS))
         if not deadline.isdigit() or int(deadline) == 0:
             raise UsageError(f"deadline.ms={deadline}: expected a number of milliseconds")
-        self._store = DeadlineObjectStore(ObjectStore.from_url(url, options, self._fs), int(deadline))
+        self._encoding = Encoding.of(options.pop("compression", "none"), keys.keyring)
+        self._attach(ObjectStore.from_url(url, options, self._fs), int(deadline), keys)
+
+    def _attach(self, store: ObjectStore, deadline_ms: int, keys: ReadKeys) -> None:
+        self._deadline_store = DeadlineObjectStore(store, deadline_ms)
+        self._reader = SegmentReader(self._deadline_store, keys)
+
+    @property
+    def reader(self) -> SegmentReader:
+        """The contents of segments."""
+        if self._reader is None:
+            raise RemoteStorageError("the remote storage manager was not configured")
+        return self._reader
 
     @property
     def store(self) -> ObjectStore:
-        if self._store is None:
-            raise RemoteStorageError("the remote storage manager was not configured")
-        return self._store
+        """The objects, each call with its deadline."""
+        return self.reader.store
 
     # --- copy -------------------------------------------------------------------------------------------------------
 
     def copy_log_segment_data(
         self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData
     ) -> CustomMetadata | None:
-        block_crcs = self._block_checksums(data.log_segment)
+        reader = self.reader
+        encoder = Encoder(reader.store, self._encoding, metadata, self._fs)
+        block_crcs, timestamps = self._blocks(data.log_segment)
         files: dict[ObjectKind, Path | None] = {
             ObjectKind.LOG: data.log_segment,
             ObjectKind.OFFSET_INDEX: data.offset_index,
@@ -91,40 +116,46 @@ class ObjectStoreRemoteStorageManager:
         objects: dict[ObjectKind, StoredObject] = {}
         for kind, path in files.items():
             if path is not None:
-                objects[kind] = self._put_file(metadata, kind, path)
-        objects[ObjectKind.LEADER_EPOCHS] = _stored(
-            self.store.put(_key(metadata, ObjectKind.LEADER_EPOCHS), data.leader_epoch_index)
-        )
+                objects[kind] = encoder.put_file(kind, path)
+        objects[ObjectKind.LEADER_EPOCHS] = encoder.put(ObjectKind.LEADER_EPOCHS, data.leader_epoch_index)
         if objects[ObjectKind.LOG].size != metadata.segment_size_bytes:
             raise RemoteStorageError(
                 f"{data.log_segment} had {objects[ObjectKind.LOG].size} bytes when it was copied, "
                 f"{metadata.segment_size_bytes} were expected"
             )
-        manifest = SegmentManifest.of(metadata, objects, block_crcs, data.offset_index_entry_size)
+        manifest = SegmentManifest.of(
+            metadata,
+            objects,
+            block_crcs,
+            data.offset_index_entry_size,
+            topic_config=data.topic_config,
+            block_timestamps=timestamps,
+            compression=self._encoding.compression,
+            encryption=self._encoding.encryption,
+        )
         # A look at the other side: a store that lost or cut an object is found before anything local is given up.
         self._check_sizes(manifest)
-        self.store.put(_key(metadata, ObjectKind.MANIFEST), manifest.to_json())
-        self._remember(metadata.segment_id, manifest)
+        reader.store.put(_key(metadata, ObjectKind.MANIFEST), manifest.to_json())
+        reader.remember(manifest)
         return None
-
-    def _put_file(self, metadata: RemoteLogSegmentMetadata, kind: ObjectKind, path: Path) -> StoredObject:
-        try:
-            return _stored(self.store.put_file(_key(metadata, kind), path))
-        except FileNotFoundError as error:
-            raise RetriableRemoteStorageError(f"{path} went away while it was copied") from error
 
     def _check_sizes(self, manifest: SegmentManifest) -> None:
         for kind, stored in manifest.objects.items():
             found = self.store.head(manifest.key(kind)).size
-            if found != stored.size:
+            if found != stored.stored_size:
                 raise RetriableRemoteStorageError(
-                    f"{manifest.key(kind)} has {found} bytes in the store after {stored.size} were sent"
+                    f"{manifest.key(kind)} has {found} bytes in the store after {stored.stored_size} were sent"
                 )
 
-    def _block_checksums(self, path: Path) -> tuple[int, ...]:
+    def _blocks(self, path: Path) -> tuple[tuple[int, ...], BlockTimestamps | None]:
+        """Checksums and timestamps of the blocks of a `.log`; no timestamps of what are no batches."""
         with self._fs.open(path) as file:
             size = file.size()
-            return tuple(crc32c(file.pread(BLOCK_BYTES, at)) for at in range(0, size, BLOCK_BYTES))
+            crcs = tuple(crc32c(file.pread(BLOCK_BYTES, at)) for at in range(0, size, BLOCK_BYTES))
+            try:
+                return crcs, block_timestamps(file, BLOCK_BYTES)
+            except (CorruptRecordError, UnsupportedForMessageFormatError):
+                return crcs, None
 
     # --- fetch ------------------------------------------------------------------------------------------------------
 
@@ -133,28 +164,11 @@ class ObjectStoreRemoteStorageManager:
     ) -> Buffer:
         """Whole blocks are fetched and compared with their checksums; aligned ranges waste nothing."""
         manifest = self.manifest(metadata)
-        size, block = manifest.segment_size_in_bytes, manifest.block_bytes
-        end = size if end_position is None else min(end_position, size)
-        if start_position >= end:
-            return b""
-        first = start_position - start_position % block
-        last = min(size, -(-end // block) * block)
-        data = memoryview(self.store.get_range(manifest.key(), first, last)).cast("B")
-        if len(data) != last - first:
-            raise RetriableRemoteStorageError(
-                f"{manifest.key()}: {len(data)} bytes came for [{first}, {last}), which has {last - first}"
-            )
-        manifest.check_blocks(first, data)
-        return data[start_position - first : end - first]
+        end = manifest.segment_size_in_bytes if end_position is None else end_position
+        return self.reader.read_range(manifest, ObjectKind.LOG, start_position, end)
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
-        manifest = self.manifest(metadata)
-        kind = KIND_OF_INDEX[index_type]
-        if kind not in manifest.objects:
-            raise RemoteResourceNotFoundError(f"{metadata.segment_id} has no {index_type.value} index")
-        data = bytes(self.store.get(manifest.key(kind)))
-        manifest.check_object(kind, data)
-        return data
+        return self.reader.read(self.manifest(metadata), KIND_OF_INDEX[index_type])
 
     def stored_segment(self, metadata: RemoteLogSegmentMetadata) -> StoredSegment:
         """What the manifest says."""
@@ -162,44 +176,28 @@ class ObjectStoreRemoteStorageManager:
         return StoredSegment(manifest.segment_size_in_bytes, manifest.offset_index_entry_size)
 
     def manifest(self, metadata: RemoteLogSegmentMetadata) -> SegmentManifest:
-        """The manifest of a segment; kept for the next call."""
-        with self._lock:
-            known = self._manifests.get(metadata.segment_id)
-            if known is not None:
-                self._manifests.move_to_end(metadata.segment_id)
-                return known
-        key = _key(metadata, ObjectKind.MANIFEST)
-        manifest = SegmentManifest.from_json(self.store.get(key), f"{self.store.url}/{key}")
-        if (
-            manifest.segment_id != metadata.segment_id.id
-            or manifest.topic_id_partition != metadata.topic_id_partition
-        ):
-            raise RemoteStorageError(f"{self.store.url}/{key} is the manifest of another segment")
-        self._remember(metadata.segment_id, manifest)
-        return manifest
-
-    def _remember(self, segment_id: RemoteLogSegmentId, manifest: SegmentManifest) -> None:
-        with self._lock:
-            self._manifests[segment_id] = manifest
-            if len(self._manifests) > _MANIFESTS_KEPT:
-                self._manifests.popitem(last=False)
+        """The manifest of a segment, of whichever layout; kept for the next call."""
+        return self.reader.manifest(ObjectKey.of(metadata, ObjectKind.MANIFEST))
 
     # --- delete -----------------------------------------------------------------------------------------------------
 
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        with self._lock:
-            self._manifests.pop(metadata.segment_id, None)
+        """The objects of either layout: where there is no manifest any more, nothing tells whose they were."""
+        key = ObjectKey.of(metadata, ObjectKind.MANIFEST)
+        self.reader.forget(key)
         kinds = [ObjectKind.MANIFEST, *(kind for kind in ObjectKind if kind is not ObjectKind.MANIFEST)]
-        self.store.delete([_key(metadata, kind) for kind in kinds])
+        manifest, *contents = [_key(metadata, kind) for kind in kinds]
+        others = [
+            each
+            for suffix in aiven_keys.SUFFIXES
+            if (each := aiven_keys.aiven_key(key, suffix)) not in contents
+        ]
+        self.store.delete([manifest, others[0], *contents, *others[1:]])
 
     def close(self) -> None:
-        if self._store is not None:
-            self._store.close()
+        if self._deadline_store is not None:
+            self._deadline_store.close()
 
 
 def _key(metadata: RemoteLogSegmentMetadata, kind: ObjectKind) -> str:
     return str(ObjectKey.of(metadata, kind))
-
-
-def _stored(uploaded: Uploaded) -> StoredObject:
-    return StoredObject(uploaded.size, uploaded.crc32c)

@@ -1,0 +1,8 @@
+"""Segments that the tiered-storage plugin of Aiven for Apache Kafka stored: read, never written.
+
+    <topic>-<topic id>/<partition>/<base offset, 20 digits>-<segment id>.log            records, in chunks
+                                                                        .indexes        all indexes one after the other
+                                                                        .rsm-manifest   JSON, the last one to be written
+
+Source: its documentation and sources (github.com/Aiven-Open/tiered-storage-for-apache-kafka), version 1 of the manifest.
+"""

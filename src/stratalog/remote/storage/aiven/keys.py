@@ -1,0 +1,32 @@
+"""Keys of objects of this layout: the same stem as ours, other suffixes."""
+
+from __future__ import annotations
+
+from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
+
+LOG = "log"
+INDEXES = "indexes"
+MANIFEST = "rsm-manifest"
+
+#: In the order in which they are deleted: without its manifest a segment is nobody's.
+SUFFIXES = (MANIFEST, LOG, INDEXES)
+
+
+def aiven_key(key: ObjectKey, suffix: str) -> str:
+    """The key of one of the three objects of the segment that `key` is of."""
+    stem = str(key).removesuffix(f".{key.kind.value}")
+    return f"{stem}.{suffix}"
+
+
+def object_key(key: ObjectKey) -> str:
+    """Where the content that `key` names in our layout lies in this one."""
+    suffixes = {ObjectKind.LOG: LOG, ObjectKind.MANIFEST: MANIFEST}
+    return aiven_key(key, suffixes.get(key.kind, INDEXES))
+
+
+def parse_manifest_key(key: str) -> ObjectKey | None:
+    """The segment whose manifest of this layout `key` is; None for every other key."""
+    stem, separator, suffix = key.rpartition(".")
+    if not separator or suffix != MANIFEST:
+        return None
+    return ObjectKey.parse(f"{stem}.{ObjectKind.MANIFEST.value}")

@@ -1,0 +1,129 @@
+"""A manifest of this layout (`.rsm-manifest`, JSON, version "1") as a `SegmentManifest`.
+
+chunkIndex        type "fixed": transformedChunkSize, finalTransformedChunkSize; type "variable": transformedChunks
+                  (`chunk_sizes`); both: originalChunkSize, originalFileSize
+segmentIndexes    offset, timestamp, producerSnapshot, leaderEpoch, transaction (may be null), each a position and a size
+                  in `.indexes`; a size of 0 is an index without entries; each is one chunk of its own, never compressed
+compression       whether the chunks of `.log` are zstd frames
+encryption        dataKey "<id of the RSA key>:<base64 of the AES key under it>" and aad (base64); not there: plain
+remoteLogSegmentMetadata   what the broker knew of the segment
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from typing_extensions import Buffer
+
+from stratalog.errors import ManifestFromTheFutureError, RemoteStorageError
+from stratalog.remote.storage.aiven.chunk_sizes import decode_text
+from stratalog.remote.storage.chunk_codec import NONCE_BYTES, TAG_BYTES, Compression
+from stratalog.remote.storage.chunks import ChunkIndex
+from stratalog.remote.storage.manifest import Encryption, Layout, SegmentManifest, StoredObject
+from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.util.uuids import uuid_from_base64
+
+VERSION = "1"
+
+_KINDS = {
+    "offset": ObjectKind.OFFSET_INDEX,
+    "timestamp": ObjectKind.TIME_INDEX,
+    "producerSnapshot": ObjectKind.PRODUCER_SNAPSHOT,
+    "leaderEpoch": ObjectKind.LEADER_EPOCHS,
+    "transaction": ObjectKind.TXN_INDEX,
+}
+
+
+def decode(data: Buffer, source: str) -> SegmentManifest:
+    """Parse. RemoteStorageError names `source` and what is wrong; ManifestFromTheFutureError for a later version."""
+    try:
+        document = json.loads(bytes(data))
+        if document["version"] != VERSION:
+            raise ManifestFromTheFutureError(
+                f"{source} is a manifest of version {document['version']} of the Aiven layout, and this release reads "
+                f"version {VERSION}: upgrade to a release that reads it (the segment is left as it is)"
+            )
+        manifest = _manifest(document)
+        manifest.validate()
+    except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
+        what = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
+        raise RemoteStorageError(
+            f"{source} is no manifest of a segment of the Aiven layout: {what}"
+        ) from error
+    return manifest
+
+
+def _manifest(document: Mapping[str, Any]) -> SegmentManifest:
+    metadata = document["remoteLogSegmentMetadata"]
+    segment_id = metadata["remoteLogSegmentId"]
+    partition = segment_id["topicIdPartition"]
+    encryption = _encryption(document.get("encryption"))
+    compression = Compression.ZSTD if document["compression"] else Compression.NONE
+    records = _records(document["chunkIndex"], plain=encryption is None and compression is Compression.NONE)
+    objects = {ObjectKind.LOG: records}
+    for name, kind in _KINDS.items():
+        found = document["segmentIndexes"][name]
+        if found is not None:
+            objects[kind] = _index(int(found["position"]), int(found["size"]), encryption is not None)
+    transactions = objects.get(ObjectKind.TXN_INDEX)
+    return SegmentManifest(
+        topic=str(partition["topicPartition"]["topic"]),
+        topic_id=uuid_from_base64(partition["topicId"]),
+        partition=int(partition["topicPartition"]["partition"]),
+        segment_id=uuid_from_base64(segment_id["id"]),
+        base_offset=int(metadata["startOffset"]),
+        end_offset=int(metadata["endOffset"]),
+        max_timestamp=int(metadata["maxTimestampMs"]),
+        broker_id=int(metadata["brokerId"]),
+        event_timestamp=int(metadata["eventTimestampMs"]),
+        leader_epochs={int(epoch): int(start) for epoch, start in metadata["segmentLeaderEpochs"].items()},
+        txn_index_empty=transactions is None or transactions.size == 0,
+        objects=objects,
+        block_bytes=int(document["chunkIndex"]["originalChunkSize"]),
+        block_crc32c=None,
+        compression=compression,
+        encryption=encryption,
+        layout=Layout.AIVEN,
+    )
+
+
+def _records(index: Mapping[str, Any], *, plain: bool) -> StoredObject:
+    size, chunk_bytes = int(index["originalFileSize"]), int(index["originalChunkSize"])
+    if index["type"] == "variable":
+        sizes = decode_text(index["transformedChunks"])
+    elif index["type"] == "fixed":
+        count = -(-size // chunk_bytes) if chunk_bytes > 0 else 0
+        final = (int(index["finalTransformedChunkSize"]),)
+        sizes = (int(index["transformedChunkSize"]),) * (count - 1) + final if count else ()
+    else:
+        raise ValueError(f"a chunk index of the type {index['type']}")
+    chunks = ChunkIndex(size, chunk_bytes, sizes)
+    if not plain:
+        return StoredObject(size, None, chunks)
+    if chunks.stored_size != size:
+        raise ValueError(f"{size} bytes of records as they are do not take {chunks.stored_size}")
+    return StoredObject(size, None)
+
+
+def _index(position: int, stored_size: int, encrypted: bool) -> StoredObject:
+    if stored_size == 0:
+        return StoredObject(0, None, ChunkIndex(0, 1, (), position))
+    size = stored_size - (NONCE_BYTES + TAG_BYTES if encrypted else 0)
+    if size < 1:
+        raise ValueError(f"an index of {stored_size} bytes at position {position}")
+    return StoredObject(size, None, ChunkIndex(size, size, (stored_size,), position))
+
+
+def _encryption(found: Mapping[str, Any] | None) -> Encryption | None:
+    if found is None:
+        return None
+    key_id, separator, sealed = str(found["dataKey"]).partition(":")
+    if not key_id.strip() or not separator or not sealed or ":" in sealed:
+        raise ValueError("the data key is not '<key id>:<base64>'")
+    return Encryption(
+        key_id, base64.b64decode(sealed, validate=True), base64.b64decode(found["aad"], validate=True)
+    )

@@ -1,0 +1,120 @@
+"""How the contents of a new segment become objects: as they are, or in chunks, compressed and encrypted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stratalog.errors import RetriableRemoteStorageError, UsageError
+from stratalog.remote.api import RemoteLogSegmentMetadata
+from stratalog.remote.storage.chunk_codec import NONCE_BYTES, TAG_BYTES, AesGcm, ChunkCodec, Compression
+from stratalog.remote.storage.chunks import ChunkIndex
+from stratalog.remote.storage.keyring import Keyring
+from stratalog.remote.storage.manifest import BLOCK_BYTES, Encryption, StoredObject
+from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
+from stratalog.remote.storage.object_store import UPLOAD_PART_BYTES, ObjectStore, Uploaded
+from stratalog.util.crc32c import crc32c
+from stratalog.util.filesystem import FileSystem
+
+#: What a chunk may grow by: nonce and tag, and a zstd frame of what cannot be compressed.
+_GROWTH_BYTES = NONCE_BYTES + TAG_BYTES + 1024 + BLOCK_BYTES // 128
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """What is done to the contents of new segments."""
+
+    compression: Compression = Compression.NONE
+    keyring: Keyring = field(default_factory=Keyring)
+
+    @classmethod
+    def of(cls, compression: str, keyring: Keyring) -> Encoding:
+        """UsageError for a compression that is not known."""
+        try:
+            return cls(Compression(compression), keyring)
+        except ValueError as error:
+            names = " or ".join(each.value for each in Compression)
+            raise UsageError(f"stratalog.remote.compression={compression}: expected {names}") from error
+
+    @property
+    def is_plain(self) -> bool:
+        return self.compression is Compression.NONE and self.keyring.active_id is None
+
+    @property
+    def encryption(self) -> Encryption | None:
+        return None if self.keyring.active_id is None else Encryption(self.keyring.active_id)
+
+
+class Encoder:
+    """Puts the contents of one segment. Raises RemoteStorageError."""
+
+    def __init__(
+        self, store: ObjectStore, encoding: Encoding, metadata: RemoteLogSegmentMetadata, fs: FileSystem
+    ) -> None:
+        self._store = store
+        self._metadata = metadata
+        self._fs = fs
+        self._codec = None if encoding.is_plain else _codec(encoding, metadata)
+
+    def put_file(self, kind: ObjectKind, path: Path) -> StoredObject:
+        """A file's content."""
+        try:
+            if self._codec is None:
+                return _plain(self._store.put_file(self._key(kind), path))
+            with self._fs.open(path) as file:
+                return self._put_chunks(kind, file.size(), file.pread, self._codec)
+        except FileNotFoundError as error:
+            raise RetriableRemoteStorageError(f"{path} went away while it was copied") from error
+
+    def put(self, kind: ObjectKind, content: bytes) -> StoredObject:
+        """A small content."""
+        if self._codec is None:
+            return _plain(self._store.put(self._key(kind), content))
+
+        def read(size: int, position: int) -> bytes:
+            return content[position : position + size]
+
+        return self._put_chunks(kind, len(content), read, self._codec)
+
+    def _put_chunks(
+        self, kind: ObjectKind, size: int, read: Callable[[int, int], bytes], codec: ChunkCodec
+    ) -> StoredObject:
+        """`read` gives `size` bytes at a position."""
+        key = self._key(kind)
+        count = -(-size // BLOCK_BYTES)
+        sizes: list[int] = []
+        crc = 0
+
+        def chunks() -> Iterator[bytes]:
+            nonlocal crc
+            for number in range(count):
+                content = read(min(BLOCK_BYTES, size - number * BLOCK_BYTES), number * BLOCK_BYTES)
+                crc = crc32c(content, crc)
+                stored = codec.encode(key, number, count, content)
+                sizes.append(len(stored))
+                yield stored
+
+        size_max = size + count * _GROWTH_BYTES
+        if size_max <= UPLOAD_PART_BYTES:
+            uploaded = self._store.put(key, b"".join(chunks()))
+        else:
+            uploaded = self._store.put_pieces(key, chunks(), size_max)
+        return StoredObject(size, crc, ChunkIndex(size, BLOCK_BYTES, tuple(sizes)), uploaded.etag)
+
+    def _key(self, kind: ObjectKind) -> str:
+        return str(ObjectKey.of(self._metadata, kind))
+
+
+def _codec(encoding: Encoding, metadata: RemoteLogSegmentMetadata) -> ChunkCodec:
+    active = encoding.keyring.active_id
+    if active is None:
+        return ChunkCodec(encoding.compression)
+    segment_id = metadata.segment_id
+    return ChunkCodec(
+        encoding.compression, AesGcm(encoding.keyring.segment_key(active, segment_id.id, str(segment_id)))
+    )
+
+
+def _plain(uploaded: Uploaded) -> StoredObject:
+    return StoredObject(uploaded.size, uploaded.crc32c, etag=uploaded.etag)

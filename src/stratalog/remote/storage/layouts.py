@@ -1,0 +1,385 @@
+"""Segments of either layout, read alike: whose manifest it is, where the bytes are, and how they become contents again.
+
+`SegmentReader` is for whoever has a manifest; what it gives is checked with all that the manifest knows: checksums, tags,
+sizes. `PlainView` is for whoever has keys: a store in which every segment lies as plain objects of our layout.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import UUID
+
+from typing_extensions import Buffer
+
+from stratalog.errors import (
+    DamagedRemoteObjectError,
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    ReplacedRemoteObjectError,
+    RetriableRemoteStorageError,
+)
+from stratalog.remote.storage.aiven import data_keys
+from stratalog.remote.storage.aiven import keys as aiven_keys
+from stratalog.remote.storage.aiven import manifest as aiven_manifest
+from stratalog.remote.storage.aiven.data_keys import DataKeys
+from stratalog.remote.storage.chunk_codec import AesGcm, ChunkCodec, Compression
+from stratalog.remote.storage.keyring import Keyring
+from stratalog.remote.storage.manifest import Encryption, Layout, SegmentManifest
+from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
+from stratalog.remote.storage.object_store import Listing, ObjectInfo, ObjectStore, Uploaded
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+
+KEY_FILE = "encryption.key.file"
+
+_MANIFESTS_KEPT = 1000
+_CODECS_KEPT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ReadKeys:
+    """What encrypted segments are opened with."""
+
+    keyring: Keyring = field(default_factory=Keyring)
+    data_keys: DataKeys = field(default_factory=DataKeys)
+
+    @classmethod
+    def split(
+        cls, options: Mapping[str, str], fs: FileSystem = REAL_FILESYSTEM
+    ) -> tuple[ReadKeys, dict[str, str]]:
+        """The keys that options name, and the other options. UsageError for a file that holds no key."""
+        rest: dict[str, str] = {}
+        named: dict[str, str] = {}
+        for name, value in options.items():
+            (named if name.replace("_", ".") in (KEY_FILE, data_keys.OPTION) else rest)[name] = value
+        files = {name.replace("_", "."): value for name, value in named.items()}
+        keyring = Keyring.of_files(files.get(KEY_FILE), fs)
+        return cls(keyring, DataKeys.of_files(files.get(data_keys.OPTION), fs)), rest
+
+
+def open_bucket(
+    url: str, options: Mapping[str, str] | None = None, fs: FileSystem = REAL_FILESYSTEM
+) -> PlainView:
+    """`ObjectStore.from_url`, for readers: with the keys that the options `encryption.key.file` and
+    `aiven.encryption.key.file` name. UsageError."""
+    keys, rest = ReadKeys.split(options or {}, fs)
+    return PlainView(SegmentReader(ObjectStore.from_url(url, rest, fs), keys))
+
+
+# --- manifests ----------------------------------------------------------------------------------------------------------
+
+
+def parse_manifest_key(key: str) -> ObjectKey | None:
+    """The segment whose manifest, of whichever layout, is the object at `key`; None for every other key."""
+    found = ObjectKey.parse(key)
+    if found is not None:
+        return found if found.kind is ObjectKind.MANIFEST else None
+    return aiven_keys.parse_manifest_key(key)
+
+
+def read_manifest(store: ObjectStore, key: str) -> SegmentManifest:
+    """The manifest at one of the keys that `parse_manifest_key` knows. Raises RemoteStorageError."""
+    segment = parse_manifest_key(key)
+    source = f"{store.url}/{key}"
+    if segment is None:
+        raise RemoteStorageError(f"{source} is not where a manifest of a segment lies")
+    decode = SegmentManifest.from_json if key == str(segment) else aiven_manifest.decode
+    manifest = decode(store.get(key), source)
+    if manifest.key(ObjectKind.MANIFEST) != str(segment):
+        raise RemoteStorageError(f"{source} is the manifest of another segment, {manifest.key()}")
+    return manifest
+
+
+def object_key(manifest: SegmentManifest, kind: ObjectKind) -> str:
+    """The key of the object that holds a content; several contents may share one."""
+    key = manifest.key(kind)
+    if manifest.layout is Layout.STRATALOG:
+        return key
+    parsed = ObjectKey.parse(key)
+    return key if parsed is None else aiven_keys.object_key(parsed)
+
+
+def stored_objects(manifest: SegmentManifest) -> dict[str, int]:
+    """Keys and sizes of all objects of a segment but its manifest, as a listing of the bucket must show them."""
+    sizes: dict[str, int] = {}
+    for kind, stored in manifest.objects.items():
+        key = object_key(manifest, kind)
+        end = stored.stored_size if stored.chunks is None else stored.chunks.position + stored.stored_size
+        sizes[key] = max(sizes.get(key, 0), end)
+    return sizes
+
+
+# --- contents -----------------------------------------------------------------------------------------------------------
+
+
+class SegmentReader:
+    """Contents of segments in a store. Thread-safe."""
+
+    def __init__(self, store: ObjectStore, keys: ReadKeys | None = None) -> None:
+        self.store = store
+        self._keys = keys or ReadKeys()
+        self._manifests: OrderedDict[tuple[UUID, UUID, int], SegmentManifest] = OrderedDict()
+        self._codecs: OrderedDict[UUID, ChunkCodec] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def manifest(self, key: ObjectKey) -> SegmentManifest:
+        """The manifest of the segment that `key` is of; kept for the next call. Raises RemoteStorageError."""
+        wanted = _identity(key)
+        with self._lock:
+            known = self._manifests.get(wanted)
+            if known is not None:
+                self._manifests.move_to_end(wanted)
+                return known
+        ours = str(ObjectKey(key.segment_id, key.start_offset, ObjectKind.MANIFEST))
+        try:
+            manifest = read_manifest(self.store, ours)
+        except RemoteResourceNotFoundError as missing:
+            try:
+                manifest = read_manifest(self.store, aiven_keys.aiven_key(key, aiven_keys.MANIFEST))
+            except RemoteResourceNotFoundError:
+                raise missing from None
+        self.remember(manifest)
+        return manifest
+
+    def remember(self, manifest: SegmentManifest) -> None:
+        """Spare `manifest` the way to the store."""
+        with self._lock:
+            key = (manifest.topic_id, manifest.segment_id, manifest.base_offset)
+            self._manifests[key] = manifest
+            if len(self._manifests) > _MANIFESTS_KEPT:
+                self._manifests.popitem(last=False)
+
+    def forget(self, key: ObjectKey) -> None:
+        """The segment is going to be deleted."""
+        with self._lock:
+            self._manifests.pop(_identity(key), None)
+            self._codecs.pop(key.segment_id.id, None)
+
+    def read(self, manifest: SegmentManifest, kind: ObjectKind) -> bytes:
+        """A content whole and checked. RemoteResourceNotFoundError when the segment has none of this kind."""
+        stored = manifest.objects.get(kind)
+        if stored is None:
+            raise RemoteResourceNotFoundError(f"{manifest.key()} has no {kind.value}")
+        if stored.chunks is None:
+            data = bytes(self.store.get(object_key(manifest, kind)))
+        else:
+            data = bytes(self._chunks(manifest, kind, 0, stored.size))
+        self._checked(manifest, kind, lambda: manifest.check_object(kind, data))
+        return data
+
+    def read_range(
+        self, manifest: SegmentManifest, kind: ObjectKind, start: int, end: int, *, blocks: bool = True
+    ) -> Buffer:
+        """The content [start, end), clipped to what there is.
+
+        With `blocks`, records that are not chunked are fetched in whole blocks and compared with their checksums (aligned
+        ranges waste nothing); without, the caller checks them. Chunks are always checked.
+        """
+        stored = manifest.objects[kind]
+        end = min(end, stored.size)
+        if start >= end:
+            return b""
+        if stored.chunks is not None:
+            return self._chunks(manifest, kind, start, end)
+        checked = blocks and kind is ObjectKind.LOG and manifest.block_crc32c is not None
+        block = manifest.block_bytes if checked else 1
+        first, last = start - start % block, min(stored.size, -(-end // block) * block)
+        data = self._range(manifest, kind, first, last)
+        if checked:
+            self._checked(manifest, kind, lambda: manifest.check_blocks(first, data))
+        return data[start - first : end - first]
+
+    def _chunks(self, manifest: SegmentManifest, kind: ObjectKind, start: int, end: int) -> Buffer:
+        """The content [start, end) of an object in chunks."""
+        index = manifest.objects[kind].chunks
+        chunks = [] if index is None else index.chunks(start, end)
+        if index is None or not chunks:
+            return b""
+        first = chunks[0]
+        data = self._range(manifest, kind, first.stored_start, chunks[-1].stored_end)
+        codec, name = self._codec(manifest, kind), object_key(manifest, kind)
+
+        def decoded() -> Buffer:
+            pieces = [
+                codec.decode(
+                    name,
+                    chunk,
+                    index.count,
+                    data[chunk.stored_start - first.stored_start : chunk.stored_end - first.stored_start],
+                )
+                for chunk in chunks
+            ]
+            content = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            if kind is ObjectKind.LOG and index.chunk_bytes == manifest.block_bytes:
+                manifest.check_blocks(first.start, content)
+            return content
+
+        content = memoryview(self._checked(manifest, kind, decoded)).cast("B")
+        return content[start - first.start : end - first.start]
+
+    def _range(self, manifest: SegmentManifest, kind: ObjectKind, start: int, end: int) -> memoryview:
+        """Bytes of an object as they are stored, exactly those that were asked for."""
+        key = object_key(manifest, kind)
+        data = memoryview(self.store.get_range(key, start, end)).cast("B")
+        if len(data) != end - start:
+            short = RetriableRemoteStorageError(
+                f"{key}: {len(data)} bytes came for [{start}, {end}), which has {end - start}"
+            )
+            raise self._replaced(manifest, kind, short) or short
+        return data
+
+    def _codec(self, manifest: SegmentManifest, kind: ObjectKind) -> ChunkCodec:
+        if manifest.layout is Layout.AIVEN and kind is not ObjectKind.LOG:
+            return ChunkCodec(Compression.NONE, self._segment_codec(manifest).cipher)
+        return self._segment_codec(manifest)
+
+    def _segment_codec(self, manifest: SegmentManifest) -> ChunkCodec:
+        with self._lock:
+            known = self._codecs.get(manifest.segment_id)
+        if known is None:
+            known = self._new_codec(manifest)
+            with self._lock:
+                self._codecs[manifest.segment_id] = known
+                if len(self._codecs) > _CODECS_KEPT:
+                    self._codecs.popitem(last=False)
+        return known
+
+    def _new_codec(self, manifest: SegmentManifest) -> ChunkCodec:
+        encryption, source = manifest.encryption, f"{self.store.url}/{manifest.key()}"
+        if encryption is None:
+            return ChunkCodec(manifest.compression)
+        if encryption.sealed_data_key is None:
+            key = self._keys.keyring.segment_key(encryption.key_id, manifest.segment_id, source)
+            return ChunkCodec(manifest.compression, AesGcm(key))
+        return ChunkCodec(manifest.compression, _envelope(encryption, self._keys.data_keys, source))
+
+    # --- when the bytes are not those that were stored --------------------------------------------------------------
+
+    def _checked(
+        self, manifest: SegmentManifest, kind: ObjectKind, check: Callable[[], Buffer | None]
+    ) -> Buffer:
+        try:
+            return check() or b""
+        except DamagedRemoteObjectError as error:
+            raise self._replaced(manifest, kind, error) or error from None
+
+    def _replaced(
+        self, manifest: SegmentManifest, kind: ObjectKind, error: RemoteStorageError
+    ) -> ReplacedRemoteObjectError | None:
+        """What a look at the object adds to an error: that it is another one by now, or nothing."""
+        key, noted = object_key(manifest, kind), manifest.objects[kind]
+        size = stored_objects(manifest)[key]
+        try:
+            found = self.store.head(key)
+        except RemoteStorageError:
+            return None
+        if found.size != size and (manifest.layout is Layout.STRATALOG or found.size < size):
+            what = f"it has {found.size} bytes, and {size} were stored"
+        elif noted.etag is not None and found.etag is not None and found.etag != noted.etag:
+            what = f"its entity tag is {found.etag}, and {noted.etag} was stored"
+        else:
+            return None
+        return ReplacedRemoteObjectError(
+            f"{error}; {self.store.url}/{key} was replaced after it was copied: {what}; bring its earlier version back"
+        )
+
+
+def _identity(key: ObjectKey) -> tuple[UUID, UUID, int]:
+    return key.segment_id.topic_id_partition.topic_id, key.segment_id.id, key.start_offset
+
+
+def _envelope(encryption: Encryption, keys: DataKeys, source: str) -> AesGcm:
+    """The cipher of a segment with a data key of its own: the same associated data for every chunk."""
+    associated = encryption.associated or b""
+    return AesGcm(
+        keys.open(encryption.key_id, encryption.sealed_data_key or b"", source), lambda _: associated
+    )
+
+
+# --- a store ------------------------------------------------------------------------------------------------------------
+
+
+class PlainView(ObjectStore):
+    """A store in which each content of each segment lies as it is under its key of our layout (`SegmentManifest.key`).
+
+    Listings show what is really there. Objects that are no content of a segment are as in the store below. Contents of
+    encrypted segments and of other layouts cannot be put: that would leave them half one thing and half another.
+    """
+
+    def __init__(self, reader: SegmentReader) -> None:
+        self.reader = reader
+        self.inner = reader.store
+        self.url = reader.store.url
+
+    def get(self, key: str) -> Buffer:
+        content = self._content(key)
+        return self.inner.get(key) if content is None else self.reader.read(*content)
+
+    def get_range(self, key: str, start: int, end: int) -> Buffer:
+        content = self._content(key)
+        if content is None:
+            return self.inner.get_range(key, start, end)
+        manifest, kind = content
+        return self.reader.read_range(manifest, kind, start, end, blocks=False)
+
+    def head(self, key: str) -> ObjectInfo:
+        content = self._content(key)
+        if content is None:
+            return self.inner.head(key)
+        manifest, kind = content
+        found = self.inner.head(object_key(manifest, kind))
+        return ObjectInfo(key, manifest.objects[kind].size, found.last_modified_ms, found.etag)
+
+    def put(self, key: str, data: Buffer) -> Uploaded:
+        self._refuse(key)
+        return self.inner.put(key, data)
+
+    def put_file(self, key: str, path: Path, *, progress: Callable[[int], None] | None = None) -> Uploaded:
+        self._refuse(key)
+        return self.inner.put_file(key, path, progress=progress)
+
+    def put_pieces(
+        self,
+        key: str,
+        pieces: Iterable[Buffer],
+        size_max: int,
+        *,
+        progress: Callable[[int], None] | None = None,
+    ) -> Uploaded:
+        self._refuse(key)
+        return self.inner.put_pieces(key, pieces, size_max, progress=progress)
+
+    def list(self, directory: str = "") -> Iterator[ObjectInfo]:
+        return self.inner.list(directory)
+
+    def list_level(self, directory: str = "") -> Listing:
+        return self.inner.list_level(directory)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        self.inner.delete(keys)
+
+    def _content(self, key: str) -> tuple[SegmentManifest, ObjectKind] | None:
+        """Whose content is at `key`, when it has to be made of what is stored; None when it is stored so."""
+        parsed = ObjectKey.parse(key)
+        if parsed is None or parsed.kind is ObjectKind.MANIFEST:
+            return None
+        manifest = self.reader.manifest(parsed)
+        stored = manifest.objects.get(parsed.kind)
+        plain = stored is None or stored.chunks is None
+        return None if plain else (manifest, parsed.kind)
+
+    def _refuse(self, key: str) -> None:
+        parsed = ObjectKey.parse(key)
+        if parsed is None or parsed.kind is ObjectKind.MANIFEST:
+            return
+        try:
+            manifest = self.reader.manifest(parsed)
+        except RemoteResourceNotFoundError:
+            return
+        if manifest.encryption is not None or manifest.layout is not Layout.STRATALOG:
+            raise RemoteStorageError(
+                f"{self.url}/{key} is of a segment that is encrypted or of another layout; it is not changed in place"
+            )
