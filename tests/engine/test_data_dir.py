@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from stratalog.engine import data_dir
 from stratalog.engine.data_dir import DataDir, is_served, stored_cluster_id
 from stratalog.errors import DataDirError
+from stratalog.testing.lossy_filesystem import LossyFileSystem
 
 
 def open_dir(path: Path, **other: object) -> DataDir:
@@ -92,3 +94,14 @@ def test_a_directory_shows_whether_it_is_served(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True).stdout == "True\n"
     held.close(clean=True)
     assert not is_served(tmp_path)
+
+
+def test_the_marker_is_gone_for_good_before_anything_is_written(tmp_path: Path) -> None:
+    """A marker that came back after a power failure would hide it."""
+    opened = DataDir.open(tmp_path, cluster_id="c", node_id=1)
+    opened.close(clean=True)
+    fs = LossyFileSystem(tmp_path)
+    DataDir.open(tmp_path, cluster_id="c", node_id=1, fs=fs)._lock.close()
+    data_dir._served_here.clear()
+    fs.crash()
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()

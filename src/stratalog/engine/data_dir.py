@@ -68,6 +68,7 @@ class DataDir:
             is_new = not any(entry not in (LOCK, META_PROPERTIES) for entry in fs.list_dir(path))
             was_clean = fs.exists(marker) or is_new
             fs.remove(marker)
+            fs.sync_dir(path)  # a marker that comes back after a power failure would hide it
         except OSError as error:
             lock.close()
             raise _unusable(path, error) from error
