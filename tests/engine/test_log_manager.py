@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -11,7 +13,13 @@ from stratalog.config.broker import BrokerConfig
 from stratalog.config.topic import LogConfig
 from stratalog.engine.log_manager import LogManager, TopicSpec
 from stratalog.engine.partition import Partition
-from stratalog.errors import FencedLeaderEpochError, NotLeaderOrFollowerError, UnknownLeaderEpochError
+from stratalog.errors import (
+    DataDirError,
+    FencedLeaderEpochError,
+    KafkaStorageError,
+    NotLeaderOrFollowerError,
+    UnknownLeaderEpochError,
+)
 from stratalog.log.checkpoints import OffsetCheckpoint
 from stratalog.log.partition_log import PartitionLog
 from stratalog.log.values import Isolation
@@ -366,3 +374,106 @@ def test_the_high_watermark_never_moves_back_while_many_append(running: Running)
     for thread in threads:
         thread.join()
     assert partition.log.high_watermark == partition.log.log_end_offset == 800
+
+
+def test_a_topic_takes_the_place_of_an_unknown_one_of_its_name(running: Running) -> None:
+    """The directory was left as it is at the start; a new topic of the name cannot use it, and must not wait for it."""
+    get(running.start(spec("orders"))).append(batch(b"old"))
+    running.stop()
+    manager = running.start()
+    (partition,) = manager.create_topic(TopicSpec("orders", uuid4(), 1, LogConfig()))
+    assert partition.log.log_end_offset == 0
+    (aside,) = running.dirs[0].glob("orders-0.*-stray")
+    assert (aside / "00000000000000000000.log").stat().st_size > 0
+
+
+def test_a_partition_that_lies_in_another_directory_is_not_begun_twice(tmp_path: Path) -> None:
+    running = Running([tmp_path / "a", tmp_path / "b"])
+    manager = running.start(spec("orders", 2))
+    written = {p.partition: p.log.directory for p in manager.partitions("orders")}
+    get(manager, number=1).append(batch(b"a"))
+    running.stop()
+    manager = running.start(spec("orders", 1))
+    manager.create_topic(
+        TopicSpec("more", uuid4(), 3, LogConfig())
+    )  # so that the other directory is the emptier one
+    partitions = manager.create_topic(spec("orders", 2))
+    assert {p.partition: p.log.directory for p in partitions} == written
+    assert values(partitions[1]) == [b"a"]
+    running.stop()
+
+
+def test_a_partition_directory_that_cannot_be_opened_is_told_and_not_begun_elsewhere(tmp_path: Path) -> None:
+    running = Running([tmp_path / "a", tmp_path / "b"])
+    manager = running.start()
+    for directory in running.dirs:
+        (directory / "orders-0" / "partition.metadata").mkdir(parents=True)  # no file
+    with pytest.raises(KafkaStorageError, match="cannot be opened"):
+        manager.create_topic(spec("orders"))
+    running.stop()
+
+
+def test_a_partition_in_two_directories_stops_the_start(tmp_path: Path) -> None:
+    running = Running([tmp_path / "a", tmp_path / "b"])
+    running.start(spec()).partitions()
+    running.stop()
+    (there,) = tmp_path.glob("*/orders-0")
+    (elsewhere,) = [path / "orders-0" for path in running.dirs if path != there.parent]
+    shutil.copytree(there, elsewhere)
+    with pytest.raises(DataDirError, match="lies in two log directories"):
+        running.start(spec())
+    shutil.rmtree(elsewhere)
+    assert running.start(spec()).dirs.live[0].was_clean
+    running.stop()
+
+
+def test_what_checkpoints_say_of_a_partition_that_cannot_be_opened_stays_in_them(running: Running) -> None:
+    manager = running.start(spec("orders"), spec("other"))
+    for topic in ("orders", "other"):
+        get(manager, topic).append(batch(b"a", b"b"))
+    running.stop()
+    (running.dirs[0] / "orders-0" / "partition.metadata").unlink()
+    (running.dirs[0] / "orders-0" / "partition.metadata").mkdir()
+    running.start(TopicSpec("other", TOPIC_ID, 1, LogConfig()))
+    running.stop()
+    checkpoint = OffsetCheckpoint(running.dirs[0] / "recovery-point-offset-checkpoint")
+    assert checkpoint.read() == {("orders", 0): 2, ("other", 0): 2}
+    manager = running.start(spec("other"))
+    manager.delete_topic("other")
+    manager.write_checkpoints()
+    assert checkpoint.read() == {("orders", 0): 2}
+
+
+def test_an_error_that_nobody_foresaw_takes_one_log_out_of_service(
+    running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    running.start(spec("orders"), spec("other"))
+    running.stop()
+    open_ = PartitionLog.open
+
+    def strange(path: Path, *arguments: Any, **options: Any) -> PartitionLog:
+        if path.name == "orders-0":
+            raise ZeroDivisionError("a mistake of ours")
+        return open_(path, *arguments, **options)
+
+    monkeypatch.setattr(PartitionLog, "open", strange)
+    manager = running.start(spec("orders"), spec("other"))
+    assert get(manager, "other").append(batch(b"a")).first_offset == 0
+    with pytest.raises(KafkaStorageError):
+        get(manager, "orders").append(batch(b"a"))
+    assert not manager.dirs.offline
+    assert "a mistake of ours" in caplog.text
+
+
+def test_a_truncation_is_in_the_checkpoint_at_once(running: Running) -> None:
+    """Below a recovery point recovery cuts nothing: one from before the truncation would keep what a crash tore."""
+    manager = running.start(spec())
+    partition = get(manager)
+    for _ in range(3):
+        partition.append(batch(b"a"))
+    partition.log.flush()
+    manager.write_checkpoints()
+    checkpoint = OffsetCheckpoint(running.dirs[0] / "recovery-point-offset-checkpoint")
+    assert checkpoint.read() == {("orders", 0): 3}
+    assert manager.truncate_to("orders", 0, 1)
+    assert checkpoint.read() == {("orders", 0): 1}

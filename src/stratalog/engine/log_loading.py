@@ -81,13 +81,20 @@ def survey(directory: Path, topics: Mapping[str, TopicSpec], fs: FileSystem) -> 
         spec = topics.get(parsed[0])
         if spec is None or parsed[1] >= spec.partition_count:
             content.unknown.append(path)
-        elif _is_of_another_topic(path, spec, fs):
-            aside = marked_path(path, STRAY_DIR_SUFFIX)
-            fs.rename(path, aside)
+        elif (aside := make_room(path, spec, fs)) is not None:
             content.set_aside.append(aside)
         else:
             content.jobs.append(LoadJob(path, parsed[1], spec))
     return content
+
+
+def make_room(path: Path, spec: TopicSpec, fs: FileSystem) -> Path | None:
+    """Set a partition directory aside if it is of another topic of the same name; where it is then. Raises OSError."""
+    if not _is_of_another_topic(path, spec, fs):
+        return None
+    aside = marked_path(path, STRAY_DIR_SUFFIX)
+    fs.rename(path, aside)
+    return aside
 
 
 def marked_path(path: Path, suffix: str) -> Path:

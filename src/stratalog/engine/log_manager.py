@@ -19,23 +19,27 @@ from stratalog.config.broker import BrokerConfig
 from stratalog.config.topic import LogConfig
 from stratalog.engine.cleaner_manager import CleanerManager
 from stratalog.engine.data_dir import DataDir
+from stratalog.engine.housekeeping import Housekeeping
 from stratalog.engine.log_cleaner import LogCleaner
 from stratalog.engine.log_dirs import LogDirs
 from stratalog.engine.log_loading import (
     LoadJob,
     TopicSpec,
     load_side_by_side,
+    make_room,
     marked_path,
     plausible_start,
     report_strays,
     survey,
 )
+from stratalog.engine.offset_checkpoints import OffsetCheckpoints
 from stratalog.engine.partition import OfflinePartition, Partition
 from stratalog.engine.scheduler import Scheduler
 from stratalog.engine.traffic import Traffic
-from stratalog.errors import KafkaStorageError, StratalogError
-from stratalog.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, TopicPartition
+from stratalog.errors import DataDirError, KafkaStorageError, StratalogError
+from stratalog.log.checkpoints import TopicPartition
 from stratalog.log.file_names import DELETE_DIR_SUFFIX
+from stratalog.log.flusher import FlushTimes
 from stratalog.log.partition_log import PartitionLog
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
@@ -85,19 +89,22 @@ class LogManager:
         self.config = config
         self.remote: RemoteLogManager | None = None
         self.traffic = Traffic()
+        #: Flushes of logs that are deleted.
+        self._flushes_gone = FlushTimes()
         self.on_last_dir_failed: Callable[[str], object] = _ignore
         self.clock = clock
         self._fs = fs
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._lock = threading.RLock()
         self._scheduler = Scheduler("stratalog-housekeeping", clock)
-        self._condemned: list[tuple[float, Path]] = []
-        #: What checkpoints say of partitions that were not loaded: it stays in them.
-        self._of_others: dict[tuple[Path, str], dict[TopicPartition, int]] = {}
         self.dirs = LogDirs(data_dirs, cluster_id=cluster_id, node_id=config["node.id"], fs=fs)
+        self._checkpoints = OffsetCheckpoints(self.dirs)
         paths = [data_dir.path for data_dir in self.dirs.live]
         #: Who works on a compacted log; also without a cleaner.
         self.cleaning = CleanerManager(paths, self._logs, fs, on_disk_error=self._fail)
+        self._housekeeping = Housekeeping(
+            self.partitions, self.dirs, self.cleaning, clock=clock, fs=fs, on_disk_error=self._fail
+        )
         self.cleaner = self._make_cleaner() if config["log.cleaner.enable"] else None
 
     def _make_cleaner(self) -> LogCleaner:
@@ -130,7 +137,8 @@ class LogManager:
                 unknown += content.unknown
                 set_aside += content.set_aside
                 for path in content.condemned:
-                    self._condemn(path)
+                    self._housekeeping.condemn(path)
+        self._refuse_twins(jobs)
         recovered = self._load(jobs)
         logger.info("Loaded %d logs in %d ms, %d of them after an unclean stop",
                     len(self._partitions), (self.clock.monotonic() - started) * 1000, recovered)  # fmt: skip
@@ -144,51 +152,55 @@ class LogManager:
             self.cleaner.start()
         return LoadReport(len(self._partitions), recovered, (*unknown, *set_aside))
 
+    def _refuse_twins(self, jobs: Mapping[Path, Sequence[LoadJob]]) -> None:
+        """DataDirError for a partition that lies in two directories: only people can tell which is the right one."""
+        seen: dict[str, Path] = {}
+        for job in (job for of_directory in jobs.values() for job in of_directory):
+            twin = seen.setdefault(job.path.name, job.path)
+            if twin != job.path:
+                self.dirs.close(clean=[data_dir.path for data_dir in self.dirs.live if data_dir.was_clean])
+                raise DataDirError(
+                    f"{job.path.name} lies in two log directories, {twin.parent} and {job.path.parent}; move one of"
+                    " them away"
+                )
+
     def _load(self, jobs: Mapping[Path, Sequence[LoadJob]]) -> int:
         """Open the logs of all directories side by side; return how many were recovered after an unclean stop."""
         live = {data_dir.path: data_dir for data_dir in self.dirs.live}
-        offsets = {
-            (path, name): self._read_checkpoint(live[path], name)
-            for path in jobs
-            for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS)
-            if path in live
-        }
+        for path in jobs:
+            with self._failing(path, "its checkpoints cannot be read"):
+                self._checkpoints.read(live[path])
 
         def load(job: LoadJob) -> None:
             directory = job.path.parent
             if self.dirs.is_offline(directory):
                 return
-            was_clean = live[directory].was_clean
-            key = (job.spec.name, job.partition)
             with self._failing(directory, f"{job.path.name} cannot be loaded"):
-                start = plausible_start(job.path, offsets[directory, LOG_START_OFFSETS].pop(key, 0), self._fs)
-                offsets[directory, HIGH_WATERMARKS].pop(key, None)
-                log = PartitionLog.open(
-                    job.path,
-                    job.spec.config,
-                    topic_id=job.spec.topic_id,
-                    clock=self.clock,
-                    fs=self._fs,
-                    clean_shutdown=was_clean,
-                    recovery_point=offsets[directory, RECOVERY_POINTS].pop(key, 0),
-                    log_start_offset=start,
-                )
-                self._lead(log, job.spec.topic_id, unclean=not was_clean)
+                self._open(job.path, job.spec, is_new=False)
 
         load_side_by_side(jobs, load, threads=self.config["num.recovery.threads.per.data.dir"])
         for of_directory in jobs.values():
             for job in of_directory:
                 if self.get(job.spec.name, job.partition) is None:
                     self._put_offline(job.spec, job.partition, self.dirs.storage_error(job.path.parent))
-        self._of_others = offsets
         return sum(len(found) for path, found in jobs.items() if path in live and not live[path].was_clean)
 
-    def _read_checkpoint(self, data_dir: DataDir, name: str) -> dict[TopicPartition, int]:
-        try:
-            return self.dirs.read_checkpoint(data_dir, name)
-        except OSError as error:
-            self._fail(data_dir.path, f"{name} cannot be read: {error.strerror or error}")
-            return {}
+    def _open(self, path: Path, spec: TopicSpec, *, is_new: bool) -> Partition:
+        """Open the log of a partition, and lead it. What was there before was left as its data directory was."""
+        topic, number = spec.name, int(path.name.rpartition("-")[2])
+        was_clean = next(found.was_clean for found in self.dirs.live if found.path == path.parent)
+        recovery_point, start = self._checkpoints.of(path.parent, (topic, number)) if not is_new else (0, 0)
+        log = PartitionLog.open(
+            path,
+            spec.config,
+            topic_id=spec.topic_id,
+            clock=self.clock,
+            fs=self._fs,
+            clean_shutdown=is_new or was_clean,
+            recovery_point=recovery_point,
+            log_start_offset=plausible_start(path, start, self._fs),
+        )
+        return self._lead(log, spec.topic_id, unclean=not (is_new or was_clean))
 
     def _lead(self, log: PartitionLog, topic_id: UUID, *, unclean: bool = False) -> Partition:
         partition = Partition(log, topic_id, self.traffic.topic(log.topic))
@@ -243,7 +255,10 @@ class LogManager:
 
     @contextmanager
     def _failing(self, directory: Path, what: str) -> Iterator[None]:
-        """What the disk refuses in here takes the directory offline; a log that cannot be opened, only itself."""
+        """What the disk refuses in here takes the directory offline; a log that cannot be opened, only itself.
+
+        So does an error that nobody foresaw: one log must not keep the others from being served.
+        """
         try:
             yield
         except (OSError, KafkaStorageError) as error:
@@ -251,6 +266,10 @@ class LogManager:
             self._fail(directory, f"{what}: {reason}")
         except StratalogError as error:
             logger.error("%s: %s: %s; it is left as it is, and offline", directory, what, error)
+        except Exception:
+            logger.exception(
+                "%s: %s: an error that should not be; it is left as it is, and offline", directory, what
+            )
 
     def _log_failed(self, directory: Path, error: KafkaStorageError) -> None:
         self._fail(directory, str(error))
@@ -299,6 +318,10 @@ class LogManager:
             ]
         return sorted(found, key=lambda p: (p.topic, p.partition))
 
+    def flush_times(self) -> FlushTimes:
+        """Flushes of all logs since the start, those that are deleted by now included."""
+        return _sum([self._flushes_gone, *(partition.log.flush_times for partition in self.partitions())])
+
     def offline_count(self) -> int:
         """How many partitions are not served because their log directory failed."""
         with self._lock:
@@ -322,25 +345,46 @@ class LogManager:
         return partition
 
     def _create_in_some_dir(self, spec: TopicSpec, number: int) -> Partition:
-        """A new log in the emptiest directory that takes it. KafkaStorageError when none does."""
-        while self.dirs.live:
-            directory = self._emptiest_dir()
-            path = directory / f"{spec.name}-{number}"
-            with self._failing(directory, f"{path.name} cannot be created"):
-                self._fs.make_dirs(path)
-                log = PartitionLog.open(
-                    path,
-                    spec.config,
-                    topic_id=spec.topic_id,
-                    clock=self.clock,
-                    fs=self._fs,
-                    clean_shutdown=True,
-                )
-                return self._lead(log, spec.topic_id)
-        raise KafkaStorageError(f"{spec.name}-{number} cannot be created: no log directory is left")
+        """A new log in the emptiest directory that takes it; or, if it lies somewhere already, the one that is there.
 
-    def _emptiest_dir(self) -> Path:
-        counts = {data_dir.path: 0 for data_dir in self.dirs.live}
+        What lies there of another topic of that name makes room for it. KafkaStorageError when no directory takes it.
+        """
+        name = f"{spec.name}-{number}"
+        for path in [found.path / name for found in self.dirs.live if self._fs.is_dir(found.path / name)]:
+            partition = self._take_over(path, spec, number)
+            if partition is not None:
+                return partition
+        tried: set[Path] = set()
+        while directories := {found.path for found in self.dirs.live} - tried:
+            directory = self._emptiest_of(directories)
+            tried.add(directory)
+            partition = None
+            with self._failing(directory, f"{name} cannot be created"):
+                self._fs.make_dirs(directory / name)
+                partition = self._open(directory / name, spec, is_new=True)
+            if partition is not None:
+                return partition
+        raise KafkaStorageError(f"{name} cannot be created: no log directory takes it")
+
+    def _take_over(self, path: Path, spec: TopicSpec, number: int) -> Partition | None:
+        """The partition in a directory that is there already; None if it was another topic's, which has made room.
+
+        KafkaStorageError when it cannot be opened: a second one elsewhere would leave open which is the right one.
+        """
+        partition = None
+        with self._failing(path.parent, f"{path.name} cannot be taken over"):
+            aside = make_room(path, spec, self._fs)
+            if aside is not None:
+                report_strays((), (aside,))
+                self._checkpoints.forget(path.parent, (spec.name, number))
+                return None
+            partition = self._open(path, spec, is_new=False)
+        if partition is None:
+            raise KafkaStorageError(f"{path} is there, but cannot be opened")
+        return partition
+
+    def _emptiest_of(self, directories: Collection[Path]) -> Path:
+        counts = dict.fromkeys(directories, 0)
         for partition in self._partitions.values():
             directory = None if partition.failure else partition.log.directory.parent
             if directory in counts:
@@ -359,6 +403,7 @@ class LogManager:
         for partition in doomed:
             partition.resign()
         self.traffic.forget(topic)
+        self._flushes_gone = _sum([self._flushes_gone, *(partition.log.flush_times for partition in doomed)])
         tiered = [p.topic_id_partition for p in doomed if p.remote is not None]
         if tiered and self.remote is not None:
             self.remote.stop_partitions(tiered, delete_remote=True)
@@ -366,12 +411,13 @@ class LogManager:
             key, log = (partition.topic, partition.partition), partition.log
             self.cleaning.abort(key)
             self.cleaning.remove_checkpoint(log.directory.parent, key)
+            self._checkpoints.forget(log.directory.parent, key)
             delay_ms = log.config.file_delete_delay_ms
             condemned = marked_path(log.directory, DELETE_DIR_SUFFIX)
             with self._failing(log.directory.parent, f"{log.directory.name} cannot be deleted"):
                 log.close(flush=False)
                 self._fs.rename(log.directory, condemned)
-                self._condemn(condemned, delay_ms)
+                self._housekeeping.condemn(condemned, delay_ms)
 
     def update_config(self, topic: str, config: LogConfig) -> None:
         """Put a topic's new configuration in force at once."""
@@ -395,6 +441,10 @@ class LogManager:
         with self.cleaning.paused((topic, number)):
             was_longer = partition.log.truncate_to(offset)
             self.cleaning.truncate_checkpoint(partition.log, partition.log.log_end_offset)
+        # Recovery cuts nothing below a recovery point: one of before would keep what a crash leaves behind the new end.
+        for data_dir in self.dirs.live:
+            if data_dir.path == partition.log.directory.parent:
+                self._checkpoint(data_dir)
         return was_longer
 
     # --- tiering ----------------------------------------------------------------------------------------------------------
@@ -416,57 +466,20 @@ class LogManager:
     # --- housekeeping -----------------------------------------------------------------------------------------------------
 
     def apply_retention(self) -> int:
-        """Delete what retention allows, in every partition that is not compacted; return how many segments went.
-
-        That of compacted ones is the cleaner's work.
-        """
-        paused = self.cleaning.pause_not_compacted()
-        try:
-            return sum(self._each_log(lambda log: len(log.delete_old_segments()), within=paused))
-        finally:
-            self.cleaning.resume(paused)
+        """`Housekeeping.apply_retention`."""
+        return self._housekeeping.apply_retention()
 
     def flush_due(self) -> None:
-        """Flush segments that were sealed, and logs whose flush.ms is over."""
-        now_ms = self.clock.now_ms()
-        self._each_log(lambda log: log.flush_if_due(now_ms))
+        """`Housekeeping.flush_due`."""
+        self._housekeeping.flush_due()
 
     def expire_producers(self) -> None:
         """Forget idempotent producers that have been silent for producer.id.expiration.ms."""
-        now_ms = self.clock.now_ms()
-        expiration_ms = self.config["producer.id.expiration.ms"]
-        self._each_log(lambda log: log.expire_producers(now_ms, expiration_ms))
+        self._housekeeping.expire_producers(self.config["producer.id.expiration.ms"])
 
     def purge(self) -> None:
-        """Remove files and directories whose delay after deletion is over."""
-        now_ms = self.clock.now_ms()
-        self._each_log(lambda log: log.purge_deleted(now_ms))
-        now = self.clock.monotonic()
-        with self._lock:
-            due = [path for when, path in self._condemned if when <= now]
-            self._condemned = [(when, path) for when, path in self._condemned if when > now]
-        for path in due:
-            with self._failing(path.parent, f"{path.name} cannot be removed"):
-                self._fs.remove_tree(path)
-
-    def _each_log(
-        self, work: Callable[[PartitionLog], int], *, within: Collection[TopicPartition] | None = None
-    ) -> list[int]:
-        """Do something with every log; one whose disk refuses does not keep the others from their turn."""
-        results = []
-        for partition in self.partitions():
-            if within is not None and (partition.topic, partition.partition) not in within:
-                continue
-            try:
-                results.append(work(partition.log))
-            except KafkaStorageError as error:
-                if partition.failure is None and not self.dirs.is_offline(partition.log.directory.parent):
-                    logger.error("%s", error)
-        return results
-
-    def _condemn(self, path: Path, delay_ms: float = 0) -> None:
-        with self._lock:
-            self._condemned.append((self.clock.monotonic() + delay_ms / 1000, path))
+        """`Housekeeping.purge`."""
+        self._housekeeping.purge()
 
     def write_checkpoints(self) -> None:
         """Write recovery points, log start offsets and high watermarks of each directory."""
@@ -475,19 +488,13 @@ class LogManager:
 
     def _checkpoint(self, data_dir: DataDir) -> bool:
         """Write the checkpoints of one directory; whether it took them."""
-        here = [p for p in self.partitions() if p.log.directory.parent == data_dir.path]
-        facts: dict[str, Callable[[PartitionLog], int]] = {
-            RECOVERY_POINTS: lambda log: log.recovery_point,
-            LOG_START_OFFSETS: lambda log: log.log_start_offset,
-            HIGH_WATERMARKS: lambda log: log.high_watermark,
-        }
-        for name, fact in facts.items():
-            offsets = dict(self._of_others.get((data_dir.path, name), {})) | {
-                (p.topic, p.partition): fact(p.log)
-                for p in here
-                if name != LOG_START_OFFSETS or p.log.log_start_offset > 0
-            }
-            if not self.dirs.write_checkpoint(data_dir, name, offsets):
-                self._scheduler.schedule("failed log directory", partial(self.put_offline, data_dir.path))
-                return False
-        return True
+        here = [p.log for p in self.partitions() if p.log.directory.parent == data_dir.path]
+        if self._checkpoints.write(data_dir, here):
+            return True
+        self._scheduler.schedule("failed log directory", partial(self.put_offline, data_dir.path))
+        return False
+
+
+def _sum(times: Iterable[FlushTimes]) -> FlushTimes:
+    listed = list(times)
+    return FlushTimes(sum(each.count for each in listed), sum(each.total_ms for each in listed))

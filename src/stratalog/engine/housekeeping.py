@@ -1,0 +1,100 @@
+"""What is done to every log now and then: retention, flushes, expiry of producers, removal of what was deleted."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from stratalog.engine.cleaner_manager import CleanerManager
+from stratalog.engine.log_dirs import LogDirs
+from stratalog.engine.partition import Partition
+from stratalog.errors import KafkaStorageError
+from stratalog.log.checkpoints import TopicPartition
+from stratalog.log.partition_log import PartitionLog
+from stratalog.util.clock import Clock
+from stratalog.util.filesystem import FileSystem
+
+logger = logging.getLogger(__name__)
+
+
+class Housekeeping:
+    """See the module. `partitions` gives those that are served as they are now. Thread-safe.
+
+    `on_disk_error` is told the data directory and what is wrong when the disk refuses the removal of a directory.
+    """
+
+    def __init__(
+        self,
+        partitions: Callable[[], list[Partition]],
+        dirs: LogDirs,
+        cleaning: CleanerManager,
+        *,
+        clock: Clock,
+        fs: FileSystem,
+        on_disk_error: Callable[[Path, str], object],
+    ) -> None:
+        self._partitions = partitions
+        self._dirs = dirs
+        self._cleaning = cleaning
+        self._clock = clock
+        self._fs = fs
+        self._on_disk_error = on_disk_error
+        self._lock = threading.Lock()
+        self._condemned: list[tuple[float, Path]] = []
+
+    def apply_retention(self) -> int:
+        """Delete what retention allows, in every partition that is not compacted; return how many segments went.
+
+        That of compacted ones is the cleaner's work.
+        """
+        paused = self._cleaning.pause_not_compacted()
+        try:
+            return sum(self._each_log(lambda log: len(log.delete_old_segments()), within=paused))
+        finally:
+            self._cleaning.resume(paused)
+
+    def flush_due(self) -> None:
+        """Flush segments that were sealed, and logs whose flush.ms is over."""
+        now_ms = self._clock.now_ms()
+        self._each_log(lambda log: log.flush_if_due(now_ms))
+
+    def expire_producers(self, expiration_ms: int) -> None:
+        """Forget idempotent producers that have been silent for so long."""
+        now_ms = self._clock.now_ms()
+        self._each_log(lambda log: log.expire_producers(now_ms, expiration_ms))
+
+    def condemn(self, path: Path, delay_ms: float = 0) -> None:
+        """Remove a directory, which is renamed already, after a while."""
+        with self._lock:
+            self._condemned.append((self._clock.monotonic() + delay_ms / 1000, path))
+
+    def purge(self) -> None:
+        """Remove files and directories whose delay after deletion is over."""
+        now_ms = self._clock.now_ms()
+        self._each_log(lambda log: log.purge_deleted(now_ms))
+        now = self._clock.monotonic()
+        with self._lock:
+            due = [path for when, path in self._condemned if when <= now]
+            self._condemned = [(when, path) for when, path in self._condemned if when > now]
+        for path in due:
+            try:
+                self._fs.remove_tree(path)
+            except OSError as error:
+                self._on_disk_error(path.parent, f"{path.name} cannot be removed: {error.strerror or error}")
+
+    def _each_log(
+        self, work: Callable[[PartitionLog], int], *, within: Collection[TopicPartition] | None = None
+    ) -> list[int]:
+        """Do something with every log; one whose disk refuses does not keep the others from their turn."""
+        results = []
+        for partition in self._partitions():
+            if within is not None and (partition.topic, partition.partition) not in within:
+                continue
+            try:
+                results.append(work(partition.log))
+            except KafkaStorageError as error:
+                if partition.failure is None and not self._dirs.is_offline(partition.log.directory.parent):
+                    logger.error("%s", error)
+        return results
