@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from stratalog.config.broker import BROKER_KEYS, BrokerConfig, parse_properties
-from stratalog.config.topic import TOPIC_KEYS, LogConfig, index_size_needed
+from stratalog.config.topic import TOPIC_KEYS, LogConfig, changed_properties, index_size_needed
 from stratalog.errors import InvalidConfigError, UsageError
 
 
@@ -129,3 +129,18 @@ def test_an_index_is_sized_by_entries_of_12_bytes(
 ) -> None:
     config = LogConfig(segment_bytes=segment_bytes, index_interval_bytes=interval_bytes)
     assert index_size_needed(config) == needed
+
+
+def test_what_is_not_a_default_is_told_as_text_that_makes_the_same_configuration() -> None:
+    properties = {
+        "retention.ms": "-1",
+        "cleanup.policy": "compact,delete",
+        "preallocate": "true",
+        "segment.bytes": "1048576",
+        "min.cleanable.dirty.ratio": "0.1",
+        "message.timestamp.type": "LogAppendTime",
+    }
+    config = LogConfig.from_properties(properties)
+    assert changed_properties(config) == properties
+    assert LogConfig.from_properties(changed_properties(config)) == config
+    assert changed_properties(LogConfig()) == {}

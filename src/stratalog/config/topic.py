@@ -209,6 +209,24 @@ class LogConfig:
         return config
 
 
+def changed_properties(config: LogConfig) -> dict[str, str]:
+    """The values of `config` that are not Kafka's defaults, by Kafka's names and as text: `from_properties` takes them."""
+    default = LogConfig()
+    found = {}
+    for key in TOPIC_KEYS:
+        name = key.name.replace(".", "_")
+        value = getattr(config, name, None)
+        if value is not None and value != getattr(default, name):
+            found[key.name] = _text(value)
+    return found
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(sorted(value)) if isinstance(value, frozenset) else str(value)
+
+
 def index_size_needed(config: LogConfig) -> int:
     """Bytes that an index of a full segment may take: `segment.index.bytes` below it rolls segments before `segment.bytes`.
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from stratalog.config.topic import LogConfig
+from stratalog.config.topic import LogConfig, changed_properties
 from stratalog.errors import (
     CustomMetadataSizeLimitExceededError,
     RemoteStorageError,
@@ -175,7 +175,7 @@ class CopyTask:
 
     def _wait_for_quota(self, size: int) -> bool:
         """Wait until the copy quota allows another segment; whether it did before the task was cancelled."""
-        self._progress.note(f"the copy quota of {self._quota.bytes_per_second} bytes per second")
+        self._progress.note(f"{COPY_QUOTA} of {self._quota.bytes_per_second} bytes per second")
         while (throttle_ms := self._quota.acquire(size)) > 0:
             if self._cancelled.wait(min(throttle_ms, _QUOTA_POLL_MS) / 1000):
                 return False
@@ -257,6 +257,7 @@ class CopyTask:
             producer_snapshot_index=snapshot if self._fs.exists(snapshot) else None,
             leader_epoch_index=encode_epochs(epochs),
             offset_index_entry_size=segment.offset_index.entry_size,
+            topic_config=changed_properties(self._log.config),
         )
 
     def _finished(
