@@ -8,9 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import NamedTuple
 
 from stratalog.log.local_log import LocalLog
 from stratalog.log.segment import LogSegment
+
+
+class FlushTimes(NamedTuple):
+    """How often a log was flushed, and how long that took in all."""
+
+    count: int = 0
+    total_ms: float = 0.0
 
 
 class Flusher:
@@ -20,6 +28,8 @@ class Flusher:
         self._local = local
         self._lock = lock
         self._last_flush_ms = local.clock.now_ms()
+        #: Of those that had something to do.
+        self.times = FlushTimes()
 
     def flush(self, up_to: int | None = None) -> None:
         """Make every record below `up_to` (default: all) durable. KafkaStorageError when the disk refuses, or did."""
@@ -34,12 +44,15 @@ class Flusher:
             return
         if local.closed:
             raise local.unusable()
+        began = local.clock.monotonic()
         segments = [segment for segment in local.segments.from_offset(start) if segment.base_offset < end]
         for segment in segments:
             self._sync(segment.flush, segment)
         if any(segment.base_offset >= start for segment in segments):
             self._sync(lambda: local.fs.sync_dir(local.directory))
+        took_ms = (local.clock.monotonic() - began) * 1000
         with self._lock:
+            self.times = FlushTimes(self.times.count + 1, self.times.total_ms + took_ms)
             is_as_it_was = truncations == local.truncations
             if is_as_it_was:
                 local.recovery_point = max(local.recovery_point, min(end, local.end.offset))

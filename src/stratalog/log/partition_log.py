@@ -33,7 +33,7 @@ from stratalog.errors import CorruptRecordError, KafkaStorageError
 from stratalog.log import reading
 from stratalog.log.append import AppendRules
 from stratalog.log.appender import Appender
-from stratalog.log.flusher import Flusher
+from stratalog.log.flusher import Flusher, FlushTimes
 from stratalog.log.local_log import UNKNOWN_POSITION
 from stratalog.log.opening import OpenedLog, open_directory
 from stratalog.log.producer_state import AppendOrigin
@@ -400,6 +400,11 @@ class PartitionLog:
             local.failure = error
             if not local.closed:
                 local.close()
+
+    @property
+    def flush_times(self) -> FlushTimes:
+        """Of the flushes since the log was opened."""
+        return self._flusher.times
 
     @property
     def on_storage_error(self) -> Callable[[KafkaStorageError], object] | None:

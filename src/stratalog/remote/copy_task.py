@@ -46,6 +46,9 @@ logger = logging.getLogger(__name__)
 
 _QUOTA_POLL_MS = 1_000
 
+#: How the step begins in which a copy waits for its quota.
+COPY_QUOTA = "the copy quota"
+
 
 class CopiesInFlight:
     """Ids of the segments that are being copied by this process right now. Thread-safe.

@@ -394,6 +394,11 @@ class RemoteLogManager:
         """Whether a partition is no longer copied because its custom metadata is too large."""
         return self._of(partition).copying_stopped
 
+    def copy_step(self, partition: TopicIdPartition) -> str:
+        """What the copy task of a partition is at, in words; "" when it is idle, or the partition is not tiered here."""
+        tiered = self._tiered.get(partition)
+        return "" if tiered is None else tiered.copy_step
+
     def copy_lag(self, partition: TopicIdPartition) -> CopyLag:
         """What is sealed and not remote, as of now: it grows while copies hang or fail."""
         return self._of(partition).copy_lag

@@ -70,6 +70,15 @@ class RateQuota:
         with self._lock:
             self._record(size)
 
+    def rate(self) -> float:
+        """Bytes a second on average over the windows that count; Kafka's `byte-rate`."""
+        with self._lock:
+            self._purge()
+            if not self._windows:
+                return 0.0
+            elapsed = max(self._clock.monotonic() - self._windows[0][0], self._window_s)
+            return sum(size for _, size in self._windows) / elapsed
+
     def throttle_ms(self) -> int:
         """How long to wait until the rate is within the limit; 0 when it is."""
         with self._lock:

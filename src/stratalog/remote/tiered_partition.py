@@ -92,6 +92,11 @@ class TieredPartition:
         return CopyLag(len(sealed), sum(segment.size_bytes for segment in sealed))
 
     @property
+    def copy_step(self) -> str:
+        """What the copy task is at, in words; "" between two turns."""
+        return self._tasks.copying.current
+
+    @property
     def delete_lag(self) -> DeleteLag:
         return self._tasks.expiration.delete_lag
 

@@ -41,6 +41,12 @@ class Progress:
         """The turn is over."""
         self._step = None
 
+    @property
+    def current(self) -> str:
+        """The step that the task is in; "" between two turns."""
+        step = self._step
+        return "" if step is None else step[2]
+
     def stalled(self, stall_ms: int) -> Stall | None:
         """The step that has taken longer than `stall_ms`, if the task is in one."""
         step = self._step
