@@ -17,7 +17,7 @@ from stratalog.log.segment import LogSegment
 class FlushTimes(NamedTuple):
     """How often a log was flushed, and how long that took in all."""
 
-    count: int = 0
+    times: int = 0
     total_ms: float = 0.0
 
 
@@ -52,7 +52,7 @@ class Flusher:
             self._sync(lambda: local.fs.sync_dir(local.directory))
         took_ms = (local.clock.monotonic() - began) * 1000
         with self._lock:
-            self.times = FlushTimes(self.times.count + 1, self.times.total_ms + took_ms)
+            self.times = FlushTimes(self.times.times + 1, self.times.total_ms + took_ms)
             is_as_it_was = truncations == local.truncations
             if is_as_it_was:
                 local.recovery_point = max(local.recovery_point, min(end, local.end.offset))
