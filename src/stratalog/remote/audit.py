@@ -14,10 +14,16 @@ from stratalog.remote.api import TopicIdPartition
 from stratalog.remote.audit_facts import LogFacts, Manifest, PartitionMetadata, group_objects
 from stratalog.remote.audit_findings import Finding, Kind, Severity
 from stratalog.remote.audit_offsets import audit_offsets
-from stratalog.remote.audit_segment import SegmentFacts, State, audit_segment, audit_without_objects, state_of
+from stratalog.remote.audit_segment import (
+    SegmentFacts,
+    State,
+    audit_segment,
+    audit_without_objects,
+    has_records,
+    state_of,
+)
 from stratalog.remote.segment_state import RemotePartitionDeleteState
 from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_key import ObjectKind
 from stratalog.remote.storage.object_store import ObjectInfo
 
 
@@ -72,11 +78,9 @@ _DELETING = (
 
 def _is_readable(facts: SegmentFacts) -> bool:
     """Whether readers get the records: a manifest, the records, and no word that they are to go."""
-    log = facts.stored.objects.get(ObjectKind.LOG)
     return (
-        log is not None
-        and isinstance(facts.manifest, SegmentManifest)
-        and log.size == facts.manifest.objects[ObjectKind.LOG].size
+        isinstance(facts.manifest, SegmentManifest)
+        and has_records(facts.stored, facts.manifest)
         and facts.state not in (State.DELETING, State.DELETED)
     )
 

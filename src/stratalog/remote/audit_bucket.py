@@ -6,7 +6,6 @@ their checksums of blocks, some 4 KiB a segment; the findings. Nothing is change
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,12 +13,14 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 from uuid import UUID
 
-from stratalog.errors import RemoteResourceNotFoundError, RemoteStorageError
+from stratalog.errors import ManifestFromTheFutureError, RemoteResourceNotFoundError, RemoteStorageError
 from stratalog.remote.api import TopicIdPartition
-from stratalog.remote.audit_facts import Manifest, ManifestFault
+from stratalog.remote.audit_facts import Manifest, ManifestFault, parse_key
+from stratalog.remote.storage.aiven import manifest as aiven_manifest
+from stratalog.remote.storage.chunks import ChunkIndex
+from stratalog.remote.storage.layouts import parse_manifest_key
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import (
-    ObjectKey,
     ObjectKind,
     parse_topic_directory,
     partition_directory,
@@ -30,8 +31,6 @@ from stratalog.util.uuids import uuid_from_base64
 READERS = 16
 PARTITIONS_AHEAD = 4
 
-_FORMAT = "stratalog-segment-manifest"
-_VERSION_MAX = 2
 _ID_CHARACTERS = 22
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -108,58 +107,59 @@ class PartitionReader:
     def read(self, partition: TopicIdPartition) -> PartitionObjects:
         """One partition. A segment whose manifest goes away meanwhile is left out: it is being deleted."""
         infos = list(self._store.list(partition_directory(partition)))
-        keys = [
-            key
-            for info in infos
-            if (key := ObjectKey.parse(info.key)) is not None and key.kind is ObjectKind.MANIFEST
-        ]
+        keys = [info.key for info in infos if parse_manifest_key(info.key) is not None]
         manifests: dict[UUID, Manifest] = {}
         vanished: set[UUID] = set()
         for key, manifest in zip(keys, self._pool.map(self._read_manifest, keys), strict=True):
+            segment = parse_manifest_key(key)
+            if segment is None:
+                continue
             if manifest is None:
-                vanished.add(key.segment_id.id)
-            else:
-                manifests[key.segment_id.id] = manifest
+                vanished.add(segment.segment_id.id)
+            elif key == str(segment) or segment.segment_id.id not in manifests:
+                manifests[segment.segment_id.id] = manifest  # ours, where there are two
         if vanished:
             infos = [info for info in infos if _segment_id(info) not in vanished]
         return PartitionObjects(partition, tuple(infos), manifests)
 
-    def _read_manifest(self, key: ObjectKey) -> Manifest | None:
+    def _read_manifest(self, key: str) -> Manifest | None:
         found = read_manifest(self._store, key)
-        return replace(found, block_crc32c=()) if isinstance(found, SegmentManifest) else found
+        return _slim(found) if isinstance(found, SegmentManifest) else found
 
 
-def read_manifest(store: ObjectStore, key: ObjectKey) -> Manifest | None:
-    """The manifest at a key, or why it is none; None when it is not there. Raises RemoteStorageError."""
+def read_manifest(store: ObjectStore, key: str) -> Manifest | None:
+    """The manifest of either layout at a key, or why it is none; None when it is not there. Raises RemoteStorageError."""
+    segment = parse_manifest_key(key)
     try:
-        data = bytes(store.get(str(key)))
+        data = store.get(key)
     except RemoteResourceNotFoundError:
         return None
+    decode = SegmentManifest.from_json if key == str(segment) else aiven_manifest.decode
     try:
-        manifest = SegmentManifest.from_json(data, "it")
+        manifest = decode(data, "it")
     except RemoteStorageError as error:
-        return ManifestFault(str(error), _is_from_the_future(data))
-    if manifest.key(ObjectKind.MANIFEST) != str(key):
+        return ManifestFault(str(error), isinstance(error, ManifestFromTheFutureError))
+    if manifest.key(ObjectKind.MANIFEST) != str(segment):
         return ManifestFault(f"it is the manifest of another segment, {manifest.key(ObjectKind.MANIFEST)}")
     return manifest
 
 
-def _is_from_the_future(data: bytes) -> bool:
-    """Whether it is a whole document of another format, or of a version that this release does not read."""
-    try:
-        document = json.loads(data)
-    except ValueError:
-        return False
-    return (
-        isinstance(document, dict)
-        and isinstance(document.get("format"), str)
-        and isinstance(document.get("version"), int)
-        and (document["format"] != _FORMAT or document["version"] > _VERSION_MAX)
-    )
+def _slim(manifest: SegmentManifest) -> SegmentManifest:
+    """Without what is said of every block and chunk; sizes stay as they are."""
+    objects = {
+        kind: stored
+        if stored.chunks is None or stored.chunks.count < 2
+        else replace(
+            stored,
+            chunks=ChunkIndex(stored.size, stored.size, (stored.chunks.stored_size,), stored.chunks.position),
+        )
+        for kind, stored in manifest.objects.items()
+    }
+    return replace(manifest, objects=objects, block_crc32c=None, block_timestamps=None)
 
 
 def _segment_id(info: ObjectInfo) -> UUID | None:
-    key = ObjectKey.parse(info.key)
+    key = parse_key(info.key)
     return None if key is None else key.segment_id.id
 
 

@@ -192,14 +192,14 @@ class RecordsWalk:
         try:
             consumed = self._walk(data)
         except (CorruptRecordError, UnsupportedForMessageFormatError) as error:
-            self._lose(f"no batch behind position {self._position}: {error}")
+            self.lose(Kind.DAMAGED_BATCH, f"no batch behind position {self._position}: {error}")
             return
         self._position += consumed
         self._rest = data[consumed:]
 
     def end(self) -> None:
         if self._rest and not self._is_lost:
-            self._lose(f"the batch at position {self._position} is not whole")
+            self.lose(Kind.DAMAGED_BATCH, f"the batch at position {self._position} is not whole")
         if self._batch_faults > 1:
             self._fault(Kind.DAMAGED_BATCH, f"{self._batch_faults - 1} more batches are damaged")
         expected, blocks = self._expected.block_crc32c, len(self.block_crc32c)
@@ -250,10 +250,11 @@ class RecordsWalk:
                     Kind.DAMAGED_OBJECT, f"the block at position {number * size} does not match its checksum"
                 )
 
-    def _lose(self, text: str) -> None:
+    def lose(self, kind: Kind, text: str) -> None:
+        """Say why no more batches can be told from here on."""
         self._is_lost = True
         self._rest = b""
-        self._fault(Kind.DAMAGED_BATCH, text)
+        self._fault(kind, text)
 
     def _batch_fault(self, text: str) -> None:
         self._batch_faults += 1

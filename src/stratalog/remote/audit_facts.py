@@ -11,14 +11,24 @@ from uuid import UUID
 
 from stratalog.remote.api import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from stratalog.remote.segment_state import RemotePartitionDeleteState
-from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.remote.storage.aiven import keys as aiven_keys
+from stratalog.remote.storage.manifest import Layout, SegmentManifest
 from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectInfo
 
-#: Without one of these no copy is complete.
-REQUIRED = (ObjectKind.LOG, ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX, ObjectKind.LEADER_EPOCHS)
-#: Of the layout of Aiven's plugin, whose records have the same key.
-_OTHER_SUFFIXES = ("indexes", "rsm-manifest")
+#: Without one of these no copy is complete, by layout.
+_REQUIRED = {
+    Layout.STRATALOG: ("log", "index", "timeindex", "leader-epoch-checkpoint"),
+    Layout.AIVEN: (aiven_keys.LOG, aiven_keys.INDEXES),
+}
+#: In the order of a deletion: the manifest first.
+_DELETED = {
+    Layout.STRATALOG: (
+        ObjectKind.MANIFEST.value,
+        *(kind.value for kind in ObjectKind if kind is not ObjectKind.MANIFEST),
+    ),
+    Layout.AIVEN: aiven_keys.SUFFIXES,
+}
 REMAKEABLE = (ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX)
 
 
@@ -32,11 +42,19 @@ class ManifestFault:
 
 @dataclass(frozen=True, slots=True)
 class SegmentObjects:
-    """The objects under one segment id."""
+    """The objects under one segment id, by the suffixes of their keys."""
 
     segment_id: RemoteLogSegmentId
     start_offset: int
-    objects: Mapping[ObjectKind, ObjectInfo] = field(hash=False)
+    objects: Mapping[str, ObjectInfo] = field(hash=False)
+
+    @property
+    def layout(self) -> Layout:
+        """Whose they are. Records alone are taken for ours: both layouts give them the same key."""
+        if ObjectKind.MANIFEST.value in self.objects:
+            return Layout.STRATALOG
+        is_aiven = aiven_keys.MANIFEST in self.objects or aiven_keys.INDEXES in self.objects
+        return Layout.AIVEN if is_aiven else Layout.STRATALOG
 
     @property
     def bytes(self) -> int:
@@ -49,21 +67,31 @@ class SegmentObjects:
 
     @property
     def has_required(self) -> bool:
-        return all(kind in self.objects for kind in REQUIRED)
+        return all(suffix in self.objects for suffix in _REQUIRED[self.layout])
 
-    def key(self, kind: ObjectKind) -> str:
-        return str(ObjectKey(self.segment_id, self.start_offset, kind))
+    @property
+    def manifest_key(self) -> str:
+        """Where its manifest is or ought to be."""
+        key = ObjectKey(self.segment_id, self.start_offset, ObjectKind.MANIFEST)
+        return str(key) if self.layout is Layout.STRATALOG else aiven_keys.object_key(key)
+
+    @property
+    def has_manifest_object(self) -> bool:
+        """Whether there is one, readable or not."""
+        return ObjectKind.MANIFEST.value in self.objects or aiven_keys.MANIFEST in self.objects
+
+    def get(self, kind: ObjectKind) -> ObjectInfo | None:
+        """The object of a kind, as our layout names it."""
+        return self.objects.get(kind.value)
+
+    def at(self, key: str) -> ObjectInfo | None:
+        """The object with this key."""
+        return self.objects.get(_suffix(key))
 
     def keys_to_delete(self) -> tuple[str, ...]:
         """All keys in the order of a deletion: the manifest first."""
-        return tuple(
-            self.objects[kind].key
-            for kind in (
-                ObjectKind.MANIFEST,
-                *(kind for kind in ObjectKind if kind is not ObjectKind.MANIFEST),
-            )
-            if kind in self.objects
-        )
+        first = [self.objects[suffix].key for suffix in _DELETED[self.layout] if suffix in self.objects]
+        return (*first, *sorted(info.key for info in self.objects.values() if info.key not in first))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,34 +133,35 @@ def group_objects(
 ) -> tuple[dict[UUID, SegmentObjects], list[ObjectInfo]]:
     """The sets of objects of one partition by segment id, and the objects that are of no segment.
 
-    A second set under the same id but another start offset is no segment of ours; neither is one of another layout, whose
-    records have a key of ours.
+    A second set under the same id but another start offset is no segment.
     """
-    found: dict[UUID, tuple[ObjectKey, dict[ObjectKind, ObjectInfo]]] = {}
+    found: dict[UUID, tuple[ObjectKey, dict[str, ObjectInfo]]] = {}
     foreign = []
-    others: set[UUID] = set()
     for info in objects:
-        key = ObjectKey.parse(info.key)
+        key = parse_key(info.key)
         if key is None:
             foreign.append(info)
-            others |= _segment_of_another_layout(info.key)
             continue
         first, infos = found.setdefault(key.segment_id.id, (key, {}))
         if first.start_offset != key.start_offset:
             foreign.append(info)
         else:
-            infos[key.kind] = info
+            infos[_suffix(info.key)] = info
     sets = {
         segment_id: SegmentObjects(first.segment_id, first.start_offset, infos)
         for segment_id, (first, infos) in found.items()
     }
-    for segment_id in others & sets.keys():
-        foreign += sets.pop(segment_id).objects.values()
     return sets, foreign
 
 
-def _segment_of_another_layout(key: str) -> set[UUID]:
-    """The id of the segment that an object of another layout is of: it stands beside records as ours do."""
-    stem, _, suffix = key.rpartition(".")
-    beside = ObjectKey.parse(f"{stem}.{ObjectKind.LOG.value}") if suffix in _OTHER_SUFFIXES else None
-    return set() if beside is None else {beside.segment_id.id}
+def parse_key(key: str) -> ObjectKey | None:
+    """The segment that an object of either layout is of, None for every other key. The kind tells only of ours."""
+    found = ObjectKey.parse(key)
+    if found is None and _suffix(key) in aiven_keys.SUFFIXES:
+        return ObjectKey.parse(f"{key.removesuffix(_suffix(key))}{ObjectKind.LOG.value}")
+    return found
+
+
+def _suffix(key: str) -> str:
+    """What follows the segment id: `log`, `manifest.json`, `indexes`, ..."""
+    return key.rpartition("/")[2].partition(".")[2]

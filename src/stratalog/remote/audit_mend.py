@@ -18,7 +18,6 @@ from stratalog.errors import (
     DamagedRemoteObjectError,
     RemoteResourceNotFoundError,
     RemoteStorageError,
-    RetriableRemoteStorageError,
 )
 from stratalog.log.offset_index_format import detect
 from stratalog.remote.api import RemoteLogSegmentMetadata
@@ -27,8 +26,9 @@ from stratalog.remote.audit_contents import Expected, check_small
 from stratalog.remote.audit_facts import REMAKEABLE
 from stratalog.remote.audit_findings import DeleteObjects, Mend, RemakeIndexes
 from stratalog.remote.audit_read import walk_records
-from stratalog.remote.audit_run import CLOCK_KEY
+from stratalog.remote.audit_run import CLOCK_KEY, plain_view
 from stratalog.remote.index_rebuild import ALIGNMENT_BYTES, rebuild_indexes
+from stratalog.remote.storage.layouts import SegmentReader
 from stratalog.remote.storage.manifest import BLOCK_BYTES, SegmentManifest, StoredObject
 from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
@@ -60,6 +60,7 @@ def store_time_ms(store: ObjectStore) -> int:
 
 def carry_out(store: ObjectStore, mend: Mend) -> Mended:
     """Do one mend. NotProvedError when it must not be done, other RemoteStorageErrors when the store failed."""
+    store = plain_view(store).inner  # objects as they are: what has no manifest has no contents
     if isinstance(mend, DeleteObjects):
         return _delete(store, mend)
     if isinstance(mend, RemakeIndexes):
@@ -86,8 +87,7 @@ def _exists(store: ObjectStore, key: str) -> bool:
 
 
 def _remake(store: ObjectStore, mend: RemakeIndexes) -> Mended:
-    key = ObjectKey.parse(mend.manifest_key)
-    manifest = None if key is None else read_manifest(store, key)
+    manifest = read_manifest(store, mend.manifest_key)
     if not isinstance(manifest, SegmentManifest):
         raise NotProvedError(f"{mend.manifest_key} is no longer a readable manifest")
     changed = _put_indexes(store, manifest, mend.kinds)
@@ -111,7 +111,7 @@ def _put_indexes_by(
         ObjectKind.OFFSET_INDEX: directory / f"{manifest.base_offset:020d}.index",
         ObjectKind.TIME_INDEX: directory / f"{manifest.base_offset:020d}.timeindex",
     }
-    records = StoredRecords(store, manifest)
+    records = StoredRecords(SegmentReader(store), manifest)
     try:
         entry_size = rebuild_indexes(
             records, manifest.metadata(), paths[ObjectKind.OFFSET_INDEX], paths[ObjectKind.TIME_INDEX],
@@ -122,7 +122,7 @@ def _put_indexes_by(
     objects = dict(manifest.objects)
     for kind in kinds:
         uploaded = store.put(manifest.key(kind), REAL_FILESYSTEM.read_bytes(paths[kind]))
-        objects[kind] = StoredObject(uploaded.size, uploaded.crc32c)
+        objects[kind] = StoredObject(uploaded.size, uploaded.crc32c, etag=uploaded.etag)
     if ObjectKind.OFFSET_INDEX in kinds:
         return replace(manifest, objects=objects, offset_index_entry_size=entry_size)
     return replace(manifest, objects=objects)
@@ -131,9 +131,9 @@ def _put_indexes_by(
 class StoredRecords(File):
     """The records of a segment in a store as a file; what is read is compared with the manifest's checksums."""
 
-    def __init__(self, store: ObjectStore, manifest: SegmentManifest) -> None:
+    def __init__(self, reader: SegmentReader, manifest: SegmentManifest) -> None:
         super().__init__(manifest.key(), -1)
-        self._store = store
+        self._reader = reader
         self._manifest = manifest
 
     def size(self) -> int:
@@ -141,20 +141,8 @@ class StoredRecords(File):
 
     def pread(self, size: int, position: int) -> bytes:
         """Up to where a checksum ends, which may be more than `size`. Raises RemoteStorageError."""
-        block = self._manifest.block_bytes
-        start = position - position % block
-        step = max(block, ALIGNMENT_BYTES)
-        end = min(-(-(position + size) // step) * step, self.size())
-        end = min(-(-end // block) * block, self.size())
-        if position >= end:
-            return b""
-        data = memoryview(self._store.get_range(self._manifest.key(), start, end)).cast("B")
-        if len(data) != end - start:
-            raise RetriableRemoteStorageError(
-                f"{self._manifest.key()}: {len(data)} bytes came for [{start}, {end})"
-            )
-        self._manifest.check_blocks(start, data)
-        return bytes(data[position - start :])
+        end = -(-(position + size) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+        return bytes(self._reader.read_range(self._manifest, ObjectKind.LOG, position, end))
 
 
 # --- the manifest -------------------------------------------------------------------------------------------------------
@@ -162,11 +150,11 @@ class StoredRecords(File):
 
 def _write_manifest(store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> Mended:
     """Read all objects, prove that they are what the metadata says, and write what a copy would have written."""
-    key = ObjectKey.of(metadata, ObjectKind.MANIFEST)
+    key = str(ObjectKey.of(metadata, ObjectKind.MANIFEST))
     if isinstance(read_manifest(store, key), SegmentManifest):
         return Mended("the manifest is there by now")
     manifest = prove_manifest(store, metadata)
-    store.put(str(key), manifest.to_json())
+    store.put(key, manifest.to_json())
     return Mended("wrote the manifest")
 
 

@@ -1,5 +1,7 @@
 """Every object of one segment read and checked: the part of an audit that is asked for by `--deep`.
 
+The store is one in which contents lie as they are under the keys of our layout (`layouts.PlainView`), whatever is below it.
+
 The records are fetched in ranges of `RANGE_BYTES`, of which one is in memory for each segment that is being read.
 """
 
@@ -14,7 +16,7 @@ from stratalog.errors import DamagedRemoteObjectError, RemoteResourceNotFoundErr
 from stratalog.remote.audit_contents import ContentFault, Expected, IndexEntries, RecordsWalk, check_small
 from stratalog.remote.audit_facts import REMAKEABLE
 from stratalog.remote.audit_findings import Kind
-from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.remote.storage.manifest import Layout, SegmentManifest
 from stratalog.remote.storage.object_key import ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 
@@ -40,7 +42,7 @@ def read_segment(
     faults: list[ContentFault] = []
     small: dict[ObjectKind, Buffer] = {}
     for kind in manifest.objects:
-        if kind is not ObjectKind.LOG:
+        if kind is not ObjectKind.LOG and not _has_no_entries(manifest, kind):
             data, fault = _read_small(store, manifest, kind, on_bytes)
             if fault is not None:
                 faults.append(fault)
@@ -74,6 +76,9 @@ def walk_records(
             piece = store.get_range(key, start, min(start + step, expected.size))
         except RemoteResourceNotFoundError:
             break
+        except DamagedRemoteObjectError:
+            walk.lose(Kind.DAMAGED_OBJECT, f"the chunks behind position {start} do not open")
+            break
         walk.feed(piece)
         on_bytes(memoryview(piece).nbytes)
         if memoryview(piece).nbytes < min(step, expected.size - start):
@@ -89,11 +94,20 @@ def _read_small(
         data = store.get(manifest.key(kind))
     except RemoteResourceNotFoundError:
         return None, None
+    except DamagedRemoteObjectError:
+        return None, _damaged(kind)
     on_bytes(memoryview(data).nbytes)
     try:
         manifest.check_object(kind, data)
     except DamagedRemoteObjectError:
-        return None, ContentFault(
-            kind, Kind.DAMAGED_OBJECT, "its bytes do not match the checksum in the manifest"
-        )
+        return None, _damaged(kind)
     return data, None
+
+
+def _damaged(kind: ObjectKind) -> ContentFault:
+    return ContentFault(kind, Kind.DAMAGED_OBJECT, "its bytes do not match the checksum in the manifest")
+
+
+def _has_no_entries(manifest: SegmentManifest, kind: ObjectKind) -> bool:
+    """The layout of Aiven has an index without entries as no bytes at all."""
+    return manifest.layout is Layout.AIVEN and manifest.objects[kind].size == 0

@@ -22,12 +22,12 @@ from stratalog.remote.audit_bucket import (
     topic_ids,
 )
 from stratalog.remote.audit_data_dir import DataDirs
-from stratalog.remote.audit_facts import Manifest, PartitionMetadata, group_objects
+from stratalog.remote.audit_facts import PartitionMetadata, group_objects
 from stratalog.remote.audit_findings import Finding, Kind, Severity
 from stratalog.remote.audit_read import read_segment
-from stratalog.remote.audit_segment import SegmentFacts, object_finding, state_of
+from stratalog.remote.audit_segment import SegmentFacts, misfits, object_finding, state_of
+from stratalog.remote.storage.layouts import PlainView, SegmentReader, object_key
 from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectInfo, ObjectStore
 from stratalog.util.uuids import uuid_to_base64
 
@@ -73,7 +73,10 @@ def audit_bucket(
     data_dirs: DataDirs | None = None,
     progress: AuditProgress | None = None,
 ) -> AuditResult:
-    """Look at everything. Raises RemoteStorageError when the store fails; then nothing is known."""
+    """Look at everything. Raises RemoteStorageError when the store fails; then nothing is known.
+
+    A `PlainView` has the keys of what is encrypted, which is needed for a deep audit of it.
+    """
     run = _Audit(store, options, data_dirs, progress or AuditProgress())
     bucket = find_partitions(store, options.topics)
     run.progress.on_total(len(bucket.partitions))
@@ -83,6 +86,11 @@ def audit_bucket(
             run.partition(partition, stored, metadata, pool)
     run.result.findings.sort(key=_order)
     return run.result
+
+
+def plain_view(store: ObjectStore) -> PlainView:
+    """A view on the contents of segments: `store` itself where it is one, without keys else."""
+    return store if isinstance(store, PlainView) else PlainView(SegmentReader(store))
 
 
 def _order(finding: Finding) -> tuple[str, int, int, str, str]:
@@ -124,7 +132,7 @@ class _Audit:
     def __init__(
         self, store: ObjectStore, options: AuditOptions, data_dirs: DataDirs | None, progress: AuditProgress
     ) -> None:
-        self._store = store
+        self._view = plain_view(store)
         self._options = options
         self._data_dirs = data_dirs
         self.progress = progress
@@ -171,27 +179,17 @@ class _Audit:
 
     def _read(self, facts: SegmentFacts) -> list[Finding]:
         """The findings of one segment's content. What the listing has told (missing, wrong size) is not told again."""
-        manifest = self._manifest(facts)
-        if manifest is None:
-            return []
-        told = {
-            kind
-            for kind, expected in manifest.objects.items()
-            if (found := facts.stored.objects.get(kind)) is None or found.size != expected.size
-        }
-        read = read_segment(self._store, manifest, self._on_bytes)
-        has_records = read.records.records_are_sound
+        manifest = read_manifest(self._view.inner, facts.stored.manifest_key)
+        if not isinstance(manifest, SegmentManifest):
+            return []  # it has gone meanwhile
+        self._view.reader.remember(manifest)
+        told = {key for key, _, _ in misfits(facts.stored, manifest)}
+        read = read_segment(self._view, manifest, self._on_bytes)
         return [
-            object_finding(facts, manifest, fault.object, fault.kind, fault.text, has_records)
+            object_finding(facts, manifest, key, fault.kind, fault.text, read.records.records_are_sound)
             for fault in read.faults
-            if fault.object not in told
+            if (key := object_key(manifest, fault.object)) not in told
         ]
-
-    def _manifest(self, facts: SegmentFacts) -> SegmentManifest | None:
-        """The manifest with its checksums of blocks, which are not kept; None when it has gone meanwhile."""
-        key = ObjectKey(facts.stored.segment_id, facts.stored.start_offset, ObjectKind.MANIFEST)
-        found: Manifest | None = read_manifest(self._store, key)
-        return found if isinstance(found, SegmentManifest) else None
 
     def _on_bytes(self, count: int) -> None:
         self.result.read_bytes += count

@@ -26,8 +26,9 @@ from stratalog.remote.audit_findings import (
     WriteManifest,
 )
 from stratalog.remote.segment_state import RemoteLogSegmentState
-from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage.layouts import object_key, stored_objects
+from stratalog.remote.storage.manifest import Layout, SegmentManifest
+from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectInfo
 
 
@@ -139,7 +140,7 @@ _LOOK_FOR_RECORDS = (
 
 def _delete_unless_whole(stored: SegmentObjects) -> DeleteObjects:
     """Delete what has no manifest, as long as it has none."""
-    return DeleteObjects(stored.keys_to_delete(), stored.key(ObjectKind.MANIFEST))
+    return DeleteObjects(stored.keys_to_delete(), stored.manifest_key)
 
 
 def _unfinished_deletion(facts: SegmentFacts) -> Finding:
@@ -153,7 +154,7 @@ def _unfinished_deletion(facts: SegmentFacts) -> Finding:
 
 def _undeleted(facts: SegmentFacts) -> Finding:
     """Whole and with its manifest it may have been put back on purpose; without, it is what a deletion left."""
-    if ObjectKind.MANIFEST in facts.stored.objects:
+    if facts.stored.has_manifest_object:
         return facts.finding(
             Severity.WARNING, Kind.UNDELETED, "the metadata says it was deleted, and its manifest is there",
             "delete it by hand, unless it was put back on purpose",
@@ -194,15 +195,19 @@ def _without_manifest(facts: SegmentFacts) -> Finding:
 
 def _lost_manifest(facts: SegmentFacts, kind: Kind, text: str) -> Finding:
     """A segment of a finished copy that readers cannot open; mendable when the objects may prove it."""
-    log = facts.stored.objects.get(ObjectKind.LOG)
+    log = facts.stored.get(ObjectKind.LOG)
     known = facts.metadata
     if known is None or log is None or not _sizes_agree(log.size, known.segment_size_bytes):
         text += ", and its records are not there" if log is None else ""
         return facts.finding(
             Severity.ERROR, Kind.MISSING_SEGMENT if log is None else kind, text, _LOOK_FOR_RECORDS
         )
-    if ObjectKind.LEADER_EPOCHS not in facts.stored.objects or (
-        not known.txn_index_empty and ObjectKind.TXN_INDEX not in facts.stored.objects
+    if facts.stored.layout is not Layout.STRATALOG:
+        return facts.finding(
+            Severity.ERROR, kind, text, "look for the manifest in an older version of the bucket"
+        )
+    if facts.stored.get(ObjectKind.LEADER_EPOCHS) is None or (
+        not known.txn_index_empty and facts.stored.get(ObjectKind.TXN_INDEX) is None
     ):
         return facts.finding(
             Severity.ERROR, kind, text + ", and other objects are missing too", _LOOK_FOR_RECORDS
@@ -214,7 +219,7 @@ def _lost_manifest(facts: SegmentFacts, kind: Kind, text: str) -> Finding:
 
 
 def _bad_manifest(facts: SegmentFacts, fault: ManifestFault) -> Finding:
-    key = facts.stored.key(ObjectKind.MANIFEST)
+    key = facts.stored.manifest_key
     if fault.from_the_future:
         return facts.finding(
             Severity.ERROR, Kind.UNKNOWN_VERSION, fault.reason, "use the version that wrote it", key=key
@@ -229,55 +234,71 @@ def _bad_manifest(facts: SegmentFacts, fault: ManifestFault) -> Finding:
     return facts.finding(Severity.ERROR, Kind.DAMAGED_MANIFEST, fault.reason, action, key=key)
 
 
+def has_records(stored: SegmentObjects, manifest: SegmentManifest) -> bool:
+    """Whether the records are there, as long as the manifest says."""
+    key = object_key(manifest, ObjectKind.LOG)
+    log = stored.at(key)
+    return log is not None and log.size == stored_objects(manifest)[key]
+
+
+def misfits(
+    stored: SegmentObjects, manifest: SegmentManifest
+) -> Iterator[tuple[str, ObjectInfo | None, int]]:
+    """Objects that are missing or of another size than the manifest says: key, what is there, and the size expected."""
+    for key, size in stored_objects(manifest).items():
+        found = stored.at(key)
+        if found is None or found.size < size or (found.size != size and manifest.layout is Layout.STRATALOG):
+            yield key, found, size
+
+
 def _objects_of(facts: SegmentFacts, manifest: SegmentManifest) -> Iterator[Finding]:
     """Missing objects, wrong sizes, and objects that the manifest does not list."""
-    stored = facts.stored
-    log = stored.objects.get(ObjectKind.LOG)
-    has_records = log is not None and log.size == manifest.objects[ObjectKind.LOG].size
-    for kind, expected in manifest.objects.items():
-        found = stored.objects.get(kind)
-        if found is None:
-            yield object_finding(
-                facts,
-                manifest,
-                kind,
-                Kind.MISSING_OBJECT,
-                "the manifest lists it, and it is not there",
-                has_records,
-            )
-        elif found.size != expected.size:
-            text = f"it has {found.size} bytes, the manifest says {expected.size}"
-            yield object_finding(facts, manifest, kind, Kind.WRONG_SIZE, text, has_records)
-    for kind, info in stored.objects.items():
-        if kind is not ObjectKind.MANIFEST and kind not in manifest.objects:
-            yield _unlisted(facts, manifest, kind, info)
+    sound_records = has_records(facts.stored, manifest)
+    for key, found, size in misfits(facts.stored, manifest):
+        kind, text = (
+            (Kind.MISSING_OBJECT, "the manifest lists it, and it is not there")
+            if found is None
+            else (Kind.WRONG_SIZE, f"it has {found.size} bytes, the manifest says {size}")
+        )
+        yield object_finding(facts, manifest, key, kind, text, sound_records)
+    listed = stored_objects(manifest).keys() | {facts.stored.manifest_key}
+    for info in facts.stored.objects.values():
+        if info.key not in listed:
+            yield _unlisted(facts, manifest, info)
 
 
 def object_finding(
-    facts: SegmentFacts, manifest: SegmentManifest, kind: ObjectKind, what: Kind, text: str, has_records: bool
+    facts: SegmentFacts, manifest: SegmentManifest, key: str, what: Kind, text: str, sound_records: bool
 ) -> Finding:
-    """An object that is missing or damaged: indexes can be made anew while there are records."""
-    found = facts.stored.objects.get(kind)
-    size = manifest.objects[kind].size if found is None else found.size
-    newest_ms = facts.stored.newest_ms
-    key = manifest.key(kind)
-    if kind in REMAKEABLE and has_records:
+    """An object that is missing or damaged: plain indexes of our layout can be made anew while there are records."""
+    found = facts.stored.at(key)
+    size = stored_objects(manifest)[key] if found is None else found.size
+    parsed = ObjectKey.parse(key)
+    kind = None if parsed is None else parsed.kind
+    if kind is not None and kind in REMAKEABLE and sound_records and _may_be_remade(manifest):
         mend = RemakeIndexes(manifest.key(ObjectKind.MANIFEST), (kind,))
         return facts.finding(
-            Severity.ERROR, what, text, "repair makes it anew from the records", mend=mend, key=key, size=size,
-            newest_ms=newest_ms,
+            Severity.ERROR, what, text, "repair makes it anew from the records", mend=mend, key=key, size=size
         )  # fmt: skip
-    if kind in (ObjectKind.LOG, *REMAKEABLE):
+    if kind in (ObjectKind.LOG, *REMAKEABLE) or manifest.layout is not Layout.STRATALOG:
         action = _LOOK_FOR_RECORDS
     else:
         action = "look for it in an older version of the bucket; plain reads go on without it"
     return facts.finding(Severity.ERROR, what, text, action, key=key, size=size)
 
 
-def _unlisted(facts: SegmentFacts, manifest: SegmentManifest, kind: ObjectKind, info: ObjectInfo) -> Finding:
+def _may_be_remade(manifest: SegmentManifest) -> bool:
+    """What is encrypted stays so, and another layout is not ours to write: readers make their own indexes there."""
+    return manifest.layout is Layout.STRATALOG and manifest.encryption is None
+
+
+def _unlisted(facts: SegmentFacts, manifest: SegmentManifest, info: ObjectInfo) -> Finding:
     """An object beside a manifest that does not know it: waste, unless the manifest lacks what it should have."""
+    parsed = ObjectKey.parse(info.key)
+    kind = None if parsed is None else parsed.kind
     wanted = kind is ObjectKind.TXN_INDEX and not manifest.txn_index_empty
-    mend = None if wanted or kind in REMAKEABLE else DeleteObjects((info.key,))
+    is_ours = manifest.layout is Layout.STRATALOG and kind is not None
+    mend = DeleteObjects((info.key,)) if is_ours and not wanted and kind not in REMAKEABLE else None
     return facts.finding(
         Severity.WARNING, Kind.UNLISTED_OBJECT, "the manifest of its segment does not list it",
         "none: it is left alone" if mend is None else "repair deletes it", mend=mend, key=info.key, size=info.size,

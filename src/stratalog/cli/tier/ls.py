@@ -20,7 +20,7 @@ from stratalog.cli.tier.times import time_ms, time_text
 from stratalog.remote.api import TopicIdPartition
 from stratalog.remote.audit_bucket import PartitionObjects, PartitionReader, find_partitions
 from stratalog.remote.audit_facts import PartitionMetadata, SegmentObjects, group_objects
-from stratalog.remote.audit_segment import State, state_of
+from stratalog.remote.audit_segment import State, misfits, state_of
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.util.uuids import uuid_to_base64
 
@@ -159,10 +159,7 @@ def _state(
         return str(state.value)
     if manifest is None:
         return "incomplete"
-    whole = all(
-        kind in stored.objects and stored.objects[kind].size == expected.size
-        for kind, expected in manifest.objects.items()
-    )
+    whole = next(misfits(stored, manifest), None) is None
     return ("complete" if whole else "damaged") + (" (unreferenced)" if state is State.ABSENT else "")
 
 
@@ -222,7 +219,7 @@ def _json(one: ListedSegment) -> dict[str, object]:
         "baseOffset": stored.start_offset,
         "endOffset": None if manifest is None else manifest.end_offset,
         "bytes": None if manifest is None else manifest.segment_size_in_bytes,
-        "objects": {kind.value: info.size for kind, info in stored.objects.items()},
+        "objects": {suffix: info.size for suffix, info in stored.objects.items()},
     }
     if manifest is not None:
         found |= {
@@ -230,6 +227,9 @@ def _json(one: ListedSegment) -> dict[str, object]:
             "leaderEpochs": [[epoch, start] for epoch, start in sorted(manifest.leader_epochs.items())],
             "copiedAt": manifest.event_timestamp,
             "brokerId": manifest.broker_id,
+            "layout": manifest.layout.value,
+            "compression": manifest.compression.value,
+            "encryptionKey": None if manifest.encryption is None else manifest.encryption.key_id,
             "offsetIndexEntrySize": manifest.offset_index_entry_size,
         }
     return found

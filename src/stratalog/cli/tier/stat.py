@@ -16,12 +16,19 @@ from stratalog.cli.tier.columns import Column, print_columns
 from stratalog.cli.tier.progress import audit_progress, size_text
 from stratalog.cli.tier.store import Json, StoreOptions, UrlArgument, open_store
 from stratalog.cli.tier.times import time_text
-from stratalog.errors import CorruptRecordError, RemoteResourceNotFoundError
+from stratalog.errors import (
+    CorruptRecordError,
+    DamagedRemoteObjectError,
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+)
 from stratalog.records.batch import batch_at
 from stratalog.records.batch_format import HEADER_SIZE
 from stratalog.remote.audit_bucket import PartitionObjects, PartitionReader, find_partitions
+from stratalog.remote.audit_facts import group_objects
+from stratalog.remote.storage.aiven import keys as aiven_keys
 from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
+from stratalog.remote.storage.object_key import ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.util.uuids import uuid_to_base64
 
@@ -46,6 +53,7 @@ class Stat:
     newest_ms: int = -1
     codecs: set[str] = field(default_factory=set)
     index_formats: set[str] = field(default_factory=set)
+    layouts: set[str] = field(default_factory=set)
 
     @property
     def bytes(self) -> int:
@@ -64,16 +72,13 @@ class Stat:
         self.partitions += 1
         complete = stored.complete
         self.segments += len(complete)
-        ids = set()
-        for info in stored.objects:
-            key = ObjectKey.parse(info.key)
-            if key is None:
-                self.other_bytes += info.size
-            else:
-                ids.add(key.segment_id.id)
-                self.bytes_by_kind[key.kind.value] += info.size
-        self.incomplete += len(ids) - len(complete)
+        sets, foreign = group_objects(stored.objects)
+        self.other_bytes += sum(info.size for info in foreign)
+        for objects in sets.values():
+            self.bytes_by_kind.update({suffix: info.size for suffix, info in objects.objects.items()})
+        self.incomplete += len(sets) - len(complete)
         for manifest in complete:
+            self.layouts.add(manifest.layout.value)
             self.newest_ms = max(self.newest_ms, manifest.max_timestamp)
             if manifest.offset_index_entry_size is not None:
                 self.index_formats.add(str(manifest.offset_index_entry_size))
@@ -133,11 +138,15 @@ def _samples(store: ObjectStore, complete: list[SegmentManifest]) -> tuple[_Samp
 
 
 def _sample(store: ObjectStore, manifest: SegmentManifest) -> _Sample | None:
-    """None where there is no batch of the current format to look at."""
+    """None where there is no batch of the current format to look at, or no key to open it."""
     try:
         batch = batch_at(store.get_range(manifest.key(), 0, HEADER_SIZE))
         return _Sample(batch.base_timestamp, batch.codec_name) if batch.magic == 2 else None
-    except (CorruptRecordError, RemoteResourceNotFoundError, ValueError):
+    except (CorruptRecordError, RemoteResourceNotFoundError, DamagedRemoteObjectError, ValueError):
+        return None
+    except RemoteStorageError:
+        if manifest.encryption is None:
+            raise
         return None
 
 
@@ -166,6 +175,7 @@ def _cells(one: Stat) -> tuple[str, ...]:
         one.bytes_by_kind[kind.value]
         for kind in (ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX, ObjectKind.TXN_INDEX)
     )
+    indexes += one.bytes_by_kind[aiven_keys.INDEXES]
     growth = one.bytes_per_day
     return (
         one.topic, str(one.partitions if one.partition is None else one.partition), str(one.segments),
@@ -202,6 +212,7 @@ def _json(one: Stat) -> dict[str, object]:
         "oldestTimestamp": one.oldest_ms,
         "newestTimestamp": one.newest_ms,
         "codecs": sorted(one.codecs),
+        "layouts": sorted(one.layouts),
         "offsetIndexEntrySizes": sorted(one.index_formats),
         "bytesPerDay": one.bytes_per_day,
     }

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 import typer
 
 from stratalog.errors import UsageError
-from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.remote.storage.layouts import PlainView, open_bucket
 
 UrlArgument = Annotated[
     str,
@@ -30,11 +30,12 @@ StoreOptions = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 
 
-def open_store(url: str, options: Iterable[str] | None) -> ObjectStore:
+def open_store(url: str, options: Iterable[str] | None) -> PlainView:
     """The store at `url`, contacted once: UsageError or RemoteStorageError in one line when it cannot be read.
 
-    `options` are KEY=VALUE; what is not given is taken from the environment (AWS_*). Nothing is made: a directory that
-    is not there is an error.
+    `options` are KEY=VALUE; what is not given is taken from the environment (AWS_*). `encryption.key.file` and
+    `aiven.encryption.key.file` name the keys of what is encrypted. Nothing is made: a directory that is not there is an
+    error.
     """
     store_options = dict(_key_value(text) for text in options or ())
     if "://" not in url:
@@ -42,7 +43,7 @@ def open_store(url: str, options: Iterable[str] | None) -> ObjectStore:
     directory = unquote(urlsplit(url).path)
     if url.startswith("file://") and not Path(directory).is_dir():
         raise UsageError(f"{url}: there is no such directory")
-    store = ObjectStore.from_url(url, store_options)
+    store = open_bucket(url, store_options)
     store.check()
     return store
 
