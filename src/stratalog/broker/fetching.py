@@ -84,25 +84,28 @@ def read_plan(plan: FetchPlan) -> FetchRead:
     results: Results = []
     remote: list[RemoteRead] = []
     size = 0
+    #: What remote reads may bring, counted as if they did: the response must hold it (as Kafka 4.4 reckons).
+    reserved = 0
     urgent = False
     for topic_index, (key, partitions) in enumerate(plan.topics):
         answers: list[FetchedPartition] = []
         for partition_index, wanted in enumerate(partitions):
-            limit = min(wanted.request.max_bytes, plan.max_bytes - size)
+            limit = min(wanted.request.max_bytes, plan.max_bytes - size - reserved)
             if limit < 0:
                 limit = 0
             partition = wanted.partition
             if partition is not None and partition.is_remote(wanted.request.fetch_offset):
                 refusal = _refusal(partition, wanted, plan)
                 if refusal is None:
-                    if limit or not (size or remote):
+                    if (limit or not (size or remote)) and not partition.is_remote_throttled():
+                        reserved += limit
                         remote.append(RemoteRead(topic_index, partition_index, wanted, limit))
                     answers.append(_nothing(wanted.request.partition, partition))
                     continue
                 answers.append(refusal)
                 urgent = True
                 continue
-            answer = _read(wanted, plan, limit, min_one_message=size == 0)
+            answer = _read(wanted, plan, limit, min_one_message=not (size or reserved))
             if answer.error_code or answer.diverging is not None:
                 urgent = True
             size += answer.size
@@ -249,6 +252,8 @@ class PendingFetch:
         for request in self._wanted[partition]:
             if partition.leader_epoch < 0:
                 return True
+            if partition.is_remote(request.fetch_offset):
+                continue  # the quota keeps it back
             if plan.min_bytes <= 1:
                 if partition.latest_offset(plan.isolation) > request.fetch_offset:
                     return True

@@ -5,15 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from stratalog.engine.partition import Partition, RemoteFetchData
-from stratalog.errors import KafkaError, RemoteStorageError
+from stratalog.errors import (
+    KafkaError,
+    QueueFullError,
+    RemoteStorageError,
+    RequestTimedOutError,
+    RetriableRemoteStorageError,
+)
 from stratalog.log.values import Isolation
+from stratalog.remote.worker_pool import WorkerPool
 
 logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 #: How long a result that nobody waited for is kept.
 _UNCLAIMED_S = 5.0
@@ -45,15 +53,19 @@ class RemoteReads:
 
     A request that gives up waiting does not stop its read: the client will ask again for the same offset, and finds the
     result then. So a store that is slower than `remote.fetch.max.wait.ms` still lets consumers get on.
+
+    `pool` is the remote tier's (`RemoteLogManager.readers`): when its queue is full, a read is answered with an error at
+    once.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, threads: int) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, pool: WorkerPool) -> None:
         self._loop = loop
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="remote-log-reader")
+        self._pool = pool
         self._reads: dict[tuple[Partition, int, Isolation], _Read] = {}
 
     def close(self) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        """Close the remote tier first: it breaks off what hangs."""
+        self._pool.close()
 
     def read(self, job: RemoteJob, receive: Callable[[RemoteResult], None]) -> Callable[[], None]:
         """Call `receive` with the records, in a later turn of the loop; the returned function calls that off."""
@@ -61,7 +73,13 @@ class RemoteReads:
         read = self._reads.get(key)
         if read is None:
             read = self._reads[key] = _Read()
-            self._pool.submit(self._work, key, read, job)
+            try:
+                self._submit(self._work, key, read, job)
+            except RemoteStorageError as error:
+                logger.warning(
+                    "%s-%d at %d: %s", job.partition.topic, job.partition.partition, job.offset, error
+                )
+                self._loop.call_soon(self._done, key, read, error)
         elif read.result is not None:
             del self._reads[key]
             self._loop.call_soon(self._deliver, read)
@@ -72,6 +90,44 @@ class RemoteReads:
                 read.receivers.remove(receive)
 
         return call_off
+
+    async def run(self, search: Callable[[], _T], timeout_ms: int) -> _T:
+        """Do something else that may block on the store, on the same threads.
+
+        RequestTimedOutError after `timeout_ms`; the work goes on then, and leaves what it has fetched in the caches.
+        QueueFullError when too many wait.
+        """
+        future: asyncio.Future[_T] = self._loop.create_future()
+
+        def settle(result: _T | None, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)  # type: ignore[arg-type]
+
+        def work() -> None:
+            result, error = None, None
+            try:
+                result = search()
+            except Exception as failure:
+                error = failure
+            self._tell(settle, result, error)
+
+        self._submit(work)
+        try:
+            return await asyncio.wait_for(future, timeout_ms / 1000)
+        except TimeoutError:
+            raise RequestTimedOutError(f"the remote tier has not answered within {timeout_ms} ms") from None
+
+    def _submit(self, work: Callable[..., object], *arguments: object) -> None:
+        try:
+            self._pool.submit(work, *arguments)
+        except QueueFullError:
+            raise
+        except RuntimeError as error:
+            raise RetriableRemoteStorageError("the remote tier is being closed") from error
 
     def _work(self, key: tuple[Partition, int, Isolation], read: _Read, job: RemoteJob) -> None:
         """On a worker thread."""
@@ -93,8 +149,11 @@ class RemoteReads:
                 job.offset,
             )
             result = error
+        self._tell(self._done, key, read, result)
+
+    def _tell(self, receive: Callable[..., object], *arguments: object) -> None:
         try:
-            self._loop.call_soon_threadsafe(self._done, key, read, result)
+            self._loop.call_soon_threadsafe(receive, *arguments)
         except RuntimeError:  # the loop is closed, and with it whoever waited
             return
 

@@ -28,6 +28,7 @@ from stratalog.config.metadata_version import (
 from stratalog.engine.data_dir import stored_cluster_id
 from stratalog.engine.log_manager import LoadReport, LogManager
 from stratalog.errors import DataDirError, InvalidConfigError
+from stratalog.remote.worker_pool import WorkerPool
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.uuids import random_uuid, uuid_to_base64
 
@@ -123,11 +124,11 @@ class BrokerState:
 
         self.loop = loop
         self.purgatory = Purgatory(loop)
-        self.remote_reads = RemoteReads(loop, self.config["remote.log.reader.threads"])
+        readers = WorkerPool("remote-log-reader", 1)
         if self.config["remote.log.storage.system.enable"]:
             from stratalog.engine.tiering import start_tiering
 
-            start_tiering(
+            remote = start_tiering(
                 self.logs,
                 self.config,
                 data_dir=self.data_dirs[0],
@@ -135,6 +136,8 @@ class BrokerState:
                 ensure_topic=self.topics.ensure,
                 clock=self.clock,
             )
+            readers = remote.readers
+        self.remote_reads = RemoteReads(loop, readers)
         self.topics.finish_deletions()
         self.groups = GroupCoordinator(self)
         self.groups.start()
@@ -146,10 +149,10 @@ class BrokerState:
         self._closed = True
         if hasattr(self, "groups"):
             self.groups.close()
-        if hasattr(self, "remote_reads"):
-            self.remote_reads.close()
         self._workers.shutdown(wait=True, cancel_futures=True)
         self.logs.close(clean=clean)
+        if hasattr(self, "remote_reads"):
+            self.remote_reads.close()
         self.metadata.close()
 
     @property
@@ -187,6 +190,8 @@ class BrokerState:
         }
         self.config = self._static_config.with_overrides(dynamic) if dynamic else self._static_config
         self.logs.update_broker_config(self.config)
+        if self.logs.remote is not None:
+            self.logs.remote.reconfigure(self.config)
 
     def set_broker_configs(self, node_id: int | None, configs: Mapping[str, str]) -> None:
         """Replace the dynamic configuration of one broker or (None) of all; InvalidConfigError leaves it as it was."""

@@ -174,6 +174,10 @@ class Partition:
             self.remote is not None and self.log.log_start_offset <= offset < self.log.local_log_start_offset
         )
 
+    def is_remote_throttled(self) -> bool:
+        """Whether the quota of remote reads is used up: the client has to ask again later. Counts as held back once."""
+        return self.remote is not None and self.remote.fetch_quota.shed_ms() > 0
+
     def read(
         self,
         offset: int,

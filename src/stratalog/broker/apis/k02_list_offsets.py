@@ -2,13 +2,17 @@
 
 v1 to v11. v2: isolation level. v4: leader epochs. v6: flexible. Instead of a time: -1 latest, -2 earliest, v7 -3 the record
 with the largest timestamp (KIP-734), v8 -4 earliest local (KIP-405), v9 -5 latest tiered (KIP-1005), v11 -6 earliest that
-waits for upload (KIP-1023). A search by time may have to read the remote tier and runs on a worker thread then.
+waits for upload (KIP-1023). A search by time that has to read the remote tier runs on the threads of its readers, those of
+several partitions side by side; it is given up as REQUEST_TIMED_OUT after `remote.list.offsets.request.timeout.ms`, or what
+the request says from v10 on (KIP-1075).
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
+from functools import partial
 from typing import Any, NamedTuple
 
 from stratalog.broker.dispatch import ApiKey, RequestContext, handles
@@ -58,34 +62,49 @@ async def list_offsets(ctx: RequestContext, request: Any) -> Any:
     asked = Counter(
         (topic.name, entry.partition_index) for topic in request.topics for entry in topic.partitions
     )
+    timeout_ms = _timeout_ms(ctx, request)
     topics = []
     for topic in request.topics:
-        partitions = []
-        for entry in {entry.partition_index: entry for entry in topic.partitions}.values():
-            code, found = 0, _Found()
-            try:
-                if asked[topic.name, entry.partition_index] > 1:
-                    raise InvalidRequestError(f"{topic.name}-{entry.partition_index} is asked for twice")
-                found = await _find(ctx, topic.name, entry, isolation)
-            except (KafkaError, RemoteStorageError, OSError) as error:
-                if not isinstance(error, KafkaError):
-                    logger.warning("%s-%d: %s", topic.name, entry.partition_index, error)
-                code = wire_code(error)
-            partitions.append(
-                ctx.make(
-                    "ListOffsetsPartitionResponse",
-                    partition_index=entry.partition_index,
-                    error_code=code,
-                    timestamp=found.timestamp_ms,
-                    offset=found.offset,
-                    leader_epoch=found.leader_epoch,
-                )
-            )
-        topics.append(ctx.make("ListOffsetsTopicResponse", name=topic.name, partitions=partitions))
+        entries = {entry.partition_index: entry for entry in topic.partitions}
+        answers = (
+            _answer(ctx, topic.name, entry, isolation, timeout_ms, is_double=asked[topic.name, index] > 1)
+            for index, entry in entries.items()
+        )
+        partitions = await asyncio.gather(*answers)
+        topics.append(ctx.make("ListOffsetsTopicResponse", name=topic.name, partitions=list(partitions)))
     return ctx.respond(topics=topics)
 
 
-async def _find(ctx: RequestContext, topic: str, entry: Any, isolation: Isolation) -> _Found:
+def _timeout_ms(ctx: RequestContext, request: Any) -> int:
+    """How long a search of the remote tier may take."""
+    asked = getattr(request, "timeout", None)
+    asked_ms = 0 if asked is None else int(asked.total_seconds() * 1000)
+    return asked_ms if asked_ms > 0 else int(ctx.broker.config["remote.list.offsets.request.timeout.ms"])
+
+
+async def _answer(
+    ctx: RequestContext, topic: str, entry: Any, isolation: Isolation, timeout_ms: int, *, is_double: bool
+) -> Any:
+    code, found = 0, _Found()
+    try:
+        if is_double:
+            raise InvalidRequestError(f"{topic}-{entry.partition_index} is asked for twice")
+        found = await _find(ctx, topic, entry, isolation, timeout_ms)
+    except (KafkaError, RemoteStorageError, OSError) as error:
+        if not isinstance(error, KafkaError):
+            logger.warning("%s-%d: %s", topic, entry.partition_index, error)
+        code = wire_code(error)
+    return ctx.make(
+        "ListOffsetsPartitionResponse",
+        partition_index=entry.partition_index,
+        error_code=code,
+        timestamp=found.timestamp_ms,
+        offset=found.offset,
+        leader_epoch=found.leader_epoch,
+    )
+
+
+async def _find(ctx: RequestContext, topic: str, entry: Any, isolation: Isolation, timeout_ms: int) -> _Found:
     partition = ctx.broker.partition(topic, entry.partition_index)
     if partition is None:
         raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")
@@ -93,9 +112,10 @@ async def _find(ctx: RequestContext, topic: str, entry: Any, isolation: Isolatio
     # kio gives times as datetimes where the specification has a plain number.
     time_ms = entry.timestamp
     if time_ms >= 0:
-        if partition.remote is None:
+        if not partition.is_remote(partition.log.log_start_offset):
             return _by_time(partition, time_ms, isolation)
-        return await ctx.broker.run_blocking(_by_time, partition, time_ms, isolation)
+        search = partial(_by_time, partition, time_ms, isolation)
+        return await ctx.broker.remote_reads.run(search, timeout_ms)
     since = _SINCE.get(time_ms)
     if since is None or ctx.version < since:
         raise UnsupportedVersionError(f"timestamp {time_ms} means nothing in ListOffsets v{ctx.version}")
@@ -126,6 +146,8 @@ def _special(partition: Partition, which: int, isolation: Isolation) -> _Found:
         return _at(partition, tiered) if tiered >= 0 else _Found()
     if partition.remote is None:
         return _Found()
+    if tiered < 0 and log.local_log_start_offset > log.log_start_offset:
+        return _Found()  # there are remote segments; how far they reach is not known yet
     return _at(partition, max(tiered + 1, log.log_start_offset))
 
 

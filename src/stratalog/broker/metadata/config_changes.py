@@ -17,6 +17,14 @@ from stratalog.errors import InvalidConfigError, InvalidRequestError
 REMOTE_STORAGE_ENABLE = "remote.storage.enable"
 REMOTE_LOG_DELETE_ON_DISABLE = "remote.log.delete.on.disable"
 
+#: Sizes of pools that one change may halve or double at most.
+_REMOTE_POOLS = (
+    "remote.log.manager.copier.thread.pool.size",
+    "remote.log.manager.expiration.thread.pool.size",
+    "remote.log.manager.follower.thread.pool.size",
+    "remote.log.reader.threads",
+)
+
 
 class Operation(IntEnum):
     """What to do with a key; the numbers are those of IncrementalAlterConfigs."""
@@ -103,9 +111,23 @@ def check_broker_configs(
     try:
         effective = static.with_overrides(dict(configs))
         CleanerConfig.of(current).check_change(CleanerConfig.of(effective))
+        _check_pool_sizes(current, effective)
     except InvalidConfigError as error:
         raise InvalidRequestError(str(error)) from error
     effective.check_segment_size(large=large_segments)
+
+
+def _check_pool_sizes(current: BrokerConfig, effective: BrokerConfig) -> None:
+    """As Kafka's `DynamicRemoteLogConfig.validateReconfiguration`."""
+    for name in _REMOTE_POOLS:
+        before, after = current[name], effective[name]
+        why = f"Dynamic thread count update validation failed for {name}={after}"
+        if after < before // 2:
+            raise InvalidConfigError(f"{why}, value should be at least half the current value {before}")
+        if after > before * 2:
+            raise InvalidConfigError(
+                f"{why}, value should not be greater than double the current value {before}"
+            )
 
 
 def check_topic_configs(
