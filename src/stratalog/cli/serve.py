@@ -6,13 +6,18 @@ import logging
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stratalog.config.broker import parse_properties
 from stratalog.errors import UsageError
+
+if TYPE_CHECKING:
+    from stratalog.web.server import WebServer
 
 #: How soon a broker that ended by itself ends the command too.
 _CHECK_SECONDS = 0.5
@@ -23,7 +28,13 @@ def serve(
     listen: Annotated[
         str, typer.Option(help="host:port for Kafka clients; port 0 takes a free one.", metavar="H:P")
     ] = ("127.0.0.1:9092"),
-    web: Annotated[str, typer.Option(help="host:port of the web page, or 'off'.", metavar="H:P|off")] = "off",
+    web: Annotated[
+        str,
+        typer.Option(
+            help="host:port of the status page and of /metrics (port 0 takes a free one), or 'off'.",
+            metavar="H:P|off",
+        ),
+    ] = "off",
     config: Annotated[Path | None, typer.Option(help="A server.properties of Kafka's kind.")] = None,
     set_: Annotated[
         list[str] | None,
@@ -41,6 +52,7 @@ def serve(
     Examples:
       stratalog serve --data-dir /var/lib/stratalog
       stratalog serve --data-dir D --listen 127.0.0.1:0 --set log.retention.hours=24
+      stratalog serve --data-dir D --web 127.0.0.1:8080
     """
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING,
@@ -48,22 +60,41 @@ def serve(
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     properties = _properties(config, set_ or [])
-    if web != "off":
-        raise UsageError(
-            f"--web {web}: this version has no web page yet; leave the option away or say --web off"
-        )
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
 
     from stratalog.broker.server import Broker
 
-    with Broker(data_dir=data_dir, listen=listen, config=properties) as broker:
-        print(f"ready broker={broker.bootstrap_servers} web={web}", flush=True)
+    with (
+        _web_server(web) as pages,
+        Broker(data_dir=data_dir, listen=listen, config=properties) as broker,
+    ):
+        if pages is not None:
+            pages.start(broker.state)
+        url = "off" if pages is None else pages.url
+        print(f"ready broker={broker.bootstrap_servers} web={url}", flush=True)
         while not stopped.wait(_CHECK_SECONDS):
             if broker.failure is not None:
                 raise broker.failure
     return 0
+
+
+@contextmanager
+def _web_server(address: str) -> Iterator[WebServer | None]:
+    """The web server, bound but not started: an address that cannot be had is known before the data is touched."""
+    if address == "off":
+        yield None
+        return
+    try:
+        from stratalog.broker.listen_address import parse_address
+        from stratalog.web.server import WebServer
+    except ImportError as error:
+        raise UsageError(
+            f"--web {address} needs more packages: pip install 'stratalog[web]' ({error})"
+        ) from error
+    with WebServer(parse_address(address, "--web")) as server:
+        yield server
 
 
 def _properties(config: Path | None, assignments: list[str]) -> dict[str, str]:

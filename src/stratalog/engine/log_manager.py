@@ -497,4 +497,4 @@ class LogManager:
 
 def _sum(times: Iterable[FlushTimes]) -> FlushTimes:
     listed = list(times)
-    return FlushTimes(sum(each.count for each in listed), sum(each.total_ms for each in listed))
+    return FlushTimes(sum(each.times for each in listed), sum(each.total_ms for each in listed))

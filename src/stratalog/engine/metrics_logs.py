@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from stratalog.engine.log_manager import LogManager
-from stratalog.engine.metric import Metric, Sample, kafka_metric, own_metric, single
+from stratalog.engine.metric import Kind, Metric, Sample, kafka_metric, own_metric, single
 from stratalog.engine.partition import Partition
 from stratalog.log.partition_log import PartitionLog
 from stratalog.log.retention import is_tiered
@@ -84,6 +84,12 @@ METRICS: tuple[Metric[LogManager], ...] = (
     own_metric("log_largest_segment_size_bytes",
                of_logs(lambda log: max(segment.size_bytes for segment in log.segments)),
                "Bytes of the largest local segment; past 2^31 with large segments (KIP-1333).", PARTITION),
+    kafka_metric(
+        "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs",
+        lambda logs: [Sample((), logs.flush_times().total_ms, logs.flush_times().times)],
+        "Flushes of logs, and the milliseconds that they took.",
+        kind=Kind.TIMER,
+    ),
     kafka_metric(_MANAGER + "OfflineLogDirectoryCount", lambda logs: single(len(logs.dirs.offline)),
                  "Log directories that failed."),
     kafka_metric(_MANAGER + "LogDirectoryOffline",

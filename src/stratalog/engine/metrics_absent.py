@@ -1,0 +1,83 @@
+"""Metrics of Apache Kafka 4.4.0 that are not here, each with the reason: MBeans, `*` stands for anything.
+
+Together with the declarations this covers everything that a broker of 4.4.0 registers; a test compares them with its list.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Absent(NamedTuple):
+    """MBeans that match `pattern` (as in a shell), unless they are declared."""
+
+    pattern: str
+    reason: str
+
+
+_ONE_REPLICA = "partitions have one replica: there is nothing to replicate, reassign or fall behind"
+_SHARE = "share groups are not there"
+_TRANSACTIONS = "there is no transaction coordinator yet"
+_KRAFT = "the metadata is a local store, not a KRaft log: no controller, no quorum, no listener for it"
+_REQUESTS = "requests are not timed one by one: that would cost more than small ones take"
+
+ABSENT = (
+    Absent("kafka.cluster:*", _ONE_REPLICA),
+    Absent("kafka.controller:*", _KRAFT),
+    Absent("kafka.coordinator.group:type=GroupMetadataManager,name=NumOffsets", "commits are not counted"),
+    Absent("kafka.coordinator.transaction:*", _TRANSACTIONS),
+    Absent("kafka.log:type=LogManager,name=*Cordoned*", "log directories cannot be cordoned"),
+    Absent("kafka.network:type=Acceptor*", "there is no acceptor thread"),
+    Absent("kafka.network:type=Processor*", "there are no network threads: one event loop does all"),
+    Absent("kafka.network:type=RequestChannel*", "requests do not queue between threads"),
+    Absent("kafka.network:type=RequestMetrics*", _REQUESTS),
+    Absent("kafka.network:type=SocketServer*", "there are no network threads and no memory pool"),
+    Absent("kafka.server:type=AddPartitionsManager-channel-metrics", _TRANSACTIONS),
+    Absent("kafka.server:type=AddPartitionsToTxnManager*", _TRANSACTIONS),
+    Absent("kafka.server:type=AssignmentsManager*", "log directories are assigned by the broker itself"),
+    Absent("kafka.server:type=BrokerMetadataListener*", _KRAFT),
+    Absent("kafka.server:type=BrokerTopicMetrics,name=*MessageConversionsPerSec",
+           "messages are not converted: neither Produce nor Fetch takes a version that would need it"),
+    Absent("kafka.server:type=BrokerTopicMetrics,name=*Share*", _SHARE),
+    Absent("kafka.server:type=BrokerTopicMetrics,name=Re*BytesInPerSec", _ONE_REPLICA),
+    Absent("kafka.server:type=BrokerTopicMetrics,name=Re*BytesOutPerSec", _ONE_REPLICA),
+    Absent("kafka.server:type=ControllerMutation", "quotas of clients are not there"),
+    Absent("kafka.server:type=ControllerServer*", _KRAFT),
+    Absent("kafka.server:type=DelayedProduceMetrics*", "no append waits for a follower"),
+    Absent("kafka.server:type=Fetch", "quotas of clients are not there"),
+    Absent("kafka.server:type=FetchSessionCache*", "there are no fetch sessions: clients send full requests"),
+    Absent("kafka.server:type=ForwardingManager", _KRAFT),
+    Absent("kafka.server:type=KafkaRequestHandlerPool*", "there are no handler threads: one event loop does all"),
+    Absent("kafka.server:type=KafkaServer,name=ClusterId", "a text; api/topics has it"),
+    Absent("kafka.server:type=KafkaServer,name=linux-disk-*", "the process exporter of the machine tells it"),
+    Absent("kafka.server:type=KafkaServer,name=yammer-metrics-count", "of the library that Kafka counts with"),
+    Absent("kafka.server:type=MetadataLoader*", _KRAFT),
+    Absent("kafka.server:type=Persister-channel-metrics", _SHARE),
+    Absent("kafka.server:type=Produce", "quotas of clients are not there"),
+    Absent("kafka.server:type=Replica*Manager*", _ONE_REPLICA),
+    Absent("kafka.server:type=Request", "quotas of clients are not there"),
+    Absent("kafka.server:type=Share*", _SHARE),
+    Absent("kafka.server:type=SnapshotEmitter*", _KRAFT),
+    Absent("kafka.server:type=alter-partition-metrics", _KRAFT),
+    Absent("kafka.server:type=app-info", "texts; stratalog_build_info has the version"),
+    Absent("kafka.server:type=broker-metadata-metrics", _KRAFT),
+    Absent("kafka.server:type=client-metrics", "clients' own metrics (KIP-714) are not collected"),
+    Absent("kafka.server:type=directory-assignments-metrics", _KRAFT),
+    Absent("kafka.server:type=forwarding-metrics", _KRAFT),
+    Absent("kafka.server:type=group-coordinator-metrics",
+           "of threads and batches that the coordinator here does not have; groups by state are in GroupMetadataManager"),
+    Absent("kafka.server:type=heartbeat-metrics", _KRAFT),
+    Absent("kafka.server:type=kafka-metrics-count", "of the library that Kafka counts with"),
+    Absent("kafka.server:type=node-metrics", "levels are in MetadataLoader; which ones are supported, ApiVersions tells"),
+    Absent("kafka.server:type=raft-*", _KRAFT),
+    Absent("kafka.server:type=registration-metrics", _KRAFT),
+    Absent("kafka.server:type=share-coordinator-metrics", _SHARE),
+    Absent("kafka.server:type=socket-server-metrics", "there are no network threads that could be told apart"),
+    Absent("kafka.server:type=transaction-coordinator-metrics", _TRANSACTIONS),
+    Absent("kafka.server:type=txn-marker-channel-metrics", _TRANSACTIONS),
+    Absent("kafka.utils:type=Throttler,name=cleaner-io", "what cleanings read and write is in LogCleaner"),
+    Absent("kafka:type=kafka.Log4jController", "not a metric"),
+    Absent("org.apache.kafka.server:type=AssignmentsManager*", "log directories are assigned by the broker itself"),
+    Absent("org.apache.kafka.storage.internals.log:type=RemoteStorageThreadPool*",
+           "the same as kafka.log.remote:type=RemoteStorageThreadPool, under a second name"),
+)  # fmt: skip

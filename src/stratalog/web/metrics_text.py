@@ -1,0 +1,52 @@
+"""The metrics of a broker in the text that Prometheus reads.
+
+Metrics of the loop's thread are read there, all in one turn; those of the engine on the calling thread, since the engine is
+thread-safe. `prometheus-client` writes the text, and OpenMetrics or gzip for whoever asks for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from stratalog.broker import metrics as broker_metrics
+from stratalog.broker.state import BrokerState
+from stratalog.engine.metric import Kind, Metric, Sample
+from stratalog.engine.metrics import read_metrics
+
+#: How long a scrape waits for the loop, which is this late only when something is badly wrong.
+_LOOP_TIMEOUT_S = 5.0
+
+
+class BrokerCollector(Collector):
+    """Gives the families of one broker; `collect` is for threads other than the loop's, and may be called by several."""
+
+    def __init__(self, broker: BrokerState) -> None:
+        self._broker = broker
+
+    def collect(self) -> Iterator[Family]:
+        """TimeoutError when the loop does not answer."""
+        on_loop = asyncio.run_coroutine_threadsafe(self._read_on_loop(), self._broker.loop)
+        yield from on_loop.result(_LOOP_TIMEOUT_S)
+        for metric, samples in read_metrics(self._broker.logs):
+            yield family(metric, samples)
+
+    async def _read_on_loop(self) -> list[Family]:
+        return [family(metric, metric.read(self._broker)) for metric in broker_metrics.METRICS]
+
+
+def family(metric: Metric[Any], samples: Iterable[Sample]) -> Family:
+    """One metric as prometheus-client knows it; its counters carry `_total` in the samples, not in the family."""
+    made = Family(metric.name.removesuffix("_total"), metric.help, metric.kind.value)
+    for sample in samples:
+        labels = {name: value for name, value in zip(metric.labels, sample.labels, strict=True) if value}
+        if metric.kind is Kind.TIMER:
+            made.add_sample(f"{metric.name}_count", labels, sample.times)
+            made.add_sample(f"{metric.name}_sum", labels, sample.value)
+        else:
+            made.add_sample(metric.name, labels, sample.value)
+    return made

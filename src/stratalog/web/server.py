@@ -1,0 +1,120 @@
+"""The web server of a broker: a thread and an event loop of its own, so that nothing of it is in the way of a fetch.
+
+It listens on the address that was given and on no other. Clients that are slow or many cannot take more than their share:
+at most `CONNECTIONS_MAX` at a time, one that comes on top is closed at once, and each is closed after `CONNECTION_S`
+whatever it does. Whoever scrapes regularly just connects again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+from types import TracebackType
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from stratalog.broker.listen_address import ListenAddress, bind, join_host_port
+from stratalog.broker.state import BrokerState
+from stratalog.errors import UsageError
+from stratalog.web.app import make_app
+
+logger = logging.getLogger(__name__)
+
+CONNECTIONS_MAX = 64
+CONNECTION_S = 30.0
+#: Between two requests of a connection.
+_IDLE_S = 5
+_REQUEST_HEAD_BYTES_MAX = 16 * 1024
+_BACKLOG = 64
+_THIS_MACHINE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+class WebServer:
+    """Serves from `start` until `close`. The constructor binds: UsageError when the address cannot be had."""
+
+    def __init__(self, address: ListenAddress) -> None:
+        self._socket = bind(address, _BACKLOG)
+        host, port = address.host, self._socket.getsockname()[1]
+        self.url = f"http://{join_host_port(_THIS_MACHINE.get(host, host), port)}/"
+        self._server: uvicorn.Server | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self, broker: BrokerState) -> None:
+        """Begin to serve what `broker` has to show; returns once it is served."""
+        config = uvicorn.Config(
+            make_app(broker),
+            http=_BoundedProtocol,
+            ws="none",
+            loop="asyncio",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=_IDLE_S,
+            timeout_graceful_shutdown=1,
+            h11_max_incomplete_event_size=_REQUEST_HEAD_BYTES_MAX,
+        )
+        self._server = server = _Server(config)
+        self._thread = threading.Thread(
+            target=self._run, args=(server, self._socket), name="stratalog-web", daemon=True
+        )
+        self._thread.start()
+        server.serving.wait()
+        if not self._thread.is_alive() and not server.started:
+            raise UsageError(f"the web server at {self.url} did not start; the log says why")
+
+    @staticmethod
+    def _run(server: _Server, listening: socket.socket) -> None:
+        try:
+            asyncio.run(server.serve(sockets=[listening]))
+        except Exception:
+            logger.exception("The web server ended")
+        finally:
+            server.serving.set()
+
+    def close(self) -> None:
+        """Stop serving; harmless when it never did."""
+        if self._server is not None and self._thread is not None:
+            self._server.should_exit = True
+            self._thread.join()
+        self._socket.close()
+
+    def __enter__(self) -> WebServer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Server(uvicorn.Server):
+    """Says when it serves. Off the main thread it leaves signals to whoever runs the process."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.serving = threading.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.serving.set()
+
+
+class _BoundedProtocol(H11Protocol):
+    """A connection that does not last, one of not too many."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if len(self.connections) > CONNECTIONS_MAX:
+            transport.abort()
+            return
+        self._end = self.loop.call_later(CONNECTION_S, transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if hasattr(self, "_end"):
+            self._end.cancel()
