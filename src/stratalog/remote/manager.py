@@ -59,7 +59,7 @@ class RemoteLogManager:
     `start` begins the background tasks; without it `run_once` does a partition's work on the calling thread.
 
     For whoever shows what goes on: `counts`, `reader_time`, `gauges()`, the quotas' `throttled`, the pools (`readers`,
-    `copiers`, `expirers`, `followers`), `health`, `watchdog.stalls`. `metric_table` has Kafka's names for them.
+    `copiers`, `expirers`, `followers`), `health`, `watchdog.stalls`. `engine.metrics_remote` has Kafka's names for them.
     """
 
     def __init__(
