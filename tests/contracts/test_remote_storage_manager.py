@@ -20,11 +20,15 @@ from stratalog.errors import (
     RetriableRemoteStorageError,
     UsageError,
 )
-from stratalog.remote.api import IndexType, LogSegmentData, RemoteLogSegmentMetadata
+from stratalog.remote.api import LogSegmentData, RemoteLogSegmentMetadata, RemoteStorageManager
 from stratalog.remote.catalog import list_remote_segments
+from stratalog.remote.storage.chunk_codec import Compression
+from stratalog.remote.storage.encoder import Encoding
+from stratalog.remote.storage.keyring import Keyring, key_id
 from stratalog.remote.storage.manifest import BLOCK_BYTES
 from stratalog.remote.storage.object_store import UPLOAD_PART_BYTES, ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
+from stratalog.testing.remote_storage_contract import RemoteStorageManagerContract
 from stratalog.util.crc32c import crc32c
 from stratalog.util.uuids import random_uuid
 
@@ -149,6 +153,31 @@ def test_deleting_takes_what_is_there(store: ObjectStore) -> None:
 # --- the storage manager ----------------------------------------------------------------------------------------------
 
 
+class _OverStores(RemoteStorageManagerContract):
+    """The contract that plugins have to keep, over every kind of store."""
+
+    encoding = Encoding()
+
+    @pytest.fixture(autouse=True)
+    def _store_of_the_test(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def make_plugin(self, tmp_path: Path) -> RemoteStorageManager:
+        return ObjectStoreRemoteStorageManager(self._store, encoding=self.encoding)
+
+
+class TestPlain(_OverStores):
+    pass
+
+
+class TestCompressed(_OverStores):
+    encoding = Encoding(Compression.ZSTD)
+
+
+class TestEncrypted(_OverStores):
+    encoding = Encoding(Compression.ZSTD, Keyring({key_id(b"k" * 32): b"k" * 32}, key_id(b"k" * 32)))
+
+
 @pytest.fixture
 def rsm(store: ObjectStore) -> Iterator[ObjectStoreRemoteStorageManager]:
     manager = ObjectStoreRemoteStorageManager(store)
@@ -181,57 +210,6 @@ def _segment(
     return segment(1, 100, 199, size=size, txn_index_empty=not txn), data, records
 
 
-def test_a_copied_segment_comes_back_with_all_its_indexes(
-    rsm: ObjectStoreRemoteStorageManager, tmp_path: Path
-) -> None:
-    metadata, data, records = _segment(tmp_path)
-    assert rsm.copy_log_segment_data(metadata, data) is None
-    assert bytes(rsm.fetch_log_segment(metadata, 0)) == records
-    found = {kind: rsm.fetch_index(metadata, kind) for kind in IndexType}
-    assert found == {
-        IndexType.OFFSET: b"i" * 800,
-        IndexType.TIMESTAMP: b"t" * 120,
-        IndexType.TRANSACTION: b"a" * 34,
-        IndexType.PRODUCER_SNAPSHOT: b"s" * 99,
-        IndexType.LEADER_EPOCH: b"0\n1\n0 0\n",
-    }
-
-
-def test_any_range_of_the_records_is_fetched(rsm: ObjectStoreRemoteStorageManager, tmp_path: Path) -> None:
-    metadata, data, records = _segment(tmp_path)
-    rsm.copy_log_segment_data(metadata, data)
-    size, block = len(records), BLOCK_BYTES
-    for start, end in [
-        (0, 1),
-        (block - 1, block + 1),
-        (block, 2 * block),
-        (5, size),
-        (size - 1, size + 9),
-        (9, 9),
-    ]:
-        assert bytes(rsm.fetch_log_segment(metadata, start, end)) == records[start:end]
-    assert bytes(rsm.fetch_log_segment(metadata, 7)) == records[7:]
-    assert bytes(rsm.fetch_log_segment(metadata, size, size + 5)) == b""
-
-
-def test_an_index_that_the_segment_has_not_is_not_found(
-    rsm: ObjectStoreRemoteStorageManager, tmp_path: Path
-) -> None:
-    metadata, data, _ = _segment(tmp_path, 10, txn=False, snapshot=False)
-    rsm.copy_log_segment_data(metadata, data)
-    for kind in (IndexType.TRANSACTION, IndexType.PRODUCER_SNAPSHOT):
-        with pytest.raises(RemoteResourceNotFoundError):
-            rsm.fetch_index(metadata, kind)
-
-
-def test_copying_again_overwrites(rsm: ObjectStoreRemoteStorageManager, tmp_path: Path) -> None:
-    metadata, data, _ = _segment(tmp_path)
-    rsm.copy_log_segment_data(metadata, data)
-    metadata, data, records = _segment(tmp_path)
-    rsm.copy_log_segment_data(metadata, data)
-    assert bytes(rsm.fetch_log_segment(metadata, 0)) == records
-
-
 def test_deleting_takes_every_object_and_may_be_repeated(
     store: ObjectStore, rsm: ObjectStoreRemoteStorageManager, tmp_path: Path
 ) -> None:
@@ -246,19 +224,6 @@ def test_deleting_takes_every_object_and_may_be_repeated(
     assert list(store.list()) == []
     with pytest.raises(RemoteResourceNotFoundError):
         rsm.fetch_log_segment(metadata, 0)
-
-
-def test_another_process_reads_what_this_one_copied(
-    store: ObjectStore, rsm: ObjectStoreRemoteStorageManager, tmp_path: Path
-) -> None:
-    metadata, data, records = _segment(tmp_path)
-    rsm.copy_log_segment_data(metadata, data)
-    other = ObjectStoreRemoteStorageManager(store)
-    assert (
-        bytes(other.fetch_log_segment(metadata, BLOCK_BYTES - 3, BLOCK_BYTES + 3))
-        == (records[BLOCK_BYTES - 3 : BLOCK_BYTES + 3])
-    )
-    other.close()
 
 
 def test_a_file_that_is_not_as_large_as_announced_is_refused_without_a_manifest(
