@@ -283,19 +283,6 @@ def test_foreign_objects_are_named_and_left_alone(sound: SoundBucket) -> None:
     assert bucket.repair(found) == 0
 
 
-def test_segments_of_another_layout_are_never_taken_for_leftovers(sound: SoundBucket) -> None:
-    bucket = sound.copy()
-    bucket.known.clear()
-    for number in range(len(sound.segments)):
-        stem = bucket.key(number, LOG).removesuffix("log")
-        bucket.delete(number, *(kind for kind in ObjectKind if kind is not LOG))
-        for suffix in ("indexes", "rsm-manifest"):
-            bucket.store.put(stem + suffix, b"{}")
-    before = bucket.content()
-    assert bucket.repair(bucket.audit(with_metadata=False)) == 0
-    assert bucket.content() == before
-
-
 def test_a_manifest_under_the_key_of_another_segment_is_damage(sound: SoundBucket) -> None:
     bucket = sound.copy()
     bucket.put(1, MANIFEST, sound.objects[bucket.key(2, MANIFEST)])

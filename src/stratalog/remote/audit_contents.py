@@ -183,6 +183,10 @@ class RecordsWalk:
     def records_are_sound(self) -> bool:
         return not self._records
 
+    @property
+    def _is_damaged(self) -> bool:
+        return any(fault.kind is Kind.DAMAGED_OBJECT for fault in self._records)
+
     def feed(self, piece: Buffer) -> None:
         view = memoryview(piece).cast("B")
         self._check_blocks(view)
@@ -203,7 +207,7 @@ class RecordsWalk:
         if self._batch_faults > 1:
             self._fault(Kind.DAMAGED_BATCH, f"{self._batch_faults - 1} more batches are damaged")
         expected, blocks = self._expected.block_crc32c, len(self.block_crc32c)
-        if expected is not None and blocks < len(expected):
+        if expected is not None and blocks < len(expected) and not self._is_damaged:
             self._fault(Kind.DAMAGED_OBJECT, f"it ends after {blocks} of {len(expected)} blocks")
         if not self._is_lost and not self._batch_faults:
             self._entries.end(self._expected.size)
@@ -244,8 +248,11 @@ class RecordsWalk:
         for at in range(0, len(view), size):
             found, number = crc32c(view[at : at + size]), len(self.block_crc32c)
             self.block_crc32c.append(found)
-            is_first = not any(fault.kind is Kind.DAMAGED_OBJECT for fault in self._records)
-            if expected is not None and is_first and (number >= len(expected) or found != expected[number]):
+            if (
+                expected is not None
+                and not self._is_damaged
+                and (number >= len(expected) or found != expected[number])
+            ):
                 self._fault(
                     Kind.DAMAGED_OBJECT, f"the block at position {number * size} does not match its checksum"
                 )

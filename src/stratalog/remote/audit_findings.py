@@ -40,6 +40,7 @@ class Kind(enum.Enum):
     DAMAGED_OBJECT = "damaged-object"
     DAMAGED_BATCH = "damaged-batch"
     WRONG_INDEX = "wrong-index"
+    SEALED = "sealed"
     # --- metadata against objects
     UNREFERENCED = "unreferenced"
     METADATA_DIFFERS = "metadata-differs"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from stratalog.errors import RemoteStorageError, RetriableRemoteStorageError
 from stratalog.remote.api import TopicIdPartition
 from stratalog.remote.audit import audit
 from stratalog.remote.audit_bucket import (
@@ -184,7 +185,12 @@ class _Audit:
             return []  # it has gone meanwhile
         self._view.reader.remember(manifest)
         told = {key for key, _, _ in misfits(facts.stored, manifest)}
-        read = read_segment(self._view, manifest, self._on_bytes)
+        try:
+            read = read_segment(self._view, manifest, self._on_bytes)
+        except RemoteStorageError as error:
+            if manifest.encryption is None or isinstance(error, RetriableRemoteStorageError):
+                raise
+            return [_sealed(facts, str(error))]
         return [
             object_finding(facts, manifest, key, fault.kind, fault.text, read.records.records_are_sound)
             for fault in read.faults
@@ -214,6 +220,12 @@ def _beside_partitions(bucket: BucketPartitions) -> Iterator[Finding]:
                 f"topics of this name have been here with the ids {names}",
                 "none: with a data directory (--data-dir) the audit tells which one is in use",
             )  # fmt: skip
+
+
+def _sealed(facts: SegmentFacts, reason: str) -> Finding:
+    return facts.finding(
+        Severity.WARNING, Kind.SEALED, f"its content was not checked: {reason}", "audit again with the key"
+    )
 
 
 def _foreign(info: ObjectInfo) -> Finding:

@@ -188,7 +188,11 @@ def _counts(findings: Sequence[Finding]) -> str:
     if not findings:
         return "sound"
     by_severity = Counter(one.severity for one in findings)
-    parts = [_count(by_severity[severity], severity.name.lower()) for severity in reversed(Severity)]
+    parts = [
+        _count(by_severity[severity], severity.name.lower())
+        for severity in reversed(Severity)
+        if by_severity[severity]
+    ]
     repairable = sum(one.mend is not None for one in findings)
     return ", ".join(parts) + (f"; {repairable} of them can be repaired (tier repair)" if repairable else "")
 
