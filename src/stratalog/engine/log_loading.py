@@ -11,12 +11,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from stratalog.config.topic import LogConfig
+from stratalog.engine.tier_switch import allowed_config
 from stratalog.errors import CorruptCheckpointError
 from stratalog.log.checkpoints import PartitionMetadataFile, decode_epochs
 from stratalog.log.file_names import (
@@ -42,6 +43,10 @@ class TopicSpec:
     topic_id: UUID
     partition_count: int
     config: LogConfig
+
+    def allowed(self) -> TopicSpec:
+        """The same with the configuration that its logs get."""
+        return replace(self, config=allowed_config(self.name, self.config))
 
 
 class LoadJob(NamedTuple):

@@ -35,6 +35,7 @@ from stratalog.engine.log_loading import (
 from stratalog.engine.offset_checkpoints import OffsetCheckpoints
 from stratalog.engine.partition import OfflinePartition, Partition
 from stratalog.engine.scheduler import Scheduler
+from stratalog.engine.tier_switch import allowed_config, tier
 from stratalog.engine.traffic import Traffic
 from stratalog.errors import DataDirError, KafkaStorageError, StratalogError
 from stratalog.log.checkpoints import TopicPartition
@@ -126,7 +127,7 @@ class LogManager:
         that is nowhere is taken to be there, and is offline as well.
         """
         started = self.clock.monotonic()
-        known = {spec.name: spec for spec in topics}
+        known = {spec.name: spec.allowed() for spec in topics}
         jobs: dict[Path, list[LoadJob]] = {}
         unknown: list[Path] = []
         set_aside: list[Path] = []
@@ -333,6 +334,7 @@ class LogManager:
 
     def create_topic(self, spec: TopicSpec) -> list[Partition]:
         """Make sure that all partitions of a topic exist and are led; also the way to add partitions."""
+        spec = spec.allowed()
         return [self._create(spec, number) for number in range(spec.partition_count)]
 
     def _create(self, spec: TopicSpec, number: int) -> Partition:
@@ -422,6 +424,7 @@ class LogManager:
     def update_config(self, topic: str, config: LogConfig) -> None:
         """Put a topic's new configuration in force at once."""
         partitions = [partition for partition in self.partitions(topic) if partition.failure is None]
+        config = allowed_config(topic, config)
         for partition in partitions:
             was_compacted = partition.log.config.compacted
             partition.log.config = config
@@ -457,11 +460,7 @@ class LogManager:
     def _tier(self, partitions: Iterable[Partition]) -> None:
         if self.remote is None:
             return
-        enabled = [p for p in partitions if p.failure is None and p.log.config.remote_storage_enable]
-        for partition in enabled:
-            partition.remote = self.remote
-        if enabled:
-            self.remote.on_leadership_change([partition.log for partition in enabled])
+        tier([partition for partition in partitions if partition.failure is None], self.remote)
 
     # --- housekeeping -----------------------------------------------------------------------------------------------------
 

@@ -36,24 +36,14 @@ from stratalog.log.appender import Appender
 from stratalog.log.flusher import Flusher, FlushTimes
 from stratalog.log.local_log import UNKNOWN_POSITION
 from stratalog.log.opening import OpenedLog, open_directory
-from stratalog.log.producer_state import AppendOrigin
+from stratalog.log.producer_updates import AppendOrigin
 from stratalog.log.replacement import replace_segments
 from stratalog.log.retention import DeletedSegment, is_tiered
 from stratalog.log.segment import LogSegment
 from stratalog.log.trimmer import Trimmer
-from stratalog.log.values import AppendInfo, FetchData, FileSlice, Isolation, LogOffset, TimestampOffset
+from stratalog.log.values import AppendInfo, FetchData, Isolation, LogOffset, TimestampOffset
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
-
-__all__ = [
-    "AppendInfo",
-    "DeletedSegment",
-    "FetchData",
-    "FileSlice",
-    "Isolation",
-    "PartitionLog",
-    "TimestampOffset",
-]
 
 
 class PartitionLog:
@@ -180,6 +170,11 @@ class PartitionLog:
         with self._lock:
             local = self._local
             local.highest_offset_in_remote_storage = max(local.highest_offset_in_remote_storage, offset)
+
+    def forget_remote_storage(self) -> None:
+        """Nothing of this log is in the remote tier any more: no local segment may go on the strength of that."""
+        with self._lock:
+            self._local.highest_offset_in_remote_storage = -1
 
     # --- appending --------------------------------------------------------------------------------------------------
 

@@ -61,6 +61,8 @@ class PartitionDeletions:
         RemoteStorageError when it could not be recorded: nothing goes then.
         """
         with self._lock:
+            if partition in self._going:
+                return
             self._going.add(partition)
         try:
             self._deletion(partition).mark()

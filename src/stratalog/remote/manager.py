@@ -250,6 +250,10 @@ class RemoteLogManager:
         else:
             self._rlmm.on_stop_partitions(doomed)
 
+    def is_deleting(self, partition: TopicIdPartition) -> bool:
+        """Whether all that a partition has remotely is being deleted."""
+        return self._deletions.covers(partition)
+
     def _stop(self, tiered: TieredPartition) -> None:
         tiered.cancelled.set()
         for job in tiered.jobs:

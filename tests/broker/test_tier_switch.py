@@ -1,0 +1,208 @@
+"""Tiering switched on and off over the wire (KIP-950), and the internal topics that are never tiered."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.broker.admin import alter, create
+from tests.support.wire import Wire
+
+from stratalog.broker.metadata.alter_configs import BROKER, TOPIC
+from stratalog.broker.server import Broker
+from stratalog.engine.partition import Partition
+from stratalog.records.batch import iter_batches
+from stratalog.records.batch_builder import build_batch
+from stratalog.records.record import Record
+from stratalog.remote.catalog import list_remote_segments
+from stratalog.remote.storage.object_store import ObjectStore
+
+SET, DELETE = 0, 1
+INVALID_CONFIG, INVALID_REQUEST = 40, 42
+OFF = (("remote.storage.enable", SET, "false"), ("remote.log.delete.on.disable", SET, "true"))
+ON = (("remote.storage.enable", SET, "true"), ("remote.log.delete.on.disable", SET, "false"))
+
+SETTINGS = {
+    "remote.log.storage.system.enable": "true",
+    "remote.log.metadata.topic.num.partitions": "2",
+    "remote.log.manager.task.interval.ms": "50",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    with Broker(tmp_path / "data", config=SETTINGS) as found:
+        yield found
+
+
+@pytest.fixture
+def wire(broker: Broker) -> Iterator[Wire]:
+    with Wire(broker.bootstrap_servers) as found:
+        yield found
+
+
+def _tiered(broker: Broker, wire: Wire, segments: int = 3) -> Partition:
+    """A topic whose oldest segments are only remote."""
+    made = create(wire, "t", remote_storage_enable="true", retention_ms="-1", local_retention_bytes="1")
+    assert made.error_code == 0
+    partition = broker.state.partition("t", 0)
+    assert partition is not None
+    _fill(partition, segments)
+    _eventually(lambda: partition.log.highest_offset_in_remote_storage == segments - 1)
+    assert len(partition.log.delete_old_segments()) == segments - 1
+    return partition
+
+
+def _fill(partition: Partition, segments: int) -> None:
+    for _ in range(segments):
+        partition.append(build_batch([Record(0, 1_000, None, b"%d" % partition.log.log_end_offset)]))
+        partition.log.roll()
+
+
+def _eventually(holds: Callable[[], bool]) -> None:
+    """Wait for what background threads bring about; the suite's timeout is the bound."""
+    while not holds():
+        time.sleep(0.01)
+
+
+def _remote_segments(tmp_path: Path) -> list[int]:
+    store = ObjectStore.from_url((tmp_path / "data" / "remote-store").as_uri())
+    return [manifest.end_offset for manifest in list_remote_segments(store)]
+
+
+def _values(partition: Partition) -> list[bytes | None]:
+    offset, found = partition.log.log_start_offset, []
+    while offset < partition.log.log_end_offset:
+        if partition.is_remote(offset):
+            records = partition.read_remote(offset, 1 << 20).records
+        else:
+            data = partition.read(offset, 1 << 20)
+            assert data.slice is not None
+            records = data.slice.read()
+        for batch in iter_batches(records):
+            found += [record.value for record in batch.records()]
+            offset = batch.last_offset + 1
+    return found
+
+
+def test_switching_off_needs_leave_to_delete(broker: Broker, wire: Wire, tmp_path: Path) -> None:
+    partition = _tiered(broker, wire)
+    answer = alter(wire, TOPIC, "t", OFF[0])
+    assert answer.error_code == INVALID_CONFIG
+    assert "without deleting remote data" in answer.error_message
+    assert partition.remote is not None
+    assert _values(partition) == [b"0", b"1", b"2"]
+    assert _remote_segments(tmp_path) == [0, 1, 2]
+
+
+def test_switching_off_deletes_what_is_remote_and_keeps_what_is_local(
+    broker: Broker, wire: Wire, tmp_path: Path
+) -> None:
+    partition = _tiered(broker, wire)
+    local = partition.log.local_log_start_offset
+    assert alter(wire, TOPIC, "t", *OFF).error_code == 0
+    assert partition.remote is None
+    assert partition.log.log_start_offset == local == 2
+    assert partition.log.highest_offset_in_remote_storage == -1
+    assert _values(partition) == [b"2"]
+    _eventually(lambda: _remote_segments(tmp_path) == [])
+
+
+def test_a_topic_that_is_tiered_again_is_copied_anew_before_anything_local_goes(
+    broker: Broker, wire: Wire, tmp_path: Path
+) -> None:
+    partition = _tiered(broker, wire)
+    assert alter(wire, TOPIC, "t", *OFF).error_code == 0
+    _fill(partition, 2)
+    assert alter(wire, TOPIC, "t", *ON).error_code == 0
+    partition.log.delete_old_segments()
+    assert _values(partition) == [b"2", b"3", b"4"]
+    _eventually(lambda: partition.log.highest_offset_in_remote_storage == 4)
+    _eventually(lambda: _remote_segments(tmp_path) == [2, 3, 4])
+    partition.log.delete_old_segments()
+    assert partition.log.local_log_start_offset > 2
+    assert _values(partition) == [b"2", b"3", b"4"]
+
+
+def test_a_deletion_that_a_crash_overtook_is_made_up_for_at_the_next_start(tmp_path: Path) -> None:
+    with Broker(tmp_path / "data", config=SETTINGS) as broker:
+        with Wire(broker.bootstrap_servers) as wire:
+            _tiered(broker, wire)
+        # What is stored when the process dies before it has done anything about it.
+        broker.state.metadata.set_topic_configs(
+            "t", {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}
+        )
+    with Broker(tmp_path / "data", config=SETTINGS) as broker:
+        _eventually(lambda: _remote_segments(tmp_path) == [])
+        partition = broker.state.partition("t", 0)
+        assert partition is not None
+        assert partition.log.log_start_offset == 2
+        assert _values(partition) == [b"2"]
+
+
+def test_an_internal_topic_stays_local_whatever_it_is_told(
+    broker: Broker, wire: Wire, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        alter(wire, TOPIC, "__remote_log_metadata", ("remote.storage.enable", SET, "true"))
+    for number in range(2):
+        partition = broker.state.partition("__remote_log_metadata", number)
+        assert partition is not None
+        assert not partition.log.config.remote_storage_enable
+        assert partition.remote is None
+    assert "__remote_log_metadata is an internal topic; it stays local" in caplog.text
+
+
+def test_pools_caches_and_quotas_change_live(broker: Broker, wire: Wire) -> None:
+    remote = broker.state.logs.remote
+    assert remote is not None
+    changes = {
+        "remote.log.manager.copier.thread.pool.size": "20",
+        "remote.log.manager.expiration.thread.pool.size": "5",
+        "remote.log.manager.follower.thread.pool.size": "4",
+        "remote.log.reader.threads": "7",
+        "remote.log.index.file.cache.total.size.bytes": "12345678",
+        "remote.log.manager.copy.max.bytes.per.second": "1000",
+        "remote.log.manager.fetch.max.bytes.per.second": "2000",
+        "remote.fetch.max.wait.ms": "321",
+        "remote.list.offsets.request.timeout.ms": "4321",
+    }
+    answer = alter(wire, BROKER, "", *((name, SET, value) for name, value in changes.items()))
+    assert (answer.error_code, answer.error_message) == (0, None)
+    assert [pool.size for pool in (remote.copiers, remote.expirers, remote.followers, remote.readers)] == [
+        20,
+        5,
+        4,
+        7,
+    ]
+    assert remote.index_cache.capacity_bytes == 12_345_678
+    assert (remote.copy_quota.bytes_per_second, remote.fetch_quota.bytes_per_second) == (1_000, 2_000)
+    assert broker.state.config["remote.fetch.max.wait.ms"] == 321
+    assert broker.state.config["remote.list.offsets.request.timeout.ms"] == 4_321
+    undo = alter(wire, BROKER, "", *((name, DELETE, None) for name in changes))
+    assert undo.error_code == 0
+    assert remote.copiers.size == 10
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("remote.log.reader.threads", "21", "should not be greater than double the current value 10"),
+        ("remote.log.reader.threads", "4", "should be at least half the current value 10"),
+        ("remote.log.manager.copier.thread.pool.size", "0", "Value must be at least 1"),
+        ("remote.log.index.file.cache.total.size.bytes", "0", "Value must be at least 1"),
+        ("remote.log.reader.max.pending.tasks", "7", "Cannot update these configs dynamically"),
+        ("remote.log.manager.task.interval.ms", "7", "Cannot update these configs dynamically"),
+        ("remote.log.manager.copy.quota.window.num", "7", "Cannot update these configs dynamically"),
+    ],
+)  # fmt: skip
+def test_what_kafka_refuses_to_change_is_refused(
+    broker: Broker, wire: Wire, name: str, value: str, said: str
+) -> None:
+    answer = alter(wire, BROKER, str(broker.state.node_id), (name, SET, value))
+    assert answer.error_code == INVALID_REQUEST
+    assert said in answer.error_message
