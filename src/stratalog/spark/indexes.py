@@ -7,18 +7,15 @@ the plan gets coarser, never wrong; whoever reads from an entry's position check
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from typing_extensions import Buffer
 
-from stratalog.log.offset_index_format import LARGE, LEGACY
+from stratalog.log.index_arrays import offset_table, time_table
+from stratalog.log.offset_index_format import FORMATS, detect, format_of, used_size
 from stratalog.log.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 from stratalog.records.batch_format import BATCH_SIZE_MIN
-
-_LEGACY_ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i4")])
-_LARGE_ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i8")])
-_TIME_ENTRY: Final = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 
 Array = Any  # a one-dimensional numpy array of int64
 
@@ -59,26 +56,28 @@ def offset_entries(
 
     `entry_size` is what a manifest has noted; without it, the content tells.
     """
-    for entry, form in ((_LEGACY_ENTRY, LEGACY), (_LARGE_ENTRY, LARGE)):
-        if entry_size not in (None, form.entry_size):
-            continue
-        table = _table(data, entry)
+    if entry_size is not None:
+        forms = [format_of(entry_size)]
+    else:
+        likely = detect(data).format
+        forms = [likely, *(form for form in FORMATS if form is not likely)]
+    for form in forms:
+        table = offset_table(data, form, memoryview(data).nbytes // form.entry_size)
         offsets, positions = table["offset"].astype(np.int64), table["position"].astype(np.int64)
         count = _ascending(offsets, positions)
-        used = len(bytes(data).rstrip(b"\0"))
         # All but the zero tail must be entries of this format: of the other one, some prefix may look so.
         # And the first entry has a batch before it, unless it stands at the beginning.
         fits = count == 0 or (
             (positions[0] == 0 or positions[0] >= BATCH_SIZE_MIN) and positions[count - 1] < log_size
         )
-        if count * form.entry_size >= used and fits:
+        if count * form.entry_size >= used_size(data) and fits:
             return OffsetEntries(offsets[:count] + base_offset, positions[:count])
     return OffsetEntries(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def time_entries(data: Buffer, base_offset: int) -> TimeEntries:
     """The entries of a time index up to the first that is out of order."""
-    table = _table(data, _TIME_ENTRY)
+    table = time_table(data, memoryview(data).nbytes // TIME_ENTRY_SIZE)
     timestamps, offsets = table["timestamp"].astype(np.int64), table["offset"].astype(np.int64)
     count = len(table)
     if count:
@@ -91,11 +90,6 @@ def time_entries(data: Buffer, base_offset: int) -> TimeEntries:
     return TimeEntries(timestamps[:count], offsets[:count] + base_offset)
 
 
-def _table(data: Buffer, entry: np.dtype[Any]) -> Any:
-    view = memoryview(data).cast("B")
-    return np.frombuffer(view[: len(view) // entry.itemsize * entry.itemsize], entry)
-
-
 def _ascending(offsets: Array, positions: Array) -> int:
     """How many entries from the first on ascend strictly in both fields."""
     if len(offsets) == 0 or offsets[0] < 0 or positions[0] < 0:
@@ -104,8 +98,3 @@ def _ascending(offsets: Array, positions: Array) -> int:
         return 0  # a zero tail from the start
     bad = np.flatnonzero((offsets[1:] <= offsets[:-1]) | (positions[1:] <= positions[:-1]))
     return int(bad[0]) + 1 if len(bad) else len(offsets)
-
-
-assert _LEGACY_ENTRY.itemsize == LEGACY.entry_size
-assert _LARGE_ENTRY.itemsize == LARGE.entry_size
-assert _TIME_ENTRY.itemsize == TIME_ENTRY_SIZE
