@@ -9,6 +9,8 @@ from stratalog.log.file_names import snapshot_file
 from stratalog.log.partition_log import PartitionLog
 from stratalog.log.values import Isolation
 from stratalog.records.batch import iter_batches
+from stratalog.records.batch_builder import build_batch
+from stratalog.records.record import Record
 from stratalog.testing.clock import ManualClock
 from tests.log.conftest import OpenLog
 from tests.log.writers import NOW_MS, Producer, append, batch, replicate
@@ -214,3 +216,23 @@ def test_the_recovery_point_stays_when_the_snapshot_of_a_roll_cannot_be_written(
         log.roll()
     assert log.recovery_point == 0
     assert log.append_as_leader(batch(), leader_epoch=0).first_offset == 1
+
+
+def test_a_marker_of_a_kind_that_no_transaction_has_does_not_keep_the_log_from_being_opened(
+    open_log: OpenLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = open_log()
+    Producer(log, 7).append()
+    log.close()
+    key = (0).to_bytes(2, "big") + (3).to_bytes(2, "big")  # SNAPSHOT_HEADER
+    strange = build_batch(
+        [Record(1, NOW_MS, key, b"\x00" * 6)],
+        base_offset=1, producer_id=7, producer_epoch=0, is_control=True, is_transactional=True,
+    )  # fmt: skip
+    with (log.directory / f"{0:020d}.log").open("ab") as file:
+        file.write(strange)
+    log = open_log(clean=True, recovery_point=2)
+    assert log.log_end_offset == 2
+    assert list(log.producers.producers) == [7]
+    assert "what producers did behind offset 1 is not known" in caplog.text
+    log.close()

@@ -19,12 +19,9 @@ from stratalog.errors import (
     OutOfOrderSequenceError,
     TransactionCoordinatorFencedError,
 )
-from stratalog.log.producer_state import (
-    DuplicateOf,
-    ProducerEntry,
-    ProducerStateManager,
-    ProducerUpdates,
-)
+from stratalog.log.producer_entry import ProducerEntry
+from stratalog.log.producer_state import ProducerStateManager
+from stratalog.log.producer_updates import DuplicateOf, ProducerUpdates
 from stratalog.log.txn_index import AbortedTransaction
 from stratalog.records.batch import RecordBatch, iter_batches
 from stratalog.records.batch_builder import build_batch

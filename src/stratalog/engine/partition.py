@@ -25,7 +25,7 @@ from stratalog.errors import (
     UnknownLeaderEpochError,
 )
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.producer_state import AppendOrigin
+from stratalog.log.producer_updates import AppendOrigin
 from stratalog.log.values import AppendInfo, FetchData, Isolation, TimestampOffset
 from stratalog.remote.api import TopicIdPartition
 

@@ -25,7 +25,7 @@ from stratalog.log.append import (
 from stratalog.log.flusher import Flusher
 from stratalog.log.leader_epochs import LeaderEpochCache
 from stratalog.log.local_log import LocalLog
-from stratalog.log.producer_state import AppendOrigin, ProducerUpdates
+from stratalog.log.producer_updates import AppendOrigin, ProducerUpdates
 from stratalog.log.roll import RollReason, roll_reason, time_waited
 from stratalog.log.values import AppendInfo, LogOffset
 from stratalog.records.batch import RecordBatch

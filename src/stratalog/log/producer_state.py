@@ -19,11 +19,10 @@ from typing import Final
 
 from stratalog.errors import CorruptSnapshotError, InvalidProducerEpochError
 from stratalog.log import producer_snapshot
-from stratalog.log.producer_entry import BATCHES_KEPT, BatchMetadata, ProducerEntry
+from stratalog.log.producer_entry import ProducerEntry
 from stratalog.log.producer_snapshots import SnapshotFile, SnapshotFiles
 from stratalog.log.producer_updates import (
     AppendOrigin,
-    CompletedTransaction,
     DuplicateOf,
     ProducerUpdates,
 )
@@ -33,21 +32,6 @@ from stratalog.records.batch import RecordBatch
 from stratalog.records.batch_format import NO_TIMESTAMP
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
-
-__all__ = [
-    "BATCHES_KEPT",
-    "EXPIRATION_MS_DEFAULT",
-    "LATE_TRANSACTION_BUFFER_MS",
-    "TRANSACTION_TIMEOUT_MS_DEFAULT",
-    "AppendOrigin",
-    "BatchMetadata",
-    "CompletedTransaction",
-    "DuplicateOf",
-    "ProducerEntry",
-    "ProducerStateManager",
-    "ProducerUpdates",
-    "SnapshotFile",
-]
 
 logger = logging.getLogger(__name__)
 

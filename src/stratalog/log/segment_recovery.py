@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from stratalog.errors import CorruptRecordError, InvalidRecordError, StratalogError
-from stratalog.log.producer_state import BATCHES_KEPT
+from stratalog.log.producer_entry import BATCHES_KEPT
 from stratalog.log.roll import RELATIVE_OFFSET_MAX
 from stratalog.log.segment_indexes import SegmentIndexes
 from stratalog.log.soundness import crc_flaw, header_at

@@ -13,7 +13,7 @@ from stratalog.cli.dump.source import Source, read_all
 from stratalog.config.broker import parse_properties
 from stratalog.errors import StratalogError
 from stratalog.log import checkpoints, producer_snapshot, txn_index
-from stratalog.log.producer_state import BatchMetadata
+from stratalog.log.producer_entry import BatchMetadata
 from stratalog.log.txn_index import AbortedTransaction
 from stratalog.util.uuids import uuid_to_base64
 
