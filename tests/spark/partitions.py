@@ -27,6 +27,7 @@ from stratalog.remote.api import (
     RemoteLogSegmentState,
     TopicIdPartition,
 )
+from stratalog.remote.storage.encoder import Encoding
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.spark.decode import Selection
@@ -190,7 +191,9 @@ class Partition:
         """Copy a segment to the remote tier as the engine does."""
         return self.upload_to(ObjectStore.from_url(url), base, epoch=epoch)
 
-    def upload_to(self, store: ObjectStore, base: int, *, epoch: int = 0) -> RemoteLogSegmentMetadata:
+    def upload_to(
+        self, store: ObjectStore, base: int, *, epoch: int = 0, encoding: Encoding | None = None
+    ) -> RemoteLogSegmentMetadata:
         """The same, to a store that is open."""
         following = min([other for other in self.bases if other > base], default=self.next_offset)
         if not self.file(following, "snapshot").exists():
@@ -213,7 +216,7 @@ class Partition:
             state=RemoteLogSegmentState.COPY_SEGMENT_STARTED,
             txn_index_empty=not txn_index.exists(),
         )
-        manager = ObjectStoreRemoteStorageManager(store)
+        manager = ObjectStoreRemoteStorageManager(store, encoding=encoding)
         manager.copy_log_segment_data(
             metadata,
             LogSegmentData(
