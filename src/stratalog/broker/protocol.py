@@ -193,11 +193,11 @@ def write_message(message: Any) -> bytes:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tagged:
-    """A response with a tagged field of our own behind the others, which clients that do not know it skip (KIP-482)."""
+    """A response with tagged fields of our own behind the others, which clients that do not know them skip (KIP-482)."""
 
     message: Any
-    tag: int
-    data: bytes
+    #: Data by tag; at least one.
+    fields: Mapping[int, bytes]
 
 
 def write_response(key: ApiKey, correlation_id: int, response: Any) -> bytes:
@@ -214,7 +214,9 @@ def write_response(key: ApiKey, correlation_id: int, response: Any) -> bytes:
     _writer(cls)(buffer, response)
     if tagged is not None:
         buffer.seek(-1, io.SEEK_CUR)  # the number of tagged fields, until now none
-        buffer.write(b"\1" + encode_unsigned(tagged.tag) + encode_unsigned(len(tagged.data)) + tagged.data)
+        buffer.write(encode_unsigned(len(tagged.fields)))
+        for tag, data in sorted(tagged.fields.items()):
+            buffer.write(encode_unsigned(tag) + encode_unsigned(len(data)) + data)
     frame = buffer.getbuffer()
     INT32.pack_into(frame, 0, len(frame) - 4)
     del frame

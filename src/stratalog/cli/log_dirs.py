@@ -10,7 +10,8 @@ import typer
 
 from stratalog.broker.api_keys import ApiKey
 from stratalog.broker.protocol import message_module, read_message
-from stratalog.broker.remote_sizes import TAG, decode
+from stratalog.broker.remote_sizes import TAG as REMOTE_SIZES_TAG
+from stratalog.broker.remote_sizes import decode
 from stratalog.cli.client import Client, Cluster, RefusedError, UnreachableError, check_topic
 from stratalog.cli.options import BootstrapServer, Json, command_group
 from stratalog.cli.tables import on_terminal, print_json, print_table
@@ -106,15 +107,24 @@ def _partitions_of(cluster: Cluster, names: list[str]) -> list[dict[str, Any]]:
 
 
 def _listing(broker: int, client: Client, topics: list[dict[str, Any]] | None) -> DirectoryListing:
+    directories, fields = describe_log_dirs(broker, client, topics)
+    sizes = fields.get(REMOTE_SIZES_TAG)
+    return DirectoryListing(broker, directories, {} if sizes is None else decode(sizes))
+
+
+def describe_log_dirs(
+    broker: int, client: Client, topics: list[dict[str, Any]] | None
+) -> tuple[list[Any], dict[int, bytes]]:
+    """What a broker says of its directories, and its tagged fields of our own. UnreachableError, RefusedError."""
     version = client.version(ApiKey.DESCRIBE_LOG_DIRS, _VERSIONS)
     body = client.exchange(ApiKey.DESCRIBE_LOG_DIRS, version, {"topics": topics})
     try:
-        return _read_listing(broker, version, body)
+        return _read_response(broker, version, body)
     except (CorruptRecordError, ValueError, KeyError, IndexError, struct.error) as error:
         raise UnreachableError(f"broker {broker} does not answer as a Kafka broker does: {error}") from error
 
 
-def _read_listing(broker: int, version: int, body: bytes) -> DirectoryListing:
+def _read_response(broker: int, version: int, body: bytes) -> tuple[list[Any], dict[int, bytes]]:
     """A response, part by part: kio reads no message that has a tagged field of our own at its end."""
     module = message_module(ApiKey.DESCRIBE_LOG_DIRS, version, "response")
     position = 4
@@ -129,18 +139,18 @@ def _read_listing(broker: int, version: int, body: bytes) -> DirectoryListing:
         directory, size = read_message(module.DescribeLogDirsResult, body, position)
         directories.append(directory)
         position += size
-    return DirectoryListing(broker, directories, _remote_sizes(body, position))
+    return directories, _tagged_fields(body, position)
 
 
-def _remote_sizes(body: bytes, position: int) -> dict[tuple[str, int], int]:
+def _tagged_fields(body: bytes, position: int) -> dict[int, bytes]:
+    fields = {}
     count, position = decode_unsigned(body, position, VARINT_BYTES_MAX)
     for _ in range(count):
         tag, position = decode_unsigned(body, position, VARINT_BYTES_MAX)
         size, position = decode_unsigned(body, position, VARINT_BYTES_MAX)
-        if tag == TAG:
-            return decode(body[position : position + size])
+        fields[tag] = body[position : position + size]
         position += size
-    return {}
+    return fields
 
 
 def _as_json(listings: list[DirectoryListing]) -> dict[str, Any]:

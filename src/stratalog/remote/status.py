@@ -11,8 +11,10 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import cast
 
 from stratalog.config.topic import LogConfig
+from stratalog.log.retention import SegmentFacts
 from stratalog.log.segment import LogSegment
 from stratalog.remote.copy_task import candidates
 
@@ -80,7 +82,7 @@ class TierFacts:
     topic: str
     partition: int
     config: LogConfig
-    segments: Sequence[LogSegment]
+    segments: Sequence[SegmentFacts]
     log_start_offset: int
     local_log_start_offset: int
     last_stable_offset: int
@@ -205,10 +207,13 @@ def _reasons(facts: TierFacts, pending: Sequence[int], ends: Sequence[int], firs
     whole = _of_partition(facts)
     if whole is not None:
         return [whole] * len(pending)
+    segments = cast(
+        "Sequence[LogSegment]", facts.segments
+    )  # which `candidates` asks for no more than these facts
     due = {
         candidate.segment.base_offset
         for candidate in candidates(
-            facts.segments, first_local, facts.last_stable_offset, facts.config, facts.now_ms
+            segments, first_local, facts.last_stable_offset, facts.config, facts.now_ms
         )
     }
     found: list[Reason] = []

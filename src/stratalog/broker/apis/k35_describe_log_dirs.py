@@ -1,8 +1,8 @@
 """DescribeLogDirs: what lies in each log directory, and how much room is left. Sizes are those of the local tier.
 
-Those of the remote tier are in a tagged field of our own (`broker/remote_sizes.py`) when there is one. Version 2 is the
-first with tagged fields; 3 adds an error of the whole response, 4 the sizes of the volume, 5 whether a directory takes no
-new partitions.
+Those of the remote tier are in a tagged field of our own (`broker/remote_sizes.py`) when there is one, and for our own
+client the tier status of the partitions in another (`broker/tier_status_field.py`). Version 2 is the first with tagged
+fields; 3 adds an error of the whole response, 4 the sizes of the volume, 5 whether a directory takes no new partitions.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from stratalog.broker import tier_status_field
 from stratalog.broker.dispatch import ApiKey, RequestContext, handles
 from stratalog.broker.protocol import Tagged
 from stratalog.broker.remote_sizes import TAG, encode, remote_sizes
@@ -38,7 +39,10 @@ async def describe_log_dirs(ctx: RequestContext, request: Any) -> Any:
     tiered = [partition for partition in partitions if partition.remote is not None]
     if not tiered or ctx.version < _TAGGED_FROM:
         return response
-    return Tagged(response, TAG, encode(await ctx.broker.run_blocking(remote_sizes, tiered)))
+    fields = {TAG: encode(await ctx.broker.run_blocking(remote_sizes, tiered))}
+    if ctx.client_id == tier_status_field.CLIENT_ID:
+        fields[tier_status_field.TAG] = await ctx.broker.run_blocking(tier_status_field.encoded, logs, tiered)
+    return Tagged(response, fields)
 
 
 def _directory(ctx: RequestContext, path: Path, partitions: Iterable[Partition]) -> Any:

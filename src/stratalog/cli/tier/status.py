@@ -1,0 +1,150 @@
+"""`stratalog tier status`: why segments are still local, or not yet remote, partition by partition."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlsplit
+from urllib.request import urlopen
+
+import typer
+
+from stratalog.broker import tier_status_field
+from stratalog.cli.client import Cluster, UnreachableError
+from stratalog.cli.log_dirs import describe_log_dirs
+from stratalog.cli.tables import on_terminal, print_json
+from stratalog.cli.tier.columns import Column, print_columns
+from stratalog.cli.tier.progress import size_text
+from stratalog.errors import UsageError
+
+EXIT_FAILING = 1
+_TIMEOUT_S = 30.0
+
+_COLUMNS = (
+    Column("partition"), Column("state"), Column("local", 3, is_number=True), Column("remote", 3, is_number=True),
+    Column("log start", 5, is_number=True), Column("local start", 4, is_number=True),
+    Column("remote up to", 4, is_number=True), Column("end", 4, is_number=True),
+    Column("lag", 1, is_number=True), Column("segments", 2, is_number=True), Column("why", 6), Column("last error", 0),
+)  # fmt: skip
+
+
+def status(
+    bootstrap_server: Annotated[
+        str | None,
+        typer.Option("--bootstrap-server", metavar="H:P[,..]", help="Ask the brokers of a cluster."),
+    ] = None,
+    web: Annotated[
+        str | None, typer.Option("--web", metavar="URL", help="Ask the web address of a broker.")
+    ] = None,
+    data_dir: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--data-dir",
+            metavar="DIR",
+            help="Look at the files of a broker that is not running; may be repeated.",
+        ),
+    ] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="Only this topic.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One line of JSON, for machines.")] = False,
+) -> int:
+    """Say why segments are still local, or not yet remote. Exit code 1 when something is failing.
+
+    \b
+    Examples:
+      stratalog tier status --bootstrap-server h:9092
+      stratalog tier status --web http://127.0.0.1:8080 --topic orders --json
+      stratalog tier status --data-dir /var/lib/stratalog
+    """
+    if sum(source is not None for source in (bootstrap_server, web, data_dir)) != 1:
+        raise UsageError("tier status: give one of --bootstrap-server, --web and --data-dir")
+    if bootstrap_server is not None:
+        partitions = _from_cluster(bootstrap_server)
+    elif web is not None:
+        partitions = _from_web(web)
+    else:
+        from stratalog.cli.tier.status_offline import from_data_dirs
+
+        partitions = from_data_dirs(data_dir or [])
+    if topic is not None:
+        partitions = [partition for partition in partitions if partition["topic"] == topic]
+    failing = sum(bool(partition["isFailing"]) for partition in partitions)
+    if as_json:
+        print_json({"failing": failing, "partitions": partitions})
+    else:
+        _print(partitions, failing)
+    return EXIT_FAILING if failing else 0
+
+
+def _from_cluster(bootstrap_server: str) -> list[dict[str, Any]]:
+    partitions = []
+    with Cluster(bootstrap_server) as cluster:
+        for broker in sorted(cluster.nodes()):
+            _, fields = describe_log_dirs(broker, cluster.node(broker), None)
+            told = fields.get(tier_status_field.TAG)
+            if told is not None:
+                partitions += _partitions(told, f"broker {broker}")
+    return partitions
+
+
+def _from_web(url: str) -> list[dict[str, Any]]:
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise UsageError(f"--web {url}: expected http://HOST:PORT")
+    where = f"{url.rstrip('/')}/api/{quote('tier-status')}"
+    try:
+        with urlopen(where, timeout=_TIMEOUT_S) as answer:
+            return _partitions(answer.read(), where)
+    except HTTPError as error:
+        raise UnreachableError(f"{where} answers with status {error.code}") from error
+    except (URLError, OSError) as error:
+        why = error.reason if isinstance(error, URLError) else error
+        raise UnreachableError(f"cannot reach {where}: {getattr(why, 'strerror', None) or why}") from error
+
+
+def _partitions(data: bytes, whose: str) -> list[dict[str, Any]]:
+    try:
+        partitions = json.loads(data)["partitions"]
+        if all({"topic", "partition", "isFailing", "reason"} <= partition.keys() for partition in partitions):
+            return list(partitions)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    raise UnreachableError(f"{whose} does not answer as a stratalog broker does")
+
+
+def _print(partitions: list[dict[str, Any]], failing: int) -> None:
+    if on_terminal():
+        print_columns(_COLUMNS, [_row(partition) for partition in partitions])
+    else:
+        for partition in partitions:
+            print("\t".join(_row(partition)))
+    if failing:
+        print(f"{failing} of {len(partitions)} tiered partitions are failing")
+    elif on_terminal():
+        print(f"{len(partitions)} tiered partitions, none is failing")
+
+
+def _row(partition: dict[str, Any]) -> tuple[str, ...]:
+    failures = "; ".join(
+        f"{failure['task']}, {failure['times']} times since {_time(failure['sinceMs'])}: {failure['error']}"
+        for failure in partition["failures"]
+    )
+    return (
+        f"{partition['topic']}-{partition['partition']}",
+        "failing" if partition["isFailing"] else partition["reason"],
+        size_text(partition["localBytes"]),
+        size_text(partition["remoteBytes"]),
+        str(partition["logStartOffset"]),
+        str(partition["localLogStartOffset"]),
+        str(partition["highestRemoteOffset"]),
+        str(partition["logEndOffset"]),
+        size_text(partition["lagBytes"]),
+        str(partition["lagSegments"]),
+        partition["text"],
+        " ".join(failures.split()),
+    )
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -1,0 +1,110 @@
+"""The tier status of a broker that is not running, from its files: what was copied, and what is due at the next start.
+
+What only a running broker knows is missing: open transactions, the quota, failures. A segment is as old as its file.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stratalog.broker.metadata.store import MetadataStore, Topic
+from stratalog.broker.metadata.store_file import STORE_FILE
+from stratalog.cli.tier.data_dirs import open_data_dirs
+from stratalog.config.topic import LogConfig
+from stratalog.engine.tier_status import status_json
+from stratalog.errors import UsageError
+from stratalog.log.scan import SegmentFiles, list_partitions, list_segments
+from stratalog.remote.api import RemoteLogSegmentMetadata, TopicIdPartition
+from stratalog.remote.audit_data_dir import DataDirs
+from stratalog.remote.segment_state import RemoteLogSegmentState
+from stratalog.remote.status import TierFacts, TierStatus, partition_status
+
+
+@dataclass(frozen=True, slots=True)
+class _FileSegment:
+    """A segment as its files show it."""
+
+    files: SegmentFiles
+
+    @property
+    def base_offset(self) -> int:
+        return self.files.base_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return self.files.size
+
+    def largest_timestamp(self) -> int:
+        return int(self.files.log.stat().st_mtime * 1000)
+
+
+def from_data_dirs(directories: Sequence[Path]) -> list[dict[str, Any]]:
+    """Of every tiered partition, as `/api/tier-status` tells it; UsageError for directories of no stratalog broker."""
+    logs = open_data_dirs(directories)
+    stores = [directory for directory in directories if (directory / STORE_FILE).is_file()]
+    if logs is None or not stores:
+        names = ", ".join(str(directory) for directory in directories)
+        raise UsageError(f"{names}: no {STORE_FILE} here; name the broker's first log directory too")
+    store = MetadataStore.open(stores[0])
+    try:
+        tiered = {topic.name: topic for topic in store.topics() if _config(topic).remote_storage_enable}
+    finally:
+        store.close()
+    remote = {
+        partition: list(said.segments.values())
+        for found in logs.replay()
+        for partition, said in found.items()
+    }
+    statuses = [
+        _status(tiered[topic], number, path, logs, remote)
+        for directory in directories
+        for topic, number, path in list_partitions(directory)
+        if topic in tiered
+    ]
+    known = [status for status in statuses if status is not None]
+    partitions: list[dict[str, Any]] = status_json(known)["partitions"]
+    return sorted(partitions, key=lambda partition: (partition["topic"], partition["partition"]))
+
+
+def _config(topic: Topic) -> LogConfig:
+    return LogConfig.from_properties(topic.configs)
+
+
+def _status(
+    topic: Topic,
+    number: int,
+    path: Path,
+    logs: DataDirs,
+    remote: dict[TopicIdPartition, list[RemoteLogSegmentMetadata]],
+) -> TierStatus | None:
+    identity = TopicIdPartition(topic.topic_id, topic.name, number)
+    facts = logs.log_facts(identity)
+    if facts is None:
+        return None
+    finished = [
+        segment
+        for segment in remote.get(identity, [])
+        if segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+    ]
+    start = facts.local_log_start_offset if facts.log_start_offset is None else facts.log_start_offset
+    return partition_status(
+        TierFacts(
+            topic=topic.name,
+            partition=number,
+            config=_config(topic),
+            segments=[_FileSegment(files) for files in list_segments(path)],
+            log_start_offset=min([start, *(segment.start_offset for segment in finished)]),
+            local_log_start_offset=facts.local_log_start_offset,
+            last_stable_offset=facts.log_end_offset,
+            high_watermark=facts.log_end_offset,
+            log_end_offset=facts.log_end_offset,
+            highest_remote_offset=max((segment.end_offset for segment in finished), default=-1),
+            now_ms=time.time_ns() // 1_000_000,
+            remote_segments=len(finished),
+            remote_bytes=sum(segment.segment_size_bytes for segment in finished),
+        )
+    )
