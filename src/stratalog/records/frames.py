@@ -34,7 +34,6 @@ ZSTD_BLOCK_SIZE_MAX: Final = 128 * 1024
 ZSTD_LEVEL_DEFAULT: Final = 3
 
 _UINT32_LE: Final = struct.Struct("<I")
-_UINT64_LE: Final = struct.Struct("<Q")
 _INT32_BE: Final = struct.Struct(">i")
 
 
