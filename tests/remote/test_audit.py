@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -376,6 +377,38 @@ def test_a_crash_at_any_step_of_repair_leaves_nothing_worse(sound: SoundBucket) 
         bucket.flip(2, TIMES, 0)
 
     assert crash_points(sound, spoil) > 15
+
+
+@pytest.mark.parametrize("name", ["UNAVAILABLE", "DENIED", "LOST_ANSWER", "SHORT", "WRONG"])
+def test_a_store_that_fails_at_any_step_of_repair_leaves_nothing_worse(name: str, sound: SoundBucket) -> None:
+    """What is not done is done by the next repair, and what was sound stays so, whatever one call answers."""
+    from stratalog.errors import RemoteStorageError
+    from stratalog.testing.faulty_store import Fault as StoreFault
+    from stratalog.testing.faulty_store import Faults, FaultyObjectStore
+
+    step, steps = 0, 1
+    while step < steps:
+        step += 1
+        bucket = sound.copy()
+        bucket.state(0, DELETING)
+        bucket.delete(1, MANIFEST, INDEX)
+        bucket.flip(2, TIMES, 0)
+        found = bucket.audit()
+        faults = Faults()
+        faults.at(step, StoreFault[name])
+        store = FaultyObjectStore(bucket.store, faults)
+        for planned in plan_repair(found.findings, later(), 0).mends:
+            with contextlib.suppress(RemoteStorageError):
+                carry_out(store, planned.mend)
+        steps = max(steps, len(faults.steps))
+        between = bucket.audit()
+        assert {one.segment_id for one in between.findings} <= {one.segment_id for one in found.findings}
+        bucket.repair(between)
+        assert not any(one.severity is Severity.ERROR for one in bucket.audit().findings)
+        for number in range(3, len(sound.segments)):
+            for key in bucket.keys(number):
+                assert bucket.store.get(key) == sound.objects[key]
+    assert step > 15
 
 
 def test_the_store_tells_the_time_and_nothing_of_it_stays(sound: SoundBucket, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from stratalog.remote.audit_bucket import read_manifest
 from stratalog.remote.audit_contents import Expected, check_small
 from stratalog.remote.audit_facts import REMAKEABLE
 from stratalog.remote.audit_findings import DeleteObjects, Mend, RemakeIndexes
-from stratalog.remote.audit_read import walk_records
+from stratalog.remote.audit_read import read_segment, walk_records
 from stratalog.remote.audit_run import CLOCK_KEY, plain_view
 from stratalog.remote.index_rebuild import ALIGNMENT_BYTES, rebuild_indexes
 from stratalog.remote.storage.layouts import SegmentReader
@@ -192,4 +192,9 @@ def prove_manifest(store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> Se
     manifest = SegmentManifest.of(metadata, objects, tuple(walk.block_crc32c), entry_size)
     wrong = {fault.object for fault in walk.faults}
     remade = [kind for kind in REMAKEABLE if kind in wrong or kind not in small]
-    return _put_indexes(store, manifest, remade) if remade else manifest
+    if remade:
+        manifest = _put_indexes(store, manifest, remade)
+    # Once more, all of it: an answer that was wrong just once must not become the word on these objects.
+    if faults := read_segment(store, manifest).faults:
+        raise NotProvedError(f"{log_key}: what was read twice differs: {faults[0].text}")
+    return manifest
