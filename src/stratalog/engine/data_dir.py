@@ -14,6 +14,7 @@ from pathlib import Path
 
 from stratalog.config.broker import parse_properties
 from stratalog.errors import DataDirError, UnusableDataDirError, UsageError
+from stratalog.remote.restore_marker import check_finished
 from stratalog.util.atomic_file import write_atomic
 from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem
 from stratalog.util.uuids import random_uuid, uuid_from_base64, uuid_to_base64
@@ -48,11 +49,12 @@ class DataDir:
 
         Removes the clean-shutdown marker, so that a crash from here on is seen. Raises UnusableDataDirError when the
         directory cannot be read or written, or does not tell whose it is; another DataDirError when it is served by
-        another process, or belongs to another cluster, node or format version.
+        another process, belongs to another cluster, node or format version, or was not restored to its end.
         """
         path = path.resolve()
         if path in _served_here:  # asked first: closing any handle of a file releases all POSIX locks on it
             raise _in_use(path)
+        check_finished(path, fs)
         try:
             fs.make_dirs(path)
             lock = fs.open(path / LOCK, create=True)

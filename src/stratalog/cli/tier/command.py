@@ -7,6 +7,7 @@ import typer
 from stratalog.cli.tier.audit import audit
 from stratalog.cli.tier.ls import ls
 from stratalog.cli.tier.repair import repair
+from stratalog.cli.tier.restore import restore
 from stratalog.cli.tier.stat import stat
 
 app = typer.Typer(
@@ -29,3 +30,4 @@ app.command("ls")(ls)
 app.command("stat")(stat)
 app.command("audit")(audit)
 app.command("repair")(repair)
+app.command("restore")(restore)

@@ -1,0 +1,319 @@
+"""`stratalog tier restore`: topics or a whole cluster back from the bucket alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+from uuid import UUID
+
+import typer
+
+from stratalog.broker.metadata.store import MetadataStore
+from stratalog.broker.metadata.store_file import STORE_FILE
+from stratalog.cli.tables import on_terminal, print_json, print_table
+from stratalog.cli.tier.progress import audit_progress, size_text
+from stratalog.cli.tier.store import Json, StoreOptions, UrlArgument, open_store
+from stratalog.cli.tier.times import time_ms
+from stratalog.config.broker import BrokerConfig
+from stratalog.config.metadata_version import INITIAL_LEVEL, LARGE_SEGMENTS_LEVEL
+from stratalog.config.topic import LogConfig
+from stratalog.engine.data_dir import is_served
+from stratalog.engine.metadata_topic import PARTITIONS_KEY, metadata_topic_configs
+from stratalog.errors import DataDirError, InvalidConfigError, UsageError
+from stratalog.remote.audit_data_dir import DataDirs
+from stratalog.remote.audit_run import AuditProgress
+from stratalog.remote.restore import Written, check_target, write_restore
+from stratalog.remote.restore_bucket import KnownTopic, RestoredTopic, RestorePlan, plan_restore
+from stratalog.remote.restore_files import METADATA_TOPIC
+from stratalog.remote.restore_plan import Judged, PartitionPlan, Verdict
+from stratalog.util.clock import SYSTEM_CLOCK
+from stratalog.util.uuids import uuid_to_base64
+
+
+def restore(
+    url: UrlArgument,
+    data_dir: Annotated[
+        Path, typer.Option("--data-dir", help="Where the topics go: a new or empty directory.")
+    ],
+    topics: Annotated[
+        str | None, typer.Option("--topics", metavar="A,B", help="Only these; all that there are without it.")
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at", metavar="TIME", help="As the remote tier was then: nothing that was copied later."
+        ),
+    ] = None,
+    topic_config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic-config",
+            metavar="KEY=VALUE",
+            help="Set this on every topic, whatever its configuration was, such as retention.ms=-1; may be repeated.",
+        ),
+    ] = None,
+    metadata_only: Annotated[
+        bool,
+        typer.Option(
+            "--metadata-only",
+            help="Make only the metadata of the remote tier anew, in a directory that has topics.",
+        ),
+    ] = False,
+    metadata_partitions: Annotated[
+        int, typer.Option("--metadata-partitions", min=1, help=f"As {PARTITIONS_KEY} of the broker.")
+    ] = BrokerConfig.from_properties({})[PARTITIONS_KEY],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
+    ] = False,
+    store_option: StoreOptions = None,
+    as_json: Json = False,
+) -> int:
+    """Make a data directory of what a bucket holds. Records stay in the bucket and are read from there.
+
+    Exit 0: everything was taken. 1: what is named could not be, the rest was. 2: nothing was done.
+
+    \b
+    Examples:
+      stratalog tier restore s3://bucket/tiered --data-dir /var/lib/stratalog --dry-run
+      stratalog tier restore s3://bucket/tiered --data-dir /var/lib/stratalog --topics orders,users
+      stratalog tier restore s3://bucket/tiered --data-dir /var/lib/stratalog --metadata-only
+    """
+    if is_served(data_dir):
+        raise DataDirError(f"{data_dir} is served by a broker; stop it first")
+    check_target(data_dir, metadata_only=metadata_only)
+    overrides = dict(_key_value(text) for text in topic_config or ())
+    names = None if topics is None else [name for name in topics.split(",") if name]
+    at_ms = None if at is None else time_ms(at, "--at")
+    store = open_store(url, store_option)
+    with _existing(data_dir, metadata_only) as cluster, audit_progress("Reading") as progress:
+        known = None if cluster is None else _known(cluster)
+        plan = plan_restore(
+            store,
+            names,
+            at_ms=at_ms,
+            existing=known,
+            local=DataDirs([data_dir]) if metadata_only else None,
+            on_partition=partial(_advance, progress),
+        )
+        plan = _with_configs(plan, overrides)
+        written = Written(())
+        if not dry_run:
+            metadata_topic = None if known is None else known.get(METADATA_TOPIC)
+            written = write_restore(
+                plan,
+                data_dir,
+                partial(_register, data_dir, cluster, metadata_partitions),
+                metadata_only=metadata_only,
+                metadata_topic_id=None if metadata_topic is None else metadata_topic.topic_id,
+                metadata_partitions=(
+                    metadata_partitions if metadata_topic is None else metadata_topic.partition_count
+                ),
+            )
+    _print(plan, written, as_json=as_json, dry_run=dry_run)
+    return 1 if plan.problems else 0
+
+
+def _advance(progress: AuditProgress, total: int) -> None:
+    progress.on_total(total)
+    progress.on_partition()
+
+
+def _key_value(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not key or not separator:
+        raise UsageError(f"--topic-config {text}: expected KEY=VALUE")
+    return key, value
+
+
+# --- the broker's own store -------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _existing(data_dir: Path, metadata_only: bool) -> Iterator[MetadataStore | None]:
+    """The store of a directory that has one and is to keep it."""
+    if not metadata_only:
+        yield None
+        return
+    if not (data_dir / STORE_FILE).is_file():
+        raise DataDirError(
+            f"{data_dir} has no {STORE_FILE}, so its topics are not known; restore into a new directory"
+        )
+    cluster = MetadataStore.open(data_dir)
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def _known(cluster: MetadataStore) -> dict[str, KnownTopic]:
+    return {topic.name: KnownTopic(topic.topic_id, topic.partition_count) for topic in cluster.topics()}
+
+
+def _register(
+    data_dir: Path,
+    cluster: MetadataStore | None,
+    metadata_partitions: int,
+    plan: RestorePlan,
+    metadata_topic_id: UUID,
+) -> None:
+    """Make the topics known to the broker; those that it has stay as they are."""
+    store = cluster or MetadataStore.open(data_dir, metadata_version=_level(plan.topics))
+    try:
+        now_ms = SYSTEM_CLOCK.now_ms()
+        if store.topic(METADATA_TOPIC) is None:
+            configs = metadata_topic_configs(BrokerConfig.from_properties({}))
+            store.create_topic(
+                METADATA_TOPIC, metadata_partitions, configs, created_ms=now_ms, topic_id=metadata_topic_id
+            )
+        for topic in plan.topics:
+            if store.topic(topic.name) is None:
+                store.create_topic(
+                    topic.name,
+                    topic.partition_count,
+                    topic.configs,
+                    created_ms=now_ms,
+                    topic_id=topic.topic_id,
+                )
+        if cluster is None and plan.producer_id_max >= 0:
+            store.allocate_producer_ids(plan.producer_id_max + 1)  # new producers get ids that nobody had
+    finally:
+        if cluster is None:
+            store.close()
+
+
+def _level(topics: tuple[RestoredTopic, ...]) -> int:
+    """The level of `metadata.version` that the topics need."""
+    try:
+        for topic in topics:
+            LogConfig.from_properties(topic.configs, None)
+    except InvalidConfigError:
+        return LARGE_SEGMENTS_LEVEL
+    return INITIAL_LEVEL
+
+
+def _with_configs(plan: RestorePlan, overrides: Mapping[str, str]) -> RestorePlan:
+    """The plan with what is to be set on every topic, and without configurations that no broker of today takes."""
+    topics, notes = [], list(plan.notes)
+    for topic in plan.topics:
+        configs = {**topic.configs, **overrides}
+        try:
+            LogConfig.from_properties(configs, None, use_large_index_format=True)
+        except InvalidConfigError as error:
+            if overrides:
+                raise
+            configs = {"remote.storage.enable": "true", "retention.ms": "-1", "retention.bytes": "-1"}
+            notes.append(
+                f"{topic.name}: its configuration is not valid here ({error}); it keeps everything instead"
+            )
+        topics.append(RestoredTopic(topic.name, topic.topic_id, topic.partition_count, configs))
+    return RestorePlan(tuple(topics), plan.partitions, plan.judged, plan.problems, tuple(notes))
+
+
+# --- what is printed ----------------------------------------------------------------------------------------------------
+
+
+def _print(plan: RestorePlan, written: Written, *, as_json: bool, dry_run: bool) -> None:
+    left = [each for each in plan.judged if not each.verdict.is_taken]
+    notes = (*plan.notes, *written.notes)
+    if as_json:
+        _print_json(plan, notes, dry_run)
+        return
+    columns = ("topic", "partition", "start offset", "end offset", "segments", "bytes", "leader epochs")
+    rows = [_row(each) for each in plan.partitions]
+    if on_terminal():
+        print_table(columns, rows, "To be restored" if dry_run else "Restored")
+    else:
+        for row in rows:
+            print(*row, sep="\t")
+    for each in left:
+        print(f"left  {_segment_text(each)}")
+    for note in notes:
+        print(f"note  {note}")
+    for problem in plan.problems:
+        print(f"not restored  {problem}")
+    taken = sum(len(each.segments) for each in plan.partitions)
+    size = sum(segment.segment_size_bytes for segment in plan.segments)
+    what = "would be restored" if dry_run else "restored"
+    print(
+        f"{len(plan.topics)} topics, {len(plan.partitions)} partitions, {taken} segments, {size_text(size)} {what}; "
+        f"{len(left)} segments left, {len(plan.problems)} problems"
+    )
+
+
+def _row(plan: PartitionPlan) -> tuple[object, ...]:
+    size = sum(segment.segment_size_bytes for segment in plan.segments)
+    epochs = ",".join(f"{entry.epoch}@{entry.start_offset}" for entry in plan.epochs)
+    name, number = plan.partition.topic, plan.partition.partition
+    return (
+        name,
+        number,
+        plan.log_start_offset,
+        plan.log_end_offset,
+        len(plan.segments),
+        size,
+        "as they are" if plan.is_local else epochs,
+    )
+
+
+def _segment_text(judged: Judged) -> str:
+    offsets = f"{judged.base_offset}-{'?' if judged.end_offset is None else judged.end_offset}"
+    why = f" ({judged.why})" if judged.why else ""
+    name = f"{judged.partition.topic}-{judged.partition.partition}"
+    return f"{name} {offsets} {uuid_to_base64(judged.segment_id)} {judged.size_bytes} bytes: {judged.verdict.value}{why}"
+
+
+def _print_json(plan: RestorePlan, notes: tuple[str, ...], dry_run: bool) -> None:
+    for topic in plan.topics:
+        print_json(
+            {
+                "kind": "topic",
+                "topic": topic.name,
+                "topic_id": uuid_to_base64(topic.topic_id),
+                "partitions": topic.partition_count,
+                "configs": dict(topic.configs),
+            }
+        )
+    for each in plan.partitions:
+        print_json(
+            {
+                "kind": "partition",
+                "topic": each.partition.topic,
+                "partition": each.partition.partition,
+                "log_start_offset": each.log_start_offset,
+                "log_end_offset": each.log_end_offset,
+                "segments": len(each.segments),
+                "bytes": sum(segment.segment_size_bytes for segment in each.segments),
+                "leader_epochs": [[entry.epoch, entry.start_offset] for entry in each.epochs],
+                "local": each.is_local,
+            }
+        )
+    for judged in plan.judged:
+        print_json(
+            {
+                "kind": "segment",
+                "topic": judged.partition.topic,
+                "topic_id": uuid_to_base64(judged.partition.topic_id),
+                "partition": judged.partition.partition,
+                "segment_id": uuid_to_base64(judged.segment_id),
+                "base_offset": judged.base_offset,
+                "end_offset": judged.end_offset,
+                "bytes": judged.size_bytes,
+                "verdict": judged.verdict.name.lower(),
+                "taken": judged.verdict.is_taken,
+                "why": judged.why,
+            }
+        )
+    verdicts = Counter(judged.verdict for judged in plan.judged)
+    print_json(
+        {
+            "kind": "summary",
+            "dry_run": dry_run,
+            "segments": {verdict.name.lower(): verdicts[verdict] for verdict in Verdict},
+            "problems": list(plan.problems),
+            "notes": list(notes),
+        }
+    )

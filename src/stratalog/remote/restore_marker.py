@@ -1,0 +1,44 @@
+"""The mark of a data directory that a restore has begun and not finished: nobody serves it until it is gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from stratalog.errors import DataDirError
+from stratalog.util.atomic_file import write_atomic
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+
+RESTORE_UNFINISHED: Final = "restore-unfinished"
+
+#: What of a directory with the mark was made by the restore, and goes when it is run again: all that is in it, the
+#: metadata topic, or nothing yet, as what is there of the metadata topic is still being set aside.
+EVERYTHING: Final = b"everything\n"
+METADATA: Final = b"metadata\n"
+ASIDE: Final = b"nothing\n"
+
+
+def begin(data_dir: Path, what: bytes, fs: FileSystem) -> None:
+    """Set the mark, durably."""
+    write_atomic(data_dir / RESTORE_UNFINISHED, what, fs)
+
+
+def begun(data_dir: Path, fs: FileSystem = REAL_FILESYSTEM) -> bytes | None:
+    """What a restore that did not finish had begun to make; None without the mark."""
+    path = data_dir / RESTORE_UNFINISHED
+    return fs.read_bytes(path) if fs.exists(path) else None
+
+
+def end(data_dir: Path, fs: FileSystem) -> None:
+    """Take the mark away, durably: the directory is whole."""
+    fs.sync_dir(data_dir)
+    fs.remove(data_dir / RESTORE_UNFINISHED)
+    fs.sync_dir(data_dir)
+
+
+def check_finished(data_dir: Path, fs: FileSystem = REAL_FILESYSTEM) -> None:
+    """Raise DataDirError for a directory with the mark."""
+    if begun(data_dir, fs) is not None:
+        raise DataDirError(
+            f"{data_dir} was begun by 'stratalog tier restore' and not finished; run that again, with the same arguments"
+        )
