@@ -112,6 +112,25 @@ def test_a_crash_at_any_step_of_a_partitions_deletion_is_made_up_for(tmp_path: P
             assert world.rlmm.unfinished_partition_deletes() == []
 
 
+@pytest.mark.parametrize("is_local", [True, False], ids=["still local", "remote only"])
+def test_a_crash_after_a_deletion_of_records_leaves_no_offset_that_cannot_be_read(
+    tmp_path: Path, is_local: bool
+) -> None:
+    """The leader epochs are cut at once, the checkpoint of where the log begins comes later."""
+    with World(tmp_path) as world:
+        world.append(40)
+        world.tier()
+        if not is_local:
+            world.drop_local()
+        world.log.increment_log_start_offset(35, "client delete records")
+        world.restart(crashed=True)
+        assert world.log.log_start_offset == 0
+        world.tier()
+        world.drop_local()
+        assert world.log.log_start_offset == 35
+        world.expect_everything()
+
+
 def test_a_manifest_is_there_only_with_all_its_objects_at_every_step(tmp_path: Path) -> None:
     def act(world: World) -> None:
         world.tier()

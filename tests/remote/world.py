@@ -161,6 +161,10 @@ class World:
         self.log = self._open()
         self.manager = self._manager()
 
+    def checkpoint(self) -> None:
+        """Write where the log begins, as the broker does now and then: a crash does not undo it."""
+        self._log_start_offset = self.log.log_start_offset
+
     def close(self) -> None:
         self.faults.heal()
         self.manager.close()

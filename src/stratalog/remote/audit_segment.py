@@ -153,7 +153,16 @@ def _unfinished_deletion(facts: SegmentFacts) -> Finding:
 
 
 def _undeleted(facts: SegmentFacts) -> Finding:
-    """Whole and with its manifest it may have been put back on purpose; without, it is what a deletion left."""
+    """With its records and its manifest it may have been put back on purpose; otherwise it is what a deletion left.
+
+    A manifest alone comes of a put that the store did after its caller had given up and deleted the segment.
+    """
+    if facts.stored.has_manifest_object and ObjectKind.LOG not in facts.stored.objects:
+        return facts.finding(
+            facts.leftover_severity, Kind.UNDELETED,
+            "the metadata says it was deleted, and a manifest without records is left",
+            "repair deletes it", mend=DeleteObjects(facts.stored.keys_to_delete()),
+        )  # fmt: skip
     if facts.stored.has_manifest_object:
         return facts.finding(
             Severity.WARNING, Kind.UNDELETED, "the metadata says it was deleted, and its manifest is there",

@@ -75,12 +75,18 @@ class ExpirationTask:
         return len(plan.expirations) - len(left)
 
     def _check_start(self) -> None:
-        """Let the log begin where there is something to read: a checkpoint may be older than the last expiration."""
+        """Let the log begin where there is something to read: a checkpoint may be older than the last expiration.
+
+        It may also be older than the last deletion of records, which is known by the leader epochs: nothing is read of an
+        offset whose epoch is not known.
+        """
         log = self._log
         first = find_remote_start(self._rlmm, self._partition, log)
         start = log.local_log_start_offset
         if first is not None:
-            start = min(start, first.start_offset)
+            known_from = log.leader_epochs.entries[0].start_offset
+            is_cut = first.start_offset < known_from <= first.end_offset
+            start = known_from if is_cut else min(start, first.start_offset)
         if start > log.log_start_offset:
             log.increment_log_start_offset(start, "nothing before that is in the remote tier")
 

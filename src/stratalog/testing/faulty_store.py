@@ -4,6 +4,7 @@
     store = FaultyObjectStore(inner, faults)
     faults.at(3, Fault.UNAVAILABLE)        # the third call from now on fails once
     faults.always(Fault.HANG)              # every call, until heal()
+    faults.by(lambda what: ...)            # as the function says, until heal()
 
 A simulated crash is no Exception: nothing but a test catches it, as nothing survives a real one.
 """
@@ -28,11 +29,13 @@ class Fault(Enum):
     """What a call does instead of what it should."""
 
     UNAVAILABLE = "fails in a way that may pass, and has done nothing"
+    THROTTLED = "answers that there are too many requests, and has done nothing"
     DENIED = "fails in a way that will not pass, and has done nothing"
     LOST_ANSWER = "does its work, and then fails in a way that may pass"
     SHORT = "answers with the first half of the bytes"
     WRONG = "answers with one bit flipped"
     HANG = "does not return before heal()"
+    LATE = "does its work only at heal(), when nobody waits for it any more"
     CRASH = "the process dies before the call"
     CRASH_AFTER = "the process dies after the call, before its answer"
 
@@ -47,10 +50,12 @@ class Faults:
     def __init__(self) -> None:
         self.steps: list[str] = []
         self._planned: dict[int, Fault] = {}
-        self._always: Fault | None = None
+        self._by: Callable[[str], Fault | None] = _no_fault
         self._dead = False
         self._lock = threading.Lock()
         self._healed = threading.Event()
+        self._late = 0
+        self._changed = threading.Condition(self._lock)
 
     def at(self, step: int, fault: Fault) -> None:
         """Let the `step`-th call from now on (1 is the next) fail."""
@@ -59,14 +64,18 @@ class Faults:
 
     def always(self, fault: Fault) -> None:
         """Let every call fail."""
+        self.by(lambda _: fault)
+
+    def by(self, choose: Callable[[str], Fault | None]) -> None:
+        """Let each call do what `choose` says of it; it is called within a lock, with what the call is."""
         with self._lock:
-            self._always = fault
+            self._by = choose
 
     def heal(self) -> None:
         """No more faults; calls that hang return, and a dead process is replaced by a new one."""
         with self._lock:
             self._planned.clear()
-            self._always = None
+            self._by = _no_fault
             self._dead = False
             healed, self._healed = self._healed, threading.Event()
         healed.set()
@@ -83,8 +92,12 @@ class Faults:
         if fault is Fault.HANG:
             healed.wait()
             raise RetriableRemoteStorageError(f"{what}: hung, and was let go")
+        if fault is Fault.LATE:
+            return self._work_late(work, healed)
         if fault is Fault.UNAVAILABLE:
-            raise RetriableRemoteStorageError(f"{what}: the store answered 503 SlowDown")
+            raise RetriableRemoteStorageError(f"{what}: the store answered 503 ServiceUnavailable")
+        if fault is Fault.THROTTLED:
+            raise RetriableRemoteStorageError(f"{what}: the store answered 429 SlowDown")
         if fault is Fault.DENIED:
             raise RemoteStorageError(f"{what}: access is denied")
         result = work()
@@ -92,12 +105,40 @@ class Faults:
             raise RetriableRemoteStorageError(f"{what}: the connection to the store broke")
         return bend(result, fault)
 
+    def wait_for_steps(self, count: int) -> None:
+        """Wait until there have been so many calls more."""
+        with self._lock:
+            wanted = len(self.steps) + count
+            self._changed.wait_for(lambda: len(self.steps) >= wanted)
+
+    def wait_for_late(self) -> None:
+        """Wait until everything has been done that heal() let go on."""
+        with self._lock:
+            self._changed.wait_for(lambda: self._late == 0)
+
+    def _work_late(self, work: Callable[[], _Result], healed: threading.Event) -> _Result:
+        with self._lock:
+            self._late += 1
+        try:
+            healed.wait()
+            return work()
+        finally:
+            with self._lock:
+                self._late -= 1
+                self._changed.notify_all()
+
     def _next(self, what: str) -> tuple[Fault | None, threading.Event]:
         with self._lock:
             if self._dead:
                 raise SimulatedCrash(f"{what}: the process is dead")
             self.steps.append(what)
-            return self._planned.pop(len(self.steps), self._always), self._healed
+            self._changed.notify_all()
+            chosen = self._by(what)
+            return self._planned.pop(len(self.steps), chosen), self._healed
+
+
+def _no_fault(_: str) -> Fault | None:
+    return None
 
 
 def bend(result: _Result, fault: Fault | None) -> _Result:
