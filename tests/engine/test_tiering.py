@@ -115,7 +115,9 @@ def test_a_storage_plugin_gets_the_keys_under_its_prefix(tmp_path: Path, made: l
     url = (tmp_path / "elsewhere").as_uri()
     assert RecordingStorage.configured == {
         "broker.id": "1",
+        "node.id": "1",
         "cluster.id": "c1",
+        "log.dir": str(tmp_path / "data"),
         "url": url,
         "chunk.size": "7",
     }

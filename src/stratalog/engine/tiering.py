@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,10 +11,11 @@ from stratalog.config.broker import BrokerConfig
 from stratalog.engine.log_manager import LogManager
 from stratalog.engine.metadata_log import LocalMetadataLog
 from stratalog.engine.metadata_topic import EnsureTopic, open_metadata_log
-from stratalog.errors import RemoteStorageError, UsageError
+from stratalog.errors import RemoteStorageError
 from stratalog.remote.api import RemoteLogMetadataManager, RemoteStorageManager
 from stratalog.remote.manager import RemoteLogManager
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
+from stratalog.remote.plugin_loader import configure_plugin, load_plugin
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.options import storage_manager_options
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
@@ -47,7 +46,11 @@ def start_tiering(
     storage = _storage_manager(config, data_dir, cluster_id)
     events = open_metadata_log(config, ensure_topic, logs.get, clock)
     remote = RemoteLogManager(
-        storage, _metadata_manager(config, events, cluster_id, clock), config, data_dir / INDEX_CACHE, clock
+        storage,
+        _metadata_manager(config, events, data_dir, cluster_id, clock),
+        config,
+        data_dir / INDEX_CACHE,
+        clock,
     )
     remote.start()
     logs.attach_remote(remote)
@@ -58,10 +61,7 @@ def _storage_manager(config: BrokerConfig, data_dir: Path, cluster_id: str) -> R
     options = config.prefixed(config["remote.log.storage.manager.impl.prefix"])
     name = config["remote.log.storage.manager.class.name"]
     if name is not None:
-        plugin: RemoteStorageManager = _load(
-            "remote.log.storage.manager.class.name", name, config["remote.log.storage.manager.class.path"]
-        )
-        plugin.configure({"broker.id": str(config["node.id"]), "cluster.id": cluster_id, **options})
+        plugin: RemoteStorageManager = _plugin("storage", RemoteStorageManager, config, data_dir, cluster_id)
         return plugin
     manager = ObjectStoreRemoteStorageManager()
     default_url = (data_dir / DEFAULT_STORE).absolute().as_uri()
@@ -71,17 +71,27 @@ def _storage_manager(config: BrokerConfig, data_dir: Path, cluster_id: str) -> R
 
 
 def _metadata_manager(
-    config: BrokerConfig, events: LocalMetadataLog, cluster_id: str, clock: Clock
+    config: BrokerConfig, events: LocalMetadataLog, data_dir: Path, cluster_id: str, clock: Clock
 ) -> RemoteLogMetadataManager:
     name = config["remote.log.metadata.manager.class.name"]
     if name is None:
         wait_ms = config["remote.log.metadata.consume.wait.ms"]
         return TopicBasedRemoteLogMetadataManager(events, consume_wait_ms=wait_ms, clock=clock)
-    plugin: RemoteLogMetadataManager = _load(
-        "remote.log.metadata.manager.class.name", name, config["remote.log.metadata.manager.class.path"]
+    plugin: RemoteLogMetadataManager = _plugin(
+        "metadata", RemoteLogMetadataManager, config, data_dir, cluster_id
     )
-    options = config.prefixed(config["remote.log.metadata.manager.impl.prefix"])
-    plugin.configure({"broker.id": str(config["node.id"]), "cluster.id": cluster_id, **options})
+    return plugin
+
+
+def _plugin(kind: str, interface: type, config: BrokerConfig, data_dir: Path, cluster_id: str) -> Any:
+    """The plugin that is configured, with its own keys and what Kafka gives to every plugin."""
+    prefix = f"remote.log.{kind}.manager"
+    key, name = f"{prefix}.class.name", config[f"{prefix}.class.name"]
+    plugin = load_plugin(kind, interface, key, name, config[f"{prefix}.class.path"])
+    own = config.prefixed(config[f"{prefix}.impl.prefix"])
+    node_id = str(config["node.id"])
+    given = {"broker.id": node_id, "node.id": node_id, "cluster.id": cluster_id, "log.dir": str(data_dir)}
+    configure_plugin(kind, key, name, plugin.configure, {**given, **own})
     return plugin
 
 
@@ -93,16 +103,3 @@ def _look_at(store: ObjectStore) -> None:
         logger.warning(
             "The object store of the remote tier does not answer; segments stay local meanwhile: %s", error
         )
-
-
-def _load(key: str, name: str, path: str | None) -> Any:
-    """An instance of the class that "module:Class" names."""
-    module, separator, attribute = name.partition(":")
-    if not separator:
-        raise UsageError(f"{key}={name}: expected module:Class")
-    if path and path not in sys.path:
-        sys.path.append(path)
-    try:
-        return getattr(importlib.import_module(module), attribute)()
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"{key}={name} cannot be loaded: {error}") from error
