@@ -9,6 +9,7 @@ from stratalog.cli.tier.ls import ls
 from stratalog.cli.tier.repair import repair
 from stratalog.cli.tier.restore import restore
 from stratalog.cli.tier.stat import stat
+from stratalog.cli.tier.status import status
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]}
@@ -28,6 +29,7 @@ def tier() -> None:
 
 app.command("ls")(ls)
 app.command("stat")(stat)
+app.command("status")(status)
 app.command("audit")(audit)
 app.command("repair")(repair)
 app.command("restore")(restore)
