@@ -157,7 +157,7 @@ def _undeleted(facts: SegmentFacts) -> Finding:
 
     A manifest alone comes of a put that the store did after its caller had given up and deleted the segment.
     """
-    if facts.stored.has_manifest_object and ObjectKind.LOG not in facts.stored.objects:
+    if facts.stored.has_manifest_object and facts.stored.get(ObjectKind.LOG) is None:
         return facts.finding(
             facts.leftover_severity, Kind.UNDELETED,
             "the metadata says it was deleted, and a manifest without records is left",
