@@ -32,7 +32,7 @@ from stratalog.log.values import TimestampOffset
 from stratalog.records.batch import RecordBatch
 from stratalog.records.batch_format import NO_TIMESTAMP
 from stratalog.util.clock import Clock
-from stratalog.util.filesystem import File, FileSystem, closing_map
+from stratalog.util.filesystem import File, FileSystem, closing_map, populate
 from stratalog.util.uuids import random_uuid
 
 if TYPE_CHECKING:
@@ -294,6 +294,7 @@ class LogSegment(TimedSegment):
         sound = SoundBatches(0, TimestampOffset(NO_TIMESTAMP, self.base_offset), self.base_offset, (), None)
         if file_size:
             with closing_map(self._fs.map_file(self.file, file_size)) as data, memoryview(data) as view:
+                populate(data)
                 sound = index_sound_batches(
                     view,
                     self._indexes,

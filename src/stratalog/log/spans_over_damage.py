@@ -9,7 +9,7 @@ from stratalog.log.batch_spans import BatchSpan, spans
 from stratalog.log.roll import RELATIVE_OFFSET_MAX
 from stratalog.log.segment_recovery import next_sound
 from stratalog.records.batch_format import HEADER_SIZE
-from stratalog.util.filesystem import File, FileSystem, closing_map
+from stratalog.util.filesystem import File, FileSystem, closing_map, populate
 
 _ZEROS_LOOKED_AT: Final = 64 * 1024
 
@@ -27,6 +27,7 @@ def spans_over_damage(log: File, base_offset: int, fs: FileSystem) -> Iterator[t
         if end >= log_size or _is_zero_tail(log, end, log_size):
             return
         with closing_map(fs.map_file(log, log_size)) as data, memoryview(data) as view:
+            populate(data)
             end, found = next_sound(view, end, expected, base_offset + RELATIVE_OFFSET_MAX)
         if found < 0:
             return
