@@ -10,27 +10,21 @@ Every request to a network store has a deadline (`StoreOptions.timeout_ms`, conn
 
 from __future__ import annotations
 
-import os
-import re
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from typing_extensions import Buffer
 
 from stratalog.errors import (
     RemoteResourceNotFoundError,
-    RemoteStorageError,
     RetriableRemoteStorageError,
     StratalogError,
-    UsageError,
 )
+from stratalog.remote.storage.store_errors import RangeBehindEndError, map_store_error
 from stratalog.util.crc32c import crc32c
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
 
@@ -102,7 +96,9 @@ class ObjectStore(ABC):
         `access_key_id`, `secret_access_key`, `session_token`, `region`, ...). What is not given for S3 is taken from AWS_*
         in the environment. Nothing is contacted yet. UsageError when the URL or an option cannot be used.
         """
-        return _open(url, options or {}, fs)
+        from stratalog.remote.storage.opening import open_store  # it is made of this module
+
+        return open_store(url, options or {}, fs)
 
     @abstractmethod
     def put(self, key: str, data: Buffer) -> Uploaded:
@@ -157,53 +153,6 @@ class ObjectStore(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
-
-
-@dataclass(frozen=True, slots=True)
-class StoreOptions:
-    """Options of our own; the rest is obstore's."""
-
-    timeout_ms: int = 30_000
-    connect_timeout_ms: int = 5_000
-    retry_timeout_ms: int = 60_000
-    max_retries: int = 3
-    path_style: bool | None = None
-    allow_http: bool | None = None
-    allow_invalid_certificates: bool = False
-    root_certificate_file: str | None = None
-
-    @classmethod
-    def split(cls, options: Mapping[str, str]) -> tuple[StoreOptions, dict[str, str]]:
-        """Our options typed, and those that are not ours. UsageError names an option whose value is no such thing."""
-        own: dict[str, Any] = {}
-        rest: dict[str, str] = {}
-        for raw_name, value in options.items():
-            name = raw_name.replace(".", "_")
-            if name not in cls.__slots__:
-                rest[name] = value
-            elif name.endswith("_ms") or name == "max_retries":
-                own[name] = _to_int(raw_name, value)
-            elif name == "root_certificate_file":
-                own[name] = value
-            else:
-                own[name] = _to_bool(raw_name, value)
-        return cls(**own), rest
-
-
-def _to_int(name: str, value: str) -> int:
-    try:
-        number = int(value)
-    except ValueError:
-        number = -1
-    if number < 0:
-        raise UsageError(f"object store option {name}={value}: expected a number that is not negative")
-    return number
-
-
-def _to_bool(name: str, value: str) -> bool:
-    if value.lower() not in ("true", "false"):
-        raise UsageError(f"object store option {name}={value}: expected true or false")
-    return value.lower() == "true"
 
 
 # --- stores of obstore --------------------------------------------------------------------------------------------------
@@ -293,7 +242,7 @@ class ObstoreObjectStore(ObjectStore):
                 result = self._obstore.get(self._store, key, options={"range": (start, end)})
                 expected = min(end, result.meta["size"]) - start
                 return self._whole(key, result.bytes(), expected)
-        except _RangeBehindEndError:
+        except RangeBehindEndError:
             return b""
 
     def head(self, key: str) -> ObjectInfo:
@@ -360,154 +309,3 @@ class ObstoreObjectStore(ObjectStore):
 def _info(meta: Any) -> ObjectInfo:
     modified_ms = round(meta["last_modified"].timestamp() * 1000)
     return ObjectInfo(meta["path"], meta["size"], modified_ms, meta["e_tag"])
-
-
-# --- errors -------------------------------------------------------------------------------------------------------------
-
-
-class _RangeBehindEndError(RemoteStorageError):
-    """A range that begins at or behind the end of its object: an answer, not a failure."""
-
-
-_STATUS = re.compile(r"status code: (\d{3})")
-_CODE = re.compile(r"<Code>(\w+)</Code>")
-_MESSAGE = re.compile(r"<Message>([^<]+)</Message>")
-_DENIED = {
-    "InvalidAccessKeyId": "the access key is not known there; check the credentials",
-    "SignatureDoesNotMatch": "the secret key is wrong; check the credentials",
-    "ExpiredToken": "the session token has expired",
-    "RequestTimeTooSkewed": "this machine's clock is too far from the store's; set the clock",
-}
-
-
-def map_store_error(error: BaseException, operation: str, where: str) -> RemoteStorageError:
-    """Our error for one of obstore's: its class says whether a retry can help, its message is one line."""
-    text = str(error)
-    status = int(match[1]) if (match := _STATUS.search(text)) else 0
-    code = match[1] if (match := _CODE.search(text)) else ""
-    kind = type(error).__name__
-    what = f"{operation} {where}: "
-    if status == 416 or "StartTooLarge" in text or code == "InvalidRange":
-        return _RangeBehindEndError(what + "the range begins behind the end")
-    if code == "NoSuchBucket":
-        return RemoteStorageError(what + "the bucket does not exist; create it or correct the URL")
-    if isinstance(error, FileNotFoundError) or kind == "NotFoundError":
-        return RemoteResourceNotFoundError(what + "there is no such object")
-    if status in (401, 403) or kind in ("PermissionDeniedError", "UnauthenticatedError"):
-        why = _DENIED.get(code, "access is denied; check credentials and permissions of this account")
-        return RemoteStorageError(what + why + (f" ({code})" if code else ""))
-    if isinstance(error, PermissionError):
-        return RemoteStorageError(what + "permission is denied; check the owner and mode of the directory")
-    if status in (408, 429) or status >= 500:
-        return RetriableRemoteStorageError(what + f"the store answered {status}{' ' + code if code else ''}")
-    if "kind: Timeout" in text or "TimedOut" in text:
-        return RetriableRemoteStorageError(what + "the store did not answer in time")
-    if "kind: Connect" in text:
-        return RetriableRemoteStorageError(what + "the store cannot be reached")
-    if "HTTP error" in text:
-        return RetriableRemoteStorageError(what + "the connection to the store broke")
-    if "os error 28" in text:
-        return RetriableRemoteStorageError(what + "no space is left on the device")
-    if code and (message := _MESSAGE.search(text)):
-        return RemoteStorageError(what + f"the store refused: {message[1].rstrip('.')} ({code})")
-    return RemoteStorageError(what + _first_line(text))
-
-
-def _first_line(text: str) -> str:
-    line = re.sub(r"\s+", " ", text.split("Debug source:")[0]).strip()
-    return line[:300] or "failed without a message"
-
-
-# --- opening ------------------------------------------------------------------------------------------------------------
-
-_memory_stores: dict[str, Any] = {}
-_memory_stores_lock = threading.Lock()
-
-
-def _open(url: str, options: Mapping[str, str], fs: FileSystem) -> ObjectStore:
-    parts = urlsplit(url)
-    own, rest = StoreOptions.split(options)
-    base = url.rstrip("/")
-    if parts.scheme == "file":
-        _refuse(rest, url)
-        return _open_directory(base, parts.netloc, unquote(parts.path), fs)
-    if parts.scheme == "memory":
-        _refuse(rest, url)
-        return ObstoreObjectStore(_memory_store((parts.netloc + parts.path).strip("/")), base)
-    if parts.scheme in ("s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https"):
-        return ObstoreObjectStore(_network_store(url, parts.scheme, own, rest), base)
-    raise UsageError(
-        f"{url} is no object store URL: expected file:///directory, s3://bucket/prefix, gs:// or az://"
-    )
-
-
-def _refuse(rest: Mapping[str, str], url: str) -> None:
-    if rest:
-        raise UsageError(f"{url} takes no option {sorted(rest)[0]}")
-
-
-def _open_directory(url: str, host: str, path: str, fs: FileSystem) -> ObjectStore:
-    from obstore.store import LocalStore
-
-    if host or not path.startswith("/"):
-        raise UsageError(f"{url}: expected file:/// and an absolute path")
-    directory = Path(path)
-    try:
-        fs.make_dirs(directory)
-        directory = directory.resolve()
-        return ObstoreObjectStore(LocalStore(directory), url, directory=directory, fs=fs)
-    except OSError as error:
-        raise UsageError(f"{url}: the directory cannot be used: {error.strerror or error}") from error
-
-
-def _memory_store(name: str) -> Any:
-    """The store of this name in this process; one without a name is always new."""
-    from obstore.store import MemoryStore
-
-    if not name:
-        return MemoryStore()
-    with _memory_stores_lock:
-        return _memory_stores.setdefault(name, MemoryStore())
-
-
-def _endpoint_of_environment() -> str | None:
-    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-
-
-def _network_store(url: str, scheme: str, own: StoreOptions, rest: dict[str, str]) -> Any:
-    from obstore.exceptions import BaseError
-    from obstore.store import from_url
-
-    s3 = scheme in ("s3", "s3a")
-    if s3 and "endpoint" not in rest and (named := _endpoint_of_environment()):
-        rest = {**rest, "endpoint": named}
-    endpoint = rest.get("endpoint", "")
-    client: dict[str, Any] = {
-        "timeout": timedelta(milliseconds=own.timeout_ms),
-        "connect_timeout": timedelta(milliseconds=own.connect_timeout_ms),
-        # A store that was asked for as http:// is meant to be spoken to so.
-        "allow_http": endpoint.startswith("http://") if own.allow_http is None else own.allow_http,
-    }
-    if own.allow_invalid_certificates:
-        client["allow_invalid_certificates"] = True
-    if own.root_certificate_file:
-        client["root_certificate"] = REAL_FILESYSTEM.read_bytes(own.root_certificate_file)
-    config: dict[str, Any] = dict(rest)
-    if s3:
-        path_style = bool(endpoint) if own.path_style is None else own.path_style
-        config.setdefault("virtual_hosted_style_request", not path_style)
-        config.setdefault("region", "us-east-1")
-    retry: Any = {
-        "max_retries": own.max_retries,
-        "retry_timeout": timedelta(milliseconds=own.retry_timeout_ms),
-    }
-    open_url: Any = from_url  # the options are checked by obstore, by name
-    try:
-        return open_url(
-            url,
-            config=config,
-            client_options=client,
-            retry_config=retry,
-        )
-    except (BaseError, ValueError, TypeError) as error:
-        raise UsageError(f"{url}: {_first_line(str(error))}") from error

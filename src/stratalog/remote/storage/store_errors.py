@@ -1,0 +1,81 @@
+"""Errors of obstore as ours: the class says whether a retry can help, the message is one line that says what to do."""
+
+from __future__ import annotations
+
+import re
+
+from stratalog.errors import RemoteResourceNotFoundError, RemoteStorageError, RetriableRemoteStorageError
+
+
+class RangeBehindEndError(RemoteStorageError):
+    """A range that begins at or behind the end of its object: an answer, not a failure."""
+
+
+_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+_MESSAGE = re.compile(r"<Message>([^<]+)</Message>")
+_NO_BUCKET = frozenset({"NoSuchBucket", "ContainerNotFound"})
+_SKEWED = frozenset({"RequestTimeTooSkewed", "RequestExpired"})
+_DENIED = {
+    "InvalidAccessKeyId": "the access key is not known there; check the credentials",
+    "SignatureDoesNotMatch": "the secret key is wrong; check the credentials",
+    "AuthenticationFailed": "the account or its key is wrong, or this machine's clock is; check the credentials",
+    "ExpiredToken": "the session token has expired; renew it",
+}
+_WRITES = frozenset({"put", "delete"})
+
+
+def map_store_error(error: BaseException, operation: str, where: str) -> RemoteStorageError:
+    """Our error for one of obstore's: its class says whether a retry can help, its message is one line."""
+    text = str(error)
+    status = int(match[1]) if (match := _STATUS.search(text)) else 0
+    code = match[1] if (match := _CODE.search(text)) else ""
+    kind = type(error).__name__
+    what = f"{operation} {where}: "
+    if status == 416 or "StartTooLarge" in text or code == "InvalidRange":
+        return RangeBehindEndError(what + "the range begins behind the end")
+    missing = isinstance(error, FileNotFoundError) or kind == "NotFoundError"
+    if code == "NoSuchUpload":
+        return RetriableRemoteStorageError(what + "the store has given up the parts that were sent")
+    if code in _NO_BUCKET or (missing and not code and operation in ("put", "list")):
+        return RemoteStorageError(what + "the bucket does not exist; create it or correct the URL")
+    if missing:
+        return RemoteResourceNotFoundError(what + "there is no such object")
+    if code in _SKEWED:
+        return RetriableRemoteStorageError(
+            what + f"this machine's clock is too far from the store's; set the clock ({code})"
+        )
+    if status in (401, 403) or kind in ("PermissionDeniedError", "UnauthenticatedError"):
+        return RemoteStorageError(what + _denied(operation, code) + (f" ({code})" if code else ""))
+    if isinstance(error, PermissionError) or "os error 13" in text:
+        return RemoteStorageError(what + "permission is denied; check the owner and mode of the directory")
+    if "os error 30" in text:
+        return RemoteStorageError(what + "the file system is mounted read-only; mount it for writing")
+    if status in (408, 429) or status >= 500:
+        return RetriableRemoteStorageError(what + f"the store answered {status}{' ' + code if code else ''}")
+    if "kind: Timeout" in text or "TimedOut" in text:
+        return RetriableRemoteStorageError(what + "the store did not answer in time")
+    if "kind: Connect" in text:
+        return RetriableRemoteStorageError(what + "the store cannot be reached")
+    if "HTTP error" in text:
+        return RetriableRemoteStorageError(what + "the connection to the store broke")
+    if "os error 28" in text:
+        return RetriableRemoteStorageError(what + "no space is left on the device")
+    if code and (message := _MESSAGE.search(text)):
+        return RemoteStorageError(what + f"the store refused: {message[1].rstrip('.')} ({code})")
+    return RemoteStorageError(what + first_line(text))
+
+
+def _denied(operation: str, code: str) -> str:
+    known = _DENIED.get(code)
+    if known is not None:
+        return known
+    if operation in _WRITES:
+        return "access is denied: this account may not write there, or the bucket is read-only; check its permissions"
+    return "access is denied; check credentials and permissions of this account"
+
+
+def first_line(text: str) -> str:
+    """A long message of the store in one short line."""
+    line = re.sub(r"\s+", " ", text.split("Debug source:")[0]).strip()
+    return line[:300] or "failed without a message"
