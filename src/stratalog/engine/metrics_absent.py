@@ -22,7 +22,6 @@ _KRAFT = "the metadata is a local store, not a KRaft log: no controller, no quor
 _REQUESTS = "requests are not timed one by one: that would cost more than small ones take"
 
 ABSENT = (
-    Absent("kafka.cluster:*", _ONE_REPLICA),
     Absent("kafka.controller:*", _KRAFT),
     Absent("kafka.coordinator.group:type=GroupMetadataManager,name=NumOffsets", "commits are not counted"),
     Absent("kafka.coordinator.transaction:*", _TRANSACTIONS),
