@@ -14,12 +14,13 @@ import typer
 from stratalog.cli.tables import on_terminal, print_json
 from stratalog.cli.tier.columns import Column, print_columns
 from stratalog.cli.tier.data_dirs import DataDirOption, open_data_dirs
-from stratalog.cli.tier.progress import size_text
+from stratalog.cli.tier.progress import audit_progress, size_text
 from stratalog.cli.tier.store import Json, StoreOptions, UrlArgument, open_store
 from stratalog.cli.tier.times import time_ms, time_text
 from stratalog.remote.api import TopicIdPartition
 from stratalog.remote.audit_bucket import PartitionObjects, PartitionReader, find_partitions
 from stratalog.remote.audit_facts import PartitionMetadata, SegmentObjects, group_objects
+from stratalog.remote.audit_run import AuditProgress
 from stratalog.remote.audit_segment import State, misfits, state_of
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.util.uuids import uuid_to_base64
@@ -118,7 +119,9 @@ def ls(
             for stored in reader.read_all(partitions):
                 _print_segments(stored, list(_segments(stored, wanted, known)), as_json=as_json)
         else:
-            rows = _sums(reader, partitions, wanted, known, by_topic=level is Level.TOPICS)
+            with audit_progress("reading") as progress:
+                progress.on_total(len(partitions))
+                rows = _sums(reader, partitions, wanted, known, progress, by_topic=level is Level.TOPICS)
             _print_sums(rows, as_json=as_json)
     return 0
 
@@ -267,6 +270,7 @@ def _sums(
     partitions: list[TopicIdPartition],
     wanted: Filter,
     known: dict[TopicIdPartition, PartitionMetadata],
+    progress: AuditProgress,
     *,
     by_topic: bool,
 ) -> list[_Sum]:
@@ -276,6 +280,7 @@ def _sums(
         number = None if by_topic else one.partition
         target = found.setdefault((one.topic_id, number), _Sum(one.topic, one.topic_id, number))
         target.add(list(_segments(stored, wanted, known)))
+        progress.on_partition()
     return list(found.values())
 
 
