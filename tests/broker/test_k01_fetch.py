@@ -22,6 +22,7 @@ from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.control import ControlType, end_transaction_marker
 from stratalog.records.record import Record
+from stratalog.remote.worker_pool import WorkerPool
 
 NOW = 1_700_000_000_000
 _topic_number = itertools.count()
@@ -347,6 +348,46 @@ def test_a_slow_remote_tier_is_answered_empty_and_its_data_given_to_the_next_req
     assert len(remote.calls) == 1
     assert values_of(fetch(broker, wire, topic, 0)) == [b"remote"]
     assert len(remote.calls) == 2
+
+
+def test_a_full_queue_of_remote_reads_is_an_error_at_once(
+    broker: Broker, wire: Wire, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote = FakeRemote(partition_of(broker, topic), monkeypatch)
+    pool = WorkerPool("readers", 1, pending_max=0)
+    monkeypatch.setattr(broker.state.remote_reads, "_pool", pool)
+    monkeypatch.setattr(pool, "_busy", pool.size)
+    assert fetch(broker, wire, topic, 0).error_code == -1
+    assert remote.calls == []
+    monkeypatch.setattr(pool, "_busy", 0)
+    monkeypatch.setattr(pool, "_pending_max", 1)
+    assert values_of(fetch(broker, wire, topic, 0)) == [b"remote"]
+    pool.close()
+
+
+def test_while_the_quota_is_used_up_remote_partitions_are_empty_and_local_ones_are_served(
+    broker: Broker, wire: Wire, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(broker, topic, b"other", partition=1)
+    partition = partition_of(broker, topic)
+    remote = FakeRemote(partition, monkeypatch)
+    monkeypatch.setattr(partition, "is_remote_throttled", lambda: True)
+    topics = [asked(broker, 12, topic, {"partition": 0, "fetch_offset": 1}, {"partition": 1})]
+    first, second = call(broker, wire, 12, topics).responses[0].partitions
+    assert (first.error_code, first.records, values_of(second)) == (0, b"", [b"other"])
+    assert remote.calls == []
+
+
+def test_remote_partitions_share_the_size_of_one_response(
+    broker: Broker, wire: Wire, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remotes = [FakeRemote(partition_of(broker, topic, number), monkeypatch) for number in range(2)]
+    entries = [{"partition": number, "partition_max_bytes": 700} for number in range(2)]
+    answers = (
+        call(broker, wire, 12, [asked(broker, 12, topic, *entries)], max_bytes=1_000).responses[0].partitions
+    )
+    assert [values_of(answer) for answer in answers] == [[b"remote"], [b"remote"]]
+    assert [remote.calls[0][1] for remote in remotes] == [700, 300]
 
 
 def test_every_answer_begins_with_the_batch_that_was_asked_for(

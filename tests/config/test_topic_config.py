@@ -81,12 +81,43 @@ def test_segments_past_2_gib_need_the_feature() -> None:
             {"retention.bytes": "9", "local.retention.bytes": "-1"},
             "must not be -1 as retention.bytes value is set",
         ),
+        (
+            {"retention.ms": "5000", "local.retention.ms": "1000", "remote.copy.lag.ms": "1001"},
+            r"Value must not exceed local.retention.ms \(effective value: 1000\)",
+        ),
+        (
+            {"retention.bytes": "5000", "remote.copy.lag.bytes": "5001"},
+            r"Value must not exceed local.retention.bytes \(effective value: 5000\)",
+        ),
+        (
+            {"remote.log.copy.disable": "true", "retention.ms": "1000", "local.retention.ms": "100"},
+            "the `local.retention.ms` and `retention.ms` must be set to the identical value",
+        ),
+        (
+            {"remote.log.copy.disable": "true", "retention.bytes": "1000", "local.retention.bytes": "100"},
+            "the `local.retention.bytes` and `retention.bytes` must be set to the identical value",
+        ),
     ],
 )
 def test_rules_of_tiered_topics(properties: dict[str, str], message: str) -> None:
     LogConfig.from_properties(properties)
     with pytest.raises(InvalidConfigError, match=message):
         LogConfig.from_properties({**properties, "remote.storage.enable": "true"})
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"remote.copy.lag.ms": "5001", "retention.ms": "-1"},
+        {"remote.copy.lag.ms": "1000", "local.retention.ms": "1000"},
+        {"remote.copy.lag.bytes": "0", "retention.bytes": "0"},
+        {"remote.log.copy.disable": "true"},
+        {"remote.log.copy.disable": "true", "local.retention.ms": "1000", "retention.ms": "1000"},
+        {"cleanup.policy": ""},
+    ],
+)
+def test_what_kafka_allows_a_tiered_topic_is_allowed(properties: dict[str, str]) -> None:
+    assert LogConfig.from_properties({**properties, "remote.storage.enable": "true"}).remote_storage_enable
 
 
 def test_local_retention_follows_the_total_one_unless_it_is_set() -> None:

@@ -47,3 +47,28 @@ def test_the_default_limit_never_throttles() -> None:
     quota = RateQuota(2**63 - 1, 11, 1, ManualClock())
     quota.record(2**40)
     assert quota.throttle_ms() == 0
+
+
+def test_whoever_acquires_within_the_limit_gets_through_and_the_next_waits_and_is_counted() -> None:
+    clock = ManualClock()
+    quota = RateQuota(100, 11, 1, clock)
+    assert quota.acquire(500) == 0
+    assert quota.acquire(1) == 4_000
+    clock.advance(1_000)
+    assert quota.shed_ms() == 4_000, "the rate is measured over the time that has gone by"
+    clock.advance(3_000)
+    assert quota.acquire(1) == 1_000
+    clock.advance(1_000)
+    assert quota.acquire(1) == 0
+    assert (quota.throttled.times, quota.throttled.max_ms) == (3, 4_000)
+    assert quota.throttled.total_ms == 4_000 + 4_000 + 1_000
+
+
+def test_a_limit_changes_live() -> None:
+    clock = ManualClock()
+    quota = RateQuota(100, 11, 1, clock)
+    quota.record(500)
+    quota.bytes_per_second = 1_000
+    assert quota.throttle_ms() == 0
+    quota.bytes_per_second = 50
+    assert quota.throttle_ms() == 9_000

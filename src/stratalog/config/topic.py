@@ -262,10 +262,9 @@ def _check(config: LogConfig) -> None:
 
 def _check_tiered(config: LogConfig) -> None:
     if config.compacted:
-        raise invalid(
-            "remote.storage.enable", "true",
-            "Remote log storage only supports topics with cleanup.policy=delete",
-        )  # fmt: skip
+        raise InvalidConfigError(
+            "Remote log storage only supports topics with cleanup.policy=delete or cleanup.policy being an empty list."
+        )
     for name, local, total in (
         ("local.retention.ms", config.local_retention_ms, config.retention_ms),
         ("local.retention.bytes", config.local_retention_bytes, config.retention_bytes),
@@ -277,3 +276,28 @@ def _check_tiered(config: LogConfig) -> None:
             raise invalid(name, local, f"Value must not be -1 as {total_name} value is set as {total}.")
         if local > total:
             raise invalid(name, local, f"Value must not be more than {total_name} property value: {total}")
+    _check_copy_lag("ms", config.remote_copy_lag_ms, config.effective_local_retention_ms)
+    _check_copy_lag("bytes", config.remote_copy_lag_bytes, config.effective_local_retention_bytes)
+    if config.remote_log_copy_disable:
+        _check_read_only(config)
+
+
+def _check_copy_lag(unit: str, lag: int, local_retention: int) -> None:
+    if lag > local_retention >= 0 and lag > 0:
+        raise invalid(
+            f"remote.copy.lag.{unit}", lag,
+            f"Value must not exceed local.retention.{unit} (effective value: {local_retention})",
+        )  # fmt: skip
+
+
+def _check_read_only(config: LogConfig) -> None:
+    """What is no longer copied is kept as long as what is remote."""
+    for unit, local, total in (
+        ("bytes", config.local_retention_bytes, config.retention_bytes),
+        ("ms", config.local_retention_ms, config.retention_ms),
+    ):
+        if local not in (LOCAL_RETENTION_SAME, total):
+            raise InvalidConfigError(
+                f"When `remote.log.copy.disable` is set to true, the `local.retention.{unit}` and `retention.{unit}` must "
+                "be set to the identical value because there will be no more logs copied to the remote storage."
+            )
