@@ -24,8 +24,8 @@ from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
 from stratalog.util.uuids import random_uuid
 
-#: What is there in a new directory on some file systems.
-_NO_CONTENT: Final = frozenset({"lost+found"})
+#: What is there in a new directory on some file systems, and what is left of a mark that was just to be set.
+_NO_CONTENT: Final = frozenset({"lost+found", f"{restore_marker.RESTORE_UNFINISHED}.tmp"})
 
 #: Makes the topics of the plan known to the broker, durably; the id is that of the metadata topic.
 Register = Callable[[RestorePlan, UUID], None]
