@@ -390,10 +390,6 @@ class RemoteLogManager:
             tiered = dict(self._tiered)
         return {partition: found.gauges for partition, found in tiered.items()}
 
-    def quota(self, what: str) -> RateQuota:
-        """The quota of "copy" or "fetch"."""
-        return self.copy_quota if what == "copy" else self.fetch_quota
-
     def copying_stopped(self, partition: TopicIdPartition) -> bool:
         """Whether a partition is no longer copied because its custom metadata is too large."""
         return self._of(partition).copying_stopped
