@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.remote.values import segment, segment_id
-from tests.support.s3_server import S3Server, require_s3_server
+from tests.support.s3_server import READER_KEY, S3Server, require_s3_server
 
 from stratalog.errors import (
     RemoteResourceNotFoundError,
@@ -267,6 +267,36 @@ def test_wrong_credentials_are_named(s3_server: S3Server) -> None:
         store = ObjectStore.from_url(s3_server.url("contract"), {**s3_server.options, option: "wrong"})
         with pytest.raises(RemoteStorageError, match=message):
             store.check()
+
+
+def test_a_bucket_that_is_read_only_is_named_and_goes_on_being_read(
+    s3_server: S3Server, tmp_path: Path
+) -> None:
+    url = s3_server.url(f"readonly-{random_uuid().hex}")
+    writer = ObjectStoreRemoteStorageManager(ObjectStore.from_url(url, s3_server.options))
+    metadata, data, records = _segment(tmp_path, 100)
+    writer.copy_log_segment_data(metadata, data)
+    options = {**s3_server.options, "access_key_id": READER_KEY}
+    reader = ObjectStoreRemoteStorageManager(ObjectStore.from_url(url, options))
+    reader.store.check()
+    assert bytes(reader.fetch_log_segment(metadata, 0)) == records
+    for write in (
+        lambda: reader.copy_log_segment_data(metadata, data),
+        lambda: reader.delete_log_segment_data(metadata),
+    ):
+        with pytest.raises(
+            RemoteStorageError, match=r"this account may not write there, or the bucket is read-only"
+        ):
+            write()
+    assert bytes(writer.fetch_log_segment(metadata, 0)) == records
+    writer.close()
+    reader.close()
+
+
+def test_a_bucket_that_does_not_exist_is_named(s3_server: S3Server) -> None:
+    store = ObjectStore.from_url(s3_server.url(f"none-{random_uuid().hex}"), s3_server.options)
+    with pytest.raises(RemoteStorageError, match="the bucket does not exist; create it or correct the URL"):
+        store.check()
 
 
 def test_a_server_that_is_not_there_is_retriable() -> None:

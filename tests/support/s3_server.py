@@ -25,6 +25,8 @@ from pathlib import Path
 START_TIMEOUT_S = 90.0
 
 ACCESS_KEY = "stratalog-test"
+#: Of an account that may not write.
+READER_KEY = "stratalog-reader"
 SECRET_KEY = "stratalog-test-secret"
 
 
@@ -96,7 +98,12 @@ class S3Server:
                             "name": "test",
                             "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}],
                             "actions": ["Admin", "Read", "Write", "List", "Tagging"],
-                        }
+                        },
+                        {
+                            "name": "reader",
+                            "credentials": [{"accessKey": READER_KEY, "secretKey": SECRET_KEY}],
+                            "actions": ["Read", "List"],
+                        },
                     ]
                 }
             )

@@ -276,3 +276,15 @@ def test_an_encrypted_segment_is_not_changed_in_place(tmp_path: Path) -> None:
     view = open_bucket((tmp_path / "bucket").as_uri())
     with pytest.raises(RemoteStorageError, match="not changed in place"):
         view.put(manifest.key(ObjectKind.OFFSET_INDEX), os.urandom(8))
+
+
+def test_a_view_shows_what_has_no_manifest_as_it_is_and_learns_of_a_new_manifest(tmp_path: Path) -> None:
+    store, manifest, contents = copied(tmp_path, ENCODINGS["zstd"])
+    view = open_bucket(store.url)
+    key, index = manifest.key(ObjectKind.MANIFEST), manifest.key(ObjectKind.OFFSET_INDEX)
+    assert bytes(view.get(index)) == contents[ObjectKind.OFFSET_INDEX]
+    data = bytes(store.get(key))
+    view.delete([key])
+    assert bytes(view.get(index)) == bytes(store.get(index)) != contents[ObjectKind.OFFSET_INDEX]
+    view.put(key, data)
+    assert bytes(view.get(index)) == contents[ObjectKind.OFFSET_INDEX]

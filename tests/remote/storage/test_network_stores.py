@@ -60,7 +60,7 @@ def test_objects_go_there_and_come_back(stub: StubStore, kind: str) -> None:
         (error(403, "RequestTimeTooSkewed"), RetriableRemoteStorageError, "set the clock"),
         (error(404, "NoSuchBucket"), RemoteStorageError, "the bucket does not exist; create it or correct the URL"),
         (error(404, "ContainerNotFound"), RemoteStorageError, "the bucket does not exist"),
-        (error(400, "ExpiredToken"), RemoteStorageError, "ExpiredToken"),
+        (error(400, "ExpiredToken"), RemoteStorageError, "the session token has expired; renew it"),
         (error(503, "SlowDown"), RetriableRemoteStorageError, "answered 503"),
         (error(429, "TooManyRequests"), RetriableRemoteStorageError, "answered 429"),
         (error(500, "InternalError"), RetriableRemoteStorageError, "answered 500"),

@@ -50,9 +50,16 @@ class Encoder:
     """Puts the contents of one segment. Raises RemoteStorageError."""
 
     def __init__(
-        self, store: ObjectStore, encoding: Encoding, metadata: RemoteLogSegmentMetadata, fs: FileSystem
+        self,
+        store: ObjectStore,
+        encoding: Encoding,
+        metadata: RemoteLogSegmentMetadata,
+        fs: FileSystem,
+        *,
+        on_progress: Callable[[int], None] | None = None,
     ) -> None:
         self._store = store
+        self._on_progress = on_progress
         self._metadata = metadata
         self._fs = fs
         self._codec = None if encoding.is_plain else _codec(encoding, metadata)
@@ -61,7 +68,7 @@ class Encoder:
         """A file's content."""
         try:
             if self._codec is None:
-                return _plain(self._store.put_file(self._key(kind), path))
+                return _plain(self._store.put_file(self._key(kind), path, progress=self._on_progress))
             with self._fs.open(path) as file:
                 return self._put_chunks(kind, file.size(), file.pread, self._codec)
         except FileNotFoundError as error:
@@ -99,7 +106,7 @@ class Encoder:
         if size_max <= UPLOAD_PART_BYTES:
             uploaded = self._store.put(key, b"".join(chunks()))
         else:
-            uploaded = self._store.put_pieces(key, chunks(), size_max)
+            uploaded = self._store.put_pieces(key, chunks(), size_max, progress=self._on_progress)
         return StoredObject(size, crc, ChunkIndex(size, BLOCK_BYTES, tuple(sizes)), uploaded.etag)
 
     def _key(self, kind: ObjectKind) -> str:

@@ -305,8 +305,9 @@ def _envelope(encryption: Encryption, keys: DataKeys, source: str) -> AesGcm:
 class PlainView(ObjectStore):
     """A store in which each content of each segment lies as it is under its key of our layout (`SegmentManifest.key`).
 
-    Listings show what is really there. Objects that are no content of a segment are as in the store below. Contents of
-    encrypted segments and of other layouts cannot be put: that would leave them half one thing and half another.
+    Listings show what is really there. Objects that are no content of a segment are as in the store below, and so are those
+    of a segment without a manifest. Contents of encrypted segments and of other layouts cannot be put: that would leave
+    them half one thing and half another.
     """
 
     def __init__(self, reader: SegmentReader) -> None:
@@ -359,6 +360,10 @@ class PlainView(ObjectStore):
         return self.inner.list_level(directory)
 
     def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            segment = ObjectKey.parse(key) or parse_manifest_key(key)
+            if segment is not None:
+                self.reader.forget(segment)
         self.inner.delete(keys)
 
     def _content(self, key: str) -> tuple[SegmentManifest, ObjectKind] | None:
@@ -366,14 +371,21 @@ class PlainView(ObjectStore):
         parsed = ObjectKey.parse(key)
         if parsed is None or parsed.kind is ObjectKind.MANIFEST:
             return None
-        manifest = self.reader.manifest(parsed)
+        try:
+            manifest = self.reader.manifest(parsed)
+        except RemoteResourceNotFoundError:
+            return None
         stored = manifest.objects.get(parsed.kind)
         plain = stored is None or stored.chunks is None
         return None if plain else (manifest, parsed.kind)
 
     def _refuse(self, key: str) -> None:
+        """Raise RemoteStorageError for a content that cannot be put; a new manifest takes the place of the known one."""
         parsed = ObjectKey.parse(key)
-        if parsed is None or parsed.kind is ObjectKind.MANIFEST:
+        if parsed is None:
+            return
+        if parsed.kind is ObjectKind.MANIFEST:
+            self.reader.forget(parsed)
             return
         try:
             manifest = self.reader.manifest(parsed)

@@ -104,7 +104,7 @@ class ObjectStoreRemoteStorageManager:
         self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData
     ) -> CustomMetadata | None:
         reader = self.reader
-        encoder = Encoder(reader.store, self._encoding, metadata, self._fs)
+        encoder = Encoder(reader.store, self._encoding, metadata, self._fs, on_progress=data.on_progress)
         block_crcs, timestamps = self._blocks(data.log_segment)
         files: dict[ObjectKind, Path | None] = {
             ObjectKind.LOG: data.log_segment,

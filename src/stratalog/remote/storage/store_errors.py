@@ -12,9 +12,11 @@ class RangeBehindEndError(RemoteStorageError):
 
 
 _STATUS = re.compile(r"status code: (\d{3})")
-_CODE = re.compile(r"<Code>(\w+)</Code>")
+#: Of an answer, or of one key within the answer to a deletion of several.
+_CODE = re.compile(r"<Code>(\w+)</Code>|\(code: (\w+)\)")
 _MESSAGE = re.compile(r"<Message>([^<]+)</Message>")
 _NO_BUCKET = frozenset({"NoSuchBucket", "ContainerNotFound"})
+_BUSY = frozenset({"InternalError", "SlowDown", "ServiceUnavailable", "RequestTimeout", "OperationAborted"})
 _SKEWED = frozenset({"RequestTimeTooSkewed", "RequestExpired"})
 _DENIED = {
     "InvalidAccessKeyId": "the access key is not known there; check the credentials",
@@ -29,7 +31,7 @@ def map_store_error(error: BaseException, operation: str, where: str) -> RemoteS
     """Our error for one of obstore's: its class says whether a retry can help, its message is one line."""
     text = str(error)
     status = int(match[1]) if (match := _STATUS.search(text)) else 0
-    code = match[1] if (match := _CODE.search(text)) else ""
+    code = (match[1] or match[2]) if (match := _CODE.search(text)) else ""
     kind = type(error).__name__
     what = f"{operation} {where}: "
     if status == 416 or "StartTooLarge" in text or code == "InvalidRange":
@@ -45,14 +47,19 @@ def map_store_error(error: BaseException, operation: str, where: str) -> RemoteS
         return RetriableRemoteStorageError(
             what + f"this machine's clock is too far from the store's; set the clock ({code})"
         )
-    if status in (401, 403) or kind in ("PermissionDeniedError", "UnauthenticatedError"):
+    if (
+        status in (401, 403)
+        or code in ("AccessDenied", *_DENIED)
+        or kind in ("PermissionDeniedError", "UnauthenticatedError")
+    ):
         return RemoteStorageError(what + _denied(operation, code) + (f" ({code})" if code else ""))
     if isinstance(error, PermissionError) or "os error 13" in text:
         return RemoteStorageError(what + "permission is denied; check the owner and mode of the directory")
     if "os error 30" in text:
         return RemoteStorageError(what + "the file system is mounted read-only; mount it for writing")
-    if status in (408, 429) or status >= 500:
-        return RetriableRemoteStorageError(what + f"the store answered {status}{' ' + code if code else ''}")
+    if status in (408, 429) or status >= 500 or code in _BUSY:
+        answer = " ".join(str(part) for part in (status, code) if part)
+        return RetriableRemoteStorageError(what + f"the store answered {answer}")
     if "kind: Timeout" in text or "TimedOut" in text:
         return RetriableRemoteStorageError(what + "the store did not answer in time")
     if "kind: Connect" in text:
