@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from dataclasses import dataclass
 
@@ -21,6 +22,14 @@ class Trouble:
     times: int
     since_ms: int
     is_retriable: bool
+
+
+#: The id of a segment within a key or a message: each attempt to copy has a new one.
+_SEGMENT_ID = re.compile(r"(?<=-)[A-Za-z0-9_-]{22}(?=\.)")
+
+
+def _without_attempt(message: str) -> str:
+    return _SEGMENT_ID.sub("", message)
 
 
 class RemoteHealth:
@@ -57,7 +66,8 @@ class RemoteHealth:
             return
         message = str(error)
         with self._lock:
-            known = self.failures.get((partition, task)) == message
+            before_message = self.failures.get((partition, task), "")
+            known = _without_attempt(before_message) == _without_attempt(message)
             self.failures[partition, task] = message
         logger.log(
             logging.DEBUG if known else logging.ERROR, "%s of %s does not work: %s", task, partition, message
