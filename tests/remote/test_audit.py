@@ -86,6 +86,10 @@ FAULTS = [
     ),
     Fault("deleted and put back", "undeleted", lambda b, n: b.state(n, DELETED), "same"),
     Fault(
+        "deleted, and its manifest came late", "undeleted",
+        both(lambda b, n: b.state(n, DELETED), lambda b, n: b.delete(n, LOG, INDEX, TIMES, EPOCHS, SNAPSHOT)), "gone",
+    ),
+    Fault(
         "copy that nobody knows", "orphan",
         both(lambda b, n: b.state(n, None), lambda b, n: b.delete(n, MANIFEST)), "gone",
     ),
