@@ -10,7 +10,7 @@ Sizes and positions are plain ints and pass 2^31.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import Enum
@@ -186,6 +186,8 @@ class LogSegmentData:
 
     `producer_snapshot_index` is the snapshot at the base offset of the next segment. `offset_index_entry_size` is 8 or 12,
     None when whoever copies does not know. `topic_config` are the topic's values that are not Kafka's defaults.
+    `on_progress` may be called with the bytes of a file that have been sent so far: without that, a long copy is taken to
+    stand still.
     """
 
     log_segment: Path
@@ -196,6 +198,7 @@ class LogSegmentData:
     leader_epoch_index: bytes
     offset_index_entry_size: int | None = None
     topic_config: Mapping[str, str] | None = None
+    on_progress: Callable[[int], None] | None = None
 
 
 @runtime_checkable

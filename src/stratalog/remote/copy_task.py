@@ -260,6 +260,7 @@ class CopyTask:
             producer_snapshot_index=snapshot if self._fs.exists(snapshot) else None,
             leader_epoch_index=encode_epochs(epochs),
             offset_index_entry_size=segment.offset_index.entry_size,
+            on_progress=lambda _: self._progress.advance(),
             topic_config=changed_properties(self._log.config),
         )
 
