@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
+from stratalog.remote.api import RemoteLogSegmentMetadata
 from stratalog.remote.metadata.serde import decode, encode
+from stratalog.remote.metadata.snapshot import decode_snapshot, encode_snapshot
+from stratalog.remote.storage.aiven import chunk_sizes
+from stratalog.remote.storage.keyring import key_id
 from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_key import ObjectKey
+from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
 from tests.remote.goldens import GOLDENS
 from tests.remote.values import segment
 
@@ -36,13 +41,59 @@ def event_examples() -> list[bytes]:
     ]
 
 
+def test_the_example_of_a_snapshot_is_what_the_code_writes() -> None:
+    page = (FORMATS / "remote_log_metadata.md").read_text()
+    text = page.split("after its copy has finished:")[1].split("## Example")[0]
+    data = bytes.fromhex("".join(re.findall(r"^    ((?:[0-9a-f]{2} ?)+?)(?:   |$)", text, re.MULTILINE)))
+    snapshot = decode_snapshot(data)
+    assert encode_snapshot(snapshot) == data
+    ((partition, content),) = snapshot.partitions.items()
+    started = decode(event_examples()[0])
+    assert isinstance(started, RemoteLogSegmentMetadata)
+    assert partition == started.topic_id_partition
+    assert [segment.segment_id for segment in content.cache.segments] == [started.segment_id]
+    assert content.cache.segments[0].is_readable
+    assert content.cache.highest_offsets == {0: 4999, 2: 6000}
+
+
 def test_the_example_of_a_manifest_is_read() -> None:
     page = (FORMATS / "remote_layout.md").read_text()
-    text = page.split("## The manifest")[1].split("## Indexes")[0]
+    text = page.split("## The manifest")[1].split("## Compressed")[0]
     manifest = SegmentManifest.from_json(text[text.index("{") : text.rindex("}") + 1].encode(), "the page")
     assert (manifest.base_offset, manifest.end_offset, len(manifest.block_crc32c)) == (4711, 6000, 2)
     assert manifest.offset_index_entry_size == 8
+    assert manifest.topic_config == {"remote.storage.enable": "true", "retention.ms": "-1"}
+    assert manifest.block_timestamps is not None
+    last = manifest.block_timestamps[1]
+    assert last is not None
+    assert last.largest_ms == manifest.max_timestamp
     url = re.search(r"s3://bucket/tiered/(\S+)", page)
     assert url is not None
     assert url[1] == manifest.key()
     assert ObjectKey.parse(url[1]) is not None
+
+
+def test_the_example_of_an_encoding_is_read() -> None:
+    page = (FORMATS / "remote_layout.md").read_text()
+    plain = page.split("## The manifest")[1].split("## Compressed")[0]
+    document = json.loads(plain[plain.index("{") : plain.rindex("}") + 1])
+    example = (
+        page.split("The manifest is\nthen of version 2 and says so:")[1]
+        .split("`size` and")[0]
+        .strip()
+        .rstrip(",")
+    )
+    changes = json.loads("{" + example + "}}")
+    document["objects"]["log"] = changes.pop("objects")["log"]
+    manifest = SegmentManifest.from_json(json.dumps(document | changes).encode(), "the page")
+    chunks = manifest.objects[ObjectKind.LOG].chunks
+    assert chunks is not None
+    assert chunks.count == 2
+    assert manifest.encryption is not None
+    assert manifest.encryption.key_id == key_id(bytes(range(32)))
+
+
+def test_the_example_of_sizes_of_chunks_is_read() -> None:
+    page = (FORMATS / "remote_layout.md").read_text()
+    example = page.split("Sizes 1000000, 1000010 and 1000020:")[1].split("This layout")[0]
+    assert chunk_sizes.decode(bytes.fromhex(example)) == (1_000_000, 1_000_010, 1_000_020)
