@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -160,3 +161,34 @@ def test_a_new_directory_may_start_with_large_segments(tmp_path: Path) -> None:
     assert served.end() == ""
     served = Served("--data-dir", str(tmp_path), *large)
     assert served.end() == ""
+
+
+def test_the_web_address_is_in_the_ready_line_and_serves_metrics(tmp_path: Path) -> None:
+    arguments = ["--data-dir", str(tmp_path), "--listen", "127.0.0.1:0", "--web", "127.0.0.1:0"]
+    with subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        try:
+            match = re.fullmatch(r"ready broker=127\.0\.0\.1:\d+ web=(http://127\.0\.0\.1:\d+/)\n", line)
+            assert match is not None, line
+            with urlopen(f"{match[1]}metrics", timeout=30) as answer:
+                assert b"kafka_server_kafkaserver_brokerstate 3.0" in answer.read()
+        finally:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+
+
+def test_a_web_address_in_use_is_refused_before_the_data_is_touched(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        web = f"127.0.0.1:{taken.getsockname()[1]}"
+        line = refused("--data-dir", str(tmp_path / "d"), "--listen", "127.0.0.1:0", "--web", web)
+    assert "the port is in use" in line
+    assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize("web", ["nonsense", "127.0.0.1:99999", "on"])
+def test_a_web_address_that_is_none_is_refused(tmp_path: Path, web: str) -> None:
+    line = refused("--data-dir", str(tmp_path / "d"), "--listen", "127.0.0.1:0", "--web", web)
+    assert "--web" in line

@@ -17,6 +17,8 @@ from typing import Any
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import CollectorRegistry
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -33,6 +35,8 @@ _PAGE_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
+#: Smaller answers are not worth it.
+_GZIP_FROM_BYTES = 4096
 _FILES = {
     "/": ("index.html", "text/html"),
     "/page.css": ("page.css", "text/css"),
@@ -65,7 +69,8 @@ def make_app(broker: BrokerState) -> Starlette:
             Route("/metrics", metrics),
             Route("/api/tier-status", tier_status),
             Route("/api/topics", topics),
-        ]
+        ],
+        middleware=[Middleware(GZipMiddleware, minimum_size=_GZIP_FROM_BYTES)],
     )
 
 

@@ -1,7 +1,7 @@
 """The metrics of a broker in the text that Prometheus reads.
 
 Metrics of the loop's thread are read there, all in one turn; those of the engine on the calling thread, since the engine is
-thread-safe. `prometheus-client` writes the text, and OpenMetrics or gzip for whoever asks for it.
+thread-safe. `prometheus-client` writes the text, or OpenMetrics for whoever asks for it.
 """
 
 from __future__ import annotations
