@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
+from collections.abc import Callable
 
 import pytest
 
-from stratalog.errors import OffsetOutOfRangeError
+from stratalog.errors import KafkaStorageError, OffsetOutOfRangeError
 from stratalog.log.partition_log import PartitionLog
 from stratalog.log.values import Isolation
 from stratalog.records.batch import iter_batches
 from tests.log.conftest import OpenLog
-from tests.log.writers import Producer, append, batch, follow, replicate
+from tests.log.writers import NOW_MS, Producer, append, batch, follow, replicate
 
 
 def _offsets(log: PartitionLog, offset: int, isolation: Isolation = Isolation.HIGH_WATERMARK) -> list[int]:
@@ -228,3 +231,36 @@ def test_records_without_value_and_without_timestamp_are_kept_as_such(open_log: 
     assert data.slice is not None
     records = [record for found in iter_batches(data.slice.read()) for record in found.records()]
     assert [(record.value, record.timestamp_ms > 0) for record in records] == [(None, True), (b"test", False)]
+
+
+def test_searches_say_that_a_log_was_closed_or_its_disk_failed(
+    open_log: OpenLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log()
+    append(log, times=3)
+    searches: list[Callable[[], object]] = [lambda: log.offset_for_timestamp(NOW_MS), log.max_timestamp]
+    failures: list[KafkaStorageError] = []
+    log.on_storage_error = failures.append
+
+    def refused(size: int, position: int) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log.active_segment.file, "pread", refused)
+        for search in searches:
+            with pytest.raises(KafkaStorageError, match="read failed"):
+                search()
+    assert len(failures) == 2
+
+    def closed_meanwhile(size: int, position: int) -> bytes:
+        log.close()
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log.active_segment.file, "pread", closed_meanwhile)
+        with pytest.raises(KafkaStorageError, match="is closed"):
+            log.offset_for_timestamp(NOW_MS)
+    for search in searches:
+        with pytest.raises(KafkaStorageError, match="is closed"):
+            search()
+    assert len(failures) == 2

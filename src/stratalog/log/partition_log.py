@@ -29,14 +29,14 @@ from uuid import UUID
 from typing_extensions import Buffer
 
 from stratalog.config.topic import LogConfig
-from stratalog.errors import CorruptRecordError, KafkaStorageError
-from stratalog.log import reading
+from stratalog.errors import KafkaStorageError
 from stratalog.log.append import AppendRules
 from stratalog.log.appender import Appender
 from stratalog.log.flusher import Flusher, FlushTimes
 from stratalog.log.local_log import UNKNOWN_POSITION
 from stratalog.log.opening import OpenedLog, open_directory
 from stratalog.log.producer_updates import AppendOrigin
+from stratalog.log.reading import Reader
 from stratalog.log.replacement import replace_segments
 from stratalog.log.retention import DeletedSegment, is_tiered
 from stratalog.log.segment import LogSegment
@@ -62,6 +62,7 @@ class PartitionLog:
         self._flusher = Flusher(local, self._lock)
         self._appender = Appender(local, leader_epochs, self._flusher)
         self._trimmer = Trimmer(local, leader_epochs)
+        self._reader = Reader(local)
 
     @classmethod
     def open(
@@ -232,38 +233,15 @@ class PartitionLog:
         OffsetOutOfRangeError for an offset that is not here: below the local log start, or behind the end;
         CorruptRecordError, naming file and position, for damage there.
         """
-        truncations = self._local.truncations
-        try:
-            return reading.read(self._local, offset, max_bytes, isolation, min_one_message)
-        except CorruptRecordError:
-            if truncations == self._local.truncations:
-                raise
-            return self.read(offset, max_bytes, isolation=isolation, min_one_message=min_one_message)
-        except (
-            ValueError,
-            OSError,
-        ) as error:  # what a map or file says that was closed meanwhile, or the disk
-            if self._local.closed:
-                raise self._local.unusable() from None
-            if isinstance(error, OSError):
-                raise self._local.storage_error("read", error) from error
-            raise
+        return self._reader.read(offset, max_bytes, isolation, min_one_message)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record here that is not older than `timestamp_ms`, with its own timestamp; None if all are older."""
-        truncations = self._local.truncations
-        try:
-            return reading.find_timestamp(
-                self._local.segments, timestamp_ms, self._local.local_log_start_offset
-            )
-        except CorruptRecordError:
-            if truncations == self._local.truncations:
-                raise
-            return self.offset_for_timestamp(timestamp_ms)
+        return self._reader.offset_for_timestamp(timestamp_ms)
 
     def max_timestamp(self) -> TimestampOffset | None:
         """The first record here with the largest timestamp; None if no record has one."""
-        return reading.find_max_timestamp(self._local.segments)
+        return self._reader.max_timestamp()
 
     # --- offsets ----------------------------------------------------------------------------------------------------
 

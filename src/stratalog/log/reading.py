@@ -6,7 +6,9 @@ rolled meanwhile changes neither. Source: Kafka's `LocalLog.read` and `UnifiedLo
 
 from __future__ import annotations
 
-from stratalog.errors import OffsetOutOfRangeError
+from collections.abc import Callable
+
+from stratalog.errors import CorruptRecordError, OffsetOutOfRangeError
 from stratalog.log.local_log import UNKNOWN_POSITION, LocalLog
 from stratalog.log.segment import LogSegment
 from stratalog.log.segments import Segments
@@ -14,10 +16,59 @@ from stratalog.log.txn_index import AbortedTransaction
 from stratalog.log.values import FetchData, FileSlice, Isolation, LogOffset, OffsetPosition, TimestampOffset
 
 
-def read(
+class Reader:
+    """See the module, and for each method that of the same name in `PartitionLog`.
+
+    What a truncation cuts while it is looked at is looked for anew. What the disk refuses, or a file or map says that was
+    closed meanwhile, is a KafkaStorageError.
+    """
+
+    def __init__(self, local: LocalLog) -> None:
+        self._local = local
+
+    def read(self, offset: int, max_bytes: int, isolation: Isolation, min_one_message: bool) -> FetchData:
+        local = self._local
+        truncations = local.truncations
+        try:
+            return _read(local, offset, max_bytes, isolation, min_one_message)
+        except CorruptRecordError:
+            if truncations == local.truncations:
+                raise
+            return self.read(offset, max_bytes, isolation, min_one_message)
+        except (ValueError, OSError) as error:
+            raise self._refused(error) from error
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
+        return self._search(
+            lambda local: _find_timestamp(local.segments, timestamp_ms, local.local_log_start_offset)
+        )
+
+    def max_timestamp(self) -> TimestampOffset | None:
+        return self._search(lambda local: _find_max_timestamp(local.segments))
+
+    def _search(self, search: Callable[[LocalLog], TimestampOffset | None]) -> TimestampOffset | None:
+        local = self._local
+        while True:
+            truncations = local.truncations
+            if local.closed:
+                raise local.unusable()
+            try:
+                return search(local)
+            except CorruptRecordError:
+                if truncations == local.truncations:
+                    raise
+            except (ValueError, OSError) as error:
+                raise self._refused(error) from error
+
+    def _refused(self, error: ValueError | OSError) -> Exception:
+        if self._local.closed:
+            return self._local.unusable()
+        return self._local.storage_error("read", error) if isinstance(error, OSError) else error
+
+
+def _read(
     local: LocalLog, offset: int, max_bytes: int, isolation: Isolation, min_one_message: bool
 ) -> FetchData:
-    """What `PartitionLog.read` says, but that ValueError and OSError may come from files closed meanwhile."""
     limit = _limit(local, isolation)
     segments = local.segments
     at = segments.floor(offset)
@@ -122,7 +173,7 @@ def _aborted_within(
     return found
 
 
-def find_timestamp(segments: Segments, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
+def _find_timestamp(segments: Segments, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
     """The first record from `start_offset` on that is not older than `timestamp_ms`; None if all are older."""
     for segment in segments:
         is_there = segment.largest_timestamp() >= timestamp_ms
@@ -133,7 +184,7 @@ def find_timestamp(segments: Segments, timestamp_ms: int, start_offset: int) -> 
     return None
 
 
-def find_max_timestamp(segments: Segments) -> TimestampOffset | None:
+def _find_max_timestamp(segments: Segments) -> TimestampOffset | None:
     """The first record with the largest timestamp; None if no record has one."""
     largest: LogSegment | None = None
     for segment in segments:
