@@ -12,7 +12,9 @@ import threading
 from stratalog.errors import CorruptRecordError, CorruptSnapshotError, StratalogError
 from stratalog.remote.api import (
     RemoteLogMetadata,
+    RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
@@ -106,12 +108,12 @@ class ReplayedPartition:
             found = self.caches[partition] = RemoteLogMetadataCache()
         return found
 
-    def knows(self, event: RemoteLogMetadata) -> bool:
-        """Whether the segment of an update has been added."""
-        if isinstance(event, RemoteLogSegmentMetadata | RemotePartitionDeleteMetadata):
-            return True
+    def missing_segment(self, event: RemoteLogMetadata) -> RemoteLogSegmentId | None:
+        """The segment that an event is about to change, if it has never been added or is gone."""
+        if not isinstance(event, RemoteLogSegmentMetadataUpdate):
+            return None
         cache = self.caches.get(event.topic_id_partition)
-        return cache is not None and cache.get(event.segment_id) is not None
+        return event.segment_id if cache is None or cache.get(event.segment_id) is None else None
 
     # --- snapshots --------------------------------------------------------------------------------------------------
 

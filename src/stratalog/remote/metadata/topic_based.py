@@ -78,10 +78,9 @@ class TopicBasedRemoteLogMetadataManager:
                 if self._closed:
                     raise RetriableRemoteStorageError("the remote log metadata manager is closed")
                 replayed.catch_up()
-                if not replayed.knows(event):  # refused before it is written
-                    raise RemoteResourceNotFoundError(
-                        f"{event.topic_id_partition} has no such segment: {event}"
-                    )
+                missing = replayed.missing_segment(event)
+                if missing is not None:  # refused before it is written
+                    raise RemoteResourceNotFoundError(f"there is no remote segment {missing}")
                 offset = self._log.append(number, encode(event), self._clock.now_ms())
                 self._await(replayed, number, offset)
                 replayed.snapshot_if_due()
