@@ -60,6 +60,15 @@ the lag (sealed segments that are not remote, and their bytes), `failures` (task
 last error: wrong credentials, a bucket that is missing or read-only, a clock that is off) and `segments`: every local
 segment with its reason.
 
+    stratalog tier status --bootstrap-server 127.0.0.1:9092           # needs no web address
+    stratalog tier status --web http://127.0.0.1:8080 --topic orders --json
+    stratalog tier status --data-dir D                                # of a broker that is not running
+
+A terminal gets a table, a pipe lines with tabs and sizes in bytes: partition, reason, local bytes, remote bytes, log start
+offset, local log start offset, last remote offset, log end offset, lag in bytes and segments, the reason in words, errors.
+Exit code 0: nothing is failing; 1: something is; 2: wrong usage, or nobody answers. From the files alone open transactions,
+the quota and failures are not known, and a segment is as old as its file.
+
 | reason | what it says |
 |---|---|
 """

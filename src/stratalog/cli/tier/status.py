@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -115,17 +116,17 @@ def _partitions(data: bytes, whose: str) -> list[dict[str, Any]]:
 
 def _print(partitions: list[dict[str, Any]], failing: int) -> None:
     if on_terminal():
-        print_columns(_COLUMNS, [_row(partition) for partition in partitions])
+        print_columns(_COLUMNS, [_row(partition, size_text) for partition in partitions])
     else:
         for partition in partitions:
-            print("\t".join(_row(partition)))
+            print("\t".join(_row(partition, str)))
     if failing:
         print(f"{failing} of {len(partitions)} tiered partitions are failing")
     elif on_terminal():
         print(f"{len(partitions)} tiered partitions, none is failing")
 
 
-def _row(partition: dict[str, Any]) -> tuple[str, ...]:
+def _row(partition: dict[str, Any], size: Callable[[int], str]) -> tuple[str, ...]:
     failures = "; ".join(
         f"{failure['task']}, {failure['times']} times since {_time(failure['sinceMs'])}: {failure['error']}"
         for failure in partition["failures"]
@@ -133,13 +134,13 @@ def _row(partition: dict[str, Any]) -> tuple[str, ...]:
     return (
         f"{partition['topic']}-{partition['partition']}",
         "failing" if partition["isFailing"] else partition["reason"],
-        size_text(partition["localBytes"]),
-        size_text(partition["remoteBytes"]),
+        size(partition["localBytes"]),
+        size(partition["remoteBytes"]),
         str(partition["logStartOffset"]),
         str(partition["localLogStartOffset"]),
         str(partition["highestRemoteOffset"]),
         str(partition["logEndOffset"]),
-        size_text(partition["lagBytes"]),
+        size(partition["lagBytes"]),
         str(partition["lagSegments"]),
         partition["text"],
         " ".join(failures.split()),
