@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from stratalog.config.broker import BrokerConfig
-from stratalog.errors import UsageError
+from stratalog.errors import InvalidConfigError, UsageError
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.options import storage_manager_options
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
@@ -67,3 +69,26 @@ def test_the_endpoint_may_come_from_the_environment(monkeypatch: pytest.MonkeyPa
     store = ObjectStore.from_url("s3://bucket", {"max_retries": "0"})
     with pytest.raises(Exception, match="cannot be reached"):
         store.check()
+
+
+def test_the_storage_manager_may_be_loaded_by_name_as_any_plugin(tmp_path: Path) -> None:
+    rsm = ObjectStoreRemoteStorageManager()
+    rsm.configure({"url": tmp_path.as_uri(), "broker.id": "1", "cluster.id": "x", "compression": "zstd"})
+    rsm.store.check()
+    rsm.close()
+
+
+def test_keys_of_the_broker_name_compression_and_key_files() -> None:
+    config = BrokerConfig(
+        {
+            "stratalog.remote.compression": "zstd",
+            "stratalog.remote.encryption.key.file": "/a,/b",
+            "stratalog.remote.aiven.encryption.key.file": "key1=/c",
+        }
+    )
+    options = storage_manager_options(config, "file:///d")
+    assert options["compression"] == "zstd"
+    assert options["encryption.key.file"] == "/a,/b"
+    assert options["aiven.encryption.key.file"] == "key1=/c"
+    with pytest.raises(InvalidConfigError):
+        BrokerConfig({"stratalog.remote.compression": "gzip"})
