@@ -11,6 +11,7 @@ from stratalog.log.partition_log import PartitionLog
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from stratalog.remote.segment_check import CheckedSegment, check_segment
+from stratalog.util.crc32c import crc32c
 from tests.remote.world import CONFIG, World
 
 BIG = 5 * 1024 * 1024
@@ -38,12 +39,15 @@ def _flip(path: Path, at: int) -> None:
 
 def test_a_good_segment_tells_its_facts(log: PartitionLog) -> None:
     segment = log.segments[0]
-    assert _check(log) == CheckedSegment(
+    found = _check(log)
+    assert found == CheckedSegment(
         size_bytes=segment.size_bytes,
         first_offset=0,
         last_offset=log.segments[1].base_offset - 1,
         max_timestamp_ms=segment.largest_timestamp(),
+        block_facts=found.block_facts,
     )
+    assert found.block_facts.checksums == (crc32c(segment.log_path.read_bytes()),)
 
 
 def test_any_flipped_bit_of_the_records_that_matters_is_found_with_file_and_position(

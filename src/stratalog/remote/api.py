@@ -15,13 +15,16 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from uuid import UUID
 
 from typing_extensions import Buffer
 
 from stratalog.remote.segment_state import RemoteLogSegmentState, RemotePartitionDeleteState
 from stratalog.util.uuids import random_uuid, uuid_to_base64
+
+if TYPE_CHECKING:
+    from stratalog.remote.storage.block_facts import BlockFacts
 
 NO_TIMESTAMP = -1
 
@@ -187,7 +190,7 @@ class LogSegmentData:
     `producer_snapshot_index` is the snapshot at the base offset of the next segment. `offset_index_entry_size` is 8 or 12,
     None when whoever copies does not know. `topic_config` are the topic's values that are not Kafka's defaults.
     `on_progress` may be called with the bytes of a file that have been sent so far: without that, a long copy is taken to
-    stand still.
+    stand still. `block_facts` are what is known of each MiB of the records by whoever has just read them.
     """
 
     log_segment: Path
@@ -199,6 +202,7 @@ class LogSegmentData:
     offset_index_entry_size: int | None = None
     topic_config: Mapping[str, str] | None = None
     on_progress: Callable[[int], None] | None = None
+    block_facts: BlockFacts | None = None
 
 
 @runtime_checkable

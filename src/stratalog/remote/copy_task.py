@@ -36,7 +36,7 @@ from stratalog.remote.deletion import SegmentDeleter
 from stratalog.remote.log_view import LogView
 from stratalog.remote.plugin import ensure_reachable
 from stratalog.remote.quota import RateQuota
-from stratalog.remote.segment_check import check_segment
+from stratalog.remote.segment_check import CheckedSegment, check_segment
 from stratalog.remote.segment_state import RemoteLogSegmentState
 from stratalog.remote.watchdog import Progress
 from stratalog.util.clock import Clock
@@ -212,7 +212,7 @@ class CopyTask:
         _result(self._rlmm.add_remote_log_segment_metadata(metadata))
         self._progress.note(f"the store, which gets {segment.log_path.name} of {segment.size_bytes} bytes")
         try:
-            custom = self._rsm.copy_log_segment_data(metadata, self._data(candidate))
+            custom = self._rsm.copy_log_segment_data(metadata, self._data(candidate, checked))
             if custom is not None and len(custom.value) > self._custom_bytes_max:
                 raise CustomMetadataSizeLimitExceededError(
                     f"{self._partition}: the storage plugin returned {len(custom.value)} bytes of custom metadata, "
@@ -248,7 +248,7 @@ class CopyTask:
             txn_index_empty=segment.txn_index.is_empty,
         )
 
-    def _data(self, candidate: Candidate) -> LogSegmentData:
+    def _data(self, candidate: Candidate, checked: CheckedSegment) -> LogSegmentData:
         segment = candidate.segment
         snapshot = self._log.directory / snapshot_file(candidate.next_base_offset)
         epochs = self._log.leader_epochs.entries_up_to(candidate.next_base_offset)
@@ -261,6 +261,7 @@ class CopyTask:
             leader_epoch_index=encode_epochs(epochs),
             offset_index_entry_size=segment.offset_index.entry_size,
             on_progress=lambda _: self._progress.advance(),
+            block_facts=checked.block_facts,
             topic_config=changed_properties(self._log.config),
         )
 

@@ -10,6 +10,8 @@ from stratalog.log.offset_index import OffsetIndex
 from stratalog.log.segment import LogSegment
 from stratalog.records.batch import RecordBatch, checked_batch_size, iter_batches
 from stratalog.records.batch_format import HEADER_SIZE_UP_TO_MAGIC
+from stratalog.remote.storage.block_facts import BlockFacts, BlockFactsReader
+from stratalog.remote.storage.manifest import BLOCK_BYTES
 from stratalog.util.filesystem import File
 
 _CHUNK_BYTES = 4 * 1024 * 1024
@@ -17,12 +19,13 @@ _CHUNK_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class CheckedSegment:
-    """What the records themselves say of a segment that is in order."""
+    """What the records themselves say of a segment that is in order, and of their blocks."""
 
     size_bytes: int
     first_offset: int
     last_offset: int
     max_timestamp_ms: int
+    block_facts: BlockFacts
 
 
 def check_segment(segment: LogSegment, next_base_offset: int) -> CheckedSegment:
@@ -52,7 +55,8 @@ def _check_batches(segment: LogSegment, next_base_offset: int) -> CheckedSegment
     entries = _IndexEntries(segment.offset_index)
     expected = segment.base_offset
     first_offset, max_timestamp = -1, -1
-    for position, batch in _batches(file, size):
+    blocks = BlockFactsReader(BLOCK_BYTES)
+    for position, batch in _batches(file, size, blocks):
         if not batch.is_crc_valid:
             raise CorruptRecordError(
                 f"{path}: the batch at position {position} with offsets {batch.base_offset} to {batch.last_offset} does "
@@ -63,15 +67,16 @@ def _check_batches(segment: LogSegment, next_base_offset: int) -> CheckedSegment
                 f"{path}: the batch at position {position} has offsets {batch.base_offset} to {batch.last_offset}, "
                 f"expected them from {expected} on and below {next_base_offset}"
             )
+        blocks.add_batch(position, batch)
         entries.check(position, batch.base_offset, batch.last_offset)
         first_offset = batch.base_offset if first_offset < 0 else first_offset
         expected = batch.last_offset + 1
         max_timestamp = max(max_timestamp, batch.max_timestamp)
     entries.check_end(size)
-    return CheckedSegment(size, first_offset, expected - 1, max_timestamp)
+    return CheckedSegment(size, first_offset, expected - 1, max_timestamp, blocks.facts())
 
 
-def _batches(file: File, size: int) -> Iterator[tuple[int, RecordBatch]]:
+def _batches(file: File, size: int, blocks: BlockFactsReader) -> Iterator[tuple[int, RecordBatch]]:
     """Position and view of every batch; CorruptRecordError where there is none or the file ends within one."""
     position, length = 0, _CHUNK_BYTES
     while position < size:
@@ -85,6 +90,7 @@ def _batches(file: File, size: int) -> Iterator[tuple[int, RecordBatch]]:
         except (CorruptRecordError, UnsupportedForMessageFormatError) as error:
             raise CorruptRecordError(f"{file.path}: no batch behind position {position}: {error}") from error
         if consumed:
+            blocks.add_bytes(memoryview(data)[:consumed])
             position, length = position + consumed, _CHUNK_BYTES
             continue
         length = checked_batch_size(data, 0) if len(data) >= HEADER_SIZE_UP_TO_MAGIC else size

@@ -68,22 +68,41 @@ class BlockTimestamps:
         return None if pair == _NONE else TimeRange(*pair)
 
 
+class BlockTimes:
+    """Takes the batches of a `.log` in order, and has the timestamps of its blocks at the end."""
+
+    def __init__(self, block_bytes: int) -> None:
+        self._block_bytes = block_bytes
+        self._found: dict[int, TimeRange] = {}
+        # Of the block that the last batch began in, as flat ints: this is done for every batch.
+        self._block, self._low, self._high = -1, 0, 0
+
+    def add(self, position: int, batch: RecordBatch) -> None:
+        least, largest = _least(batch), batch.max_timestamp
+        block = position // self._block_bytes
+        if block == self._block:
+            self._low, self._high = min(self._low, least), max(self._high, largest)
+            return
+        self._end_block()
+        self._block, self._low, self._high = block, least, largest
+
+    def found(self, blocks: int) -> BlockTimestamps:
+        """The timestamps of so many blocks."""
+        self._end_block()
+        return BlockTimestamps.of(self._found.get(block) for block in range(blocks))
+
+    def _end_block(self) -> None:
+        if self._block >= 0:
+            self._found[self._block] = TimeRange(self._low, self._high)
+
+
 def block_timestamps(log: File, block_bytes: int) -> BlockTimestamps:
     """Those of a `.log`. CorruptRecordError for bytes that are no batches."""
     size = log.size()
-    found: list[TimeRange | None] = [None] * -(-size // block_bytes)
-    block, low, high = -1, 0, 0
+    times = BlockTimes(block_bytes)
     for position, batch in scan_headers(log, 0, size):
-        least, largest = _least(batch), batch.max_timestamp
-        if position // block_bytes == block:
-            low, high = min(low, least), max(high, largest)
-            continue
-        if block >= 0:
-            found[block] = TimeRange(low, high)
-        block, low, high = position // block_bytes, least, largest
-    if block >= 0:
-        found[block] = TimeRange(low, high)
-    return BlockTimestamps.of(found)
+        times.add(position, batch)
+    return times.found(-(-size // block_bytes))
 
 
 def _least(batch: RecordBatch) -> int:

@@ -27,7 +27,8 @@ from stratalog.remote.api import (
 )
 from stratalog.remote.plugin import StoredSegment
 from stratalog.remote.storage.aiven import keys as aiven_keys
-from stratalog.remote.storage.block_timestamps import BlockTimestamps, block_timestamps
+from stratalog.remote.storage.block_facts import BlockFacts
+from stratalog.remote.storage.block_timestamps import block_timestamps
 from stratalog.remote.storage.deadline import DeadlineObjectStore
 from stratalog.remote.storage.encoder import Encoder, Encoding
 from stratalog.remote.storage.layouts import ReadKeys, SegmentReader
@@ -105,7 +106,7 @@ class ObjectStoreRemoteStorageManager:
     ) -> CustomMetadata | None:
         reader = self.reader
         encoder = Encoder(reader.store, self._encoding, metadata, self._fs, on_progress=data.on_progress)
-        block_crcs, timestamps = self._blocks(data.log_segment)
+        blocks = data.block_facts or self._blocks(data.log_segment)
         files: dict[ObjectKind, Path | None] = {
             ObjectKind.LOG: data.log_segment,
             ObjectKind.OFFSET_INDEX: data.offset_index,
@@ -126,10 +127,10 @@ class ObjectStoreRemoteStorageManager:
         manifest = SegmentManifest.of(
             metadata,
             objects,
-            block_crcs,
+            blocks.checksums,
             data.offset_index_entry_size,
             topic_config=data.topic_config,
-            block_timestamps=timestamps,
+            block_timestamps=blocks.timestamps,
             compression=self._encoding.compression,
             encryption=self._encoding.encryption,
         )
@@ -147,15 +148,14 @@ class ObjectStoreRemoteStorageManager:
                     f"{manifest.key(kind)} has {found} bytes in the store after {stored.stored_size} were sent"
                 )
 
-    def _blocks(self, path: Path) -> tuple[tuple[int, ...], BlockTimestamps | None]:
-        """Checksums and timestamps of the blocks of a `.log`; no timestamps of what are no batches."""
+    def _blocks(self, path: Path) -> BlockFacts:
+        """Of a `.log` that nobody has looked at before."""
         with self._fs.open(path) as file:
-            size = file.size()
-            crcs = tuple(crc32c(file.pread(BLOCK_BYTES, at)) for at in range(0, size, BLOCK_BYTES))
+            crcs = tuple(crc32c(file.pread(BLOCK_BYTES, at)) for at in range(0, file.size(), BLOCK_BYTES))
             try:
-                return crcs, block_timestamps(file, BLOCK_BYTES)
+                return BlockFacts(crcs, block_timestamps(file, BLOCK_BYTES))
             except (CorruptRecordError, UnsupportedForMessageFormatError):
-                return crcs, None
+                return BlockFacts(crcs, None)
 
     # --- fetch ------------------------------------------------------------------------------------------------------
 

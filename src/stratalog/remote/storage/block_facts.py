@@ -1,0 +1,50 @@
+"""What a manifest notes of the blocks of a segment's records, gathered while somebody reads them for another reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stratalog.records.batch import RecordBatch
+from stratalog.remote.storage.block_timestamps import BlockTimes, BlockTimestamps
+from stratalog.util.crc32c import crc32c
+
+
+@dataclass(frozen=True, slots=True)
+class BlockFacts:
+    """The CRC-32C of each block, and the timestamps of the batches that begin in it; None for what are no batches."""
+
+    checksums: tuple[int, ...]
+    timestamps: BlockTimestamps | None
+
+
+class BlockFactsReader:
+    """Takes the records from their begin to their end, in pieces of any size, and every batch of them."""
+
+    def __init__(self, block_bytes: int) -> None:
+        self._block_bytes = block_bytes
+        self._times = BlockTimes(block_bytes)
+        self._checksums: list[int] = []
+        self._crc = 0
+        self._filled = 0
+
+    def add_batch(self, position: int, batch: RecordBatch) -> None:
+        self._times.add(position, batch)
+
+    def add_bytes(self, data: memoryview) -> None:
+        while data:
+            part = data[: self._block_bytes - self._filled]
+            self._crc = crc32c(part, self._crc)
+            self._filled += len(part)
+            data = data[len(part) :]
+            if self._filled == self._block_bytes:
+                self._end_block()
+
+    def facts(self) -> BlockFacts:
+        """Once, at the end."""
+        if self._filled:
+            self._end_block()
+        return BlockFacts(tuple(self._checksums), self._times.found(len(self._checksums)))
+
+    def _end_block(self) -> None:
+        self._checksums.append(self._crc)
+        self._crc = self._filled = 0
