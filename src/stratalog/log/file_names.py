@@ -27,6 +27,8 @@ STRAY_DIR_SUFFIX = "-stray"
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
+#: Ours, in the partitions of `__remote_log_metadata`.
+REMOTE_METADATA_SNAPSHOT = "remote_log_metadata_snapshot"
 
 _NAME = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.deleted|\.cleaned|\.swap)?")
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9]\d{0,9})")

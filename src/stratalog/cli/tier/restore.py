@@ -230,7 +230,7 @@ def _print(plan: RestorePlan, written: Written, *, as_json: bool, dry_run: bool)
         for row in rows:
             print(*row, sep="\t")
     for each in left:
-        print(f"left  {_segment_text(each)}")
+        print(_segment_text(each))
     for note in notes:
         print(f"note  {note}")
     for problem in plan.problems:

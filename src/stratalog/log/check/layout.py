@@ -13,6 +13,7 @@ from stratalog.log.file_names import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     PARTITION_METADATA,
+    REMOTE_METADATA_SNAPSHOT,
     SNAPSHOT_SUFFIX,
     parse_file_name,
 )
@@ -22,7 +23,7 @@ from stratalog.util.filesystem import FileSystem
 #: KRaft's own log has files that others have not, and its last time index entry is not made when the broker stops.
 METADATA_LOG: Final = "__cluster_metadata-0"
 _METADATA_FILE: Final = re.compile(r"\d{20}-\d{10}\.checkpoint(\.part|\.deleted)?|quorum-state(\.tmp)?")
-_KNOWN: Final = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)
+_KNOWN: Final = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, REMOTE_METADATA_SNAPSHOT)
 
 
 @dataclass

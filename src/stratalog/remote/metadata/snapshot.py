@@ -27,6 +27,7 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from stratalog.errors import CorruptRecordError, CorruptSnapshotError
+from stratalog.log.file_names import REMOTE_METADATA_SNAPSHOT
 from stratalog.remote.api import (
     RemoteLogMetadata,
     RemoteLogSegmentMetadata,
@@ -37,7 +38,7 @@ from stratalog.remote.metadata.cache import CacheContent
 from stratalog.remote.metadata.serde import decode, encode
 from stratalog.util.crc32c import crc32c
 
-SNAPSHOT_FILE: Final = "remote_log_metadata_snapshot"
+SNAPSHOT_FILE: Final = REMOTE_METADATA_SNAPSHOT
 MAGIC: Final = b"strataRM"
 VERSION: Final = 1
 
