@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -22,12 +23,14 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from tests.support.certificate import Certificate
+
 START_TIMEOUT_S = 90.0
 
 ACCESS_KEY = "stratalog-test"
 #: Of an account that may not write.
-READER_KEY = "stratalog-reader"
 SECRET_KEY = "stratalog-test-secret"
+READER_KEY = "stratalog-reader"
 
 
 def weed_program() -> str | None:
@@ -51,24 +54,36 @@ def require_s3_server() -> None:
 class S3Server:
     """One server with its data under `directory`. May be stopped and started again on the same port. Not thread-safe."""
 
-    def __init__(self, directory: Path | str) -> None:
+    def __init__(self, directory: Path | str, *, certificate: Certificate | None = None) -> None:
+        """With a certificate it speaks TLS alone."""
         self.directory = Path(directory)
+        self._certificate = certificate
         self._ports = _free_ports(8)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self._ports[0]}"
+        scheme = "http" if self._certificate is None else "https"
+        return f"{scheme}://127.0.0.1:{self._ports[0]}"
 
     @property
     def options(self) -> dict[str, str]:
         """Options of an object store that speaks to this server."""
+        trusted = (
+            {} if self._certificate is None else {"root_certificate_file": str(self._certificate.certificate)}
+        )
         return {
             "endpoint": self.endpoint,
             "access_key_id": ACCESS_KEY,
             "secret_access_key": SECRET_KEY,
             "region": "us-east-1",
+            **trusted,
         }
+
+    @property
+    def read_only_options(self) -> dict[str, str]:
+        """The same for an account that may read and list, and nothing else."""
+        return {**self.options, "access_key_id": READER_KEY, "secret_access_key": SECRET_KEY}
 
     def url(self, path: str) -> str:
         """`s3://` and a bucket with an optional prefix."""
@@ -118,6 +133,11 @@ class S3Server:
             f"-s3.localSocket={self._socket('s3')}", f"-filer.localSocket={self._socket('filer')}",
             "-master.volumeSizeLimitMB=256", f"-filer.port={filer}", f"-filer.port.grpc={filer_grpc}",
         ]  # fmt: skip
+        if self._certificate is not None:
+            command += [
+                f"-s3.cert.file={self._certificate.certificate}",
+                f"-s3.key.file={self._certificate.key}",
+            ]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 command,
@@ -156,13 +176,18 @@ class S3Server:
                 raise RuntimeError(f"the S3 server did not start:\n{tail}")
             time.sleep(0.1)
 
+    def _context(self) -> ssl.SSLContext | None:
+        if self._certificate is None:
+            return None
+        return ssl.create_default_context(cafile=str(self._certificate.certificate))
+
     def _serves(self) -> bool:
         """Whether an object can be put and got: the parts of the server find each other only after a while."""
         from stratalog.errors import RemoteStorageError
         from stratalog.remote.storage.object_store import ObjectStore
 
         try:
-            with urllib.request.urlopen(self.endpoint, timeout=1):
+            with urllib.request.urlopen(self.endpoint, timeout=1, context=self._context()):
                 pass
         except urllib.error.HTTPError:
             pass

@@ -1,0 +1,183 @@
+"""A real S3 server that is not as it should be: what is wrong is named, tried again or refused, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stratalog.errors import RemoteStorageError, RetriableRemoteStorageError
+from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage.object_store import ObjectStore
+from tests.remote.world import World
+from tests.scenarios.tiered_story import TieredStory
+from tests.support.certificate import make_certificate
+from tests.support.s3_server import S3Server, require_s3_server
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    require_s3_server()
+    with S3Server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    require_s3_server()
+    home = tmp_path_factory.mktemp("tls")
+    with S3Server(home, certificate=make_certificate(home)) as server:
+        yield server
+
+
+def store_of(s3: S3Server, path: str, **options: str) -> ObjectStore:
+    return ObjectStore.from_url(s3.url(path), {**s3.options, "max_retries": "0", **options})
+
+
+# --- the same stories as in a directory -----------------------------------------------------------------------------------
+
+
+def tell(story: TieredStory) -> None:
+    """Offload and consume, expire, delete the topic."""
+    with story:
+        a = story.create_topic("a", batches_per_segment=1)
+        a.produce("k0", "k1", "k2")
+        a.expect_remote({0: ["k0"], 1: ["k1"]})
+        a.expect_earliest_local_offset(2)
+        story.bounce()
+        a.expect_consumed(from_offset=0, keys=["k0", "k1", "k2"], of_them_remote=2)
+        a.delete_records(before=1)
+        a.expect_remote({1: ["k1"]})
+        a.delete()
+        a.expect_nothing_remote()
+
+
+def test_a_story_on_s3(tmp_path: Path, s3: S3Server) -> None:
+    tell(TieredStory(tmp_path, s3=s3))
+
+
+def test_a_story_on_s3_with_tls(tmp_path: Path, tls: S3Server) -> None:
+    tell(TieredStory(tmp_path, s3=tls))
+
+
+def test_a_server_whose_certificate_nobody_trusts_is_not_spoken_to(tls: S3Server) -> None:
+    options = {name: value for name, value in tls.options.items() if name != "root_certificate_file"}
+    store = ObjectStore.from_url(tls.url("bucket"), {**options, "max_retries": "0"})
+    with pytest.raises(RemoteStorageError, match=r"certificate|cannot be reached"):
+        store.check()
+
+
+# --- who may not ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("access_key_id", "the access key is not known there"),
+        ("secret_access_key", "the secret key is wrong"),
+    ],
+)
+def test_wrong_credentials_are_named_and_everything_stays_here(
+    tmp_path: Path, s3: S3Server, option: str, said: str
+) -> None:
+    store = store_of(s3, f"credentials/{option}", **{option: "wrong"})
+    with World(tmp_path, store=store) as world:
+        world.append(25)
+        with pytest.raises(RemoteStorageError, match=said) as caught:
+            world.tier()
+        assert not isinstance(caught.value, RetriableRemoteStorageError)
+        assert world.drop_local() == 0
+        world.expect_everything()
+
+
+def test_wrong_credentials_are_named_at_start(
+    tmp_path: Path, s3: S3Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = {"rsm.config.secret_access_key": "wrong", "rsm.config.max.retries": "0"}
+    with (
+        caplog.at_level(logging.WARNING, "stratalog"),
+        TieredStory(tmp_path, s3=s3, settings=settings) as story,
+    ):
+        a = story.create_topic("a", batches_per_segment=1)
+        a.produce("k0", "k1")
+        assert a.consume(0, 2) == [(0, "k0"), (1, "k1")]
+    said = [
+        record.getMessage() for record in caplog.records if "the secret key is wrong" in record.getMessage()
+    ]
+    assert 1 <= len(said) <= 3, said  # at start, and once for each task
+
+
+def test_a_bucket_that_may_only_be_read_is_read_and_keeps_all_else_here(tmp_path: Path, s3: S3Server) -> None:
+    with World(tmp_path, store=store_of(s3, "readonly/tier")) as world:
+        world.append(25)
+        world.tier()
+        world.drop_local()
+        reader = {name: value for name, value in s3.read_only_options.items() if "key" in name}
+        world.store.inner = store_of(s3, "readonly/tier", **reader)
+        world.append(25)
+        world.restart()
+        with pytest.raises(RemoteStorageError, match="access is denied"):
+            world.tier()
+        assert world.drop_local() == 0
+        world.expect_everything()
+        world.store.inner = world.inner
+        world.restart()
+        world.tier()
+        world.drop_local()
+        assert world.orphans() == []
+        world.expect_everything()
+
+
+def test_a_bucket_that_is_not_there_is_named(s3: S3Server) -> None:
+    reader = {name: value for name, value in s3.read_only_options.items() if "key" in name}
+    store = store_of(s3, "no-such-bucket-anywhere", **reader)
+    with pytest.raises(RemoteStorageError, match=r"bucket|denied"):
+        store.check()
+
+
+# --- objects that others have touched -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [ObjectKind.LOG, ObjectKind.OFFSET_INDEX, ObjectKind.MANIFEST])
+def test_an_object_that_was_replaced_is_never_served(tmp_path: Path, s3: S3Server, kind: ObjectKind) -> None:
+    store = store_of(s3, f"replaced/{kind.name.lower()}")
+    with World(tmp_path, store=store) as world:
+        world.append(60)
+        world.tier()
+        world.drop_local()
+        world.restart()
+        first, second = [key for key in world.objects() if key.endswith(f".{kind.value}")][:2]
+        right = bytes(store.get(first))
+        store.put(first, bytes(store.get(second)))
+        if kind is ObjectKind.OFFSET_INDEX:
+            world.expect_everything()  # it is built anew from the records
+        else:
+            with pytest.raises(RemoteStorageError, match=r"damaged in the store|another segment"):
+                world.manager.read(world.partition, 0, 1_000)
+        store.put(first, right)
+        world.restart()
+        world.expect_everything()
+
+
+def test_a_manifest_from_the_future_is_named_and_left_alone(tmp_path: Path, s3: S3Server) -> None:
+    store = store_of(s3, "future/tier")
+    with World(tmp_path, store=store) as world:
+        world.append(25)
+        world.tier()
+        world.drop_local()
+        world.restart()
+        key = next(key for key in world.objects() if key.endswith(f".{ObjectKind.MANIFEST.value}"))
+        right = bytes(store.get(key))
+        document = json.loads(right)
+        future = json.dumps({**document, "version": document["version"] + 98}).encode()
+        store.put(key, future)
+        with pytest.raises(RemoteStorageError, match="version"):
+            world.manager.read(world.partition, 0, 1_000)
+        world.tier()
+        assert bytes(store.get(key)) == future
+        store.put(key, right)
+        world.restart()
+        world.expect_everything()
