@@ -10,7 +10,6 @@ peer gets the records of the same segments in ranges of 4 MiB, one after the oth
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 import time
 from collections.abc import Sequence
@@ -21,94 +20,30 @@ from tests.support.s3_server import S3Server
 
 from benchmarks.support.measure import Sample, alternate
 from benchmarks.support.report import Report, Result
-from stratalog.config.broker import BrokerConfig
-from stratalog.config.topic import LogConfig
-from stratalog.log.partition_log import PartitionLog
-from stratalog.records.batch_builder import build_batch
-from stratalog.records.record import Record
+from benchmarks.support.tier import BATCHES, MetadataEvents, SealedPartition
 from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.log_view import topic_id_partition
-from stratalog.remote.manager import RemoteLogManager
-from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
-from stratalog.util.uuids import random_uuid
 
-SEGMENT_BYTES = 64 * 1024 * 1024
 RANGE_BYTES = 4 * 1024 * 1024
 FETCH_BYTES = 1024 * 1024
-RECORD_BYTES = 1024
-
-#: Records of 1 KiB in a batch.
-BATCHES = {"batches of 16 KiB": 16, "batches of 1 MiB": 1000}
-
-
-class _MetadataLog:
-    """Events in memory."""
-
-    partition_count = 1
-
-    def __init__(self) -> None:
-        self._values: list[bytes] = []
-
-    def append(self, _partition: int, value: bytes, _timestamp_ms: int) -> int:
-        self._values.append(value)
-        return len(self._values) - 1
-
-    def read(self, _partition: int, offset: int, _max_bytes: int) -> list[tuple[int, bytes]]:
-        return list(enumerate(self._values))[offset:]
-
-    def end_offset(self, _partition: int) -> int:
-        return len(self._values)
 
 
 class Tier:
     """One partition whose sealed segments are all on the S3 server."""
 
     def __init__(self, directory: Path, s3: S3Server, batch_records: int, size: int) -> None:
-        self._directory = directory
-        self._events = _MetadataLog()
-        self._caches = 0
+        self._events = MetadataEvents()
         self.store = ObjectStore.from_url(s3.url(f"benchmark/{directory.name}"), s3.options)
-        config = LogConfig(
-            segment_bytes=SEGMENT_BYTES,
-            remote_storage_enable=True,
-            retention_ms=-1,
-            local_retention_bytes=1,
-            max_message_bytes=2 * FETCH_BYTES,
-        )
-        self.log = PartitionLog.open(directory / "t-0", config, topic_id=random_uuid())
-        self.log.leader_epochs.assign(0, 0)
-        now_ms = time.time_ns() // 1_000_000
-        values = [os.urandom(RECORD_BYTES) for _ in range(batch_records)]
-        batch = build_batch(
-            [Record(offset=n, timestamp_ms=now_ms, key=None, value=value) for n, value in enumerate(values)]
-        )
-        for _ in range(size // len(batch) + 1):
-            self.log.append_as_leader(batch, leader_epoch=0)
-        self.log.update_high_watermark(self.log.log_end_offset)
-        self.log.roll()
-        manager = self.manager()
-        manager.run_once(topic_id_partition(self.log))
-        manager.close()
+        self._sealed = SealedPartition(directory, batch_records, size)
+        self.log = self._sealed.log
+        self._sealed.copy(self.store, self._events)
         self.log.delete_old_segments()
         self.manifests = list_remote_segments(self.store)
 
-    def manager(self) -> RemoteLogManager:
-        """A new one, whose caches are empty."""
-        self._caches += 1
-        manager = RemoteLogManager(
-            ObjectStoreRemoteStorageManager(self.store),
-            TopicBasedRemoteLogMetadataManager(self._events),
-            BrokerConfig(),
-            self._directory / f"cache-{self._caches}",
-        )
-        manager.on_leadership_change([self.log])
-        return manager
-
     def read(self) -> Sample:
         """Everything, through the manager."""
-        manager, partition = self.manager(), topic_id_partition(self.log)
+        manager, partition = self._sealed.manager(self.store, self._events), topic_id_partition(self.log)
         start = time.perf_counter()
         size = offset = 0
         for manifest in self.manifests:

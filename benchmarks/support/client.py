@@ -105,6 +105,13 @@ class Client:
         _check_produced(answers, layout, count, 1)
         return taken
 
+    def exchange(self, request: bytes, answer_bytes: int) -> bytes:
+        """Send a request and wait for its answer of a known size, unchecked."""
+        answer = bytearray(answer_bytes)
+        self._socket.sendall(request)
+        self._receive_into(memoryview(answer))
+        return bytes(answer)
+
     def fetch(self, topic: str, offset: int, *, partition_bytes_max: int) -> bytes:
         """The records that one fetch at `offset` brings. BrokerError for an error code."""
         self._socket.sendall(
