@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
 
+from stratalog.config.topic import LogConfig
 from stratalog.errors import CorruptRecordError
 from stratalog.log.partition_log import PartitionLog
 from stratalog.log.segment import LogSegment
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
+from stratalog.testing.lossy_filesystem import Killed, LossyFileSystem
 from tests.log.conftest import OpenLog
 from tests.log.writers import NOW_MS, Producer, append, batch, follow
 
@@ -230,3 +233,28 @@ def test_the_last_segment_goes_first(open_log: OpenLog, monkeypatch: pytest.Monk
     monkeypatch.setattr(LogSegment, "change_suffix", renamed)
     log.truncate_to(5)
     assert gone == [40, 30, 20, 10]
+
+
+def test_whenever_the_power_goes_in_a_truncation_no_gap_is_left(tmp_path: Path) -> None:
+    for kill_at in itertools.count():
+        directory = tmp_path / str(kill_at) / "foo-0"
+        directory.mkdir(parents=True)
+        fs = LossyFileSystem(directory)
+        config = LogConfig(segment_bytes=3 * len(batch()))
+        log = PartitionLog.open(directory, config, fs=fs)
+        append(log, times=13)
+        log.flush()
+        fs.kill_at = kill_at
+        try:
+            log.truncate_to(4)
+        except Killed:
+            pass
+        else:
+            break
+        fs.crash()
+        log = PartitionLog.open(directory, config, clean_shutdown=False, recovery_point=0)
+        ends = [segment.read_next_offset() for segment in log.segments]
+        bases = [segment.base_offset for segment in log.segments]
+        assert bases == [0, *ends[:-1]], f"killed before change {kill_at}"
+        log.close()
+    assert kill_at > 10

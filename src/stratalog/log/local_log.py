@@ -181,15 +181,18 @@ class LocalLog:
     def truncate_to(self, offset: int) -> None:
         """Drop everything from `offset` on, which lies at or behind the first segment's base offset.
 
-        CorruptRecordError if damage hides where that is; nothing was done then. The last segment goes first: if the process
-        ends meanwhile, what is left is a log without gaps.
+        CorruptRecordError if damage hides where that is; nothing was done then. The last segment goes first, and all are
+        gone for good before the one that stays is cut: whenever the process or the power ends, a log without gaps is left.
         """
         kept = self.segments.all[: self.segments.floor(offset) + 1]
         kept[-1].translate_offset(offset)
         self.truncations += 1
         try:
-            for segment in reversed(self.segments.all[len(kept) :]):
+            behind = self.segments.all[len(kept) :]
+            for segment in reversed(behind):
                 self._condemn_segment(segment)
+            if behind:
+                self.fs.sync_dir(self.directory)
             kept[-1].truncate_to(offset)
             self.log_start_offset = min(offset, self.log_start_offset)
             self.local_log_start_offset = min(offset, self.local_log_start_offset)
