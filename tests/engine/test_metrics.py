@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -253,3 +254,25 @@ def test_too_few_replicas_are_told(logs: LogManager) -> None:
     assert found["kafka_cluster_partition_underminisr", "two", "0"] == 1
     assert found["kafka_cluster_partition_underminisr", "one", "0"] == 0
     assert found["kafka_server_replicamanager_underminisrpartitioncount",] == 1
+
+
+def test_a_cleaning_is_told(tmp_path: Path) -> None:
+    config = BrokerConfig({"log.cleaner.backoff.ms": "20", "log.cleaner.dedupe.buffer.size": "1048576"})
+    manager = LogManager([tmp_path / "data"], config, cluster_id="c")
+    manager.start([])
+    try:
+        compacted = {"cleanup_policy": frozenset({"compact"}), "min_cleanable_dirty_ratio": 0.01}
+        (partition,) = manager.create_topic(spec("t", segment_bytes=1_500, **compacted))
+        for _ in range(6):
+            partition.append(
+                build_batch([Record(at, 1_000, b"%d" % (at % 3), bytes(100)) for at in range(10)])
+            )
+        end = time.monotonic() + 60
+        while not 0 < (found := values(manager))["kafka_log_logcleaner_cleaner_recopy_percent",] < 100:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+    finally:
+        manager.close()
+    assert found["kafka_log_logcleaner_deadthreadcount",] == 0
+    assert found["kafka_log_logcleanermanager_time_since_last_run_ms",] < 60_000
+    assert found["kafka_log_logcleanermanager_uncleanable_partitions_count", str(tmp_path / "data")] == 0
