@@ -13,8 +13,8 @@ from stratalog.remote.audit_facts import PartitionMetadata
 from stratalog.remote.audit_findings import Finding, Severity, plan_repair
 from stratalog.remote.audit_mend import carry_out
 from stratalog.remote.audit_run import AuditOptions, audit_bucket
-from stratalog.remote.storage.layouts import PlainView, open_bucket
 from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
+from stratalog.remote.storage.plain_view import PlainView, open_bucket
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from tests.remote.audit_world import SoundBucket, later
 

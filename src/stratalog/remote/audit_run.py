@@ -27,9 +27,10 @@ from stratalog.remote.audit_facts import PartitionMetadata, group_objects
 from stratalog.remote.audit_findings import Finding, Kind, Severity
 from stratalog.remote.audit_read import read_segment
 from stratalog.remote.audit_segment import SegmentFacts, misfits, object_finding, state_of
-from stratalog.remote.storage.layouts import PlainView, SegmentReader, object_key
+from stratalog.remote.storage.layouts import SegmentReader, object_key
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_store import ObjectInfo, ObjectStore
+from stratalog.remote.storage.plain_view import PlainView
 from stratalog.util.uuids import uuid_to_base64
 
 #: The object that tells the store's time; see `audit_mend.store_time_ms`.

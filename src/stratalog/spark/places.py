@@ -14,7 +14,7 @@ from typing import Final
 from typing_extensions import Buffer
 
 from stratalog.errors import RemoteResourceNotFoundError
-from stratalog.remote.storage.layouts import PlainView, open_bucket
+from stratalog.remote.storage.plain_view import PlainView, open_bucket
 from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem
 
 #: Kafka renames a segment's files so and removes them a minute later.

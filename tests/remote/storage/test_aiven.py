@@ -25,9 +25,10 @@ from stratalog.remote.api import IndexType
 from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.storage.aiven import chunk_sizes
 from stratalog.remote.storage.aiven.manifest import decode
-from stratalog.remote.storage.layouts import PlainView, open_bucket, stored_objects
+from stratalog.remote.storage.layouts import stored_objects
 from stratalog.remote.storage.manifest import Layout, SegmentManifest
 from stratalog.remote.storage.object_key import KIND_OF_INDEX, ObjectKind
+from stratalog.remote.storage.plain_view import PlainView, open_bucket
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "aiven"

@@ -24,10 +24,11 @@ from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.storage.chunk_codec import Compression
 from stratalog.remote.storage.encoder import Encoding
 from stratalog.remote.storage.keyring import Keyring, key_id
-from stratalog.remote.storage.layouts import ReadKeys, SegmentReader, open_bucket, stored_objects
+from stratalog.remote.storage.layouts import ReadKeys, SegmentReader, stored_objects
 from stratalog.remote.storage.manifest import BLOCK_BYTES, SegmentManifest
 from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.remote.storage.plain_view import open_bucket
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from tests.remote.storage.segments import SIZE, make_segment
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 import typer
 
 from stratalog.errors import UsageError
-from stratalog.remote.storage.layouts import PlainView, open_bucket
+from stratalog.remote.storage.plain_view import PlainView, open_bucket
 
 UrlArgument = Annotated[
     str,

@@ -1,16 +1,15 @@
 """Segments of either layout, read alike: whose manifest it is, where the bytes are, and how they become contents again.
 
 `SegmentReader` is for whoever has a manifest; what it gives is checked with all that the manifest knows: checksums, tags,
-sizes. `PlainView` is for whoever has keys: a store in which every segment lies as plain objects of our layout.
+sizes. Whoever has keys takes `plain_view`.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from uuid import UUID
 
 from typing_extensions import Buffer
@@ -30,7 +29,7 @@ from stratalog.remote.storage.chunk_codec import AesGcm, ChunkCodec, Compression
 from stratalog.remote.storage.keyring import Keyring
 from stratalog.remote.storage.manifest import Encryption, Layout, SegmentManifest
 from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
-from stratalog.remote.storage.object_store import Listing, ObjectInfo, ObjectStore, Uploaded
+from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
 
 KEY_FILE = "encryption.key.file"
@@ -58,15 +57,6 @@ class ReadKeys:
         files = {name.replace("_", "."): value for name, value in named.items()}
         keyring = Keyring.of_files(files.get(KEY_FILE), fs)
         return cls(keyring, DataKeys.of_files(files.get(data_keys.OPTION), fs)), rest
-
-
-def open_bucket(
-    url: str, options: Mapping[str, str] | None = None, fs: FileSystem = REAL_FILESYSTEM
-) -> PlainView:
-    """`ObjectStore.from_url`, for readers: with the keys that the options `encryption.key.file` and
-    `aiven.encryption.key.file` name. UsageError."""
-    keys, rest = ReadKeys.split(options or {}, fs)
-    return PlainView(SegmentReader(ObjectStore.from_url(url, rest, fs), keys))
 
 
 # --- manifests ----------------------------------------------------------------------------------------------------------
@@ -297,101 +287,3 @@ def _envelope(encryption: Encryption, keys: DataKeys, source: str) -> AesGcm:
     return AesGcm(
         keys.open(encryption.key_id, encryption.sealed_data_key or b"", source), lambda _: associated
     )
-
-
-# --- a store ------------------------------------------------------------------------------------------------------------
-
-
-class PlainView(ObjectStore):
-    """A store in which each content of each segment lies as it is under its key of our layout (`SegmentManifest.key`).
-
-    Listings show what is really there. Objects that are no content of a segment are as in the store below, and so are those
-    of a segment without a manifest. Contents of encrypted segments and of other layouts cannot be put: that would leave
-    them half one thing and half another.
-    """
-
-    def __init__(self, reader: SegmentReader) -> None:
-        self.reader = reader
-        self.inner = reader.store
-        self.url = reader.store.url
-
-    def get(self, key: str) -> Buffer:
-        content = self._content(key)
-        return self.inner.get(key) if content is None else self.reader.read(*content)
-
-    def get_range(self, key: str, start: int, end: int) -> Buffer:
-        content = self._content(key)
-        if content is None:
-            return self.inner.get_range(key, start, end)
-        manifest, kind = content
-        return self.reader.read_range(manifest, kind, start, end, blocks=False)
-
-    def head(self, key: str) -> ObjectInfo:
-        content = self._content(key)
-        if content is None:
-            return self.inner.head(key)
-        manifest, kind = content
-        found = self.inner.head(object_key(manifest, kind))
-        return ObjectInfo(key, manifest.objects[kind].size, found.last_modified_ms, found.etag)
-
-    def put(self, key: str, data: Buffer) -> Uploaded:
-        self._refuse(key)
-        return self.inner.put(key, data)
-
-    def put_file(self, key: str, path: Path, *, progress: Callable[[int], None] | None = None) -> Uploaded:
-        self._refuse(key)
-        return self.inner.put_file(key, path, progress=progress)
-
-    def put_pieces(
-        self,
-        key: str,
-        pieces: Iterable[Buffer],
-        size_max: int,
-        *,
-        progress: Callable[[int], None] | None = None,
-    ) -> Uploaded:
-        self._refuse(key)
-        return self.inner.put_pieces(key, pieces, size_max, progress=progress)
-
-    def list(self, directory: str = "") -> Iterator[ObjectInfo]:
-        return self.inner.list(directory)
-
-    def list_level(self, directory: str = "") -> Listing:
-        return self.inner.list_level(directory)
-
-    def delete(self, keys: Sequence[str]) -> None:
-        for key in keys:
-            segment = ObjectKey.parse(key) or parse_manifest_key(key)
-            if segment is not None:
-                self.reader.forget(segment)
-        self.inner.delete(keys)
-
-    def _content(self, key: str) -> tuple[SegmentManifest, ObjectKind] | None:
-        """Whose content is at `key`, when it has to be made of what is stored; None when it is stored so."""
-        parsed = ObjectKey.parse(key)
-        if parsed is None or parsed.kind is ObjectKind.MANIFEST:
-            return None
-        try:
-            manifest = self.reader.manifest(parsed)
-        except RemoteResourceNotFoundError:
-            return None
-        stored = manifest.objects.get(parsed.kind)
-        plain = stored is None or stored.chunks is None
-        return None if plain else (manifest, parsed.kind)
-
-    def _refuse(self, key: str) -> None:
-        """Raise RemoteStorageError for a content that cannot be put; a new manifest takes the place of the known one."""
-        parsed = ObjectKey.parse(key)
-        if parsed is None:
-            return
-        if parsed.kind is ObjectKind.MANIFEST:
-            self.reader.forget(parsed)
-            return
-        try:
-            manifest = self.reader.manifest(parsed)
-        except RemoteResourceNotFoundError:
-            return
-        if manifest.encryption is not None or manifest.layout is not Layout.STRATALOG:
-            raise RemoteStorageError(
-                f"{self.url}/{key} is of a segment that is encrypted or of another layout; it is not changed in place"
-            )

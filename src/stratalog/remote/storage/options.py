@@ -25,7 +25,7 @@ def store_url(config: BrokerConfig, default: str) -> str:
 
 
 def store_options(config: BrokerConfig, url: str) -> dict[str, str]:
-    """Options for `layouts.open_bucket(url, ...)`; the S3 keys apply to S3 URLs only."""
+    """Options for `plain_view.open_bucket(url, ...)`; the S3 keys apply to S3 URLs only."""
     options = {"timeout_ms": str(config["stratalog.remote.request.timeout.ms"])}
     if url.startswith(("s3://", "s3a://")):
         for key, option in _S3_KEYS.items():
