@@ -75,6 +75,30 @@ def test_delete_topic(tmp_path: Path) -> None:
         again.expect_consumed(from_offset=0, keys=["new"], of_them_remote=0)
 
 
+def test_disable_remote_log_on_topic(tmp_path: Path) -> None:
+    """DisableRemoteLogOnTopicTest: copies end and come back, reading and retention go on; off for good, all of it goes."""
+    with TieredStory(tmp_path) as story:
+        a = story.create_topic("a", batches_per_segment=1)
+        a.produce("k0", "k1", "k2")
+        a.expect_remote({0: ["k0"], 1: ["k1"]})
+        a.expect_earliest_local_offset(2)
+        off = {"remote_log_copy_disable": "true", "local_retention_bytes": -2, "local_retention_ms": -2}
+        a.configure(**off)
+        a.expect_consumed(from_offset=0, keys=["k0", "k1", "k2"], of_them_remote=2)
+        a.configure(remote_log_copy_disable="false", local_retention_bytes=1)
+        a.produce("k3")
+        a.expect_earliest_local_offset(3)
+        a.expect_remote({0: ["k0"], 1: ["k1"], 2: ["k2"]})
+        a.configure(**off)
+        a.expect_consumed(from_offset=0, keys=["k0", "k1", "k2", "k3"], of_them_remote=3)
+        a.delete_records(before=1)
+        a.expect_remote({1: ["k1"], 2: ["k2"]})
+        a.configure(remote_storage_enable="false", remote_log_delete_on_disable="true")
+        a.expect_nothing_remote()
+        a.expect_consumed(from_offset=3, keys=["k3"], of_them_remote=0)
+        a.expect_offset_of(EARLIEST, epoch=0, offset=3)
+
+
 def test_enable_remote_log_on_topic(tmp_path: Path) -> None:
     """EnableRemoteLogOnTopicTest: what was written before goes to the remote tier as well."""
     with TieredStory(tmp_path) as story:

@@ -195,7 +195,7 @@ def live(path: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "lives", [300, pytest.param(6_000, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])]
+    "lives", [200, pytest.param(6_000, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])]
 )
 def test_no_life_loses_or_leaks_anything(tmp_path: Path, lives: int) -> None:
     for seed in range(SEED, SEED + lives):
