@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import mmap
+import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ from stratalog.errors import CorruptRecordError
 from stratalog.log import soundness
 from stratalog.log.partition_log import PartitionLog
 from stratalog.log.values import Isolation
+from stratalog.records.batch_builder import build_batch
+from stratalog.records.record import Record
 from stratalog.testing.failing_filesystem import FailingFileSystem
 from stratalog.util.filesystem import File
 from tests.log.log_model import batch_of, read_records
@@ -145,3 +149,26 @@ def test_a_log_of_many_segments_is_opened_without_a_map_for_each(tmp_path: Path)
     assert len(again.segments) == 500
     assert len(Path("/proc/self/maps").read_text().splitlines()) < maps_before + 50
     again.close()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_memory_of_opening_does_not_grow_with_what_was_flushed(tmp_path: Path, clean: bool) -> None:
+    """As many segments, twenty times the bytes: what is allocated on the way is about the same."""
+    peaks = []
+    for times in (1, 20):
+        directory = tmp_path / f"orders-{times}"
+        log = PartitionLog.open(directory, replace(CONFIG, segment_bytes=2**40))
+        for _ in range(8):
+            for _ in range(10 * times):
+                log.append_as_leader(build_batch([Record(0, 1, None, bytes(9_000))]), leader_epoch=0)
+            log.roll()
+        log.flush()
+        point = log.log_end_offset
+        log.close()
+        tracemalloc.start()
+        again = PartitionLog.open(directory, CONFIG, clean_shutdown=clean, recovery_point=point)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert again.log_end_offset == point
+        again.close()
+    assert peaks[1] < peaks[0] + 200_000
