@@ -1,6 +1,7 @@
 """What lies in an object store, found from its manifests alone: no broker, no metadata topic.
 
-For Spark and the tools; segments of our layout and of Aiven's (`storage.layouts`). A manifest is there only when all objects of its segment are.
+For Spark and the tools; segments of our layout and of Aiven's (`storage.layouts`). A manifest is there only when all
+objects of its segment are.
 """
 
 from __future__ import annotations
