@@ -10,8 +10,10 @@ from tests.support.wire import Wire
 
 from stratalog.broker.api_keys import ApiKey
 from stratalog.broker.server import Broker
+from stratalog.log.checkpoints import LOG_START_OFFSETS, OffsetCheckpoint
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
+from stratalog.util.filesystem import REAL_FILESYSTEM
 
 
 @pytest.fixture
@@ -52,3 +54,8 @@ def test_topics_that_are_unknown_or_internal_or_compacted_are_refused(broker: Br
     with Wire(broker.bootstrap_servers) as wire:
         wire.call(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=("g",))
     assert delete(broker, 0, "__consumer_offsets") == (17, -1)
+
+
+def test_what_was_answered_is_on_the_disk(broker: Broker, tmp_path: Path) -> None:
+    assert delete(broker, 4) == (0, 4)
+    assert OffsetCheckpoint(tmp_path / LOG_START_OFFSETS, REAL_FILESYSTEM).read() == {("t", 0): 4}

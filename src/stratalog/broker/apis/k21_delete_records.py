@@ -1,6 +1,6 @@
 """DeleteRecords: move the log start offset of partitions up; -1 means up to the high watermark.
 
-Only topics that are cleaned by deletion alone can lose records this way (POLICY_VIOLATION otherwise), and no internal ones.
+What was answered is durable. Only topics that are cleaned by deletion alone can lose records this way (POLICY_VIOLATION otherwise), and no internal ones.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ async def delete_records(ctx: RequestContext, request: Any) -> Any:
                 )
             )
         topics.append(ctx.make("DeleteRecordsTopicResult", name=topic.name, partitions=partitions))
+    # The leader epochs below are gone from the disk by now: a log that began earlier again after a crash would lack them.
+    await ctx.broker.run_blocking(ctx.broker.logs.write_checkpoints)
     return ctx.respond(topics=topics)
 
 
