@@ -1,6 +1,7 @@
 """DeleteRecords: move the log start offset of partitions up; -1 means up to the high watermark.
 
-What was answered is durable. Only topics that are cleaned by deletion alone can lose records this way (POLICY_VIOLATION otherwise), and no internal ones.
+What was answered is durable. Only topics that are cleaned by deletion alone can lose records this way (POLICY_VIOLATION
+otherwise), and no internal ones.
 """
 
 from __future__ import annotations
