@@ -58,3 +58,10 @@ def test_every_row_names_tests_that_exist_or_says_why_there_is_none(kafka_class:
         assert proofs, f"{kafka_class}.{case}: no test and no reason: {ours}"
         for path, name in proofs:
             assert name in _tests_in(path), f"{kafka_class}.{case}: {path} has no {name}"
+
+
+@pytest.mark.parametrize("table", sorted(TABLES.glob("*.md")), ids=lambda path: path.stem)
+def test_every_test_that_a_table_names_exists(table: Path) -> None:
+    """Also in tables that are not of one of Kafka's test classes."""
+    for path, name in _PROOF.findall(table.read_text()):
+        assert name in _tests_in(path), f"{table.name}: {path} has no {name}"
