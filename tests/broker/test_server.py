@@ -17,6 +17,7 @@ import pytest
 from tests.support.wire import Wire
 
 import stratalog
+from stratalog.broker import protocol
 from stratalog.broker.api_keys import ApiKey
 from stratalog.broker.listen_address import ListenAddress, advertised_listener, parse_address
 from stratalog.broker.server import Broker, serve
@@ -351,3 +352,11 @@ def test_addresses_are_parsed() -> None:
     assert parse_address(":0", "x") == ListenAddress("", 0)
     assert parse_address("[::1]:9092", "x") == ListenAddress("::1", 9092)
     assert str(ListenAddress("::1", 1)) == "[::1]:1"
+
+
+def test_hiding_a_package_from_an_import_leaves_no_gap_to_other_threads() -> None:
+    """Another thread may be half-way through the list of finders when kio is imported: that list must not change."""
+    walked = sys.meta_path
+    protocol._kio.__wrapped__()
+    assert sys.meta_path == walked
+    assert sys.meta_path is not walked

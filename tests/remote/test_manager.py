@@ -324,5 +324,7 @@ def test_no_thread_is_left_after_close(tmp_path: Path) -> None:
         world.drop_local()
         world.expect_everything()
         world.manager.close()
-        left = [t.name for t in threading.enumerate() if t.name.startswith("remote-")]
+        # The index cache's library keeps the thread that loaded it, for all caches of the process.
+        names = {t.name for t in threading.enumerate()} - {"remote-index-cache-library"}
+        left = [name for name in names if name.startswith("remote-")]
         assert left == []

@@ -54,11 +54,12 @@ class _NotHere(MetaPathFinder):
 def _kio() -> ModuleType:
     """kio's serialisers. Its phantom types would pull in hypothesis wherever that is installed: 25 MB, 0.3 s."""
     finder = _NotHere("hypothesis")
-    sys.meta_path.insert(0, finder)
+    # A new list each time: another thread that imports goes through the old one, and must not miss a finder of it.
+    sys.meta_path = [finder, *sys.meta_path]
     try:
         return importlib.import_module("kio.serial")
     finally:
-        sys.meta_path.remove(finder)
+        sys.meta_path = [other for other in sys.meta_path if other is not finder]
 
 
 @cache

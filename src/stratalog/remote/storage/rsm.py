@@ -42,7 +42,7 @@ DEFAULT_DEADLINE_MS = 60_000
 
 
 #: Who the broker is: the layout of objects has no use for it.
-_TOLD_TO_EVERY_PLUGIN = ("broker.id", "cluster.id")
+_TOLD_TO_EVERY_PLUGIN = ("broker.id", "node.id", "cluster.id", "log.dir")
 
 
 class ObjectStoreRemoteStorageManager:
