@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.support.wire import Wire
 
-from stratalog.broker.api_keys import ApiKey
+from stratalog.wire.api_keys import ApiKey
 
 
 def described(wire: Wire, type_: int, name: str) -> dict[str, Any]:

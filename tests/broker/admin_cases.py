@@ -12,7 +12,7 @@ from uuid import UUID
 
 from tests.support.wire import Wire
 
-from stratalog.broker.api_keys import ApiKey
+from stratalog.wire.api_keys import ApiKey
 
 UNKNOWN_ID = UUID("7f5d3c6e-0000-4000-8000-000000000001")
 TOPIC, BROKER, BROKER_LOGGER, GROUP = 2, 4, 8, 32

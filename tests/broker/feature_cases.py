@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.support.wire import Wire
 
-from stratalog.broker.api_keys import ApiKey
+from stratalog.wire.api_keys import ApiKey
 
 UNKNOWN, UPGRADE, SAFE, UNSAFE = 0, 1, 2, 3
 

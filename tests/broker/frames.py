@@ -9,10 +9,10 @@ from typing import Any
 from kio.serial import entity_reader, entity_writer
 from tests.support.wire import build
 
-from stratalog.broker.api_keys import ApiKey
 from stratalog.broker.connection import Chunk
-from stratalog.broker.protocol import read_client_id, request_class, response_class, skip_tagged_fields
 from stratalog.log.values import FileSlice
+from stratalog.wire.api_keys import ApiKey
+from stratalog.wire.protocol import read_client_id, request_class, response_class, skip_tagged_fields
 
 
 def request_frame(key: ApiKey, version: int, values: dict[str, Any], *, tags: bytes = b"\0") -> bytearray:

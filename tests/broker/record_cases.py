@@ -15,11 +15,11 @@ from uuid import UUID
 
 from tests.support.wire import Wire
 
-from stratalog.broker.api_keys import ApiKey
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.compression import Codec
 from stratalog.records.record import Record
 from stratalog.util.crc32c import crc32c
+from stratalog.wire.api_keys import ApiKey
 
 NOW = 1_700_000_000_000
 #: Kafka's answers name brokers by what they listen on; these are put in their place.

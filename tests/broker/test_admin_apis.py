@@ -14,10 +14,10 @@ from tests.golden.admin.make import GOLDEN, ask_kafka
 from tests.support.reference_kafka import ReferenceKafka, require_reference_kafka
 from tests.support.wire import Wire
 
-from stratalog.broker.api_keys import ApiKey
 from stratalog.broker.server import Broker
 from stratalog.config.broker import BROKER_KEYS
 from stratalog.config.topic import TOPIC_KEYS
+from stratalog.wire.api_keys import ApiKey
 
 #: KIP-760 is not in Kafka 4.4.0: its minimum of an hour is out of the way where answers are compared.
 LIKE_KAFKA = {"min.topic.segment.ms": "1"}

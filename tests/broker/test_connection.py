@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from tests.broker.frames import read_response, request_frame
 from tests.support.wire import Wire
 
-from stratalog.broker.api_keys import ApiKey
 from stratalog.broker.connection import Connection
 from stratalog.broker.server import Broker
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
+from stratalog.wire.api_keys import ApiKey
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from tests.support.wire import Wire
 
-from stratalog.broker.api_keys import ApiKey
 from stratalog.broker.server import Broker
 from stratalog.errors import DataDirError, KafkaStorageError
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
+from stratalog.wire.api_keys import ApiKey
 
 STORAGE_ERROR = KafkaStorageError.code
 RECORDS = build_batch([Record(0, 1_700_000_000_000, None, b"x")])

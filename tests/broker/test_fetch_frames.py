@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.broker.frames import after_header, joined, read_response, request_frame
 
-from stratalog.broker.api_keys import ApiKey
 from stratalog.broker.fetch_frames import (
     FLEXIBLE_FROM,
     TOPIC_IDS_FROM,
@@ -23,6 +22,7 @@ from stratalog.broker.fetch_frames import (
 from stratalog.errors import InvalidRequestError
 from stratalog.log.values import FileSlice
 from stratalog.util.filesystem import REAL_FILESYSTEM
+from stratalog.wire.api_keys import ApiKey
 
 VERSIONS = st.integers(4, 18)
 INT32 = st.integers(-(2**31), 2**31 - 1)

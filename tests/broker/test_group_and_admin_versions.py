@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from tests.support.wire import Wire
 
-from stratalog.broker.api_keys import ApiKey
 from stratalog.broker.apis import load_apis
-from stratalog.broker.protocol import request_class
 from stratalog.broker.server import Broker
+from stratalog.wire.api_keys import ApiKey
+from stratalog.wire.protocol import request_class
 
 KEYS = [8, 9, 10, 11, 12, 13, 14, 15, 16, 19, 20, 21, 32, 33, 35, 37, 42, 44, 47, 57, 60, 75]
 VERSIONS = [

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.wire import Wire
 
-from stratalog.broker.api_keys import ApiKey
 from stratalog.broker.produce_template import ProduceTemplate
 from stratalog.broker.server import Broker
 from stratalog.records.batch import iter_batches
@@ -22,6 +21,7 @@ from stratalog.records.compression import Codec
 from stratalog.records.legacy_builder import build_legacy
 from stratalog.records.record import Record
 from stratalog.util.crc32c import crc32c
+from stratalog.wire.api_keys import ApiKey
 
 NOW = 1_700_000_000_000
 _topic_number = itertools.count()

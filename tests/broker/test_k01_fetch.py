@@ -13,7 +13,6 @@ from uuid import UUID
 import pytest
 from tests.support.wire import Wire
 
-from stratalog.broker.api_keys import ApiKey
 from stratalog.broker.server import Broker
 from stratalog.engine.partition import Partition, RemoteFetchData
 from stratalog.errors import OffsetOutOfRangeError, RemoteStorageError
@@ -23,6 +22,7 @@ from stratalog.records.batch_builder import build_batch
 from stratalog.records.control import ControlType, end_transaction_marker
 from stratalog.records.record import Record
 from stratalog.remote.worker_pool import WorkerPool
+from stratalog.wire.api_keys import ApiKey
 
 NOW = 1_700_000_000_000
 _topic_number = itertools.count()

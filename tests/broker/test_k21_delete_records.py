@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from tests.support.wire import Wire
 
-from stratalog.broker.api_keys import ApiKey
 from stratalog.broker.server import Broker
 from stratalog.log.checkpoints import LOG_START_OFFSETS, OffsetCheckpoint
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from stratalog.util.filesystem import REAL_FILESYSTEM
+from stratalog.wire.api_keys import ApiKey
 
 
 @pytest.fixture

@@ -18,11 +18,11 @@ from tests.golden.features.make import GOLDEN, ask_kafka
 from tests.support.reference_kafka import require_reference_kafka
 from tests.support.wire import Wire
 
-from stratalog.broker.api_keys import ApiKey
 from stratalog.broker.server import Broker
 from stratalog.config.other_features import OTHER_FEATURES
 from stratalog.config.topic import LogConfig
 from stratalog.errors import DataDirError, InvalidConfigError, KafkaStorageError
+from stratalog.wire.api_keys import ApiKey
 
 INVALID_CONFIG, INVALID_REQUEST, INVALID_UPDATE_VERSION = 40, 42, 95
 GIB = 2**30

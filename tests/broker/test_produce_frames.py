@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.broker.frames import after_header, read_response, request_frame
 
-from stratalog.broker.api_keys import ApiKey
 from stratalog.broker.produce_frames import (
     FLEXIBLE_FROM,
     TOPIC_IDS_FROM,
@@ -20,6 +19,7 @@ from stratalog.broker.produce_frames import (
     parse_produce,
 )
 from stratalog.errors import InvalidRequestError, RecordError
+from stratalog.wire.api_keys import ApiKey
 
 VERSIONS = st.integers(3, 13)
 INT32 = st.integers(-(2**31), 2**31 - 1)

@@ -11,13 +11,13 @@ from uuid import UUID
 import pytest
 from tests.support.wire import Wire
 
-from stratalog.broker.api_keys import ApiKey
 from stratalog.broker.apis import load_apis
 from stratalog.broker.server import Broker
 from stratalog.engine.partition import FoundOffset, Partition
 from stratalog.errors import RemoteStorageError
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
+from stratalog.wire.api_keys import ApiKey
 
 NOW = 1_700_000_000_000
 _topic_number = itertools.count()

@@ -12,9 +12,9 @@ from tests.broker.record_cases import run
 from tests.golden.record_apis.make import GOLDEN, VERSIONS, ask_kafka
 from tests.support.reference_kafka import require_reference_kafka
 
-from stratalog.broker.api_keys import ApiKey
 from stratalog.broker.apis import load_apis
 from stratalog.broker.server import Broker
+from stratalog.wire.api_keys import ApiKey
 
 KAFKA: dict[str, Any] = json.loads(GOLDEN.read_text())
 

@@ -17,8 +17,6 @@ import pytest
 from tests.support.wire import Wire
 
 import stratalog
-from stratalog.broker import protocol
-from stratalog.broker.api_keys import ApiKey
 from stratalog.broker.listen_address import ListenAddress, advertised_listener, parse_address
 from stratalog.broker.server import Broker, serve
 from stratalog.broker.state import Listener
@@ -26,6 +24,8 @@ from stratalog.config.broker import BrokerConfig
 from stratalog.errors import DataDirError, InvalidConfigError, StratalogError, UsageError
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
+from stratalog.wire import protocol
+from stratalog.wire.api_keys import ApiKey
 
 
 def contents(directory: Path) -> dict[str, bytes]:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from stratalog.broker.api_keys import ApiKey
 from stratalog.log.checkpoints import PartitionMetadataFile
 from stratalog.log.file_names import PARTITION_METADATA, log_file, offset_index_file
 from stratalog.records.batch import iter_batches
+from stratalog.wire.api_keys import ApiKey
 from tests.scenarios.tiered_story import AFTER, GIB, TieredStory, Topic
 from tests.spark.partitions import scan
 from tests.support.huge_log import (

@@ -23,7 +23,6 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from stratalog.broker.api_keys import ApiKey
 from stratalog.engine.partition import Partition
 from stratalog.log.checkpoints import decode_epochs
 from stratalog.log.file_names import LEADER_EPOCH_CHECKPOINT
@@ -34,6 +33,7 @@ from stratalog.records.control import ControlType, end_transaction_marker
 from stratalog.records.record import Record
 from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.wire.api_keys import ApiKey
 from tests.support.wire import Wire
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import typing
 from types import TracebackType
 from typing import Any
 
-from stratalog.broker.api_keys import ApiKey
-from stratalog.broker.protocol import make_message, request_class, response_class
+from stratalog.wire.api_keys import ApiKey
+from stratalog.wire.protocol import make_message, request_class, response_class
 
 TIMEOUT_S = 60.0
 

@@ -26,9 +26,11 @@ import types
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from stratalog.broker.api_keys import ApiKey
 from stratalog.broker.dispatch import Api, Registry, RequestContext, answer_error
-from stratalog.broker.protocol import (
+from stratalog.errors import InvalidRequestError, StratalogError, UnsupportedVersionError
+from stratalog.log.values import FileSlice
+from stratalog.wire.api_keys import ApiKey
+from stratalog.wire.protocol import (
     INT16,
     INT32,
     REQUEST_HEAD,
@@ -38,8 +40,6 @@ from stratalog.broker.protocol import (
     skip_tagged_fields,
     write_response,
 )
-from stratalog.errors import InvalidRequestError, StratalogError, UnsupportedVersionError
-from stratalog.log.values import FileSlice
 
 if TYPE_CHECKING:
     from stratalog.broker.state import BrokerState

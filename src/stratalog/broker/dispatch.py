@@ -24,9 +24,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stratalog.broker.api_keys import ApiKey
-from stratalog.broker.protocol import make_message, message_module, response_class
 from stratalog.errors import KafkaError, wire_code
+from stratalog.wire.api_keys import ApiKey
+from stratalog.wire.protocol import make_message, message_module, response_class
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

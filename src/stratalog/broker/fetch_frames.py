@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 from stratalog.broker.connection import Chunk
 from stratalog.broker.frame_fields import compact_length, encode_topic, flexible_topic, legacy_topic, varint
-from stratalog.broker.protocol import INT16, INT32, skip_tagged_fields
 from stratalog.log.values import FileSlice
+from stratalog.wire.protocol import INT16, INT32, skip_tagged_fields
 
 FLEXIBLE_FROM = 12
 TOPIC_IDS_FROM = 13

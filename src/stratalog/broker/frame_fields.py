@@ -6,8 +6,8 @@ its partitions. Flexible versions write lengths and numbers as varints of value 
 
 from __future__ import annotations
 
-from stratalog.broker.protocol import INT16, INT32
 from stratalog.errors import InvalidRequestError
+from stratalog.wire.protocol import INT16, INT32
 
 
 def compact_length(frame: memoryview, position: int) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from stratalog.broker.state import Listener
 from stratalog.config.broker import BrokerConfig
 from stratalog.errors import InvalidConfigError, UsageError
+from stratalog.util.addresses import join_host_port
 
 _PORT_MAX = 65_535
 _ANY_HOSTS = {"", "0.0.0.0", "::"}
@@ -23,10 +24,6 @@ class ListenAddress:
 
     def __str__(self) -> str:
         return join_host_port(self.host, self.port)
-
-
-def join_host_port(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def parse_address(text: str, what: str) -> ListenAddress:

@@ -21,9 +21,9 @@ from stratalog.broker.produce_frames import (
     TOPIC_IDS_FROM,
     ProduceRequest,
 )
-from stratalog.broker.protocol import INT32
 from stratalog.errors import KafkaError
 from stratalog.records import batch_format as fmt
+from stratalog.wire.protocol import INT32
 
 if TYPE_CHECKING:
     from stratalog.engine.partition import Partition

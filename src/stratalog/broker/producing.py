@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 
 from stratalog.broker.produce_frames import PartitionRecords, PartitionResult
-from stratalog.broker.protocol import INT32
 from stratalog.engine.partition import Partition
 from stratalog.engine.traffic import TopicTraffic
 from stratalog.errors import (
@@ -28,6 +27,7 @@ from stratalog.errors import (
 from stratalog.records import batch_format as fmt
 from stratalog.records.batch import iter_batches
 from stratalog.records.compression import Codec
+from stratalog.wire.protocol import INT32
 
 logger = logging.getLogger(__name__)
 

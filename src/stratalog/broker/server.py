@@ -15,14 +15,14 @@ from stratalog.broker.listen_address import (
     ListenAddress,
     advertised_listener,
     bind,
-    join_host_port,
     listen_address,
 )
-from stratalog.broker.protocol import warm_up
 from stratalog.broker.state import BrokerState
 from stratalog.config.broker import BrokerConfig
 from stratalog.errors import DataDirError, UsageError
+from stratalog.util.addresses import join_host_port
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
+from stratalog.wire.protocol import warm_up
 
 logger = logging.getLogger(__name__)
 

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from stratalog.broker.api_keys import ApiKey
 from stratalog.broker.metadata.config_changes import Operation
 from stratalog.broker.metadata.config_entries import ConfigSource
-from stratalog.cli.client import Client, Cluster, check, check_topic
 from stratalog.cli.options import BootstrapServer, DryRun, Json, command_group
 from stratalog.cli.tables import on_terminal, print_json, print_table
 from stratalog.errors import UnknownTopicOrPartitionError, UsageError
+from stratalog.wire.api_keys import ApiKey
+from stratalog.wire.client import Client, Cluster, check, check_topic
 
 app = command_group()
 

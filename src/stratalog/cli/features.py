@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from stratalog.broker.api_keys import ApiKey
 from stratalog.broker.metadata.features import UpgradeType
-from stratalog.cli.client import Client, Cluster, RefusedError, check
 from stratalog.cli.options import BootstrapServer, DryRun, Json, command_group
 from stratalog.cli.tables import on_terminal, print_json, print_table
 from stratalog.config.metadata_version import METADATA_VERSION, is_supported, level_for_release, level_name
 from stratalog.config.other_features import level_with
 from stratalog.errors import UsageError
+from stratalog.wire.api_keys import ApiKey
+from stratalog.wire.client import Client, Cluster, RefusedError, check
 
 app = command_group()
 

@@ -8,15 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
-from stratalog.broker.api_keys import ApiKey
-from stratalog.broker.protocol import message_module, read_message
 from stratalog.broker.remote_sizes import TAG as REMOTE_SIZES_TAG
 from stratalog.broker.remote_sizes import decode
-from stratalog.cli.client import Client, Cluster, RefusedError, UnreachableError, check_topic
 from stratalog.cli.options import BootstrapServer, Json, command_group
 from stratalog.cli.tables import on_terminal, print_json, print_table
 from stratalog.errors import CorruptRecordError, UsageError
 from stratalog.util.varint import VARINT_BYTES_MAX, decode_unsigned
+from stratalog.wire.api_keys import ApiKey
+from stratalog.wire.client import Client, Cluster, RefusedError, UnreachableError, check_topic
+from stratalog.wire.protocol import message_module, read_message
 
 app = command_group()
 

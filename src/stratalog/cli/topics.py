@@ -7,13 +7,13 @@ from uuid import UUID
 
 import typer
 
-from stratalog.broker.api_keys import ApiKey
 from stratalog.broker.metadata.config_entries import ConfigSource
-from stratalog.cli.client import Cluster, check, check_topic
 from stratalog.cli.options import BootstrapServer, DryRun, Json, command_group
 from stratalog.cli.tables import on_terminal, print_json, print_table
 from stratalog.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError, UsageError
 from stratalog.util.uuids import uuid_to_base64
+from stratalog.wire.api_keys import ApiKey
+from stratalog.wire.client import Cluster, check, check_topic
 
 app = command_group()
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.support.wire import Wire
 
-from stratalog.broker.api_keys import ApiKey
+from stratalog.wire.api_keys import ApiKey
 
 TOPIC = "orders"
 #: A consumer's subscription to TOPIC, version 1: topics, null user data, no owned partitions.

@@ -20,7 +20,6 @@ from tests.broker.groups.scenario import (
 )
 from tests.support.wire import Wire
 
-from stratalog.broker.api_keys import ApiKey
 from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
 from stratalog.broker.groups.records import (
     GroupKey,
@@ -36,6 +35,7 @@ from stratalog.records.batch_builder import build_batch
 from stratalog.records.control import ControlType, end_transaction_marker
 from stratalog.records.record import Record
 from stratalog.testing.clock import ManualClock
+from stratalog.wire.api_keys import ApiKey
 
 T = TypeVar("T")
 CONFIG = {

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from stratalog.broker.api_keys import ApiKey
+from stratalog.wire.api_keys import ApiKey
 from tests.broker.record_cases import run
 from tests.support.reference_kafka import ReferenceKafka
 from tests.support.wire import Wire

@@ -22,7 +22,6 @@ from stratalog.broker.produce_frames import (
 )
 from stratalog.broker.produce_template import ProduceTemplate
 from stratalog.broker.producing import append_records
-from stratalog.broker.protocol import read_client_id
 from stratalog.broker.state import BrokerState
 from stratalog.broker.topics import INTERNAL_TOPICS
 from stratalog.engine.partition import Partition
@@ -33,6 +32,7 @@ from stratalog.errors import (
     TransactionalIdAuthorizationFailedError,
     UnknownTopicIdError,
 )
+from stratalog.wire.protocol import read_client_id
 
 #: The client that Kafka's own tools use to write to internal topics.
 _ADMIN_CLIENT = "__admin_client"

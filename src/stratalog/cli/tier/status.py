@@ -14,12 +14,12 @@ from urllib.request import urlopen
 import typer
 
 from stratalog.broker import tier_status_field
-from stratalog.cli.client import Cluster, UnreachableError
 from stratalog.cli.log_dirs import describe_log_dirs
 from stratalog.cli.tables import on_terminal, print_json
 from stratalog.cli.tier.columns import Column, print_columns
 from stratalog.cli.tier.progress import size_text
 from stratalog.errors import UsageError
+from stratalog.wire.client import Cluster, UnreachableError
 
 EXIT_FAILING = 1
 _TIMEOUT_S = 30.0

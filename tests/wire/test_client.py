@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from kio.serial import entity_writer
 
-from stratalog.broker.api_keys import ApiKey
-from stratalog.broker.protocol import make_message, message_module, response_class
-from stratalog.cli.client import Cluster, UnreachableError
 from stratalog.errors import UsageError
+from stratalog.wire.api_keys import ApiKey
+from stratalog.wire.client import Cluster, UnreachableError
+from stratalog.wire.protocol import make_message, message_module, response_class
 
 UNSUPPORTED_VERSION = 35
 

@@ -10,12 +10,12 @@ import pytest
 from tests.broker.test_group_and_admin_versions import ASKED, VERSIONS, _fitting
 from tests.support.wire import Wire, build
 
-from stratalog.broker.api_keys import ApiKey
-from stratalog.broker.protocol import read_request, request_class, write_message
 from stratalog.broker.server import Broker
-from stratalog.broker.unknown_tags import _Walk, without_unknown_tags
 from stratalog.errors import InvalidRequestError
 from stratalog.util.varint import encode_unsigned
+from stratalog.wire.api_keys import ApiKey
+from stratalog.wire.protocol import read_request, request_class, write_message
+from stratalog.wire.unknown_tags import _Walk, without_unknown_tags
 
 FLEXIBLE = [(key, version) for key, version in VERSIONS if request_class(ApiKey(key), version).__flexible__]
 UNKNOWN = encode_unsigned(9_999) + encode_unsigned(3) + b"new"

@@ -22,10 +22,10 @@ from functools import cache
 from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING, Any
 
-from stratalog.broker.api_keys import ApiKey
-from stratalog.broker.unknown_tags import without_unknown_tags
 from stratalog.errors import InvalidRequestError
 from stratalog.util.varint import encode_unsigned
+from stratalog.wire.api_keys import ApiKey
+from stratalog.wire.unknown_tags import without_unknown_tags
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -1,4 +1,4 @@
-"""A small synchronous Kafka client for commands: any request by its name, in the newest version that both sides know.
+"""A small synchronous Kafka client: any request by its name, in the newest version that both sides know.
 
     with Cluster("127.0.0.1:9092") as cluster:
         answer = cluster.any.call(ApiKey.CREATE_PARTITIONS, (0, 3), topics=[{"name": "t", "count": 2}])
@@ -15,16 +15,16 @@ import typing
 from types import TracebackType
 from typing import Any
 
-from stratalog.broker.api_keys import ApiKey
-from stratalog.broker.listen_address import join_host_port
-from stratalog.broker.protocol import (
+from stratalog.errors import StratalogError, UnknownTopicOrPartitionError, UsageError
+from stratalog.util.addresses import join_host_port
+from stratalog.wire.api_keys import ApiKey
+from stratalog.wire.protocol import (
     make_message,
     read_message,
     request_class,
     response_class,
     write_message,
 )
-from stratalog.errors import StratalogError, UnknownTopicOrPartitionError, UsageError
 
 TIMEOUT_S = 30.0
 

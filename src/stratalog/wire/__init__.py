@@ -1,0 +1,1 @@
+"""Kafka's messages by number and version, and a small synchronous client that speaks them."""
