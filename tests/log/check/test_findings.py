@@ -520,6 +520,8 @@ def test_a_partition_in_two_directories_is_told(data: Path, tmp_path: Path) -> N
         ("00000000000000000000.log.swap", Kind.INTERRUPTED_REPLACEMENT, Severity.WARNING),
         ("00000000000000000777.index", Kind.ORPHAN_FILE, Severity.WARNING),
         ("00000000000000000000.log.55.cut", Kind.KEPT_ASIDE, Severity.NOTE),
+        ("leader-epoch-checkpoint.tmp", Kind.UNFINISHED_WRITE, Severity.NOTE),
+        ("partition.metadata.tmp", Kind.UNFINISHED_WRITE, Severity.NOTE),
     ],
 )
 def test_a_name_in_a_partition_is_told(partition: Path, name: str, kind: Kind, severity: Severity) -> None:

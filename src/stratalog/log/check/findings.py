@@ -56,6 +56,7 @@ class Kind(enum.Enum):
     META_DIFFERS = "meta-differs"
     # --- names
     FOREIGN_FILE = "foreign-file"
+    UNFINISHED_WRITE = "unfinished-write"
     ORPHAN_FILE = "orphan-file"
     INTERRUPTED_REPLACEMENT = "interrupted-replacement"
     WAITS_FOR_DELETION = "waits-for-deletion"

@@ -23,6 +23,7 @@ from stratalog.util.filesystem import FileSystem
 #: KRaft's own log has files that others have not, and its last time index entry is not made when the broker stops.
 METADATA_LOG: Final = "__cluster_metadata-0"
 _METADATA_FILE: Final = re.compile(r"\d{20}-\d{10}\.checkpoint(\.part|\.deleted)?|quorum-state(\.tmp)?")
+_UNFINISHED_SUFFIX: Final = ".tmp"
 _KNOWN: Final = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, REMOTE_METADATA_SNAPSHOT)
 
 
@@ -76,6 +77,14 @@ def read_layout(directory: Path, partition: str, fs: FileSystem) -> Layout:
                 name,
                 "what was cut from a log, by recovery or repair",
                 "your decision",
+            )
+        elif name.endswith(_UNFINISHED_SUFFIX) and name.removesuffix(_UNFINISHED_SUFFIX) in _KNOWN:
+            tell(
+                Severity.NOTE,
+                Kind.UNFINISHED_WRITE,
+                name,
+                "what a crash left of a write; the file itself is as it was before",
+                "the next write takes its place",
             )
         elif name not in _KNOWN and not (directory.name == METADATA_LOG and _METADATA_FILE.fullmatch(name)):
             kind = "directory" if fs.is_dir(directory / name) else "file"
