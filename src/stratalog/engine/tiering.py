@@ -15,6 +15,7 @@ from stratalog.errors import RemoteStorageError
 from stratalog.remote.api import RemoteLogMetadataManager, RemoteStorageManager
 from stratalog.remote.manager import RemoteLogManager
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
+from stratalog.remote.plugin import BrokerIdentity
 from stratalog.remote.plugin_loader import configure_plugin, load_plugin
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.options import storage_manager_options
@@ -89,9 +90,8 @@ def _plugin(kind: str, interface: type, config: BrokerConfig, data_dir: Path, cl
     key, name = f"{prefix}.class.name", config[f"{prefix}.class.name"]
     plugin = load_plugin(kind, interface, key, name, config[f"{prefix}.class.path"])
     own = config.prefixed(config[f"{prefix}.impl.prefix"])
-    node_id = str(config["node.id"])
-    given = {"broker.id": node_id, "node.id": node_id, "cluster.id": cluster_id, "log.dir": str(data_dir)}
-    configure_plugin(kind, key, name, plugin.configure, {**given, **own})
+    told = BrokerIdentity(config["node.id"], cluster_id, data_dir).told()
+    configure_plugin(kind, key, name, plugin.configure, {**told, **own})
     return plugin
 
 

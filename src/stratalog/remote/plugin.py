@@ -11,10 +11,28 @@ Both are optional, and looked for on the plugin by name:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from pathlib import Path
+from typing import ClassVar, Protocol, runtime_checkable
 
 from stratalog.errors import RemoteStorageError, RetriableRemoteStorageError, UsageError
 from stratalog.remote.api import RemoteLogSegmentMetadata, RemoteStorageManager
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerIdentity:
+    """What every plugin is told of the broker beside its own options, as Kafka tells it."""
+
+    node_id: int
+    cluster_id: str
+    log_dir: Path
+
+    #: The names under which it is told.
+    KEYS: ClassVar[tuple[str, ...]] = ("broker.id", "node.id", "cluster.id", "log.dir")
+
+    def told(self) -> dict[str, str]:
+        """The values of `KEYS`."""
+        node_id = str(self.node_id)
+        return dict(zip(self.KEYS, (node_id, node_id, self.cluster_id, str(self.log_dir)), strict=True))
 
 
 @dataclass(frozen=True, slots=True)

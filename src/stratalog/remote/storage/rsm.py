@@ -25,7 +25,7 @@ from stratalog.remote.api import (
     LogSegmentData,
     RemoteLogSegmentMetadata,
 )
-from stratalog.remote.plugin import StoredSegment
+from stratalog.remote.plugin import BrokerIdentity, StoredSegment
 from stratalog.remote.storage.aiven import keys as aiven_keys
 from stratalog.remote.storage.block_facts import BlockFacts
 from stratalog.remote.storage.block_timestamps import block_timestamps
@@ -39,10 +39,6 @@ from stratalog.util.crc32c import crc32c
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
 
 DEFAULT_DEADLINE_MS = 60_000
-
-
-#: Who the broker is: the layout of objects has no use for it.
-_TOLD_TO_EVERY_PLUGIN = ("broker.id", "node.id", "cluster.id", "log.dir")
 
 
 class ObjectStoreRemoteStorageManager:
@@ -72,7 +68,7 @@ class ObjectStoreRemoteStorageManager:
 
     def configure(self, configs: Mapping[str, str]) -> None:
         keys, options = ReadKeys.split(configs, self._fs)
-        for told in _TOLD_TO_EVERY_PLUGIN:
+        for told in BrokerIdentity.KEYS:  # the layout of objects has no use for it
             options.pop(told, None)
         url = options.pop("url", None)
         if url is None:
