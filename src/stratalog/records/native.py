@@ -51,6 +51,7 @@ def _pointer_to(target: Any) -> Any:
 
 #: An address as a pointer to elements that can be read and written by index.
 as_u8 = _pointer_to(types.uint8)
+as_u32 = _pointer_to(types.uint32)
 as_i16 = _pointer_to(types.int16)
 as_i32 = _pointer_to(types.int32)
 as_i64 = _pointer_to(types.int64)

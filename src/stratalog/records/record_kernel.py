@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numba
 
-from stratalog.records.native import copy_32, copy_any, inlined, native
+from stratalog.records.native import as_u8, copy_32, copy_any, inlined, native
 
 OVERRUN: Final = 32
 """Bytes that `record_fields` may read behind a record unless it checks."""
@@ -126,3 +126,26 @@ def skip_headers(data: Any, position: int, end: int, count: int) -> int:
         if size > 0:
             position += size
     return position
+
+
+@inlined
+def varint_size(value: int) -> int:
+    """Bytes of a zigzag varint or varlong."""
+    raw = (value << 1) ^ (value >> 63)
+    size = 1
+    while raw >> 7 != 0 and size < 10:
+        raw = (raw >> 7) & 0x01FF_FFFF_FFFF_FFFF
+        size += 1
+    return size
+
+
+@inlined
+def put_varint(at: int, value: int) -> int:
+    """Write a zigzag varint or varlong; the address behind it."""
+    raw = (value << 1) ^ (value >> 63)
+    while raw & -128 != 0:
+        as_u8(at)[0] = (raw & 0x7F) | 0x80
+        raw = (raw >> 7) & 0x01FF_FFFF_FFFF_FFFF
+        at += 1
+    as_u8(at)[0] = raw
+    return at + 1

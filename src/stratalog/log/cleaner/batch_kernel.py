@@ -23,30 +23,7 @@ from stratalog.records.native import (
     store_be32,
     store_be64,
 )
-from stratalog.records.record_kernel import varint
-
-
-@inlined
-def varint_size(value: int) -> int:
-    """Bytes of a zigzag varint."""
-    raw = (value << 1) ^ (value >> 63)
-    size = 1
-    while raw >> 7 != 0 and size < 10:
-        raw = (raw >> 7) & 0x01FF_FFFF_FFFF_FFFF
-        size += 1
-    return size
-
-
-@inlined
-def _put_varint(at: int, value: int) -> int:
-    """Write a zigzag varint; the address behind it."""
-    raw = (value << 1) ^ (value >> 63)
-    while raw & -128 != 0:
-        as_u8(at)[0] = (raw & 0x7F) | 0x80
-        raw = (raw >> 7) & 0x01FF_FFFF_FFFF_FFFF
-        at += 1
-    as_u8(at)[0] = raw
-    return at + 1
+from stratalog.records.record_kernel import put_varint, varint, varint_size
 
 
 @inlined
@@ -98,9 +75,9 @@ def write_retained(
         target += run_end - run_start
         run_start = run_end = position
         kept = position - rest
-        target = _put_varint(target, 1 + varint_size(delta) + kept)
+        target = put_varint(target, 1 + varint_size(delta) + kept)
         as_u8(target)[0] = 0
-        target = _put_varint(target + 1, delta)
+        target = put_varint(target + 1, delta)
         copy_any(target, payload + rest, kept)
         target += kept
     copy_any(target, payload + run_start, run_end - run_start)

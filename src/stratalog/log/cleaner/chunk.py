@@ -10,11 +10,10 @@ import logging
 from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from stratalog.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionTypeError
 from stratalog.log.cleaner import context as at
-from stratalog.log.segment import LogSegment
 from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size
 from stratalog.records.batch_format import HEADER_SIZE, HEADER_SIZE_UP_TO_MAGIC, MAGIC
 
@@ -23,6 +22,25 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 logger = logging.getLogger(__name__)
+
+
+class RecordsFile(Protocol):
+    """A `.log` that is read from its start to its end. `LogSegment` is one."""
+
+    @property
+    def log_path(self) -> object:
+        """For messages."""
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def file(self) -> Readable: ...
+
+
+class Readable(Protocol):
+    def pread_into(self, buffer: memoryview, position: int, /) -> int:
+        """Fill the buffer from a position; how many bytes, fewer only at the end."""
 
 
 def address_of(content: Any) -> int:
@@ -60,7 +78,7 @@ class Chunk:
     def status(self) -> int:
         return self.context[at.X_STATUS]
 
-    def read(self, segment: LogSegment, position: int) -> int:
+    def read(self, segment: RecordsFile, position: int) -> int:
         """Fill the buffer from a position of the segment; how many bytes."""
         self.segment, self.segment_position = segment, position
         size = min(self.capacity, segment.size_bytes - position)

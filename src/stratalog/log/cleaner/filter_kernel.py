@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stratalog.log.cleaner.batch_kernel import varint_size, write_header, write_retained
+from stratalog.log.cleaner.batch_kernel import write_header, write_retained
 from stratalog.log.cleaner.chunk_kernel import (
     APPEND_TIME_BIT,
     ATTRIBUTES_AT,
@@ -58,7 +58,7 @@ from stratalog.log.cleaner.context import (
     X_TABLE_CAPACITY,
     X_TABLE_ROWS,
 )
-from stratalog.log.cleaner.map_kernel import M_LATEST_OFFSET, map_get
+from stratalog.log.cleaner.map_kernel import M_LATEST_OFFSET, is_superseded
 from stratalog.records.native import (
     as_i64,
     as_u8,
@@ -70,7 +70,7 @@ from stratalog.records.native import (
     load_be64,
     native,
 )
-from stratalog.records.record_kernel import OVERRUN, record_fields, varint
+from stratalog.records.record_kernel import OVERRUN, record_fields, varint, varint_size
 
 _NO_TIMESTAMP = -1
 
@@ -160,8 +160,8 @@ def _select(context: int, header: int, payload: int, size: int, keep_all: bool) 
             if key_size < 0:
                 keyless += 1
             else:
-                found = map_get(state, payload + key_start, key_size)
-                stays = offset >= found and (value_size >= 0 or keep_deletes)
+                is_last = not is_superseded(state, payload + key_start, key_size, offset)
+                stays = is_last and (value_size >= 0 or keep_deletes)
         flags[index] = stays
         if stays:
             timestamp = batch_timestamp if append_time else base_timestamp + timestamp_delta

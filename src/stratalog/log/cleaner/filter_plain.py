@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from typing_extensions import Buffer
 
-from stratalog.log.cleaner.offset_map import OffsetMap
+from stratalog.log.cleaner.superseded import NewerRecords
 from stratalog.log.cleaner.verdict import Verdict
 from stratalog.records import batch_format as fmt
 from stratalog.records.batch import RecordBatch
@@ -25,7 +25,7 @@ from stratalog.util.crc32c import crc32c
 class FilterRules:
     """The facts of one cleaning. `keep_legacy_deletes` is for tombstones of message formats 0 and 1."""
 
-    offset_map: OffsetMap
+    newer: NewerRecords
     now_ms: int
     delete_retention_ms: int
     keep_legacy_deletes: bool = True
@@ -72,9 +72,9 @@ def stays(batch: RecordBatch, record: Record, rules: FilterRules) -> bool:
 
     It does behind what the map covers; else if nothing newer has its key, and it is no tombstone whose time is over.
     """
-    if record.offset > rules.offset_map.latest_offset:
+    if record.offset > rules.newer.latest_offset:
         return True
-    if record.key is None or record.offset < rules.offset_map.get(record.key):
+    if record.key is None or rules.newer.is_superseded(record.key, record.offset):
         return False
     return record.value is not None or _keeps_tombstones(batch, rules)
 

@@ -1,6 +1,7 @@
 """The offset map for native loops; `offset_map` says what it is, and has the plain twins.
 
-The map is told by the address of its state, `STATE_WORDS` int64s, and works on memory that its owner keeps.
+The map is told by the address of its state, `STATE_WORDS` int64s, and works on memory that its owner keeps. Whoever filters
+asks `is_superseded`, which a list of offsets answers as well as a map does (`superseded`).
 """
 
 from __future__ import annotations
@@ -8,7 +9,16 @@ from __future__ import annotations
 from typing import Any, Final
 
 from stratalog.log.cleaner.md5_kernel import md5
-from stratalog.records.native import as_i64, compiled, inlined, load_be32, load_be64, native, store_be64
+from stratalog.records.native import (
+    as_i64,
+    as_u32,
+    compiled,
+    inlined,
+    load_be32,
+    load_be64,
+    native,
+    store_be64,
+)
 
 # --- the state
 M_ENTRIES_AT: Final = 0
@@ -21,7 +31,15 @@ M_SIZE_WANTED: Final = 4
 """Entries that may be taken: the slots times the load factor."""
 M_SCRATCH: Final = 5
 """Address of the memory that hashing needs."""
-STATE_WORDS: Final = 6
+M_LISTED_AT: Final = 6
+"""Address of a list of superseded offsets, which stands in for the entries (`superseded`); 0 in a map."""
+M_LISTED: Final = 7
+"""How many they are."""
+M_LISTED_BASE: Final = 8
+"""What they are relative to."""
+M_LISTED_CURSOR: Final = 9
+"""Where the last look-up in the list ended."""
+STATE_WORDS: Final = 10
 
 NO_SLOT: Final = 0
 _ENTRY_SIZE = 24
@@ -82,6 +100,36 @@ def map_get(state: int, key: int, size: int) -> int:
     if held[0] == 0 and held[1] == 0 and held[2] == 0:
         return -1
     return int(load_be64(entry + 16))
+
+
+@inlined
+def _is_listed(state: int, offset: int) -> bool:
+    """Whether an offset is among the listed ones; quick for one behind or close to the one before."""
+    words = as_i64(state)
+    listed = as_u32(words[M_LISTED_AT])
+    wanted = offset - words[M_LISTED_BASE]
+    cursor = words[M_LISTED_CURSOR]
+    while cursor > 0 and listed[cursor - 1] >= wanted:
+        cursor -= 1
+    while cursor < words[M_LISTED] and listed[cursor] < wanted:
+        cursor += 1
+    words[M_LISTED_CURSOR] = cursor
+    found: bool = cursor < words[M_LISTED] and listed[cursor] == wanted
+    return found
+
+
+@inlined
+def is_superseded(state: int, key: int, size: int, offset: int) -> bool:
+    """Whether a later record has the key of the record at `offset`."""
+    if as_i64(state)[M_LISTED_AT] != 0:
+        return _is_listed(state, offset)
+    return offset < map_get(state, key, size)
+
+
+@compiled("boolean(int64, int64)")
+def is_listed(state: int, offset: int) -> bool:
+    """`_is_listed`, for Python."""
+    return _is_listed(state, offset)
 
 
 @compiled("boolean(int64, int64, int64, int64)")

@@ -123,6 +123,10 @@ class OffsetMap:
         entry = bytes(self.memory[at : at + ENTRY_SIZE])
         return NOT_FOUND if entry == _FREE else int.from_bytes(entry[HASH_SIZE:], "big", signed=True)
 
+    def is_superseded(self, key: bytes, offset: int) -> bool:
+        """Whether a later record than the one at `offset` was put with the key."""
+        return offset < self.get(key)
+
     def _find(self, digest: bytes) -> int | None:
         """Position of the entry with this hash, else of the first free one on the way; None if all are others'."""
         entries = self.memory

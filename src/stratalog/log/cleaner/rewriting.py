@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stratalog.log.cleaner import context as at
-from stratalog.log.cleaner.chunk import Chunk, address_of
+from stratalog.log.cleaner.chunk import Chunk, RecordsFile, address_of
 from stratalog.log.cleaner.cleaned_output import CleanedOutput
 from stratalog.log.cleaner.filter_plain import FilteredBatch, FilterRules, empty_batch, filter_batch
 from stratalog.log.cleaner.throttle import Throttle
@@ -62,7 +62,7 @@ class SegmentRewriter:
         #: The records of a compressed batch that stay, before they are compressed again.
         self._records: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
 
-    def rewrite(self, source: LogSegment, cleaned: LogSegment, facts: RewritingFacts) -> None:
+    def rewrite(self, source: RecordsFile, cleaned: LogSegment, facts: RewritingFacts) -> None:
         """Append to `cleaned` what stays of `source`. Raises CorruptRecordError and what `check_abort` does."""
         self._cleaned, self._facts = cleaned, facts
         chunk, position = self._chunk, 0
@@ -85,7 +85,7 @@ class SegmentRewriter:
 
     def _prepare(self) -> None:
         context, rules = self._chunk.context, self._facts.rules
-        context[at.X_MAP] = rules.offset_map.address
+        context[at.X_MAP] = rules.newer.address
         context[at.X_NOW_MS] = rules.now_ms
         context[at.X_NEW_HORIZON_MS] = rules.now_ms + rules.delete_retention_ms
         context[at.X_HIGH_WATERMARK] = self._facts.high_watermark

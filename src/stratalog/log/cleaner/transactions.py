@@ -10,23 +10,42 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 from stratalog.log.txn_index import AbortedTransaction
 from stratalog.records.batch import RecordBatch
 from stratalog.records.control import ControlType, parse_control_key
 
 
-class CleanedTransactions:
-    """See the module. Batches come in the order of the log; `retain` is called for each abort marker that must stay."""
+@dataclass(frozen=True, slots=True)
+class MetData:
+    """Producers of whose open transaction data was met: by how it will end."""
 
-    def __init__(self, retain: Callable[[AbortedTransaction], None] | None = None) -> None:
+    aborted: frozenset[int] = field(default_factory=frozenset)
+    committed: frozenset[int] = field(default_factory=frozenset)
+
+
+class CleanedTransactions:
+    """See the module. Batches come in the order of the log; `retain` is called for each abort marker that must stay.
+
+    Whoever begins within the log says what was `met` before.
+    """
+
+    def __init__(
+        self, retain: Callable[[AbortedTransaction], None] | None = None, met: MetData | None = None
+    ) -> None:
         self.retain = retain
         #: By first offset: those whose data begins behind what was read so far.
         self._coming: list[tuple[int, int, AbortedTransaction]] = []
         self._aborted: dict[int, AbortedTransaction] = {}
         #: Producers in `_aborted` of whose transaction a batch was met.
-        self._with_data: set[int] = set()
-        self._committed: set[int] = set()
+        self._with_data: set[int] = set(met.aborted if met else ())
+        self._committed: set[int] = set(met.committed if met else ())
+
+    @property
+    def met(self) -> MetData:
+        """Of the transactions that are open now."""
+        return MetData(frozenset(self._with_data), frozenset(self._committed))
 
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
         """Transactions that overlap what is read next; telling one twice is harmless."""

@@ -1,0 +1,57 @@
+"""What a filter must know of newer records: whether there is one of the same key.
+
+The offset map of a cleaning knows it by the key. Whoever has compared all keys beforehand, elsewhere, knows it by the
+offset: `SupersededOffsets` is the list of the offsets that have a newer record.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+class NewerRecords(Protocol):
+    """`address` is that of a state that native loops understand (`map_kernel`)."""
+
+    @property
+    def latest_offset(self) -> int:
+        """How far the knowledge reaches; every record behind it stays."""
+
+    @property
+    def address(self) -> int: ...
+
+    def is_superseded(self, key: bytes, offset: int) -> bool:
+        """Whether a later record has the key of the record at `offset`."""
+
+
+class SupersededOffsets:
+    """Offsets of one segment, relative to its base offset, ascending and each once. Not thread-safe."""
+
+    def __init__(self, base_offset: int, relative: npt.NDArray[np.uint32], latest_offset: int) -> None:
+        import numpy as np
+
+        from stratalog.log.cleaner import map_kernel as kernel
+
+        self._kernel = kernel
+        self._latest_offset = latest_offset
+        #: One more at the end, so that there is an address even of none.
+        self._listed = np.append(relative, np.uint32(0xFFFF_FFFF))
+        self._state = np.zeros(kernel.STATE_WORDS, np.int64)
+        self._state[kernel.M_LATEST_OFFSET] = latest_offset
+        self._state[kernel.M_LISTED_AT] = self._listed.ctypes.data
+        self._state[kernel.M_LISTED] = len(relative)
+        self._state[kernel.M_LISTED_BASE] = base_offset
+
+    @property
+    def latest_offset(self) -> int:
+        return self._latest_offset
+
+    @property
+    def address(self) -> int:
+        return int(self._state.ctypes.data)
+
+    def is_superseded(self, key: bytes, offset: int) -> bool:  # noqa: ARG002
+        return bool(self._kernel.is_listed(self.address, offset))
