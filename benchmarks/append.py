@@ -8,7 +8,6 @@ record of a batch that it appends, ours at the header and the CRC. The JVM stays
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import random
 import shutil
@@ -21,6 +20,7 @@ from typing import NamedTuple
 
 from tests.support.reference_jars import BROKER_JARS, classpath, java
 
+from benchmarks.support.arguments import benchmark_parser
 from benchmarks.support.measure import Sample, alternate
 from benchmarks.support.report import Report, Result
 from stratalog.log.open_log import open_log
@@ -115,15 +115,9 @@ def _sample(append_ns: int, read_ns: int, read_size: int, batch_size: int, appen
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = benchmark_parser(__doc__, rounds=5, unmeasured=2)
     parser.add_argument("--jobs", default=",".join(JOBS), help="which of them (default: all)")
-    parser.add_argument(
-        "--rounds", type=int, default=5, help="that count, after two that do not (default: 5)"
-    )
     parser.add_argument("--dir", help="where the logs are kept (default: a temporary directory)")
-    parser.add_argument("--json", help="write all samples there (- for stdout)")
     options = parser.parse_args(argv)
     report = Report(options.json)
     kafka = Kafka()

@@ -11,7 +11,6 @@ are there: without one, that job is left out, with a line that says so.
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 import time
@@ -21,6 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from benchmarks.support.arguments import benchmark_parser
 from benchmarks.support.measure import Sample, alternate
 from benchmarks.support.report import Report, Result
 from stratalog.records import Codec, Record, build_batch
@@ -136,15 +136,11 @@ def sampled(decode: Decoder, data: bytes, count: int) -> Callable[[], Sample]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = benchmark_parser(__doc__, rounds=5)
     parser.add_argument("--records", type=int, default=200_000, help="in the log (default: 200000)")
-    parser.add_argument("--rounds", type=int, default=5, help="that count (default: 5)")
     parser.add_argument(
         "--codecs", default=",".join(codec.name.lower() for codec in Codec), help="default: all of them"
     )
-    parser.add_argument("--json", help="write all samples there (- for stdout)")
     options = parser.parse_args(argv)
     warm()
     report = Report(options.json)

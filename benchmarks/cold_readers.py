@@ -10,7 +10,6 @@ Readers and broker share the cores with the server and the producer here, so a p
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ from tests.support.s3_server import S3Server
 
 from benchmarks.produce import batch
 from benchmarks.support import wire
+from benchmarks.support.arguments import benchmark_parser
 from benchmarks.support.client import Client
 from benchmarks.support.measure import Sample, alternate, percentile
 from benchmarks.support.report import Report, Result
@@ -105,19 +105,13 @@ def produce_beside(
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = benchmark_parser(__doc__, rounds=5, unmeasured=1)
     parser.add_argument("--readers", type=int, default=16, help="(default: 16)")
     parser.add_argument("--megabytes", type=int, default=32, help="of records for each reader (default: 32)")
     parser.add_argument(
         "--reader-mb-per-second", type=float, default=2.0, help="of each; 0 for no limit (default: 2)"
     )
     parser.add_argument("--seconds", type=float, default=10.0, help="a round (default: 10)")
-    parser.add_argument(
-        "--rounds", type=int, default=5, help="that count, after one that does not (default: 5)"
-    )
-    parser.add_argument("--json", help="write all samples there (- for stdout)")
     options = parser.parse_args(argv)
     report = Report(options.json)
     with (

@@ -21,6 +21,7 @@ from pathlib import Path
 from uuid import UUID
 
 import stratalog
+from benchmarks.support.arguments import benchmark_parser
 from benchmarks.support.measure import Sample, alternate
 from benchmarks.support.report import Report, Result
 from stratalog.broker.metadata.store import MetadataStore
@@ -128,15 +129,9 @@ def serve(data_dir: Path, started: float) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = benchmark_parser(__doc__, rounds=3, unmeasured=1)
     parser.add_argument("--segments", type=int, default=100_000, help="remote ones (default: 100000)")
     parser.add_argument("--partitions", type=int, default=500, help="that have them (default: 500)")
-    parser.add_argument(
-        "--rounds", type=int, default=3, help="that count, after one that does not (default: 3)"
-    )
-    parser.add_argument("--json", help="write all samples there (- for stdout)")
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--started", type=float, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)

@@ -12,7 +12,6 @@ that of the whole process.
 
 from __future__ import annotations
 
-import argparse
 import random
 import shutil
 import subprocess
@@ -24,6 +23,7 @@ from pathlib import Path
 
 from tests.support.reference_jars import BROKER_JARS, classpath, java
 
+from benchmarks.support.arguments import benchmark_parser
 from benchmarks.support.measure import Sample, alternate
 from benchmarks.support.report import Report, Result
 from stratalog.config.topic import LogConfig
@@ -127,16 +127,12 @@ def _output(command: Sequence[object]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = benchmark_parser(__doc__, rounds=3)
     parser.add_argument("--megabytes", type=int, default=200, help="size of the log (default: 200)")
     parser.add_argument("--full", action="store_true", help="1 GB, for which the target is stated")
     parser.add_argument("--record-size", type=int, default=1000, help="bytes (default: 1000)")
     parser.add_argument("--batch-bytes", type=int, default=16_384, help="before compression (default: 16384)")
     parser.add_argument("--codecs", default="none", help="default: none")
-    parser.add_argument("--rounds", type=int, default=3, help="that count (default: 3)")
-    parser.add_argument("--json", help="write all samples there (- for stdout)")
     options = parser.parse_args(argv)
     megabytes = 1000 if options.full else options.megabytes
     report = Report(options.json)

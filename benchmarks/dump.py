@@ -9,7 +9,6 @@ Both print to /dev/null. The target is stated for 1 GB (`--full`); a smaller fil
 
 from __future__ import annotations
 
-import argparse
 import random
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from pathlib import Path
 
 from tests.support.reference_jars import TOOLS_JARS, classpath, java
 
+from benchmarks.support.arguments import benchmark_parser
 from benchmarks.support.measure import Sample, alternate
 from benchmarks.support.report import Report, Result
 from stratalog.records import Codec, Record, build_batch
@@ -71,15 +71,11 @@ def timed(command: list[str], size: int) -> Callable[[], Sample]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = benchmark_parser(__doc__, rounds=3)
     parser.add_argument("--megabytes", type=int, default=300, help="size of the segment (default: 300)")
     parser.add_argument("--full", action="store_true", help="1 GB, for which the target is stated")
     parser.add_argument("--codecs", default="none", help="default: none")
     parser.add_argument("--jobs", default=",".join(JOBS), help="default: all of them")
-    parser.add_argument("--rounds", type=int, default=3, help="that count (default: 3)")
-    parser.add_argument("--json", help="write all samples there (- for stdout)")
     options = parser.parse_args(argv)
     megabytes = 1000 if options.full else options.megabytes
     theirs = [java(), "-cp", classpath(TOOLS_JARS), "org.apache.kafka.tools.DumpLogSegments"]

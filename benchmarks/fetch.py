@@ -8,7 +8,6 @@ a producer's default. Before anything is measured all of it is fetched once and 
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Sequence
 from functools import partial
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from benchmarks.produce import batch
 from benchmarks.support import wire
+from benchmarks.support.arguments import benchmark_parser
 from benchmarks.support.brokers import Broker, Kafka, Stratalog
 from benchmarks.support.client import Client
 from benchmarks.support.measure import Sample, alternate
@@ -63,19 +63,13 @@ def one_round(broker: Broker, data: bytes, batches: int, fetch_bytes: int, passe
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--rounds", type=int, default=5, help="that count, after one that does not (default: 5)"
-    )
+    parser = benchmark_parser(__doc__, rounds=5, unmeasured=1)
     parser.add_argument(
         "--passes", type=int, default=4, help="over the whole partition in a round (default: 4)"
     )
     parser.add_argument("--mb", type=int, default=512, help="size of the partition (default: 512)")
     parser.add_argument("--fetch-bytes", type=int, default=FETCH_BYTES, help="of one fetch (default: 1 MiB)")
     parser.add_argument("--dir", help="where the brokers keep their data (default: a temporary directory)")
-    parser.add_argument("--json", help="write all samples there (- for stdout)")
     options = parser.parse_args(argv)
     data = batch(BATCH_RECORDS, VALUE_BYTES)
     batches = options.mb * 1_000_000 // len(data)

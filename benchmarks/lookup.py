@@ -10,7 +10,6 @@ lookup in memory waits for nothing, and so the figures hold where other work goe
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import tempfile
 import time
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 from tests.support.reference_jars import BROKER_JARS, classpath, java
 
+from benchmarks.support.arguments import benchmark_parser
 from benchmarks.support.measure import Sample, alternate
 from benchmarks.support.report import Report, Result
 from stratalog.log.index_arrays import LARGE_ENTRY, LEGACY_ENTRY, TIME_ENTRY
@@ -85,13 +85,9 @@ def write_indexes(directory: Path, entries: int) -> tuple[dict[str, Path], Array
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = benchmark_parser(__doc__, rounds=5)
     parser.add_argument("--entries", type=int, default=10_000_000, help="of each index (default: 10 million)")
     parser.add_argument("--lookups", type=int, default=200_000, help="in each round (default: 200000)")
-    parser.add_argument("--rounds", type=int, default=5, help="that count (default: 5)")
-    parser.add_argument("--json", help="write all samples there (- for stdout)")
     options = parser.parse_args(argv)
     report = Report(options.json)
     kafka = Kafka()

@@ -8,7 +8,6 @@ checked: error codes and the sequence of base offsets.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import random
 import tempfile
@@ -17,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.support import wire
+from benchmarks.support.arguments import benchmark_parser
 from benchmarks.support.brokers import Broker, Kafka, Stratalog
 from benchmarks.support.client import Client
 from benchmarks.support.measure import Rounds, Sample, alternate, percentile
@@ -78,18 +78,12 @@ def measure(ours: Broker, kafka: Broker, run: Callable[[Client, str], Sample], r
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = benchmark_parser(__doc__, rounds=5, unmeasured=1)
     parser.add_argument("--jobs", default="large,small,latency", help="which of them (default: all)")
-    parser.add_argument(
-        "--rounds", type=int, default=5, help="that count, after one that does not (default: 5)"
-    )
     parser.add_argument("--large-requests", type=int, default=400, help="a round (default: 400, 1 MB each)")
     parser.add_argument("--small-requests", type=int, default=60_000, help="a round (default: 60,000)")
     parser.add_argument("--latency-requests", type=int, default=5_000, help="a round (default: 5,000)")
     parser.add_argument("--dir", help="where the brokers keep their data (default: a temporary directory)")
-    parser.add_argument("--json", help="write all samples there (- for stdout)")
     options = parser.parse_args(argv)
     jobs = options.jobs.split(",")
     report = Report(options.json)

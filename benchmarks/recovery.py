@@ -10,7 +10,6 @@ of the broker that was killed to expire, which is not its storage's doing.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
@@ -23,6 +22,7 @@ from pathlib import Path
 
 from benchmarks.produce import batch
 from benchmarks.support import wire
+from benchmarks.support.arguments import benchmark_parser
 from benchmarks.support.brokers import Broker, Kafka, Stratalog
 from benchmarks.support.client import Client
 from benchmarks.support.measure import Sample, alternate
@@ -92,17 +92,11 @@ def _load_seconds(directory: Path) -> float:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--rounds", type=int, default=3, help="that count, after one that does not (default: 3)"
-    )
+    parser = benchmark_parser(__doc__, rounds=3, unmeasured=1)
     parser.add_argument("--mb", type=int, default=1000, help="unflushed data in all (default: 1000)")
     parser.add_argument("--partitions", type=int, default=4, help="it is spread over (default: 4)")
     parser.add_argument("--batch-records", type=int, default=15, help="records in a batch (default: 15)")
     parser.add_argument("--value-bytes", type=int, default=1024, help="bytes in a record (default: 1024)")
-    parser.add_argument("--json", help="write all samples there (- for stdout)")
     options = parser.parse_args(argv)
     report = Report(options.json)
     data = batch(options.batch_records, options.value_bytes)

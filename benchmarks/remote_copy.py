@@ -9,7 +9,6 @@ size, as many at a time, and looks at nothing. Once against a real S3 server, on
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import tempfile
 import time
@@ -20,6 +19,7 @@ from pathlib import Path
 import obstore
 from tests.support.s3_server import S3Server
 
+from benchmarks.support.arguments import benchmark_parser
 from benchmarks.support.measure import Sample, alternate
 from benchmarks.support.report import Report, Result
 from benchmarks.support.tier import BATCHES, MetadataEvents, SealedPartition
@@ -61,14 +61,8 @@ def put(partition: SealedPartition, url: str, options: dict[str, str]) -> Sample
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = benchmark_parser(__doc__, rounds=5, unmeasured=1)
     parser.add_argument("--megabytes", type=int, default=256, help="of records (default: 256)")
-    parser.add_argument(
-        "--rounds", type=int, default=5, help="that count, after one that does not (default: 5)"
-    )
-    parser.add_argument("--json", help="write all samples there (- for stdout)")
     options = parser.parse_args(argv)
     report = Report(options.json)
     with (

@@ -9,7 +9,6 @@ peer gets the records of the same segments in ranges of 4 MiB, one after the oth
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from tests.support.s3_server import S3Server
 
+from benchmarks.support.arguments import benchmark_parser
 from benchmarks.support.measure import Sample, alternate
 from benchmarks.support.report import Report, Result
 from benchmarks.support.tier import BATCHES, MetadataEvents, SealedPartition
@@ -80,14 +80,8 @@ def _next_offset(records: bytes) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = benchmark_parser(__doc__, rounds=5, unmeasured=1)
     parser.add_argument("--megabytes", type=int, default=256, help="of records (default: 256)")
-    parser.add_argument(
-        "--rounds", type=int, default=5, help="that count, after one that does not (default: 5)"
-    )
-    parser.add_argument("--json", help="write all samples there (- for stdout)")
     options = parser.parse_args(argv)
     report = Report(options.json)
     with (

@@ -8,13 +8,13 @@ Each start is on an empty directory. Kafka's is formatted beforehand, which is n
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from benchmarks.support.arguments import benchmark_parser
 from benchmarks.support.brokers import Broker, Kafka, Stratalog
 from benchmarks.support.measure import Sample, alternate
 from benchmarks.support.report import Report, Result
@@ -32,16 +32,10 @@ def one_start(make: Callable[[Path], Broker], idle_seconds: float) -> Sample:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--rounds", type=int, default=5, help="that count, after one that does not (default: 5)"
-    )
+    parser = benchmark_parser(__doc__, rounds=5, unmeasured=1)
     parser.add_argument(
         "--idle-seconds", type=float, default=10, help="before memory is looked at (default: 10)"
     )
-    parser.add_argument("--json", help="write all samples there (- for stdout)")
     options = parser.parse_args(argv)
     report = Report(options.json)
     ours = Stratalog.name, partial(one_start, Stratalog, options.idle_seconds)
