@@ -7,7 +7,7 @@ objects of its segment are.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 
 from stratalog.errors import RemoteResourceNotFoundError
@@ -22,16 +22,27 @@ _READERS = 16
 
 
 def list_remote_segments(
-    store: ObjectStore, topics: Collection[str] | None = None, *, covered: bool = False
+    store: ObjectStore,
+    topics: Collection[str] | None = None,
+    *,
+    covered: bool = False,
+    known: MutableMapping[str, SegmentManifest] | None = None,
 ) -> list[SegmentManifest]:
     """The complete segments of `topics` (default: of all), by topic, topic id, partition and base offset.
 
     A segment whose offsets another one of its partition covers is left out unless `covered` is true: reading the result
     in order gives every offset once, as long as segments do not overlap in part. Manifests that go away while this runs
     are left out. Raises RemoteStorageError.
+
+    `known` spares whoever looks again and again the manifests that he has: by key, brought up to date by each call.
     """
+    keys = _manifest_keys(store, topics)
+    before = {} if known is None else {key: known[key] for key in keys if key in known}
     with ThreadPoolExecutor(_READERS, thread_name_prefix="manifests") as pool:
-        read = list(pool.map(lambda key: _read(store, key), _manifest_keys(store, topics)))
+        read = list(pool.map(lambda key: before.get(key) or _read(store, key), keys))
+    if known is not None:
+        known.clear()
+        known.update((key, each) for key, each in zip(keys, read, strict=True) if each is not None)
     found = [manifest for manifest in read if manifest is not None]
     found.sort(
         key=lambda m: (m.topic, m.topic_id, m.partition, m.base_offset, -m.end_offset, m.event_timestamp)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -37,7 +37,7 @@ _SPLIT_BYTES_MIN: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class Wanted:
     """What is read of one partition."""
 
     snapshot: PartitionSnapshot
@@ -48,12 +48,19 @@ class _Wanted:
 class Planner:
     """Plans one query. One use."""
 
-    def __init__(self, options: ReadOptions, constraints: Constraints, places: Places) -> None:
+    def __init__(
+        self,
+        options: ReadOptions,
+        constraints: Constraints,
+        places: Places,
+        indexes: IndexAccess | None = None,
+        lost: Callable[[str], None] | None = None,
+    ) -> None:
         self._options = options
         self._constraints = constraints
         self._places = places
-        self._indexes = IndexAccess(places)
-        self._lost = on_data_loss(options.fail_on_data_loss)
+        self._indexes = indexes or IndexAccess(places)
+        self._lost = lost or on_data_loss(options.fail_on_data_loss)
         self._limits = LimitResolver(places, self._indexes, self._lost)
 
     def plan(self) -> list[SplitPlan]:
@@ -65,9 +72,9 @@ class Planner:
         )
         for limit in (self._options.starting, self._options.ending):
             check_names_all(limit, subscribed)
-        return self._split([self._narrow(snapshot) for snapshot in reader.partitions()])
+        return self.split([self._narrow(snapshot) for snapshot in reader.partitions()])
 
-    def _narrow(self, snapshot: PartitionSnapshot) -> _Wanted:
+    def _narrow(self, snapshot: PartitionSnapshot) -> Wanted:
         """Starting and ending options, transactions and filters on offsets and time."""
         options = self._options
         aborted: tuple[AbortedTransaction, ...] = ()
@@ -78,7 +85,12 @@ class Planner:
         start = self._limits.start(
             options.starting, snapshot, latest_if_none=options.timestamp_strategy_is_latest
         )
-        end = self._limits.end(options.ending, snapshot)
+        return self.between(snapshot, start, self._limits.end(options.ending, snapshot), aborted)
+
+    def between(
+        self, snapshot: PartitionSnapshot, start: int, end: int, aborted: tuple[AbortedTransaction, ...] = ()
+    ) -> Wanted:
+        """What of the offsets [start, end) the filters leave; tells of those that no segment has."""
         for low, high in holes(snapshot.ranges, start, end):
             self._lost(
                 f"{snapshot.topic}-{snapshot.partition}: no segment has the offsets from {low} to {high - 1}"
@@ -86,7 +98,7 @@ class Planner:
         ranges: list[SegmentRange] = []
         for low, high in self._constraints.offsets:
             ranges += snapshot.between(max(low, start), min(high + 1, end))
-        return _Wanted(snapshot, tuple(self._narrow_by_time(ranges)), aborted)
+        return Wanted(snapshot, tuple(self._narrow_by_time(ranges)), aborted)
 
     def _narrow_by_time(self, ranges: list[SegmentRange]) -> list[SegmentRange]:
         times = self._constraints.timestamps_ms
@@ -112,7 +124,7 @@ class Planner:
 
     # --- splits -----------------------------------------------------------------------------------------------------
 
-    def _split(self, wanted: Sequence[_Wanted]) -> list[SplitPlan]:
+    def split(self, wanted: Sequence[Wanted]) -> list[SplitPlan]:
         """Splits of `splitBytes`; smaller ones, by bytes and then by offsets, to come to `minPartitions`."""
         options = self._options
         plans = self._split_by(wanted, options.split_bytes, options.max_records_per_partition)
@@ -130,7 +142,7 @@ class Planner:
         return self._split_by(wanted, split_bytes, records_max)
 
     def _split_by(
-        self, wanted: Sequence[_Wanted], split_bytes: int, records_max: int | None
+        self, wanted: Sequence[Wanted], split_bytes: int, records_max: int | None
     ) -> list[SplitPlan]:
         plans = []
         for part in wanted:

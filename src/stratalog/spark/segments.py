@@ -128,31 +128,56 @@ def _rank(segment: Segment) -> tuple[bool, int, int]:
     return segment.tier is Tier.LOCAL, segment.epoch, segment.end_offset
 
 
+@dataclass(frozen=True, slots=True)
+class SealedSegment:
+    """A segment that another follows, as a look found it when its `.log` had `file_size` bytes."""
+
+    file_size: int
+    next_base: int
+    segment: Segment
+
+
 class LocalSegments:
     """The segments of a partition directory as they are now; a running broker may append, roll and delete meanwhile.
 
-    `on_damage` is told of bytes that no crash explains and that cannot be read around.
+    `on_damage` is told of bytes that no crash explains and that cannot be read around. `sealed` has what an earlier look
+    found, by base offset: those files are not opened again; it is brought up to date.
     """
 
     def __init__(
-        self, directory: Path, on_damage: Callable[[str], None], fs: FileSystem = REAL_FILESYSTEM
+        self,
+        directory: Path,
+        on_damage: Callable[[str], None],
+        fs: FileSystem = REAL_FILESYSTEM,
+        sealed: dict[int, SealedSegment] | None = None,
     ) -> None:
         self._directory = directory
         self._on_damage = on_damage
         self._fs = fs
+        self._sealed = {} if sealed is None else sealed
 
     def list(self) -> list[Segment]:
         """All that have records, in order."""
         files = list_segments(self._directory, self._fs)
-        found = []
+        found, sealed = [], {}
         for each, following in zip(files, [*files[1:], None], strict=True):
+            next_base = None if following is None else following.base_offset
             try:
-                segment = self._segment(each, None if following is None else following.base_offset)
+                segment = self._known(each, next_base) or self._segment(each, next_base)
             except FileNotFoundError:  # deleted since the listing
                 continue
+            if next_base is not None:
+                sealed[each.base_offset] = SealedSegment(each.size, next_base, segment)
             if segment.end_offset > segment.base_offset:
                 found.append(segment)
+        self._sealed.clear()
+        self._sealed.update(sealed)
         return found
+
+    def _known(self, files: SegmentFiles, next_base: int | None) -> Segment | None:
+        known = self._sealed.get(files.base_offset)
+        is_same = known is not None and (known.file_size, known.next_base) == (files.size, next_base)
+        return known.segment if known is not None and is_same else None
 
     def _segment(self, files: SegmentFiles, next_base: int | None) -> Segment:
         with self._fs.open(files.log) as log:

@@ -23,6 +23,7 @@ from stratalog.remote.storage.object_key import parse_topic_directory
 from stratalog.spark.options import ReadOptions, TopicPartition
 from stratalog.spark.places import Place, Places
 from stratalog.spark.segments import LocalSegments, Segment, SegmentRange, merge_tiers, remote_segment
+from stratalog.spark.snapshot_memory import SnapshotMemory
 from stratalog.util.filesystem import FileSystem
 
 logger = logging.getLogger("stratalog.spark")
@@ -48,7 +49,8 @@ def on_data_loss(fail: bool) -> Callable[[str], None]:
 class PartitionSnapshot:
     """One partition: ascending, disjoint ranges of what is there, within [log_start, end).
 
-    `copies` gives, for the log of a local segment, the remote object with the very same bytes.
+    `copies` gives, for the log of a local segment, the remote object with the very same bytes. `topic_id` tells a topic
+    from another one that had its name before; None where nothing has noted it.
     """
 
     topic: str
@@ -57,6 +59,7 @@ class PartitionSnapshot:
     log_start: int
     end: int
     copies: Mapping[Place, Place] = field(default_factory=dict)
+    topic_id: UUID | None = None
 
     @property
     def segments(self) -> list[Segment]:
@@ -79,21 +82,34 @@ class _LocalPartition(NamedTuple):
 
 
 class SnapshotReader:
-    """Looks at all paths and the bucket of a query. `discover` comes first."""
+    """Looks at all paths and the bucket of a query. `discover` comes first. One use.
 
-    def __init__(self, options: ReadOptions, places: Places) -> None:
+    `memory` is for whoever looks again and again, `lost` for whoever wants to be told of what is lost himself.
+    """
+
+    def __init__(
+        self,
+        options: ReadOptions,
+        places: Places,
+        memory: SnapshotMemory | None = None,
+        lost: Callable[[str], None] | None = None,
+    ) -> None:
         self._options = options
         self._places = places
         self._fs: FileSystem = places.fs
-        self._lost = on_data_loss(options.fail_on_data_loss)
+        self._memory = memory or SnapshotMemory()
+        self._lost = lost or on_data_loss(options.fail_on_data_loss)
         self._directories: dict[TopicPartition, Path] = {}
         self._local: dict[TopicPartition, _LocalPartition] = {}
         self._manifests: list[SegmentManifest] = []
 
-    def discover(self, wanted: Callable[[str, int], bool]) -> frozenset[TopicPartition]:
+    def discover(
+        self, wanted: Callable[[str, int], bool], *, must_exist: bool = True
+    ) -> frozenset[TopicPartition]:
         """Names of all subscribed partitions; looks closer at those for which `wanted(topic, partition)`.
 
-        UsageError for a path that is none, and for a topic or partition that was asked for by name and is nowhere.
+        UsageError for a path that is none, and for a topic or partition that was asked for by name and is nowhere
+        (unless `must_exist` is false).
         """
         subscription = self._options.subscription
         present = self._partition_directories()
@@ -102,7 +118,8 @@ class SnapshotReader:
                 self._local[key] = self._read_local(*key, directory)
         manifests = self._read_manifests()
         names = present.keys() | {_key(each) for each in manifests}
-        self._check_present(names)
+        if must_exist:
+            self._check_present(names)
         self._manifests = [
             each for each in manifests if subscription.wants(*_key(each)) and wanted(*_key(each))
         ]
@@ -148,19 +165,28 @@ class SnapshotReader:
         except CorruptCheckpointError as error:
             self._lost(str(error))
             topic_id, starts = None, {}
-        segments = LocalSegments(directory, self._lost, self._fs).list()
+        sealed = self._memory.sealed(directory)
+        before = set(sealed)
+        segments = LocalSegments(directory, self._lost, self._fs, sealed).list()
+        if (
+            before - sealed.keys()
+        ):  # what has been deleted here may be in the bucket since it was looked at last
+            self._memory.forget_remote()
         return _LocalPartition(directory, topic_id, segments, starts.get((topic, partition), 0))
 
     # --- remote -----------------------------------------------------------------------------------------------------
 
     def _read_manifests(self) -> list[SegmentManifest]:
         """All manifests of subscribed topics."""
-        if self._options.remote_url is None:
-            return []
+        return [] if self._options.remote_url is None else self._memory.remote(self._list_remote)
+
+    def _list_remote(self) -> list[SegmentManifest]:
         store = self._places.store
         topics = {parse_topic_directory(name) for name in store.list_level("").directories}
         subscribed = [topic for topic in topics if topic and self._options.subscription.wants_topic(topic)]
-        return list_remote_segments(store, subscribed, covered=True) if subscribed else []
+        if not subscribed:
+            return []
+        return list_remote_segments(store, subscribed, covered=True, known=self._memory.manifests)
 
     def _check_present(self, present: Collection[TopicPartition]) -> None:
         subscription = self._options.subscription
@@ -188,7 +214,10 @@ def _merge(
         for each in local_segments
         if (each.base_offset, each.end_offset, each.size) in by_range
     }
-    snapshot = PartitionSnapshot(*key, tuple(ranges), log_start, end, copies)
+    topic_id = None if local is None else local.topic_id
+    if topic_id is None and manifests:
+        topic_id = manifests[0].topic_id
+    snapshot = PartitionSnapshot(*key, tuple(ranges), log_start, end, copies, topic_id)
     return replace(snapshot, ranges=tuple(snapshot.between(log_start, end)))
 
 

@@ -1,0 +1,51 @@
+"""What a look at directories and bucket spares the next one: for a stream, which looks before every batch.
+
+Sealed segments do not change but by compaction, which gives them another size; manifests never do. So a look at a directory
+costs its listing and the end of its active segment, and a look at a bucket the listing of the topics that are read, at most
+once in `remote_interval_ms`, and the manifests that are new. For one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.spark.segments import SealedSegment
+
+
+def _never_again() -> int:
+    """A clock for those who look once."""
+    return 0
+
+
+@dataclass(slots=True)
+class SnapshotMemory:
+    """Empty for a first look."""
+
+    remote_interval_ms: int = 0
+    now_ms: Callable[[], int] = _never_again
+    manifests: dict[str, SegmentManifest] = field(default_factory=dict)
+    _sealed: dict[Path, dict[int, SealedSegment]] = field(default_factory=dict)
+    _remote: list[SegmentManifest] | None = None
+    _remote_looked_ms: int = 0
+
+    def sealed(self, directory: Path) -> dict[int, SealedSegment]:
+        """The sealed segments of a partition directory by base offset, to be brought up to date by whoever lists it."""
+        return self._sealed.setdefault(directory, {})
+
+    def remote(self, look: Callable[[], list[SegmentManifest]]) -> list[SegmentManifest]:
+        """What `look` finds in the bucket, or found not long ago."""
+        now_ms = self.now_ms()
+        if self._remote is None or now_ms - self._remote_looked_ms >= self.remote_interval_ms:
+            self._remote, self._remote_looked_ms = look(), now_ms
+        return self._remote
+
+    def forget_remote(self) -> None:
+        """The next look goes to the bucket."""
+        self._remote = None
+
+    def forget(self, directory: Path) -> None:
+        """The partition there is another one now."""
+        self._sealed.pop(directory, None)

@@ -1,0 +1,1 @@
+"""The stream source: `spark.readStream.format("stratalog")`."""

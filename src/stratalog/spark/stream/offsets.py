@@ -1,0 +1,60 @@
+"""A stream's offsets: the next offset to read of each partition, as JSON of the shape that Spark's Kafka source writes.
+
+    {"flights": {"0": 123, "1": 45}, "orders": {"0": 7}}
+
+Spark compares offsets by their text and keeps them in the checkpoint: topics and partitions stand in order, so that the
+same offsets are the same text. A checkpoint of the Kafka source is read as one of ours. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from stratalog.errors import StratalogError
+from stratalog.spark.options import TopicPartition
+
+Offsets = Mapping[TopicPartition, int]
+
+_PARTITION = re.compile(r"0|[1-9]\d*")
+
+
+class CorruptOffsetsError(StratalogError):
+    """What a checkpoint holds is no offsets of this source."""
+
+
+def render(offsets: Offsets) -> dict[str, dict[str, int]]:
+    """As a document for JSON."""
+    document: dict[str, dict[str, int]] = {}
+    for topic, partition in sorted(offsets):
+        document.setdefault(topic, {})[str(partition)] = offsets[topic, partition]
+    return document
+
+
+def parse(document: Any) -> dict[TopicPartition, int]:
+    """The offsets of a document. Raises CorruptOffsetsError."""
+    if not isinstance(document, dict):
+        raise _corrupt(document)
+    found: dict[TopicPartition, int] = {}
+    for topic, by_partition in document.items():
+        if not isinstance(by_partition, dict):
+            raise _corrupt(document)
+        for partition, offset in by_partition.items():
+            is_whole = isinstance(offset, int) and not isinstance(offset, bool) and offset >= 0
+            if not is_whole or not _PARTITION.fullmatch(partition):
+                raise _corrupt({topic: {partition: offset}})
+            found[topic, int(partition)] = offset
+    return found
+
+
+def name(key: TopicPartition) -> str:
+    """`topic-partition`, as messages say it."""
+    return f"{key[0]}-{key[1]}"
+
+
+def _corrupt(found: Any) -> CorruptOffsetsError:
+    return CorruptOffsetsError(
+        f'the checkpoint has {str(found)[:200]} where offsets by partition, such as {{"topicA":{{"0":123}}}}, belong; '
+        "is it of another source?"
+    )
