@@ -75,6 +75,11 @@ class RequestTimedOutError(KafkaError):
     retriable = True
 
 
+class ReplicaNotAvailableError(KafkaError):
+    code = 9
+    retriable = True
+
+
 class MessageTooLargeError(KafkaError):
     code = 10
 

@@ -1,0 +1,200 @@
+"""One connection to one broker: any request by its name, in the newest version that both sides know."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+import struct
+import threading
+import typing
+from typing import Any, Final
+
+from stratalog.errors import UsageError
+from stratalog.util.addresses import join_host_port
+from stratalog.wire.api_keys import ApiKey
+from stratalog.wire.client.errors import AuthenticationError, UnreachableError
+from stratalog.wire.client.options import ConnectionOptions, Sasl
+from stratalog.wire.client.sasl import SaslError, dialogue
+from stratalog.wire.client.transport import connect
+from stratalog.wire.protocol import (
+    make_message,
+    read_message,
+    request_class,
+    response_class,
+    write_message,
+)
+
+_API_VERSIONS: Final = (0, 4)
+_UNSUPPORTED_VERSION: Final = 35
+_UNSUPPORTED_SASL_MECHANISM: Final = 33
+
+#: A size beyond this is no size: another protocol answers (the first bytes of a TLS alert make 352 MB).
+_RESPONSE_BYTES_MAX: Final = 1 << 30
+
+
+class Client:
+    """One connection; requests are answered in order, one at a time. Thread-safe. UnreachableError at any time.
+
+    After UnreachableError the connection `is_broken`, for good.
+    """
+
+    def __init__(self, host: str, port: int, options: ConnectionOptions) -> None:
+        self._address = join_host_port(host, port)
+        self._client_id = options.client_id.encode()
+        self._correlation_id = 0
+        self._lock = threading.Lock()
+        self.is_broken = False
+        try:
+            self._socket: socket.socket = connect(host, port, options)
+        except OSError as error:
+            raise self._unreachable(error) from error
+        try:
+            #: The answer to ApiVersions: what the broker speaks, and its features.
+            self.api_versions = self._negotiate()
+            self._versions = {
+                int(api.api_key): (api.min_version, api.max_version) for api in self.api_versions.api_keys
+            }
+            if options.sasl is not None:
+                self._authenticate(options.sasl)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def address(self) -> str:
+        return self._address
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def call(self, key: ApiKey, versions: tuple[int, int], /, **fields: Any) -> Any:
+        """The response to a request in the newest of `versions` that the broker speaks; its errors are the caller's."""
+        version = self.version(key, versions)
+        return self._call(key, version, fields)
+
+    def version(self, key: ApiKey, versions: tuple[int, int]) -> int:
+        """The newest common version; UsageError when there is none."""
+        low, high = self._versions.get(int(key), (0, -1))
+        if max(low, versions[0]) > min(high, versions[1]):
+            raise UsageError(
+                f"the broker at {self._address} does not speak {key.message} in versions {versions[0]} to {versions[1]}"
+            )
+        return int(min(high, versions[1]))
+
+    def exchange(self, key: ApiKey, version: int, fields: dict[str, Any]) -> bytes:
+        """The body of a response, behind its header."""
+        return bytes(self.exchange_view(key, version, fields))
+
+    def exchange_view(self, key: ApiKey, version: int, fields: dict[str, Any]) -> memoryview:
+        """The same without a copy: a view of bytes that nobody else has."""
+        cls = request_class(key, version)
+        message = (b"\0" if cls.__flexible__ else b"") + write_message(_build(cls, fields))
+        with self._lock:
+            self._correlation_id += 1
+            head = struct.pack(">hhih", key, version, self._correlation_id, len(self._client_id))
+            body = head + self._client_id + message
+            try:
+                self._socket.sendall(struct.pack(">i", len(body)) + body)
+                response = self._receive(self._correlation_id)
+            except OSError as error:
+                raise self._unreachable(error) from error
+            except UnreachableError:
+                self.is_broken = True
+                raise
+        flexible_header = cls.__flexible__ and key is not ApiKey.API_VERSIONS
+        return response[5 if flexible_header else 4 :]
+
+    def _call(self, key: ApiKey, version: int, fields: dict[str, Any]) -> Any:
+        return self._read(key, version, self.exchange(key, version, fields))
+
+    def _read(self, key: ApiKey, version: int, body: bytes) -> Any:
+        try:
+            return read_message(response_class(key, version), body)[0]
+        except Exception as error:  # whatever the reader says of bytes that are none
+            self.is_broken = True
+            raise UnreachableError(
+                f"{self._address} does not answer as a Kafka broker does: {error}"
+            ) from error
+
+    def _negotiate(self) -> Any:
+        """ApiVersions in our newest version, or in the broker's when that is older: it says so in version 0 (KIP-511)."""
+        key, version = ApiKey.API_VERSIONS, _API_VERSIONS[1]
+        body = self.exchange(key, version, _SOFTWARE)
+        if body[:2] == struct.pack(">h", _UNSUPPORTED_VERSION):
+            told = self._read(key, 0, body)
+            theirs = max((api.max_version for api in told.api_keys if api.api_key == key), default=0)
+            return self._call(key, min(version, theirs), _SOFTWARE)
+        return self._read(key, version, body)
+
+    def _authenticate(self, sasl: Sasl) -> None:
+        """SaslHandshake, then the mechanism's messages. AuthenticationError, whose text has no secret."""
+        told = self.call(ApiKey.SASL_HANDSHAKE, (1, 1), mechanism=sasl.mechanism)
+        if int(told.error_code) == _UNSUPPORTED_SASL_MECHANISM:
+            enabled = ", ".join(told.mechanisms) or "none"
+            raise self._not_let_in(f"it does not accept {sasl.mechanism}; it accepts {enabled}")
+        if int(told.error_code):
+            raise self._not_let_in(told.error_code.name.upper())
+        talk = dialogue(sasl)
+        try:
+            message = next(talk)
+            while True:
+                answer = self.call(ApiKey.SASL_AUTHENTICATE, (0, 2), auth_bytes=message)
+                if int(answer.error_code):
+                    raise self._not_let_in(answer.error_message or answer.error_code.name.upper())
+                message = talk.send(bytes(answer.auth_bytes))
+        except StopIteration:
+            return
+        except SaslError as error:
+            raise self._not_let_in(str(error)) from None
+
+    def _receive(self, correlation_id: int) -> memoryview:
+        (size,) = struct.unpack(">i", self._exactly(4))
+        if not 4 <= size <= _RESPONSE_BYTES_MAX:
+            raise UnreachableError(
+                f"{self._address} does not answer as a Kafka broker does; is its listener one of TLS?"
+            )
+        response = self._exactly(size)
+        if struct.unpack_from(">i", response)[0] != correlation_id:
+            raise UnreachableError(f"{self._address} answers another request than the one it was asked")
+        return response
+
+    def _exactly(self, count: int) -> memoryview:
+        view = memoryview(bytearray(count))
+        done = 0
+        while done < count:
+            got = self._socket.recv_into(view[done:])
+            if not got:
+                raise ConnectionError("the broker closed the connection")
+            done += got
+        return view.toreadonly()
+
+    def _unreachable(self, error: OSError) -> UnreachableError:
+        self.is_broken = True
+        why = "it did not answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
+        return UnreachableError(f"cannot reach a broker at {self._address}: {why}")
+
+    def _not_let_in(self, why: str) -> AuthenticationError:
+        return AuthenticationError(f"the broker at {self._address} does not let this client in: {why}")
+
+
+_SOFTWARE: dict[str, Any] = {"client_software_name": "stratalog", "client_software_version": "1"}
+
+
+def _build(cls: Any, values: dict[str, Any]) -> Any:
+    """A message of class `cls` from plain values."""
+    types = {field.name: field.type for field in dataclasses.fields(cls)}
+    return make_message(
+        cls, {name: _part(types[name], value) for name, value in values.items() if name in types}
+    )
+
+
+def _part(type_: Any, value: Any) -> Any:
+    message = next((leaf for leaf in _leaves(type_) if dataclasses.is_dataclass(leaf)), None)
+    if message is not None and isinstance(value, (list, tuple)):
+        return tuple(_build(message, item) for item in value)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _leaves(type_: Any) -> list[Any]:
+    arguments = typing.get_args(type_)
+    return [leaf for argument in arguments for leaf in _leaves(argument)] if arguments else [type_]

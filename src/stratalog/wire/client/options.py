@@ -1,0 +1,203 @@
+"""How to reach a cluster, and as whom: the connection's part of a Kafka client's properties. Pure, but for reading no file.
+
+Names and defaults are those of Kafka's Java clients. Certificates and keys are PEM (KIP-651), as files or in the option
+itself; the formats of Java are refused with the way out.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from stratalog.errors import UsageError
+
+DEFAULT_PORT: Final = 9092
+CLIENT_ID: Final = "stratalog"
+
+_PREFIX: Final = "kafka."
+_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_JAAS: Final = re.compile(r"""^\s*(?P<module>[\w.$]+)\s+required\b(?P<options>.*?);?\s*$""", re.DOTALL)
+_JAAS_OPTION: Final = re.compile(
+    r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))"""
+)
+
+
+class SecurityProtocol(enum.Enum):
+    """How bytes travel, and whether the client says who it is."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @property
+    def is_sasl(self) -> bool:
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Trust and identity in PEM: each a path, or the text itself. None trusts what the system trusts."""
+
+    truststore_path: str | None = None
+    truststore_text: str | None = None
+    keystore_path: str | None = None
+    certificate_text: str | None = None
+    key_text: str | None = field(default=None, repr=False)
+    key_password: str | None = field(default=None, repr=False)
+    checks_host: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Sasl:
+    """A mechanism and who proves to be whom by it."""
+
+    mechanism: str
+    username: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionOptions:
+    """Everything a connection needs. Picklable; its repr shows neither passwords nor keys.
+
+    `what` names where the addresses came from, for messages. A request waits `request_timeout_s` for its answer; tries of
+    one question, at moved leaders and lost connections, end after `api_timeout_s`.
+    """
+
+    servers: tuple[tuple[str, int], ...]
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    tls: Tls = Tls()
+    sasl: Sasl | None = None
+    client_id: str = CLIENT_ID
+    connect_timeout_s: float = 10.0
+    request_timeout_s: float = 30.0
+    api_timeout_s: float = 60.0
+    retry_backoff_s: float = 0.1
+    what: str = "kafka.bootstrap.servers"
+
+    @classmethod
+    def of(cls, options: Mapping[str, str], *, what: str = "kafka.bootstrap.servers") -> Self:
+        """From options named `kafka.<property>`; others, and properties of no concern to a connection, are not looked at.
+
+        UsageError names the option, never its value where that is a secret.
+        """
+        reader = _Properties(options)
+        protocol = _protocol(reader)
+        return cls(
+            servers=addresses(reader.text("bootstrap.servers") or "", what),
+            protocol=protocol,
+            tls=_tls(reader) if protocol.is_encrypted else Tls(),
+            sasl=_sasl(reader) if protocol.is_sasl else None,
+            client_id=reader.text("client.id") or CLIENT_ID,
+            connect_timeout_s=reader.seconds("socket.connection.setup.timeout.ms", 10_000),
+            request_timeout_s=reader.seconds("request.timeout.ms", 30_000),
+            api_timeout_s=reader.seconds("default.api.timeout.ms", 60_000),
+            retry_backoff_s=reader.seconds("retry.backoff.ms", 100),
+            what=what,
+        )
+
+
+def addresses(bootstrap_servers: str, what: str) -> tuple[tuple[str, int], ...]:
+    """HOST:PORT[,HOST:PORT]; UsageError, which begins with `what`, for anything else."""
+    found = []
+    for address in filter(None, (part.strip() for part in bootstrap_servers.split(","))):
+        host, separator, port = address.rpartition(":")
+        if not separator:
+            host, port = address, str(DEFAULT_PORT)
+        if not port.isdecimal() or not 0 < int(port) < 2**16 or not host:
+            raise UsageError(f"{what} {address}: expected HOST:PORT")
+        found.append((host.strip("[]"), int(port)))
+    if not found:
+        raise UsageError(f"{what} names no broker")
+    return tuple(found)
+
+
+class _Properties:
+    """Properties without their prefix; names are not case-sensitive, as in Spark."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._values = {
+            name.lower()[len(_PREFIX) :]: str(value)
+            for name, value in options.items()
+            if name.lower().startswith(_PREFIX)
+        }
+
+    def text(self, name: str) -> str | None:
+        """The value without blanks around it; None for an empty one."""
+        return self._values.get(name, "").strip() or None
+
+    def verbatim(self, name: str) -> str | None:
+        return self._values.get(name)
+
+    def seconds(self, name: str, default_ms: int) -> float:
+        value = self.text(name)
+        if value is not None and not value.isdecimal():
+            raise UsageError(f"option {_PREFIX}{name}={value}: expected milliseconds")
+        return int(value or default_ms) / 1000
+
+
+def _protocol(reader: _Properties) -> SecurityProtocol:
+    value = (reader.text("security.protocol") or "PLAINTEXT").upper()
+    try:
+        return SecurityProtocol(value)
+    except ValueError:
+        expected = ", ".join(each.value for each in SecurityProtocol)
+        raise UsageError(f"option kafka.security.protocol={value}: expected one of {expected}") from None
+
+
+def _tls(reader: _Properties) -> Tls:
+    for store in ("truststore", "keystore"):
+        kind = reader.text(f"ssl.{store}.type")
+        if kind is not None and kind.upper() != "PEM":
+            raise UsageError(
+                f"option kafka.ssl.{store}.type={kind}: only PEM is read; keytool and openssl turn others into it"
+            )
+    endpoint = reader.verbatim("ssl.endpoint.identification.algorithm")
+    if (endpoint or "").strip().lower() not in ("", "https"):
+        raise UsageError(
+            f"option kafka.ssl.endpoint.identification.algorithm={endpoint}: expected https, or nothing"
+        )
+    return Tls(
+        truststore_path=reader.text("ssl.truststore.location"),
+        truststore_text=reader.text("ssl.truststore.certificates"),
+        keystore_path=reader.text("ssl.keystore.location"),
+        certificate_text=reader.text("ssl.keystore.certificate.chain"),
+        key_text=reader.text("ssl.keystore.key"),
+        key_password=reader.text("ssl.key.password"),
+        checks_host=endpoint is None or bool(endpoint.strip()),
+    )
+
+
+def _sasl(reader: _Properties) -> Sasl:
+    mechanism = (reader.text("sasl.mechanism") or "GSSAPI").upper()
+    if mechanism not in _MECHANISMS:
+        raise UsageError(
+            f"option kafka.sasl.mechanism={mechanism}: expected one of {', '.join(_MECHANISMS)}"
+            + (" (GSSAPI is what Kafka takes where it is not set)" if mechanism == "GSSAPI" else "")
+        )
+    config = reader.text("sasl.jaas.config")
+    wanted = 'a login module, such as ...PlainLoginModule required username="..." password="...";'
+    if config is None:
+        raise UsageError(f"option kafka.sasl.jaas.config is not set: {mechanism} needs {wanted}")
+    values = _jaas_options(config)
+    if values is None or "username" not in values or "password" not in values:
+        raise UsageError(f"option kafka.sasl.jaas.config: expected {wanted}")
+    return Sasl(mechanism, values["username"], values["password"])
+
+
+def _jaas_options(config: str) -> dict[str, str] | None:
+    matched = _JAAS.match(config)
+    if matched is None:
+        return None
+    return {
+        found[1]: re.sub(r"\\(.)", r"\1", next((each for each in found.groups()[1:] if each is not None), ""))
+        for found in _JAAS_OPTION.finditer(matched["options"])
+    }

@@ -1,0 +1,71 @@
+"""A socket to a broker, plain or within TLS. Certificates and keys are PEM, from files or from the options themselves."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import tempfile
+from pathlib import Path
+
+from stratalog.errors import UsageError
+from stratalog.util.filesystem import REAL_FILESYSTEM
+from stratalog.wire.client.options import ConnectionOptions, Tls
+
+
+def connect(host: str, port: int, options: ConnectionOptions) -> socket.socket:
+    """A connected socket whose calls wait `request_timeout_s`. OSError; UsageError for certificates that are none."""
+    plain = socket.create_connection((host, port), timeout=options.connect_timeout_s)
+    try:
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = (
+            _context(options.tls).wrap_socket(plain, server_hostname=host)
+            if options.protocol.is_encrypted
+            else plain
+        )
+        connection.settimeout(options.request_timeout_s)
+    except BaseException:
+        plain.close()
+        raise
+    return connection
+
+
+def _context(tls: Tls) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=_trusted(tls))
+    context.check_hostname = tls.checks_host
+    if tls.keystore_path is not None:
+        _load_identity(context, "kafka.ssl.keystore.location", Path(tls.keystore_path), tls.key_password)
+    elif tls.certificate_text is not None:
+        # the ssl module takes an identity from a file alone: one that nobody else can read, for a moment
+        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+            file.write(f"{tls.key_text or ''}\n{tls.certificate_text}\n")
+            file.flush()
+            _load_identity(context, "kafka.ssl.keystore.certificate.chain", Path(file.name), tls.key_password)
+    return context
+
+
+def _trusted(tls: Tls) -> str | None:
+    """Certificates to trust, as text; None means the system's."""
+    name, text = "kafka.ssl.truststore.certificates", tls.truststore_text
+    if tls.truststore_path is not None:
+        name = f"kafka.ssl.truststore.location={tls.truststore_path}"
+        try:
+            text = REAL_FILESYSTEM.read_bytes(Path(tls.truststore_path)).decode("ascii", "replace")
+        except OSError as error:
+            raise UsageError(f"option {name}: cannot be read: {error.strerror or error}") from error
+    if text is None:
+        return None
+    try:
+        ssl.create_default_context(cadata=text)
+    except (ssl.SSLError, ValueError):
+        raise UsageError(f"option {name}: expected certificates in PEM") from None
+    return text
+
+
+def _load_identity(context: ssl.SSLContext, name: str, path: Path, password: str | None) -> None:
+    try:
+        context.load_cert_chain(path, password=password or "")
+    except (OSError, ValueError) as error:
+        why = getattr(error, "reason", None) or getattr(error, "strerror", None) or "no key and certificate"
+        raise UsageError(
+            f"option {name}: expected a private key and its certificates in PEM ({why})"
+        ) from None
