@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from base64 import b64decode
 from pathlib import Path
 
 import pytest
 
+from tests.log.parity.golden import recorded_life
 from tests.log.parity.lives import random_life
 from tests.log.parity.scenario import files_of, live_as_kafka, live_as_stratalog
 from tests.support.reference_kafka import require_reference_kafka
@@ -42,11 +41,10 @@ def assert_same_files(ours: dict[str, tuple[int, bytes]], theirs: dict[str, tupl
 
 @pytest.mark.parametrize("path", GOLDEN_LIVES, ids=lambda path: path.stem)
 def test_a_recorded_life_is_lived_as_kafka_lived_it(path: Path, tmp_path: Path) -> None:
-    golden = json.loads(path.read_text())
-    answers = live_as_stratalog(golden["lines"], tmp_path)
-    assert_same_answers(golden["lines"], answers, golden["answers"])
-    kept = {name: (size, b64decode(data)) for name, (size, data) in golden["files"].items()}
-    assert_same_files(files_of(tmp_path), kept)
+    golden = recorded_life(path)
+    answers = live_as_stratalog(golden.lines, tmp_path)
+    assert_same_answers(golden.lines, answers, golden.answers)
+    assert_same_files(files_of(tmp_path), golden.files)
 
 
 def test_there_are_recorded_lives() -> None:

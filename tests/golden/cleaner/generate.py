@@ -9,14 +9,10 @@ cleaning: its directory is kept as it was before (`.before`), right after it (`.
 
 from __future__ import annotations
 
-import json
-import tempfile
-from base64 import b64encode
 from pathlib import Path
 
 from tests.log.parity.cleaning_lives import random_cleaning_life
-from tests.log.parity.scenario import files_of, live_as_kafka
-from tests.support.reference_jars import KAFKA_VERSION
+from tests.log.parity.golden import record_life
 
 GOLDEN = Path(__file__).parent
 #: Name, seed, codecs, old message formats.
@@ -36,16 +32,7 @@ STEPS = 90
 def main() -> None:
     for name, seed, codecs, old_formats in LIVES:
         lines = random_cleaning_life(seed, STEPS, codecs=codecs, old_formats=old_formats)
-        with tempfile.TemporaryDirectory() as directory:
-            answers = live_as_kafka(lines, Path(directory))
-            files = files_of(Path(directory))
-        golden = {
-            "kafka": KAFKA_VERSION,
-            "lines": lines,
-            "answers": answers,
-            "files": {file: [size, b64encode(data).decode()] for file, (size, data) in files.items()},
-        }
-        (GOLDEN / f"{name}.json").write_text(json.dumps(golden, indent=0) + "\n")
+        record_life(GOLDEN / f"{name}.json", lines)
 
 
 if __name__ == "__main__":

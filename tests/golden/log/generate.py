@@ -11,14 +11,10 @@ since the others were recorded: making them anew gives other lives.
 
 from __future__ import annotations
 
-import json
-import tempfile
-from base64 import b64encode
 from pathlib import Path
 
+from tests.log.parity.golden import record_life
 from tests.log.parity.lives import random_life
-from tests.log.parity.scenario import files_of, live_as_kafka
-from tests.support.reference_jars import KAFKA_VERSION
 
 GOLDEN = Path(__file__).parent
 SEEDS = (1, 4, 9, 12, 20, 33, 519)
@@ -28,16 +24,7 @@ STEPS = 70
 def main() -> None:
     for seed in SEEDS:
         lines = random_life(seed, STEPS)
-        with tempfile.TemporaryDirectory() as directory:
-            answers = live_as_kafka(lines, Path(directory))
-            files = files_of(Path(directory))
-        golden = {
-            "kafka": KAFKA_VERSION,
-            "lines": lines,
-            "answers": answers,
-            "files": {name: [size, b64encode(data).decode()] for name, (size, data) in files.items()},
-        }
-        (GOLDEN / f"life-{seed}.json").write_text(json.dumps(golden, indent=0) + "\n")
+        record_life(GOLDEN / f"life-{seed}.json", lines)
 
 
 if __name__ == "__main__":

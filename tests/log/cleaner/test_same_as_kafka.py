@@ -6,8 +6,6 @@ fields and records; their bytes are the codec library's, and with them where seg
 
 from __future__ import annotations
 
-import json
-from base64 import b64decode
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from stratalog.log.txn_index import decode_entries
 from stratalog.records import batch_format as fmt
 from stratalog.records.batch import iter_batches
 from tests.log.parity.cleaning_lives import random_cleaning_life
+from tests.log.parity.golden import recorded_life
 from tests.log.parity.scenario import files_of, live_as_kafka, live_as_stratalog
 from tests.support.reference_kafka import require_reference_kafka
 
@@ -98,15 +97,14 @@ def assert_same_life(
 
 @pytest.mark.parametrize("path", GOLDEN_LIVES, ids=lambda path: path.stem)
 def test_a_recorded_log_is_cleaned_as_kafka_cleaned_it(path: Path, tmp_path: Path) -> None:
-    golden = json.loads(path.read_text())
-    answers = live_as_stratalog(golden["lines"], tmp_path)
-    kept = {name: (size, b64decode(data)) for name, (size, data) in golden["files"].items()}
-    ours = answers, files_of(tmp_path)
-    assert_same_life(golden["lines"], ours, (golden["answers"], kept), codecs=path.stem.startswith("codecs"))
+    golden = recorded_life(path)
+    ours = live_as_stratalog(golden.lines, tmp_path), files_of(tmp_path)
+    theirs = golden.answers, golden.files
+    assert_same_life(golden.lines, ours, theirs, codecs=path.stem.startswith("codecs"))
 
 
 def test_there_are_recorded_cleanings() -> None:
-    answers = [answer for path in GOLDEN_LIVES for answer in json.loads(path.read_text())["answers"]]
+    answers = [answer for path in GOLDEN_LIVES for answer in recorded_life(path).answers]
     assert len(GOLDEN_LIVES) >= 8
     assert sum(answer.startswith("cleaned") for answer in answers) >= 20
 

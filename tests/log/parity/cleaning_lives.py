@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 from base64 import b64encode
-from collections.abc import Callable
 
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.compression import Codec
 from stratalog.records.control import ControlType, end_transaction_marker
 from stratalog.records.legacy_builder import build_legacy
 from stratalog.records.record import Record
-from tests.log.parity.lives import START_MS
+from tests.log.parity.lives import START_MS, Step, one_of
 from tests.log.parity.scenario import follower, leader
 
 DIRECTORY = "latest-0"
@@ -212,7 +211,7 @@ class CleaningLife:
         self.epoch += 1
 
     def step(self) -> None:
-        steps: list[tuple[float, Callable[[], None]]] = [
+        steps: list[tuple[float, Step]] = [
             (40, self.plain),
             (25, self.idempotent),
             (10, self.end_transaction),
@@ -226,8 +225,7 @@ class CleaningLife:
             (0.7, self.crash),
             (0.5, self.new_epoch),
         ]
-        weights = [weight for weight, _ in steps]
-        self.random.choices([step for _, step in steps], weights)[0]()
+        one_of(self.random, steps)()
 
 
 def random_cleaning_life(

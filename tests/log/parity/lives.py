@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.compression import Codec
@@ -13,7 +13,14 @@ from stratalog.records.record import Record
 from tests.log.parity.scenario import follower, leader
 
 START_MS = 1_700_000_000_000
+
+Step = Callable[[], None]
 DIRECTORY = "orders-0"
+
+
+def one_of(source: random.Random, steps: Sequence[tuple[float, Step]]) -> Step:
+    """One of the steps, by their weights."""
+    return source.choices([step for _, step in steps], [weight for weight, _ in steps])[0]
 
 
 class Life:
@@ -229,7 +236,7 @@ class Life:
         self.lines += [f"truncate {self.end_offset}", "offsets", "hw end"]
 
     def step(self) -> None:
-        steps: list[tuple[float, Callable[[], None]]] = [
+        steps: list[tuple[float, Step]] = [
             (40, self.plain),
             (20, self.idempotent),
             (2, self.duplicate),
@@ -249,8 +256,7 @@ class Life:
             (0.2, self.start_anew),
             (4, self.copied_to_remote),
         ]
-        weights = [weight for weight, _ in steps]
-        self.random.choices([step for _, step in steps], weights)[0]()
+        one_of(self.random, steps)()
 
 
 def random_life(seed: int, steps: int, directory: str = DIRECTORY) -> list[str]:
