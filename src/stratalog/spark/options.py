@@ -107,9 +107,10 @@ class ReadOptions:
     push_filters: bool | None
 
     @classmethod
-    def parse(cls, options: Mapping[str, str]) -> ReadOptions:
-        """Raises UsageError."""
-        reader = _Reader(options)
+    def parse(cls, options: Mapping[str, str], *, streaming: bool = False) -> ReadOptions:
+        """The options of a batch, or of a stream: that may begin at the latest offset (and does, if nothing else is said),
+        and has no end. Raises UsageError."""
+        reader = OptionReader(options)
         paths = reader.paths()
         remote_url = reader.text("remote")
         if not paths and remote_url is None:
@@ -121,8 +122,10 @@ class ReadOptions:
             remote_url=remote_url,
             remote_options=reader.remote_options(),
             subscription=_subscription(reader),
-            starting=_limit(reader, "starting", LimitKind.EARLIEST),
-            ending=_limit(reader, "ending", LimitKind.LATEST),
+            starting=_limit(
+                reader, "starting", LimitKind.LATEST if streaming else LimitKind.EARLIEST, streaming
+            ),
+            ending=_no_ending(reader) if streaming else _limit(reader, "ending", LimitKind.LATEST),
             timestamp_strategy_is_latest=reader.choice(
                 "startingOffsetsByTimestampStrategy", ("error", "latest"), "error"
             )
@@ -143,7 +146,7 @@ class ReadOptions:
         return parsed
 
 
-class _Reader:
+class OptionReader:
     """Typed access to the options; remembers which are known."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -188,10 +191,10 @@ class _Reader:
         return self.parsed(name, _positive, "a whole number greater than 0")
 
     def byte_count(self, name: str, default: int) -> int:
-        return (
-            self.parsed(name, _byte_count, "a number of bytes greater than 0, such as 67108864 or 64m")
-            or default
-        )
+        return self.maybe_byte_count(name) or default
+
+    def maybe_byte_count(self, name: str) -> int | None:
+        return self.parsed(name, _byte_count, "a number of bytes greater than 0, such as 67108864 or 64m")
 
     def duration_ms(self, name: str) -> int | None:
         return self.parsed(
@@ -222,7 +225,7 @@ class _Reader:
                 raise UsageError(f"option {name}={value} is unknown; docs/spark.md lists the options")
 
 
-#: Options of Spark's Kafka source that make no difference to a batch without a broker and a consumer.
+#: Options of Spark's Kafka source that make no difference here, and those of a stream's triggers (`spark.stream.options`).
 _UNUSED: Final = frozenset(
     {
         "fetchoffset.numretries",
@@ -233,6 +236,7 @@ _UNUSED: Final = frozenset(
         "maxoffsetspertrigger",
         "maxtriggerdelay",
         "minoffsetspertrigger",
+        "remotepollinterval",
     }
 )
 
@@ -317,7 +321,7 @@ def _unique_pairs(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 # --- options ------------------------------------------------------------------------------------------------------------
 
 
-def _subscription(reader: _Reader) -> Subscription:
+def _subscription(reader: OptionReader) -> Subscription:
     topics = reader.parsed("subscribe", _topic_names, "names of topics with commas between")
     pattern = reader.parsed("subscribePattern", _pattern, "a regular expression")
     partitions = reader.parsed("assign", _json_assignment, 'partitions by topic, such as {"topicA":[0,1]}')
@@ -344,14 +348,22 @@ def _pattern(value: str) -> re.Pattern[str]:
         raise _BadValueError(str(error)) from None
 
 
-def _limit(reader: _Reader, side: str, default: LimitKind) -> Limit:
+def _no_ending(reader: OptionReader) -> Limit:
+    for name in ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"):
+        value = reader.text(name)
+        if value is not None:
+            raise UsageError(f"option {name}={value}: a stream has no end; it is for batch queries")
+    return Limit(LimitKind.LATEST, "endingOffsets")
+
+
+def _limit(reader: OptionReader, side: str, default: LimitKind, streaming: bool = False) -> Limit:
     """Of the three options of one side the one that counts, in the order of Spark's source."""
     by_timestamp = f"{side}OffsetsByTimestamp"
     name = f"{side}Timestamp"
     one = reader.parsed(name, _timestamp, "milliseconds since the epoch")
     example = 'milliseconds by partition, such as {"topicA":{"0":1700000000000}}'
     each = reader.parsed(by_timestamp, _json_timestamps, example)
-    offsets = _offsets(reader, f"{side}Offsets", default)
+    offsets = (_stream_offsets if streaming else _offsets)(reader, f"{side}Offsets", default)
     if one is not None:
         return Limit(LimitKind.TIMESTAMP, name, timestamp_ms=one)
     if each is not None:
@@ -359,7 +371,7 @@ def _limit(reader: _Reader, side: str, default: LimitKind) -> Limit:
     return offsets
 
 
-def _offsets(reader: _Reader, name: str, default: LimitKind) -> Limit:
+def _offsets(reader: OptionReader, name: str, default: LimitKind) -> Limit:
     value = reader.text(name)
     if value is None or value.lower() == default.value:
         return Limit(default, name)
@@ -382,6 +394,23 @@ def _offsets(reader: _Reader, name: str, default: LimitKind) -> Limit:
     return Limit(LimitKind.OFFSETS, name, by_partition=found)
 
 
+def _stream_offsets(reader: OptionReader, name: str, default: LimitKind) -> Limit:
+    """Where a stream begins: both words, and both numbers."""
+    value = reader.text(name)
+    if value is None:
+        return Limit(default, name)
+    words = {LimitKind.EARLIEST.value: LimitKind.EARLIEST, LimitKind.LATEST.value: LimitKind.LATEST}
+    if value.lower() in words:
+        return Limit(words[value.lower()], name)
+    example = json.dumps({"topicA": {"0": 23, "1": EARLIEST, "2": LATEST}})
+    expected = f"earliest, latest, or offsets by partition, such as {example}"
+    found = reader.parsed(name, _json_by_partition, expected) or {}
+    for (topic, partition), offset in found.items():
+        if offset < EARLIEST:
+            raise UsageError(f"option {name}={value}: {topic}-{partition} has {offset}; expected {expected}")
+    return Limit(LimitKind.OFFSETS, name, by_partition=found)
+
+
 def _timestamp(value: str) -> int:
     number = int(value)
     if number < 0:
@@ -397,7 +426,7 @@ def _json_timestamps(value: str) -> dict[TopicPartition, int]:
     return found
 
 
-def _columns(reader: _Reader) -> tuple[str, ...]:
+def _columns(reader: OptionReader) -> tuple[str, ...]:
     include_headers = reader.boolean("includeHeaders", False)
     columns = reader.parsed("columns", _column_names, f"some of {', '.join(COLUMNS)}, with commas between")
     if columns is not None:

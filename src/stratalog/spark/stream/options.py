@@ -1,0 +1,57 @@
+"""Options of a stream: those of a batch, without an end, and how much a trigger takes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from stratalog.errors import UsageError
+from stratalog.spark.options import OptionReader, ReadOptions
+from stratalog.spark.stream.admission import TriggerLimits
+
+#: A bucket gets its segments in minutes, and a listing costs money.
+REMOTE_POLL_INTERVAL_MS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """What to read, and how much at a time, validated. `docs/spark_streaming.md` explains each one."""
+
+    read: ReadOptions
+    limits: TriggerLimits
+    remote_poll_interval_ms: int
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> StreamOptions:
+        """Raises UsageError."""
+        return cls(
+            ReadOptions.parse(options, streaming=True),
+            trigger_limits(options),
+            remote_poll_interval_ms(options),
+        )
+
+
+def trigger_limits(options: Mapping[str, str]) -> TriggerLimits:
+    """How much a trigger takes. Raises UsageError."""
+    reader = OptionReader(options)
+    offsets_max = reader.positive("maxOffsetsPerTrigger")
+    offsets_min = reader.positive("minOffsetsPerTrigger")
+    delay_max_ms = reader.duration_ms("maxTriggerDelay")
+    if offsets_max is not None and offsets_min is not None and offsets_min > offsets_max:
+        raise UsageError(
+            f"option minOffsetsPerTrigger={offsets_min} is more than maxOffsetsPerTrigger={offsets_max}; "
+            "expected at most that"
+        )
+    return TriggerLimits(
+        offsets_max,
+        offsets_min,
+        reader.maybe_byte_count("maxBytesPerTrigger"),
+        TriggerLimits().delay_max_ms if delay_max_ms is None else delay_max_ms,
+    )
+
+
+def remote_poll_interval_ms(options: Mapping[str, str]) -> int:
+    """How often a stream looks into its bucket. Raises UsageError."""
+    found = OptionReader(options).duration_ms("remotePollInterval")
+    return REMOTE_POLL_INTERVAL_MS if found is None else found
