@@ -26,6 +26,7 @@ from stratalog.errors import (
 )
 from stratalog.log.partition_log import PartitionLog
 from stratalog.log.producer_updates import AppendOrigin
+from stratalog.log.producer_verification import VerificationGuard
 from stratalog.log.values import AppendInfo, FetchData, Isolation, TimestampOffset
 from stratalog.remote.api import TopicIdPartition
 
@@ -119,15 +120,28 @@ class Partition:
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def append(self, records: Buffer, *, origin: AppendOrigin = "client") -> AppendInfo:
-        """Append whole batches as leader and move the high watermark; errors are those of the log."""
+    def append(
+        self,
+        records: Buffer,
+        *,
+        origin: AppendOrigin = "client",
+        guard: VerificationGuard | None = None,
+        transaction_version: int = 0,
+    ) -> AppendInfo:
+        """Append whole batches as leader and move the high watermark; errors are those of the log.
+
+        `guard` is that of a verification that succeeded (`PartitionLog.start_verification`); `transaction_version` is that
+        of the producer whose transaction a marker ends.
+        """
         epoch = self._leader_epoch
         if epoch < 0:
             raise self._not_led()
         log = self.log
         traffic = self.traffic
         traffic.produce_requests += 1
-        info = log.append_as_leader(records, leader_epoch=epoch, origin=origin)
+        info = log.append_as_leader(
+            records, leader_epoch=epoch, origin=origin, guard=guard, transaction_version=transaction_version
+        )
         log.advance_high_watermark()
         if not info.duplicate:
             traffic.bytes_in += info.size

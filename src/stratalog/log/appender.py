@@ -26,6 +26,7 @@ from stratalog.log.flusher import Flusher
 from stratalog.log.leader_epochs import LeaderEpochCache
 from stratalog.log.local_log import LocalLog
 from stratalog.log.producer_updates import AppendOrigin, ProducerUpdates
+from stratalog.log.producer_verification import VerificationGuard
 from stratalog.log.roll import RollReason, roll_reason, time_waited
 from stratalog.log.values import AppendInfo, LogOffset
 from stratalog.records.batch import RecordBatch
@@ -42,7 +43,14 @@ class Appender:
         self._leader_epochs = leader_epochs
         self._flusher = flusher
 
-    def append_as_leader(self, records: Buffer, leader_epoch: int, origin: AppendOrigin) -> AppendInfo:
+    def append_as_leader(
+        self,
+        records: Buffer,
+        leader_epoch: int,
+        origin: AppendOrigin,
+        guard: VerificationGuard | None = None,
+        transaction_version: int = 0,
+    ) -> AppendInfo:
         local = self._local
         now_ms = local.clock.now_ms()
         prepared = prepare_leader_append(
@@ -53,7 +61,7 @@ class Appender:
             leader_epoch=leader_epoch,
             now_ms=now_ms,
         )
-        return self._append(prepared, origin, now_ms)
+        return self._append(prepared, origin, now_ms, guard, transaction_version)
 
     def append_as_follower(self, records: Buffer, leader_epoch: int | None) -> AppendInfo:
         local = self._local
@@ -99,7 +107,14 @@ class Appender:
             or self._roll_reason(prepared.size, prepared.max_timestamp, last_offset, now_ms) is not None
         )
 
-    def _append(self, prepared: PreparedAppend, origin: AppendOrigin, now_ms: int) -> AppendInfo:
+    def _append(
+        self,
+        prepared: PreparedAppend,
+        origin: AppendOrigin,
+        now_ms: int,
+        guard: VerificationGuard | None = None,
+        transaction_version: int = 0,
+    ) -> AppendInfo:
         local = self._local
         if local.closed or local.sync_failed:
             raise local.unusable()
@@ -127,9 +142,9 @@ class Appender:
             segment, producers = local.active, local.producers
             updates: ProducerUpdates | None = None
             if prepared.producer_batches:
-                updates = producers.prepare(origin)
+                updates = producers.prepare(origin, guard=guard)
                 for stamped in prepared.producer_batches:
-                    duplicate = updates.add(stamped)
+                    duplicate = updates.add(stamped, transaction_version=transaction_version)
                     if duplicate is not None:
                         return AppendInfo(
                             duplicate.first_offset,

@@ -23,6 +23,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from uuid import UUID
 
@@ -35,7 +36,9 @@ from stratalog.log.appender import Appender
 from stratalog.log.flusher import Flusher, FlushTimes
 from stratalog.log.local_log import UNKNOWN_POSITION
 from stratalog.log.opening import OpenedLog, open_directory
+from stratalog.log.producer_entry import ProducerEntry
 from stratalog.log.producer_updates import AppendOrigin
+from stratalog.log.producer_verification import VerificationGuard
 from stratalog.log.reading import Reader
 from stratalog.log.replacement import replace_segments
 from stratalog.log.retention import DeletedSegment, is_tiered
@@ -180,16 +183,46 @@ class PartitionLog:
     # --- appending --------------------------------------------------------------------------------------------------
 
     def append_as_leader(
-        self, records: Buffer, *, leader_epoch: int, origin: AppendOrigin = "client"
+        self,
+        records: Buffer,
+        *,
+        leader_epoch: int,
+        origin: AppendOrigin = "client",
+        guard: VerificationGuard | None = None,
+        transaction_version: int = 0,
     ) -> AppendInfo:
         """Check batches, give them offsets and leader epoch, and append them, all or none.
 
         `records` is not changed. Errors are those of `prepare_leader_append` and, for batches of producers with an id,
         of `ProducerUpdates.add`; RecordListTooLargeError for more than a segment holds; KafkaStorageError when the disk
-        refuses. After an error nothing of `records` is in the log.
+        refuses. After an error nothing of `records` is in the log. `guard` opens the log to the first batch of a
+        transaction (`start_verification`); `transaction_version` is that of the transaction which a marker ends.
         """
         with self._lock:
-            return self._appender.append_as_leader(records, leader_epoch, origin)
+            return self._appender.append_as_leader(records, leader_epoch, origin, guard, transaction_version)
+
+    def start_verification(
+        self, producer_id: int, sequence: int, epoch: int, *, supports_epoch_bump: bool
+    ) -> VerificationGuard | None:
+        """Before the coordinator is asked whether a transaction has this partition; None when it is known to have it.
+
+        The guard goes to the append of the first batch. InvalidProducerEpochError for an old epoch.
+        """
+        with self._lock:
+            return self.producers.start_verification(
+                producer_id, sequence, epoch, supports_epoch_bump=supports_epoch_bump
+            )
+
+    def set_transaction_rules(self, *, verification_required: bool, timeout_max_ms: int) -> None:
+        """Whether a transaction begins here only with the guard of its verification, and how long one may be open."""
+        with self._lock:
+            self.producers.verification_required = verification_required
+            self.producers.max_transaction_timeout_ms = timeout_max_ms
+
+    def active_producers(self) -> list[ProducerEntry]:
+        """What is known of each producer, as it is now."""
+        with self._lock:
+            return [copy(producer) for producer in self.producers.producers.values()]
 
     def append_group_as_leader(
         self, group: Sequence[memoryview], *, leader_epoch: int

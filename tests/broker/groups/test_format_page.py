@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 from uuid import UUID
 
+from stratalog.broker.coordinator_log import partition_for
 from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
-from stratalog.broker.groups.records import OffsetKey, encode_offset_key, encode_offset_value, partition_for
+from stratalog.broker.groups.records import OffsetKey, encode_offset_key, encode_offset_value
 
 PAGE = Path(__file__).parents[3] / "docs" / "formats" / "consumer_offsets.md"
 

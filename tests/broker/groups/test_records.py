@@ -17,6 +17,7 @@ from tests.golden.groups.make import GOLDEN
 from tests.support.consumer_offsets import StoredRecord, stored_records
 from tests.support.reference_kafka import ReferenceKafka, require_reference_kafka
 
+from stratalog.broker.coordinator_log import partition_for
 from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
 from stratalog.broker.groups.records import (
     GroupKey,
@@ -28,7 +29,6 @@ from stratalog.broker.groups.records import (
     encode_group_value,
     encode_offset_key,
     encode_offset_value,
-    partition_for,
 )
 from stratalog.broker.groups.values import GroupMetadata, MemberMetadata
 from stratalog.broker.server import Broker

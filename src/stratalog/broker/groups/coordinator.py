@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from stratalog.broker.coordinator_log import CoordinatorLog, KeyValue, TransactionalWrite
 from stratalog.broker.groups.group import ClassicGroup
 from stratalog.broker.groups.offsets import (
     CommittedOffset,
@@ -15,7 +16,8 @@ from stratalog.broker.groups.offsets import (
     TopicPartition,
     expired_partitions,
 )
-from stratalog.broker.groups.offsets_log import KeyValue, OffsetsLog
+from stratalog.broker.groups.offsets_log import offsets_log
+from stratalog.broker.groups.pending_offsets import PendingOffsets
 from stratalog.broker.groups.records import (
     GroupKey,
     OffsetKey,
@@ -45,42 +47,24 @@ from stratalog.broker.groups.values import (
     SyncRequest,
 )
 from stratalog.errors import (
-    CoordinatorNotAvailableError,
     CorruptRecordError,
     GroupIdNotFoundError,
     IllegalGenerationError,
     InvalidGroupIdError,
     InvalidSessionTimeoutError,
     KafkaError,
-    KafkaStorageError,
-    NotCoordinatorError,
-    NotLeaderOrFollowerError,
     OffsetMetadataTooLargeError,
-    RequestTimedOutError,
-    StratalogError,
     UnknownMemberIdError,
-    UnknownServerError,
-    UnknownTopicOrPartitionError,
-    wire_code,
 )
 from stratalog.util.uuids import random_uuid
 
 if TYPE_CHECKING:
     from stratalog.broker.state import BrokerState
+    from stratalog.engine.partition import Partition
 
 logger = logging.getLogger(__name__)
 
 _MINUTE_MS = 60_000
-
-#: What clients are told when `__consumer_offsets` cannot be written, by the log's error code; UNKNOWN_SERVER_ERROR for the
-#: rest. Source: Kafka's `appendGroupMetadataErrorToResponseError`.
-_APPEND_ERRORS: dict[int, type[KafkaError]] = {
-    UnknownTopicOrPartitionError.code: CoordinatorNotAvailableError,
-    RequestTimedOutError.code: CoordinatorNotAvailableError,
-    CoordinatorNotAvailableError.code: CoordinatorNotAvailableError,
-    NotLeaderOrFollowerError.code: NotCoordinatorError,
-    KafkaStorageError.code: NotCoordinatorError,
-}
 
 
 @dataclass(slots=True)
@@ -110,7 +94,9 @@ class GroupCoordinator:
         self._expiration: asyncio.TimerHandle | None = None
         self._closed = False
         self.offsets = CommittedOffsets()
-        self.log = OffsetsLog(broker)
+        #: Commits of open transactions.
+        self.pending = PendingOffsets()
+        self.log: CoordinatorLog = offsets_log(broker)
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -132,21 +118,36 @@ class GroupCoordinator:
 
     def _load(self) -> None:
         now = self._now()
-        for key_bytes, value in self.log.read_back():
-            try:
-                key = decode_key(key_bytes)
-                if isinstance(key, OffsetKey):
-                    self.offsets.put(key.group_id, key.partition, decode_offset_value(value))
-                elif isinstance(key, GroupKey):
-                    stored = decode_group_value(value)
-                    self._groups[key.group_id] = ClassicGroup.load(key.group_id, stored, self._settings, now)
-            except CorruptRecordError as error:
-                logger.error("A record of __consumer_offsets is passed over: %s", error)
+        for contents in self.log.read_back():
+            for key_bytes, offset, value in contents.live():
+                self._load_record(key_bytes, offset, value, None)
+            for producer_id, written in contents.in_transaction.items():
+                for key_bytes, entry in written.items():
+                    if entry.value is not None:
+                        self._load_record(key_bytes, entry.offset, entry.value, producer_id)
         for group_id in self.offsets.groups():
             if group_id not in self._groups:
                 self._groups[group_id] = ClassicGroup(group_id, self._settings, now)
         if self._groups:
             logger.info("Loaded %d groups", len(self._groups))
+
+    def _load_record(self, key_bytes: bytes, offset: int, value: bytes, producer_id: int | None) -> None:
+        """Take in a stored record; with a producer id it is of that producer's open transaction."""
+        now = self._now()
+        try:
+            key = decode_key(key_bytes)
+            if isinstance(key, OffsetKey):
+                commit = replace(decode_offset_value(value), record_offset=offset)
+                if producer_id is None:
+                    self.offsets.put(key.group_id, key.partition, commit)
+                else:
+                    self.pending.put(producer_id, key.group_id, key.partition, commit)
+                    self._groups.setdefault(key.group_id, ClassicGroup(key.group_id, self._settings, now))
+            elif isinstance(key, GroupKey):
+                stored = decode_group_value(value)
+                self._groups[key.group_id] = ClassicGroup.load(key.group_id, stored, self._settings, now)
+        except CorruptRecordError as error:
+            logger.error("A record of __consumer_offsets is passed over: %s", error)
 
     def _now(self) -> Moment:
         return Moment(self._clock.now_ms(), round(self._clock.monotonic() * 1000))
@@ -242,16 +243,7 @@ class GroupCoordinator:
         return group.stored(effect, self._now())
 
     def _store(self, group_id: str, metadata: GroupMetadata) -> None:
-        self._append(group_id, [(encode_group_key(GroupKey(group_id)), encode_group_value(metadata))])
-
-    def _append(self, group_id: str, entries: list[KeyValue]) -> None:
-        """Append to the log; a failure is raised as what clients of a coordinator understand."""
-        try:
-            self.log.append(group_id, entries)
-        except (StratalogError, OSError) as error:
-            logger.error("Group %s cannot be stored: %s", group_id, error)
-            code = KafkaStorageError.code if isinstance(error, OSError) else wire_code(error)
-            raise _APPEND_ERRORS.get(code, UnknownServerError)(f"group {group_id}: {error}") from error
+        self.log.append(group_id, [(encode_group_key(GroupKey(group_id)), encode_group_value(metadata))])
 
     def _arm(self, group: ClassicGroup) -> None:
         """Have the group called when its next deadline comes; a timer that is early enough stays."""
@@ -299,24 +291,77 @@ class GroupCoordinator:
             raise missing_group(f"Group {group_id} not found.")
         if group is not None:
             group.check_commit(member_id, instance_id, generation, now)
-        metadata_max = self._broker.config["offset.metadata.max.bytes"]
-        good = {
-            partition: commit for partition, commit in commits.items() if len(commit.metadata) <= metadata_max
-        }
-        self._append(
-            group_id,
-            [
-                (encode_offset_key(OffsetKey(group_id, partition)), encode_offset_value(commit))
-                for partition, commit in good.items()
-            ],
-        )
+        good = self._store_commits(group_id, commits, None)
         if group is None:
             self._groups[group_id] = ClassicGroup(group_id, self._settings, now)
         for partition, commit in good.items():
             self.offsets.put(group_id, partition, commit)
-        return {
-            partition: 0 if partition in good else OffsetMetadataTooLargeError.code for partition in commits
+        return _commit_codes(commits, good)
+
+    async def commit_in_transaction(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        commits: Mapping[TopicPartition, CommittedOffset],
+        admit: Callable[[Partition], TransactionalWrite],
+    ) -> dict[TopicPartition, int]:
+        """Store commits that count once a transaction is committed; the error code of each. Raises as `commit` does.
+
+        `admit` makes sure that the partition of `__consumer_offsets` is part of the transaction, or raises.
+        """
+        _check_group_id(group_id)
+        if not self.log.exists:
+            await self.log.ensure()
+        transaction = admit(self.log.partition_of(group_id))
+        now = self._now()
+        group = self._groups.get(group_id)
+        if group is None and generation > NO_GENERATION:
+            raise IllegalGenerationError(f"Group {group_id} not found.")
+        if group is not None:
+            group.check_commit(member_id, instance_id, generation, now, transactional=True)
+        good = self._store_commits(group_id, commits, transaction)
+        if group is None:
+            self._groups[group_id] = ClassicGroup(group_id, self._settings, now)
+        for partition, commit in good.items():
+            self.pending.put(transaction.producer_id, group_id, partition, commit)
+        return _commit_codes(commits, good)
+
+    def _store_commits(
+        self,
+        group_id: str,
+        commits: Mapping[TopicPartition, CommittedOffset],
+        transaction: TransactionalWrite | None,
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """Append the commits whose metadata is not too long; those, with where they lie now."""
+        metadata_max = self._broker.config["offset.metadata.max.bytes"]
+        good = {
+            partition: commit for partition, commit in commits.items() if len(commit.metadata) <= metadata_max
         }
+        entries: list[KeyValue] = [
+            (encode_offset_key(OffsetKey(group_id, partition)), encode_offset_value(commit))
+            for partition, commit in good.items()
+        ]
+        offsets = self.log.append(group_id, entries, transaction)
+        return {
+            partition: replace(commit, record_offset=offset)
+            for (partition, commit), offset in zip(good.items(), offsets, strict=True)
+        }
+
+    def transaction_ended(self, producer_id: int, number: int, *, committed: bool) -> None:
+        """The marker of a producer is in partition `number` of `__consumer_offsets`: its commits there count, or are gone.
+
+        A plain commit whose record lies behind that of the transaction stays.
+        """
+        taken = self.pending.take(producer_id, lambda group_id: self.log.partition_number(group_id) == number)
+        if not committed:
+            return
+        for group_id, commits in taken.items():
+            for partition, commit in commits.items():
+                known = self.offsets.get(group_id, partition)
+                if known is None or known.record_offset < commit.record_offset:
+                    self.offsets.put(group_id, partition, commit)
 
     def delete_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
@@ -328,23 +373,31 @@ class GroupCoordinator:
         allowed = {partition: not group.is_subscribed(partition.topic) for partition in partitions}
         self._remove_offsets(
             group_id,
-            [p for p, ok in allowed.items() if ok and self.offsets.get(group_id, p) is not None],
+            [
+                p
+                for p, ok in allowed.items()
+                if ok and (self.offsets.get(group_id, p) is not None or self.pending.is_pending(group_id, p))
+            ],
         )
         return allowed
 
     def topic_deleted(self, topic: str) -> None:
         """Forget the commits for a topic that is gone."""
-        by_group: dict[str, list[TopicPartition]] = {}
-        for group_id, partition in self.offsets.of_topic(topic):
-            by_group.setdefault(group_id, []).append(partition)
+        by_group: dict[str, dict[TopicPartition, None]] = {}
+        for group_id, partition in (*self.offsets.of_topic(topic), *self.pending.of_topic(topic)):
+            by_group.setdefault(group_id, {})[partition] = None
         for group_id, partitions in by_group.items():
-            self._remove_offsets(group_id, partitions)
+            self._remove_offsets(group_id, list(partitions))
 
     def _remove_offsets(self, group_id: str, partitions: list[TopicPartition]) -> None:
         if partitions:
-            self._append(group_id, self._tombstones(group_id, partitions))
+            self.log.append(group_id, self._tombstones(group_id, partitions))
         for partition in partitions:
-            self.offsets.remove(group_id, partition)
+            self._forget(group_id, partition)
+
+    def _forget(self, group_id: str, partition: TopicPartition) -> None:
+        self.offsets.remove(group_id, partition)
+        self.pending.remove(group_id, partition)
 
     @staticmethod
     def _tombstones(group_id: str, partitions: Iterable[TopicPartition]) -> list[KeyValue]:
@@ -370,12 +423,12 @@ class GroupCoordinator:
 
     def _remove_group(self, group: ClassicGroup) -> None:
         group_id = group.group_id
-        commits = list(self.offsets.of_group(group_id))
-        self._append(
+        commits = list(dict.fromkeys((*self.offsets.of_group(group_id), *self.pending.partitions(group_id))))
+        self.log.append(
             group_id, [*self._tombstones(group_id, commits), (encode_group_key(GroupKey(group_id)), None)]
         )
         for partition in commits:
-            self.offsets.remove(group_id, partition)
+            self._forget(group_id, partition)
         del self._groups[group_id]
         self._carry_out(group, group.die(Answer.COORDINATOR_NOT_AVAILABLE, self._now()))
 
@@ -407,13 +460,26 @@ class GroupCoordinator:
                 now_ms=now.wall_ms,
                 retention_ms=retention_ms,
             )
+            expired = [
+                partition for partition in expired if not self.pending.is_pending(group.group_id, partition)
+            ]
             removed += len(expired)
-            is_unused = group.state is GroupState.EMPTY and not group.members.pending
+            is_unused = (
+                group.state is GroupState.EMPTY
+                and not group.members.pending
+                and not self.pending.has_group(group.group_id)
+            )
             if len(expired) == len(commits) and is_unused:
                 self._remove_group(group)
             else:
                 self._remove_offsets(group.group_id, expired)
         return removed
+
+
+def _commit_codes(
+    commits: Iterable[TopicPartition], good: Mapping[TopicPartition, CommittedOffset]
+) -> dict[TopicPartition, int]:
+    return {partition: 0 if partition in good else OffsetMetadataTooLargeError.code for partition in commits}
 
 
 def _check_group_id(group_id: str | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
@@ -22,6 +22,7 @@ class CommittedOffset:
     """One commit. Times in milliseconds since the epoch; leader epoch -1: not known.
 
     `expire_timestamp_ms` is only there when a client of old asked for a retention of its own (OffsetCommit 2 to 4).
+    `record_offset` is where it lies in `__consumer_offsets` (-1: not known); it is no part of what was committed.
     """
 
     offset: int
@@ -30,6 +31,7 @@ class CommittedOffset:
     leader_epoch: int = -1
     expire_timestamp_ms: int | None = None
     topic_id: UUID | None = None
+    record_offset: int = field(default=-1, compare=False)
 
 
 class CommittedOffsets:

@@ -1,0 +1,260 @@
+"""The compacted topic of a coordinator: made when it is first needed, written by appending, read back at a start.
+
+`__consumer_offsets` and `__transaction_state` are of this kind. What belongs together (a group, a transactional id) lies in
+one partition, by the hash of its name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from stratalog.errors import (
+    CoordinatorNotAvailableError,
+    CorruptRecordError,
+    KafkaError,
+    KafkaStorageError,
+    NotCoordinatorError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    RequestTimedOutError,
+    StratalogError,
+    UnknownServerError,
+    UnknownTopicOrPartitionError,
+    wire_code,
+)
+from stratalog.log.producer_verification import VerificationGuard
+from stratalog.log.values import Isolation
+from stratalog.records.batch import RecordBatch, iter_batches
+from stratalog.records.batch_builder import build_batch
+from stratalog.records.batch_format import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from stratalog.records.compression import Codec
+from stratalog.records.control import ControlType, parse_control_key
+from stratalog.records.record import Record
+
+if TYPE_CHECKING:
+    from stratalog.broker.state import BrokerState
+    from stratalog.engine.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+_READ_BYTES = 1024 * 1024
+#: Keys and values of one batch: well below the default of max.message.bytes.
+_BATCH_BYTES = 512 * 1024
+
+#: Key and value; a value of None is a tombstone.
+KeyValue = tuple[bytes, bytes | None]
+
+#: What clients are told when the topic cannot be written, by the log's error code; UNKNOWN_SERVER_ERROR for the rest.
+#: Source: `appendGroupMetadataErrorToResponseError` and `TransactionStateManager.appendTransactionToLog` of Kafka.
+_APPEND_ERRORS: dict[int, type[KafkaError]] = {
+    UnknownTopicOrPartitionError.code: CoordinatorNotAvailableError,
+    NotEnoughReplicasError.code: CoordinatorNotAvailableError,
+    RequestTimedOutError.code: CoordinatorNotAvailableError,
+    CoordinatorNotAvailableError.code: CoordinatorNotAvailableError,
+    NotLeaderOrFollowerError.code: NotCoordinatorError,
+    KafkaStorageError.code: NotCoordinatorError,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionalWrite:
+    """Who writes as part of a transaction, and the guard of its verification (None: the partition is known to be in it)."""
+
+    producer_id: int
+    producer_epoch: int
+    guard: VerificationGuard | None
+
+
+def partition_for(name: str, partition_count: int) -> int:
+    """The partition that the records of a group or transactional id go to: |Java's String.hashCode| modulo the count."""
+    value = 0
+    encoded = name.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(encoded), 2):
+        value = (value * 31 + (encoded[at] << 8 | encoded[at + 1])) & 0xFFFFFFFF
+    signed = value - (1 << 32) if value & 0x80000000 else value
+    magnitude = 0 if signed == -(1 << 31) else abs(signed)
+    return magnitude % partition_count
+
+
+class CoordinatorLog:
+    """One such topic. Belongs to the loop's thread."""
+
+    def __init__(
+        self, broker: BrokerState, topic: str, *, create: Callable[[], object], codec: Callable[[], Codec]
+    ) -> None:
+        """`create` makes the topic and may block; `codec` is what batches are compressed with."""
+        self._broker = broker
+        self.topic = topic
+        self._create = create
+        self._codec = codec
+        self._creating: asyncio.Future[object] | None = None
+
+    @property
+    def exists(self) -> bool:
+        return self._broker.metadata.topic(self.topic) is not None
+
+    async def ensure(self) -> None:
+        """Create the topic unless it is there; however many ask at once, it is made once."""
+        if self.exists:
+            return
+        if self._creating is None or self._creating.done():
+            self._creating = self._broker.submit(self._create)
+        await asyncio.shield(self._creating)
+
+    def partition_number(self, owner: str) -> int:
+        """The partition that the records of `owner` go to; 0 without the topic."""
+        topic = self._broker.metadata.topic(self.topic)
+        return 0 if topic is None else partition_for(owner, topic.partition_count)
+
+    def partition_of(self, owner: str) -> Partition:
+        """The partition of `owner`; CoordinatorNotAvailableError without the topic."""
+        number = self.partition_number(owner)
+        partition = self._broker.logs.get(self.topic, number)
+        if partition is None:
+            raise CoordinatorNotAvailableError(f"{self.topic}-{number} is not there")
+        return partition
+
+    def append(
+        self, owner: str, entries: Iterable[KeyValue], transaction: TransactionalWrite | None = None
+    ) -> list[int]:
+        """Append records of one owner; their offsets. With `transaction`, they count when it is committed.
+
+        A failure is raised as what clients of a coordinator understand; those of a producer (fenced, not verified) as
+        they are.
+        """
+        try:
+            return self._append(self.partition_of(owner), entries, transaction)
+        except (StratalogError, OSError) as error:
+            code = KafkaStorageError.code if isinstance(error, OSError) else wire_code(error)
+            if transaction is not None and isinstance(error, KafkaError) and code not in _APPEND_ERRORS:
+                raise
+            logger.error("Records of %s cannot be appended to %s: %s", owner, self.topic, error)
+            raise _APPEND_ERRORS.get(code, UnknownServerError)(f"{self.topic}: {owner}: {error}") from error
+
+    def _append(
+        self, partition: Partition, entries: Iterable[KeyValue], transaction: TransactionalWrite | None
+    ) -> list[int]:
+        now_ms = self._broker.clock.now_ms()
+        codec = self._codec()
+        offsets: list[int] = []
+        for chunk in _chunks(entries):
+            records = [Record(at, now_ms, key, value) for at, (key, value) in enumerate(chunk)]
+            batch = build_batch(
+                records,
+                codec=codec,
+                producer_id=NO_PRODUCER_ID if transaction is None else transaction.producer_id,
+                producer_epoch=NO_PRODUCER_EPOCH if transaction is None else transaction.producer_epoch,
+                is_transactional=transaction is not None,
+            )
+            guard = None if transaction is None else transaction.guard
+            info = partition.append(batch, origin="coordinator", guard=guard)
+            offsets += range(info.first_offset, info.last_offset + 1)
+        return offsets
+
+    def read_back(self) -> Iterator[Contents]:
+        """What each partition holds."""
+        for partition in self._broker.logs.partitions(self.topic):
+            yield read_contents(partition)
+
+
+def _chunks(entries: Iterable[KeyValue]) -> Iterator[list[KeyValue]]:
+    chunk: list[KeyValue] = []
+    size = 0
+    for key, value in entries:
+        length = len(key) + len(value or b"")
+        if chunk and size + length > _BATCH_BYTES:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append((key, value))
+        size += length
+    if chunk:
+        yield chunk
+
+
+# --- reading back -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StoredValue:
+    """The latest value of a key, and the offset of its record; None for one that was deleted."""
+
+    offset: int
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The latest value by key of what counts, deleted keys included, and by producer id what open transactions wrote."""
+
+    latest: dict[bytes, StoredValue] = field(default_factory=dict)
+    in_transaction: dict[int, dict[bytes, StoredValue]] = field(default_factory=dict)
+
+    def live(self) -> Iterator[tuple[bytes, int, bytes]]:
+        """(key, offset, value) of what counts and is not deleted."""
+        for key, entry in self.latest.items():
+            if entry.value is not None:
+                yield key, entry.offset, entry.value
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        marked = self.in_transaction.pop(producer_id, {})
+        if committed:
+            for key, entry in marked.items():
+                if key not in self.latest or self.latest[key].offset < entry.offset:
+                    self.latest[key] = entry
+
+    def put(self, batch: RecordBatch) -> None:
+        target = (
+            self.in_transaction.setdefault(batch.producer_id, {}) if batch.is_transactional else self.latest
+        )
+        for record in batch.records():
+            if record.key is None:
+                continue
+            key = bytes(record.key)
+            target[key] = StoredValue(record.offset, None if record.value is None else bytes(record.value))
+            if record.value is None and target is self.latest:
+                for pending in self.in_transaction.values():
+                    pending.pop(key, None)
+
+
+def read_contents(partition: Partition) -> Contents:
+    """Read a partition from its start to its end.
+
+    A committed entry of a transaction counts at the offset of its record: a later plain one wins. A plain tombstone also
+    takes back what open transactions wrote under its key.
+    """
+    contents = Contents()
+    for batch in _batches(partition):
+        if batch.is_control:
+            contents.end_transaction(batch.producer_id, committed=_commits(batch))
+        else:
+            contents.put(batch)
+    return contents
+
+
+def _batches(partition: Partition) -> Iterator[RecordBatch]:
+    log = partition.log
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        fetched = log.read(offset, _READ_BYTES, isolation=Isolation.LOG_END, min_one_message=True)
+        if fetched.slice is None:
+            return
+        before = offset
+        for batch in iter_batches(fetched.slice.read()):
+            try:
+                batch.ensure_valid()
+            except CorruptRecordError as error:
+                logger.error("%s-%d: a batch is skipped: %s", partition.topic, partition.partition, error)
+            else:
+                yield batch
+            offset = batch.last_offset + 1
+        if offset == before:
+            return
+
+
+def _commits(batch: RecordBatch) -> bool:
+    """Whether a control batch ends its transaction well."""
+    return any(parse_control_key(record.key) is ControlType.COMMIT for record in batch.records())

@@ -1,0 +1,62 @@
+"""Commits of transactions that are still open. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
+
+
+class PendingOffsets:
+    """By producer and group, the latest commit for each partition that counts once its transaction is committed.
+
+    Not thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._by_producer: dict[int, dict[str, dict[TopicPartition, CommittedOffset]]] = {}
+
+    def put(
+        self, producer_id: int, group_id: str, partition: TopicPartition, committed: CommittedOffset
+    ) -> None:
+        self._by_producer.setdefault(producer_id, {}).setdefault(group_id, {})[partition] = committed
+
+    def is_pending(self, group_id: str, partition: TopicPartition) -> bool:
+        """Whether an open transaction has a commit of the group for this partition."""
+        return any(partition in commits for commits in self._of_group(group_id))
+
+    def has_group(self, group_id: str) -> bool:
+        """Whether an open transaction has any commit of the group."""
+        return any(self._of_group(group_id))
+
+    def partitions(self, group_id: str) -> list[TopicPartition]:
+        """The partitions for which open transactions have commits of the group."""
+        return list(dict.fromkeys(partition for commits in self._of_group(group_id) for partition in commits))
+
+    def of_topic(self, topic: str) -> Iterator[tuple[str, TopicPartition]]:
+        """Every (group, partition) with a pending commit for `topic`."""
+        for groups in self._by_producer.values():
+            for group_id, commits in groups.items():
+                for partition in commits:
+                    if partition.topic == topic:
+                        yield group_id, partition
+
+    def remove(self, group_id: str, partition: TopicPartition) -> None:
+        """Forget the commits of all open transactions for a partition; harmless when there are none."""
+        for commits in self._of_group(group_id):
+            commits.pop(partition, None)
+
+    def take(
+        self, producer_id: int, belongs: Callable[[str], bool]
+    ) -> dict[str, dict[TopicPartition, CommittedOffset]]:
+        """The producer's transaction has ended for the groups that `belongs` names: its commits by group, taken out."""
+        groups = self._by_producer.get(producer_id, {})
+        taken = {group_id: groups.pop(group_id) for group_id in list(groups) if belongs(group_id)}
+        if not groups:
+            self._by_producer.pop(producer_id, None)
+        return taken
+
+    def _of_group(self, group_id: str) -> Iterator[dict[TopicPartition, CommittedOffset]]:
+        for groups in self._by_producer.values():
+            if group_id in groups:
+                yield groups[group_id]
