@@ -1,0 +1,49 @@
+"""Options that begin with `kafka.`: properties of Kafka's consumer. Pure.
+
+As in Spark's Kafka source any property is taken, but for those that would break what the source promises. What concerns the
+connection is used; what concerns a consumer (poll sizes, group, buffers) has nothing to act on here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from stratalog.errors import UsageError
+from stratalog.spark.option_reader import OptionReader
+from stratalog.wire.client import ConnectionOptions
+
+BOOTSTRAP_SERVERS: Final = "kafka.bootstrap.servers"
+
+_ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
+_BY_OPTION: Final = "startingOffsets, startingTimestamp and the like say where a query begins"
+_AS_BYTES: Final = "{0}s are given as bytes; use cast, from_json, from_avro and other functions on column {0}"
+
+#: Properties that Spark's Kafka source refuses too, and why.
+_REFUSED: Final[Mapping[str, str]] = {
+    "kafka.auto.offset.reset": _BY_OPTION,
+    "kafka.key.deserializer": _AS_BYTES.format("key"),
+    "kafka.value.deserializer": _AS_BYTES.format("value"),
+    "kafka.enable.auto.commit": "the source commits no offsets",
+    "kafka.interceptor.classes": "there is no consumer here that could run them, and they could change what is read",
+}
+
+
+def broker_options(options: Mapping[str, str]) -> ConnectionOptions | None:
+    """How to reach the cluster; None without `kafka.bootstrap.servers`. UsageError."""
+    by_name = {name.lower(): str(value) for name, value in options.items()}
+    for name, why in _REFUSED.items():
+        if name in by_name:
+            raise UsageError(f"option {name} is not supported: {why}")
+    if BOOTSTRAP_SERVERS not in by_name:
+        return None
+    return ConnectionOptions.of(by_name, what=f"option {BOOTSTRAP_SERVERS}")
+
+
+def isolation_level(reader: OptionReader) -> bool:
+    """Whether only committed records are read: `isolationLevel`, or as with Spark's source `kafka.isolation.level`."""
+    name, kafka_name = "isolationLevel", "kafka.isolation.level"
+    own, kafka = (reader.choice(each, _ISOLATION_LEVELS, "") for each in (name, kafka_name))
+    if own and kafka and own != kafka:
+        raise UsageError(f"option {name}={own} contradicts {kafka_name}={kafka}; one of them is enough")
+    return (own or kafka) == "read_committed"

@@ -1,0 +1,130 @@
+"""Where reading begins and ends, as options say it: offsets, timestamps, or either by partition. Pure."""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from stratalog.errors import UsageError
+from stratalog.spark.option_reader import BadValueError, OptionReader
+from stratalog.spark.partition_json import TopicPartition, json_by_partition
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+
+
+class LimitKind(enum.Enum):
+    """What a starting or ending limit is given as."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    #: one timestamp for all partitions
+    TIMESTAMP = "timestamp"
+    #: offsets by partition, with -1 (latest) and -2 (earliest)
+    OFFSETS = "offsets"
+    #: timestamps by partition
+    TIMESTAMPS = "timestamps"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Where reading begins or ends; `option` is the option that said so, for messages."""
+
+    kind: LimitKind
+    option: str
+    timestamp_ms: int = 0
+    by_partition: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+def no_ending(reader: OptionReader) -> Limit:
+    for name in ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"):
+        value = reader.text(name)
+        if value is not None:
+            raise UsageError(f"option {name}={value}: a stream has no end; it is for batch queries")
+    return Limit(LimitKind.LATEST, "endingOffsets")
+
+
+def limit(reader: OptionReader, side: str, default: LimitKind, streaming: bool = False) -> Limit:
+    """Of the three options of one side the one that counts, in the order of Spark's source."""
+    by_timestamp = f"{side}OffsetsByTimestamp"
+    name = f"{side}Timestamp"
+    one = reader.parsed(name, _timestamp, "milliseconds since the epoch")
+    example = 'milliseconds by partition, such as {"topicA":{"0":1700000000000}}'
+    each = reader.parsed(by_timestamp, _json_timestamps, example)
+    offsets = (_stream_offsets if streaming else _offsets)(reader, f"{side}Offsets", default)
+    if one is not None:
+        return Limit(LimitKind.TIMESTAMP, name, timestamp_ms=one)
+    if each is not None:
+        return Limit(LimitKind.TIMESTAMPS, by_timestamp, by_partition=each)
+    return offsets
+
+
+def _offsets(reader: OptionReader, name: str, default: LimitKind) -> Limit:
+    value = reader.text(name)
+    if value is None or value.lower() == default.value:
+        return Limit(default, name)
+    is_start = default is LimitKind.EARLIEST
+    refused, allowed = (LATEST, EARLIEST) if is_start else (EARLIEST, LATEST)
+    word = "latest" if is_start else "earliest"
+    why = f"a batch query cannot {'start at the end' if is_start else 'end at the start'}"
+    if value.lower() == word:
+        raise UsageError(f"option {name}={value}: {why}")
+    example = json.dumps({"topicA": {"0": 23, "1": allowed}})
+    expected = f"{default.value}, or offsets by partition, such as {example}"
+    found = reader.parsed(name, json_by_partition, expected) or {}
+    for (topic, partition), offset in found.items():
+        if offset == refused:
+            raise UsageError(
+                f"option {name}={value}: {topic}-{partition} has {refused}, which is {word}; {why}"
+            )
+        if offset < EARLIEST:
+            raise UsageError(f"option {name}={value}: {topic}-{partition} has {offset}; expected {expected}")
+    return Limit(LimitKind.OFFSETS, name, by_partition=found)
+
+
+def _stream_offsets(reader: OptionReader, name: str, default: LimitKind) -> Limit:
+    """Where a stream begins: both words, and both numbers."""
+    value = reader.text(name)
+    if value is None:
+        return Limit(default, name)
+    words = {LimitKind.EARLIEST.value: LimitKind.EARLIEST, LimitKind.LATEST.value: LimitKind.LATEST}
+    if value.lower() in words:
+        return Limit(words[value.lower()], name)
+    example = json.dumps({"topicA": {"0": 23, "1": EARLIEST, "2": LATEST}})
+    expected = f"earliest, latest, or offsets by partition, such as {example}"
+    found = reader.parsed(name, json_by_partition, expected) or {}
+    for (topic, partition), offset in found.items():
+        if offset < EARLIEST:
+            raise UsageError(f"option {name}={value}: {topic}-{partition} has {offset}; expected {expected}")
+    return Limit(LimitKind.OFFSETS, name, by_partition=found)
+
+
+def _timestamp(value: str) -> int:
+    number = int(value)
+    if number < 0:
+        raise ValueError
+    return number
+
+
+def _json_timestamps(value: str) -> dict[TopicPartition, int]:
+    found = json_by_partition(value)
+    for (topic, partition), timestamp in found.items():
+        if timestamp < 0:
+            raise BadValueError(f"{timestamp} for {topic}-{partition}")
+    return found
+
+
+def check_order(starting: Limit, ending: Limit) -> None:
+    """UsageError when both sides give a partition the same kind of limit, and the start is behind the end."""
+    if starting.kind is not ending.kind:
+        return
+    for (topic, partition), start in starting.by_partition.items():
+        end = ending.by_partition.get((topic, partition))
+        if end is not None and 0 <= end < start:
+            raise UsageError(
+                f"option {starting.option} has {start} for {topic}-{partition}, which is behind {end}, "
+                f"where {ending.option} ends"
+            )
