@@ -1,0 +1,269 @@
+"""Bulk encode: Arrow columns as record batches, the counterpart of `columns`.
+
+The bytes are those that `build_batch` (and so Kafka's `MemoryRecordsBuilder`) makes of the same records in the same
+batches. Records are written in native loops (`columns_encode_kernel`), CRC and compression are native too and hold no
+interpreter lock; Python sees each batch once. Numba loads with the first encode, not with this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from typing_extensions import Buffer
+
+from stratalog.errors import InvalidRecordError, InvalidTimestampError, RecordListTooLargeError
+from stratalog.records import batch_format as fmt
+from stratalog.records.columns import HEADER_TYPE
+from stratalog.records.compression import Codec, compress
+from stratalog.util.crc32c import crc32c
+
+BATCH_BYTES: Final = 128 * 1024
+"""Default bound of a batch: large enough to compress well and to cost little each, small enough to fetch one."""
+
+_OUTPUT_BYTES: Final = 4 << 20
+_TABLE_ROWS: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSettings:
+    """How batches are made.
+
+    A batch takes records as long as it stays within `batch_bytes` before compression (its header counts) and within
+    `batch_records`; a record that is larger alone is a batch alone. `base_sequence` is that of the first batch; each
+    later one goes on behind the one before it.
+    """
+
+    codec: Codec = Codec.NONE
+    level: int | None = None
+    batch_bytes: int = BATCH_BYTES
+    batch_records: int = fmt.SEQUENCE_MAX
+    producer_id: int = fmt.NO_PRODUCER_ID
+    producer_epoch: int = fmt.NO_PRODUCER_EPOCH
+    base_sequence: int = fmt.NO_SEQUENCE
+    partition_leader_epoch: int = fmt.NO_PARTITION_LEADER_EPOCH
+    is_transactional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBatch:
+    """One batch, and what its header says."""
+
+    data: Buffer
+    base_offset: int
+    last_offset: int
+    max_timestamp_ms: int
+    records: int
+    #: -1 without a producer id.
+    base_sequence: int
+    leader_epoch: int
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return memoryview(self.data).nbytes
+
+
+def encode_batches(
+    columns: pa.RecordBatch, first_offset: int = 0, settings: BatchSettings | None = None
+) -> Iterator[EncodedBatch]:
+    """The rows of `columns` as batches, in order.
+
+    Columns are `key` and `value` (binary or string, null for none), `timestamp` (int64 milliseconds or an Arrow timestamp,
+    which is rounded down; -1 for none), `headers` (list of struct key, value; null for none) and `offset` (int64,
+    ascending, gaps allowed); all but `timestamp` may be missing, others are not looked at. Without `offset` rows are
+    numbered from `first_offset`. What is yielded does not change later.
+
+    Raises InvalidRecordError (a header without a key), InvalidTimestampError (a null or negative one other than -1),
+    RecordListTooLargeError (a record beyond 2 GiB), ValueError (offsets that do not ascend, a column of another type).
+    Thread-safe, and parallel.
+    """
+    return _Encoding(columns, first_offset, settings or BatchSettings()).batches()
+
+
+def warm() -> None:
+    """Compile the native loops, or read them from the cache, so that no later call waits for it."""
+    _kernel()
+
+
+@cache
+def _kernel() -> ModuleType:
+    from stratalog.records import columns_encode_kernel
+
+    return columns_encode_kernel
+
+
+class _Encoding:
+    """One call of `encode_batches`. Holds the arrays whose addresses stand in the context."""
+
+    def __init__(self, columns: pa.RecordBatch, first_offset: int, settings: BatchSettings) -> None:
+        import numpy as np
+
+        self._k = k = _kernel()
+        self._settings = settings
+        self._rows = columns.num_rows
+        self._context = c = np.zeros(k.CONTEXT_WORDS, np.int64)
+        self._table: Any = np.empty((_TABLE_ROWS, k.ROW_WORDS), np.int64)
+        self._arrays = arrays = _Arrays(columns)
+        c[k.E_KEY : k.E_KEY + 4] = _binary_words(arrays.key)
+        c[k.E_VALUE : k.E_VALUE + 4] = _binary_words(arrays.value)
+        if arrays.headers is not None:
+            c[k.E_HEADER_KEY : k.E_HEADER_KEY + 4] = _binary_words(arrays.header_keys)
+            c[k.E_HEADER_VALUE : k.E_HEADER_VALUE + 4] = _binary_words(arrays.header_values)
+            validity, offsets = arrays.headers.buffers()[:2]
+            c[k.E_HEADERS] = offsets.address + 4 * arrays.headers.offset
+            c[k.E_HEADERS_VALID] = 0 if validity is None else validity.address
+            c[k.E_HEADERS_BIT] = arrays.headers.offset
+        c[k.E_OFFSET] = 0 if arrays.offset is None else _int64_address(arrays.offset)
+        c[k.E_TIMESTAMP] = _int64_address(arrays.timestamp)
+        c[k.E_FIRST_OFFSET] = first_offset
+        c[k.E_ROWS] = self._rows
+        c[k.E_BATCH_BYTES] = settings.batch_bytes
+        c[k.E_BATCH_RECORDS] = settings.batch_records
+        c[k.E_ATTRIBUTES] = fmt.TRANSACTIONAL_BIT if settings.is_transactional else 0
+        c[k.E_LEADER_EPOCH] = settings.partition_leader_epoch
+        c[k.E_PRODUCER_ID] = settings.producer_id
+        c[k.E_PRODUCER_EPOCH] = settings.producer_epoch
+        c[k.E_SEQUENCE] = settings.base_sequence
+        c[k.E_WITH_CRC] = settings.codec is Codec.NONE
+        c[k.E_TABLE] = self._table.ctypes.data
+        c[k.E_TABLE_ROWS] = _TABLE_ROWS
+
+    def batches(self) -> Iterator[EncodedBatch]:
+        k, c = self._k, self._context
+        row, size = 0, max(_OUTPUT_BYTES, 2 * self._settings.batch_bytes)
+        while row < self._rows:
+            output = pa.allocate_buffer(size)
+            c[k.E_OUT], c[k.E_OUT_SIZE], c[k.E_BATCHES] = output.address, size, 0
+            stopped = k.encode(c.ctypes.data, row)
+            status, count = int(c[k.E_STATUS]), int(c[k.E_BATCHES])
+            view = memoryview(output)
+            for entry in self._table[:count].tolist():
+                yield self._batch(view, entry)
+            row = stopped
+            if status == k.ROOM:
+                if not count:
+                    size = max(2 * size, int(c[k.E_NEEDED]))
+            elif status != k.DONE:
+                raise self._error(status, row)
+
+    def _batch(self, output: memoryview, entry: list[int]) -> EncodedBatch:
+        position, size, base_offset, last_offset, _, max_timestamp, count, sequence = entry
+        data: Buffer = output[position : position + size]
+        if self._settings.codec is not Codec.NONE:
+            data = self._compressed(output[position : position + size])
+        epoch = self._settings.partition_leader_epoch
+        return EncodedBatch(data, base_offset, last_offset, max_timestamp, count, sequence, epoch)
+
+    def _compressed(self, plain: memoryview) -> bytes:
+        """The batch with its records compressed: header, attributes and length to match, and the CRC."""
+        settings = self._settings
+        batch = bytearray(plain[: fmt.HEADER_SIZE])
+        batch += compress(settings.codec, plain[fmt.HEADER_SIZE :], settings.level)
+        (attributes,) = fmt.INT16.unpack_from(batch, fmt.ATTRIBUTES_AT)
+        fmt.INT16.pack_into(batch, fmt.ATTRIBUTES_AT, attributes | settings.codec)
+        fmt.INT32.pack_into(batch, fmt.LENGTH_AT, len(batch) - fmt.LOG_OVERHEAD)
+        fmt.UINT32.pack_into(batch, fmt.CRC_AT, crc32c(memoryview(batch)[fmt.ATTRIBUTES_AT :]))
+        return bytes(batch)
+
+    def _error(self, status: int, row: int) -> Exception:
+        k = self._k
+        if status == k.NULL_HEADER_KEY:
+            return InvalidRecordError(f"row {row}: a header has no key")
+        if status == k.NEGATIVE_TIMESTAMP:
+            timestamp = self._arrays.timestamp[row].as_py()
+            return InvalidTimestampError(f"row {row}: timestamp {timestamp} ms lies before 1970-01-01")
+        if status == k.TOO_LARGE:
+            return RecordListTooLargeError(f"row {row}: the record is larger than a batch can be (2 GiB)")
+        return ValueError(f"row {row}: its offset does not lie behind that of the row before it")
+
+
+class _Arrays:
+    """The columns, each in the one type that the native loop reads."""
+
+    def __init__(self, columns: pa.RecordBatch) -> None:
+        names = columns.schema.names
+        self.key = _binary(columns, "key") if "key" in names else None
+        self.value = _binary(columns, "value") if "value" in names else None
+        self.offset = _integers(columns, "offset", pa.int64()) if "offset" in names else None
+        self.timestamp = _timestamps(columns)
+        self.headers: Any = None
+        self.header_keys: Any = None
+        self.header_values: Any = None
+        if "headers" in names:
+            headers = columns.column("headers")
+            if headers.null_count < len(headers):
+                self.headers = _cast(headers, "headers", pa.list_(HEADER_TYPE))
+                # Of the whole child, whatever part of it the list refers to; a null struct has a null key.
+                self.header_keys, self.header_values = (
+                    _cast(each, "headers", pa.binary()) for each in self.headers.values.flatten()
+                )
+
+
+def _binary(columns: pa.RecordBatch, name: str) -> pa.Array | None:
+    array = columns.column(name)
+    if array.null_count == len(array):
+        return None
+    return _cast(array, name, pa.binary())
+
+
+def _integers(columns: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
+    array = _cast(columns.column(name), name, kind)
+    if array.null_count:
+        raise ValueError(f"column {name} has nulls")
+    return array
+
+
+def _timestamps(columns: pa.RecordBatch) -> pa.Array:
+    array = columns.column("timestamp")
+    if array.null_count:
+        row = pc.index(pc.is_null(array), True).as_py()
+        raise InvalidTimestampError(f"row {row}: the timestamp is null")
+    kind = array.type
+    if pa.types.is_timestamp(kind):
+        ticks = array.view(pa.int64())
+        per_ms = {"us": 1_000, "ns": 1_000_000}.get(kind.unit)
+        if kind.unit == "s":
+            return pc.multiply(ticks, 1_000)
+        return ticks if per_ms is None else _divided_down(ticks, per_ms)
+    return _cast(array, "timestamp", pa.int64())
+
+
+def _divided_down(ticks: pa.Array, divisor: int) -> pa.Array:
+    import numpy as np
+
+    return pa.array(np.floor_divide(ticks.to_numpy(), divisor))
+
+
+def _cast(array: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
+    if array.type == kind:
+        return array
+    try:
+        return array.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ValueError(f"column {name} is {array.type}, expected {kind}: {error}") from error
+
+
+def _binary_words(array: pa.Array | None) -> list[int]:
+    """Addresses of offsets, data and validity, and the number of the first row in the latter."""
+    if array is None:
+        return [0, 0, 0, 0]
+    validity, offsets, data = array.buffers()
+    if offsets is None or not len(array):
+        return [0, 0, 0, 0]
+    return [
+        offsets.address + 4 * array.offset,
+        0 if data is None else data.address,
+        0 if validity is None else validity.address,
+        array.offset,
+    ]
+
+
+def _int64_address(array: pa.Array) -> int:
+    values = array.buffers()[1]
+    return 0 if values is None else int(values.address) + 8 * int(array.offset)
