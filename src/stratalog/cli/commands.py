@@ -48,6 +48,9 @@ COMMANDS = (
     CommandSpec(
         "fsck", "stratalog.cli.fsck:fsck", "Check log directories offline; repair what follows from the log."
     ),
+    CommandSpec(
+        "spark", "stratalog.cli.spark.command:app", "Jobs over data directories and buckets, on Spark."
+    ),
     CommandSpec("tier", "stratalog.cli.tier.command:app", "List, check, repair and restore tiered topics."),
 )
 

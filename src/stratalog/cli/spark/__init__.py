@@ -1,0 +1,1 @@
+"""`stratalog spark`: jobs over whole data directories and buckets."""

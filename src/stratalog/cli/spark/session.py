@@ -1,0 +1,130 @@
+"""The Spark session of a command, and the options that say which."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stratalog.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOCAL = "local[*]"
+
+Master = Annotated[
+    str | None,
+    typer.Option(
+        "--master", metavar="MASTER", help="Spark's master: local[*] (the default), spark://host:7077, yarn."
+    ),
+]
+RemoteSession = Annotated[
+    str | None,
+    typer.Option(
+        "--remote-session",
+        metavar="URL",
+        help="A Spark Connect server, sc://host:15002; or SPARK_REMOTE says so.",
+    ),
+]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="A property of the Spark session; may be repeated."),
+]
+
+
+@contextmanager
+def spark_session(
+    name: str, master: str | None, remote_session: str | None, conf: Iterable[str] | None
+) -> Iterator[SparkSession]:
+    """A session by the options, stopped in the end; one that this process has already is used and left running.
+
+    UsageError, in one line, where there is no Spark, no Java, or nobody at the address.
+    """
+    properties = key_values("--conf", conf)
+    if remote_session is not None and master is not None:
+        raise UsageError("--master and --remote-session are two ways to get a session: give one of them")
+    remote = remote_session or (os.environ.get("SPARK_REMOTE") if master is None else None)
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise UsageError("Spark is not installed: `pip install stratalog[spark]`") from error
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    session = _connect(remote, properties) if remote else _classic(name, master or _LOCAL, properties)
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def key_values(option: str, texts: Iterable[str] | None) -> dict[str, str]:
+    """KEY=VALUE, several times. UsageError names the option."""
+    found = {}
+    for text in texts or ():
+        key, separator, value = text.partition("=")
+        if not key or not separator:
+            raise UsageError(f"{option} {text}: expected KEY=VALUE")
+        found[key] = value
+    return found
+
+
+def _classic(name: str, master: str, properties: dict[str, str]) -> SparkSession:
+    from stratalog.spark import local_session
+
+    conf = {"spark.master": master} | properties
+    if not master.startswith("local"):
+        # Executors on other machines call back.
+        conf = {"spark.driver.bindAddress": "0.0.0.0", "spark.driver.host": _own_address(master)} | conf
+    try:
+        return local_session(name, **conf)
+    except UsageError:
+        raise
+    except Exception as error:  # whatever the JVM says of a master that it does not know or reach
+        raise UsageError(f"--master {master}: no Spark session: {_first_line(error)}") from error
+
+
+def _own_address(master: str) -> str:
+    """The address of this machine as the master sees it."""
+    host, _, port = master.removeprefix("spark://").partition(",")[0].rpartition(":")
+    if master.startswith("spark://") and host and port.isdigit():
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.connect((host, int(port)))  # sends nothing
+                return str(probe.getsockname()[0])
+            except OSError as error:
+                raise UsageError(f"--master {master}: {error.strerror or error}") from error
+    return socket.getfqdn()
+
+
+def _connect(url: str, properties: dict[str, str]) -> SparkSession:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    if not url.startswith("sc://"):
+        raise UsageError(
+            f"--remote-session {url}: expected sc://HOST:PORT, the address of a Spark Connect server"
+        )
+    try:
+        builder = SparkSession.builder.remote(url)
+        for key, value in properties.items():
+            builder = builder.config(key, value)
+        session = builder.getOrCreate()
+        _ = session.version  # asks the server
+    except ImportError as error:
+        raise UsageError(
+            f"Spark Connect is not installed: `pip install 'pyspark[connect]'` ({error})"
+        ) from error
+    except (PySparkException, OSError) as error:
+        raise UsageError(f"--remote-session {url}: no answer: {_first_line(error)}") from error
+    return session
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

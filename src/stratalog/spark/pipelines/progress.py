@@ -1,0 +1,51 @@
+"""How far a job is, told to whoever wants to know: nobody, or a person at a terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Progress:
+    """Hears of a job's parts one after the other: `begin`, `advance` as work is done, `end`. This one tells nobody."""
+
+    def begin(self, title: str, total: int) -> None:
+        """A part of `total` units of work (bytes, or tasks) starts."""
+
+    def advance(self, amount: int) -> None:
+        """So much of it more is done."""
+
+    def end(self) -> None:
+        """The part is over, done or not."""
+
+
+SILENT = Progress()
+
+
+class TerminalProgress(Progress):
+    """A bar on stderr, gone when the part is over."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._task: Any = None
+
+    def begin(self, title: str, total: int) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._bar.start()
+        self._task = self._bar.add_task(title, total=total or None)
+
+    def advance(self, amount: int) -> None:
+        self._bar.advance(self._task, amount)
+
+    def end(self) -> None:
+        self._bar.stop()
+
+
+def terminal_progress() -> Progress:
+    """A bar where stderr is a terminal, else nothing."""
+    from rich.console import Console
+
+    return TerminalProgress() if Console(stderr=True).is_terminal else SILENT

@@ -1,0 +1,139 @@
+"""What a job says in the end: a table for people, one line of JSON for machines, from the same rows."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, TextIO
+
+
+class Unit(Enum):
+    """How a number is shown to people; JSON has it plain."""
+
+    PLAIN = "plain"
+    #: bytes, with a binary unit
+    BYTES = "bytes"
+    #: milliseconds since the epoch, as a time in UTC
+    TIME = "time"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`name` is the key in JSON and, with blanks for underscores, the heading."""
+
+    name: str
+    unit: Unit = Unit.PLAIN
+
+    @property
+    def heading(self) -> str:
+        return self.name.replace("_", " ")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Rows under `columns`, cells in the same order; `totals` are said below the table, and under their names in JSON.
+
+    Cells are str, int, float, bool or None (and whatever JSON can hold, for machines only).
+    """
+
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Any]]
+    totals: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """One line: {"title": .., "rows": [{column: cell}], "totals": {..}}."""
+        names = [column.name for column in self.columns]
+        rows = [dict(zip(names, row, strict=True)) for row in self.rows]
+        document = {"title": self.title, "rows": rows, "totals": dict(self.totals)}
+        return json.dumps(document, separators=(",", ":"))
+
+    def print(self, *, as_json: bool = False, file: TextIO | None = None) -> None:
+        """Print to `file` (standard output): a rich table on a terminal, lines with tabs in a pipe, or JSON."""
+        out = file or sys.stdout
+        if as_json:
+            print(self.to_json(), file=out)
+        elif out.isatty():
+            self._print_table(out)
+        else:
+            self._print_lines(out)
+
+    def _print_table(self, out: TextIO) -> None:
+        from rich.box import SIMPLE_HEAD
+        from rich.console import Console
+        from rich.table import Table
+
+        console = Console(file=out, markup=False, highlight=False)
+        console.print(self.title, style="bold")
+        if self.rows:
+            table = Table(box=SIMPLE_HEAD)
+            for position, column in enumerate(self.columns):
+                numbers = all(isinstance(row[position], int | float) for row in self.rows)
+                table.add_column(column.heading, justify="right" if numbers else "left", overflow="fold")
+            for row in self._shown():
+                table.add_row(*row)
+            console.print(table)
+        if self.totals:
+            console.print(self._totals_text())
+
+    def _print_lines(self, out: TextIO) -> None:
+        print(self.title, file=out)
+        if self.rows:
+            print("\t".join(column.heading for column in self.columns), file=out)
+        for row in self._shown():
+            print("\t".join(row), file=out)
+        if self.totals:
+            print(self._totals_text(), file=out)
+
+    def _shown(self) -> list[list[str]]:
+        return [
+            [shown(cell, column.unit) for cell, column in zip(row, self.columns, strict=True)]
+            for row in self.rows
+        ]
+
+    def _totals_text(self) -> str:
+        return ", ".join(
+            f"{name.replace('_', ' ')}: {shown(value, Unit.BYTES if name.endswith('bytes') else Unit.PLAIN)}"
+            for name, value in self.totals.items()
+        )
+
+
+def shown(cell: Any, unit: Unit = Unit.PLAIN) -> str:
+    """A cell for people."""
+    if cell is None:
+        return ""
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if isinstance(cell, int) and unit is Unit.BYTES:
+        return size_text(cell)
+    if isinstance(cell, int) and unit is Unit.TIME:
+        return time_text(cell)
+    if isinstance(cell, float):
+        return f"{cell:.4g}"
+    return str(cell)
+
+
+def size_text(size: int) -> str:
+    """Bytes for people: 3 significant digits and a binary unit."""
+    value, unit = float(size), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB", "PiB"):
+        if abs(value) < 1024:
+            break
+        value, unit = value / 1024, larger
+    return (
+        f"{size} B" if unit == "B" else f"{value:.3g} {unit}" if abs(value) < 1000 else f"{value:.0f} {unit}"
+    )
+
+
+def time_text(time_ms: int) -> str:
+    """A time in UTC to the millisecond; the number itself where the calendar ends."""
+    try:
+        moment = datetime.fromtimestamp(time_ms // 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return str(time_ms)
+    millis = f".{time_ms % 1000:03d}" if time_ms % 1000 else ""
+    return f"{moment:%Y-%m-%d %H:%M:%S}{millis}Z"

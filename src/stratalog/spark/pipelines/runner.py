@@ -1,0 +1,234 @@
+"""Tasks over Spark's executors: values in, values out, in classic sessions and over Spark Connect alike.
+
+No RDDs, no accumulators, no files: tasks are pickled into a function that `DataFrame.mapInArrow` runs, and results come
+back as rows of bytes. A table of group numbers, one a partition, says which group of tasks a partition works on; groups
+are even in cost, several for each core, the most expensive first, so that Spark's own scheduling levels what is left.
+"""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+import zlib
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from stratalog.errors import StratalogError
+from stratalog.spark.pipelines.progress import SILENT, Progress
+from stratalog.util.uuids import random_uuid
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+#: Groups for each core: enough to level out, few enough that starting them is no matter.
+_GROUPS_PER_CORE: Final = 8
+
+#: Ends each partition: the JVM has a buffer (8 KiB) before the socket to Python, and small results would wait in it.
+_PADDING: Final = bytes(16 * 1024)
+
+
+class TaskError(StratalogError):
+    """A task failed; the message names it. `remote_traceback` is that of the worker."""
+
+    def __init__(self, message: str, remote_traceback: str = "") -> None:
+        super().__init__(message)
+        self.remote_traceback = remote_traceback
+
+
+def run_tasks(
+    spark: SparkSession,
+    tasks: Sequence[T],
+    work: Callable[[T], R],
+    *,
+    title: str,
+    progress: Progress = SILENT,
+    cost: Callable[[T], int] = lambda _: 1,
+    name: Callable[[T], str] = str,
+) -> Iterator[R]:
+    """Do `work` on every task on the executors; the results as they come, in no order.
+
+    Tasks and results are pickled, and results should be small: they go through the driver. `work` is called by workers
+    that can import what it is made of, and may be called twice for one task (a lost executor, speculation), so it must be
+    idempotent. `cost` of a task is what `progress` advances by, such as bytes. Abandoning the iterator stops the job.
+
+    Raises TaskError for the first task that fails, with `name` of the task; nothing is tried again but what Spark itself
+    does for lost executors. What `SparkSession` raises when the cluster fails is passed on.
+    """
+    if not tasks:
+        return
+    costs = [max(cost(task), 0) for task in tasks]
+    groups = plan_groups(costs, _GROUPS_PER_CORE * parallelism(spark))
+    payload = [zlib.compress(pickle.dumps([(i, tasks[i]) for i in group]), 1) for group in groups]
+    frame = spark.range(0, len(groups), 1, len(groups)).mapInArrow(
+        _GroupWork(payload, work), "outcome binary"
+    )
+    progress.begin(title, sum(costs))
+    try:
+        with closing(stream_column(spark, frame)) as outcomes:
+            for data in outcomes:
+                if data == _PADDING:
+                    continue
+                outcome: _Outcome[R] = pickle.loads(data)
+                task = tasks[outcome.number]
+                if outcome.error is not None:
+                    raise TaskError(f"{title}: {name(task)}: {outcome.error}", outcome.traceback)
+                progress.advance(costs[outcome.number])
+                yield outcome.result  # type: ignore[misc]  # there is one when there is no error
+    finally:
+        progress.end()
+
+
+def plan_groups(costs: Sequence[int], groups_max: int) -> list[list[int]]:
+    """The numbers of tasks, in groups of about even cost, the most expensive first. Pure.
+
+    A task that is as expensive as a whole group has one to itself; a task costs something even if it says nothing.
+    """
+    share = -(-(sum(costs) + len(costs)) // max(groups_max, 1))
+    groups: list[list[int]] = []
+    filled = share
+    for number in sorted(range(len(costs)), key=lambda number: -costs[number]):
+        if filled + costs[number] + 1 > share:
+            groups.append([])
+            filled = 0
+        groups[-1].append(number)
+        filled += costs[number] + 1
+    return groups
+
+
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks run at once, as far as the session tells. A cluster that grows on demand tells its present size."""
+    if not is_connect(spark):
+        return max(spark.sparkContext.defaultParallelism, 1)
+    from pyspark.sql import functions as F
+
+    ids = spark.range(1 << 12).select(F.spark_partition_id().alias("partition")).distinct().count()
+    return max(int(ids), 1)
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether the session is one of Spark Connect: no JVM in this process."""
+    return "connect" in type(spark).__module__
+
+
+# --- on the workers -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome(Generic[R]):
+    """What came of the task with this number."""
+
+    number: int
+    result: R | None = None
+    error: str | None = None
+    traceback: str = ""
+
+
+class _GroupWork:
+    """Works on the groups whose numbers it is given, and gives their outcomes, pickled."""
+
+    def __init__(self, payload: list[bytes], work: Callable[[Any], Any]) -> None:
+        self._payload = payload
+        self._work = work
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            for group in batch.column(0).to_pylist():
+                for number, task in pickle.loads(zlib.decompress(self._payload[group])):
+                    outcome = pickle.dumps(self._outcome(number, task))
+                    yield pa.RecordBatch.from_arrays([pa.array([outcome], pa.binary())], ["outcome"])
+        yield pa.RecordBatch.from_arrays([pa.array([_PADDING], pa.binary())], ["outcome"])
+
+    def _outcome(self, number: int, task: Any) -> _Outcome[Any]:
+        try:
+            result = self._work(task)
+            pickle.dumps(result)
+        except StratalogError as error:
+            return _Outcome(
+                number, error=str(error) or type(error).__name__, traceback=traceback.format_exc()
+            )
+        except Exception as error:
+            return _Outcome(
+                number, error=f"{type(error).__name__}: {error}", traceback=traceback.format_exc()
+            )
+        return _Outcome(number, result)
+
+
+# --- results as they come -----------------------------------------------------------------------------------------------
+
+
+def stream_column(spark: SparkSession, frame: DataFrame) -> Iterator[bytes]:
+    """The first column of a table while it is being made; closing it early interrupts the job."""
+    tag = f"stratalog-{random_uuid().hex}"
+    spark.addTag(tag)
+    finished = False
+    try:
+        batches = _connect_rows(frame) if is_connect(spark) else _classic_rows(frame)
+        yield from batches
+        finished = True
+    finally:
+        if not finished:
+            with suppress(Exception):  # the session may be gone; the reason why we leave is what counts
+                spark.interruptTag(tag)
+        with suppress(Exception):
+            spark.removeTag(tag)
+
+
+def _connect_rows(frame: DataFrame) -> Iterator[bytes]:
+    """Connect's iterator is one job, whose partitions arrive in their order."""
+    for row in frame.toLocalIterator():
+        yield bytes(row[0])
+
+
+def _classic_rows(frame: DataFrame) -> Iterator[bytes]:
+    """The rows of each partition as soon as it is done, in that order.
+
+    `DataFrame.toLocalIterator` of a classic session runs one partition after the other, and `collect` and `toArrow` are
+    silent to the end. The JVM does send each partition when it is done, and the order of all of them last: this listens
+    to that. A pyspark that does not have it any more gives the rows at the end.
+    """
+    collect = getattr(getattr(frame, "_jdf", None), "collectAsArrowToPython", None)
+    if collect is None:
+        yield from frame.toArrow().column(0).to_pylist()
+        return
+    from pyspark.errors.exceptions.captured import unwrap_spark_exception
+    from pyspark.util import _load_from_socket
+
+    port, secret, server = collect()
+    try:
+        with _load_from_socket((port, secret), _arrival_serializer()) as batches:
+            for batch in batches:
+                yield from batch.column(0).to_pylist()
+    except Exception:
+        with unwrap_spark_exception():
+            server.getResult()  # tells what went wrong in the JVM
+        raise
+    with unwrap_spark_exception():
+        server.getResult()
+
+
+def _arrival_serializer() -> Any:
+    """Arrow batches as they arrive; what follows them is their order, or an error."""
+    from pyspark import serializers
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql.pandas.serializers import ArrowStreamSerializer
+
+    untyped: Any = serializers
+
+    class ArrivalSerializer(ArrowStreamSerializer):
+        def load_stream(self, stream: Any) -> Iterator[pa.RecordBatch]:
+            yield from super().load_stream(stream)
+            count = untyped.read_int(stream)
+            if count == -1:
+                raise PySparkRuntimeError(untyped.UTF8Deserializer().loads(stream))
+            for _ in range(count):
+                untyped.read_int(stream)
+
+    return ArrivalSerializer()

@@ -1,0 +1,150 @@
+"""What an incremental, restartable job has done, kept in a directory or an object store.
+
+A document of JSON a name, each replaced whole or not at all:
+
+    <location>/<name>.json
+
+A job that is killed finds the last document that it saved; two jobs on one location at a time are not guarded against each
+other: the later save wins.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from stratalog.errors import RemoteResourceNotFoundError, UsageError
+from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.util.atomic_file import write_atomic
+from stratalog.util.clock import SYSTEM_CLOCK, Clock
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+_SUFFIX: Final = ".json"
+
+
+class State:
+    """Documents of JSON by name. `location` is a directory, made at the first save, or the URL of an object store."""
+
+    def __init__(
+        self,
+        location: str | Path,
+        options: Mapping[str, str] | None = None,
+        fs: FileSystem = REAL_FILESYSTEM,
+    ) -> None:
+        """`options` are those of the object store. UsageError for a URL that cannot be used."""
+        text = str(location)
+        self.location = text
+        self._fs = fs
+        self._directory: Path | None = None
+        self._store: ObjectStore | None = None
+        if "://" in text and not text.startswith("file://"):
+            self._store = ObjectStore.from_url(text, options or {}, fs)
+        else:
+            self._directory = Path(unquote(urlsplit(text).path) if text.startswith("file://") else text)
+
+    def load(self, name: str) -> Any | None:
+        """The document that was saved last, None if there is none. UsageError for one that is no JSON."""
+        data = self._read(_file_name(name))
+        if data is None:
+            return None
+        try:
+            return json.loads(data)
+        except ValueError as error:
+            raise UsageError(
+                f"{self.location}/{_file_name(name)}: not what a job saved there ({error}); remove it to begin anew"
+            ) from error
+
+    def save(self, name: str, document: Any) -> None:
+        """Replace a document; durable when this returns. RemoteStorageError, OSError."""
+        data = json.dumps(document, separators=(",", ":")).encode()
+        if self._store is not None:
+            self._store.put(_file_name(name), data)
+        elif self._directory is not None:
+            self._fs.make_dirs(self._directory)
+            write_atomic(self._directory / _file_name(name), data, self._fs)
+
+    def delete(self, name: str) -> None:
+        """Forget a document; one that is not there is fine."""
+        if self._store is not None:
+            self._store.delete([_file_name(name)])
+        elif self._directory is not None:
+            self._fs.remove(self._directory / _file_name(name))
+
+    def names(self) -> list[str]:
+        """The names of all documents, sorted."""
+        if self._store is not None:
+            files = [info.key for info in self._store.list_level("").objects]
+        elif self._directory is not None and self._fs.is_dir(self._directory):
+            files = self._fs.list_dir(self._directory)
+        else:
+            files = []
+        return sorted(file.removesuffix(_SUFFIX) for file in files if file.endswith(_SUFFIX))
+
+    def _read(self, file: str) -> bytes | None:
+        try:
+            if self._store is not None:
+                return bytes(self._store.get(file))
+            return self._fs.read_bytes(self._directory / file) if self._directory is not None else None
+        except (FileNotFoundError, RemoteResourceNotFoundError):
+            return None
+
+
+class Ledger:
+    """What is done, by key, in one document of a state: saved every `period` seconds while work goes on, and at the end.
+
+    Work that was done since the last save is done again after a crash. Use as a context; without a state it only
+    remembers.
+    """
+
+    def __init__(
+        self, state: State | None, name: str, *, period: float = 5.0, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._state = state
+        self._name = name
+        self._period = period
+        self._clock = clock
+        self._done: dict[str, Any] = dict((state.load(name) if state is not None else None) or {})
+        self._saved_at = clock.monotonic()
+        self._is_saved = True
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.save()
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._done
+
+    def get(self, key: str) -> Any | None:
+        return self._done.get(key)
+
+    def add(self, key: str, value: Any) -> None:
+        """Remember a value that JSON can hold; save when it is time to."""
+        self._done[key] = value
+        self._is_saved = False
+        if self._clock.monotonic() - self._saved_at >= self._period:
+            self.save()
+
+    def keep_only(self, keys: set[str]) -> None:
+        """Forget all others: what they stood for is gone."""
+        for key in [key for key in self._done if key not in keys]:
+            del self._done[key]
+            self._is_saved = False
+
+    def save(self) -> None:
+        if self._state is not None and not self._is_saved:
+            self._state.save(self._name, self._done)
+        self._is_saved = True
+        self._saved_at = self._clock.monotonic()
+
+
+def _file_name(name: str) -> str:
+    if _NAME.fullmatch(name) is None:
+        raise ValueError(f"{name!r} is no name of a document: letters, digits and ._- only")
+    return name + _SUFFIX
