@@ -164,7 +164,7 @@ class _GroupWork:
 # --- results as they come -----------------------------------------------------------------------------------------------
 
 
-def stream_column(spark: SparkSession, frame: DataFrame) -> Iterator[bytes]:
+def stream_column(spark: SparkSession, frame: DataFrame) -> Generator[bytes, None, None]:
     """The first column of a table while it is being made; closing it early interrupts the job."""
     tag = f"stratalog-{random_uuid().hex}"
     spark.addTag(tag)
