@@ -186,6 +186,8 @@ class Planner:
                     high = _base_offset_at(file, segment, piece.end_position)
                     if low is None or high is None or not piece.base_min <= low < high <= piece.base_end:
                         return None
+                    if piece is pieces[0] and low > piece.start and piece.start_position:
+                        return None  # the index points behind the first offset that is wanted
                     start, end = max(piece.start, low), min(piece.end, high)
                     if start < end:
                         exact.append(replace(piece, start=start, end=end, base_min=low, base_end=high))

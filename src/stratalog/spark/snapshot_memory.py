@@ -46,6 +46,6 @@ class SnapshotMemory:
         """The next look goes to the bucket."""
         self._remote = None
 
-    def forget(self, directory: Path) -> None:
-        """The partition there is another one now."""
-        self._sealed.pop(directory, None)
+    def forget_sealed(self) -> None:
+        """Directories may hold other partitions now."""
+        self._sealed.clear()

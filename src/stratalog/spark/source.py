@@ -1,33 +1,40 @@
-"""The Spark data source "stratalog": batch reads of segments, local and remote."""
+"""The Spark data source "stratalog": reads of segments, local and remote, as batches and as streams."""
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterable, Iterator
-from functools import cache
 from typing import ClassVar
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    Filter,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from stratalog.spark.filters import Constraints, push
 from stratalog.spark.options import ReadOptions
 from stratalog.spark.places import Places
-from stratalog.spark.rows import RowMaker, checked_columns, decoded_columns, spark_schema
+from stratalog.spark.rows import checked_columns, spark_schema
+from stratalog.spark.split_rows import read_rows
 from stratalog.spark.splits import SplitPlan
+from stratalog.spark.stream.options import StreamOptions, parse_for_either
+from stratalog.spark.stream.reader import StreamReader
 
 FORMAT = "stratalog"
 
 #: Metadata of a field: the reader is only asked which filters it applies. As in `StratalogScans.java`.
 PROBE = "stratalog.probe"
 
-#: Arrow batches decoded ahead of the one that is on its way to the JVM.
-_BATCHES_AHEAD = 2
-
 
 class StratalogDataSource(DataSource):
-    """`spark.read.format("stratalog")`; the options are those of `stratalog.spark.options`."""
+    """`spark.read.format("stratalog")` and `spark.readStream.format("stratalog")`.
+
+    The options are those of `stratalog.spark.options` and `stratalog.spark.stream.options`.
+    """
 
     _pushes_filters: ClassVar[bool] = False
 
@@ -36,12 +43,15 @@ class StratalogDataSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        return spark_schema(ReadOptions.parse(self.options).columns)
+        return spark_schema(parse_for_either(self.options).columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = ReadOptions.parse(self.options)
         pushes = self._pushes_filters if options.push_filters is None else options.push_filters
         return FilteringBatchReader(options, schema) if pushes else BatchReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        return StreamReader(StreamOptions.parse(self.options), schema)
 
 
 class FilteringStratalogDataSource(StratalogDataSource):
@@ -76,31 +86,7 @@ class BatchReader(DataSourceReader):
         plan = partition.value
         if not isinstance(plan, SplitPlan):  # Spark's stand-in when there are no splits
             return
-        from stratalog.spark.decode import Selection
-        from stratalog.spark.prefetch import run_ahead
-        from stratalog.spark.read import SplitReader
-        from stratalog.spark.snapshot import on_data_loss
-
-        _settle_worker()
-        times = self._constraints.timestamps_ms
-        columns = decoded_columns(self._schema.fieldNames(), with_timestamp=not times.is_everything)
-        reader = SplitReader(self._places, on_data_loss(self._options.fail_on_data_loss))
-        maker = RowMaker(self._schema, plan.topic, plan.partition)
-        decoded = reader.read(plan, Selection(columns, times))
-        yield from run_ahead(map(maker.rows, decoded), _BATCHES_AHEAD)
-
-
-@cache
-def _settle_worker() -> None:
-    """Load what reading needs, once for each worker process, and take it out of the garbage collector's sight.
-
-    Spark's workers collect garbage after every task: 70 ms each time over the modules of numba and pyarrow, but for this.
-    """
-    from stratalog.records.columns import warm
-
-    warm()
-    gc.collect()
-    gc.freeze()
+        yield from read_rows(plan, self._options, self._places, self._schema, self._constraints)
 
 
 class FilteringBatchReader(BatchReader):

@@ -32,6 +32,28 @@ class StreamOptions:
         )
 
 
+def parse_for_either(options: Mapping[str, str]) -> ReadOptions:
+    """The options where nothing tells yet whether they are of a batch or a stream: right for one of the two.
+
+    Spark asks for the schema so, when a query is written down; that is the moment for a wrong option to fail. Raises
+    UsageError.
+    """
+    trigger_limits(options)
+    remote_poll_interval_ms(options)
+    try:
+        return ReadOptions.parse(options)
+    except UsageError as of_batch:
+        try:
+            return ReadOptions.parse(options, streaming=True)
+        except UsageError as of_stream:
+            raise (of_stream if _says_stream(options) else of_batch) from None
+
+
+def _says_stream(options: Mapping[str, str]) -> bool:
+    by_name = {name.lower(): str(value).strip().lower() for name, value in options.items()}
+    return by_name.get("startingoffsets") == "latest" or any("trigger" in name for name in by_name)
+
+
 def trigger_limits(options: Mapping[str, str]) -> TriggerLimits:
     """How much a trigger takes. Raises UsageError."""
     reader = OptionReader(options)

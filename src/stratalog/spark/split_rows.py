@@ -1,0 +1,51 @@
+"""What a task does with a split, of a batch query or a stream: read it, decode it, make rows of it."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from functools import cache
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from stratalog.spark.filters import Constraints
+from stratalog.spark.options import ReadOptions
+from stratalog.spark.places import Places
+from stratalog.spark.rows import RowMaker, decoded_columns
+from stratalog.spark.splits import SplitPlan
+
+#: Arrow batches decoded ahead of the one that is on its way to the JVM.
+_BATCHES_AHEAD: Final = 2
+
+
+def read_rows(
+    plan: SplitPlan, options: ReadOptions, places: Places, schema: StructType, constraints: Constraints
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one split as Arrow batches in `schema`."""
+    from stratalog.spark.decode import Selection
+    from stratalog.spark.prefetch import run_ahead
+    from stratalog.spark.read import SplitReader
+    from stratalog.spark.snapshot import on_data_loss
+
+    _settle_worker()
+    times = constraints.timestamps_ms
+    columns = decoded_columns(schema.fieldNames(), with_timestamp=not times.is_everything)
+    reader = SplitReader(places, on_data_loss(options.fail_on_data_loss))
+    maker = RowMaker(schema, plan.topic, plan.partition)
+    decoded = reader.read(plan, Selection(columns, times))
+    yield from run_ahead(map(maker.rows, decoded), _BATCHES_AHEAD)
+
+
+@cache
+def _settle_worker() -> None:
+    """Load what reading needs, once for each worker process, and take it out of the garbage collector's sight.
+
+    Spark's workers collect garbage after every task: 70 ms each time over the modules of numba and pyarrow, but for this.
+    """
+    from stratalog.records.columns import warm
+
+    warm()
+    gc.collect()
+    gc.freeze()

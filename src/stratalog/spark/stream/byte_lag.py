@@ -1,0 +1,59 @@
+"""Bytes of segments between offsets, for `maxBytesPerTrigger`: from sizes and offset indexes, without reading a record.
+
+An offset index knows positions to within `index.interval.bytes`; a limit is kept to within that, and a batch gets at least
+one interval, so that it gets on. A segment without an index is one step.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stratalog.spark.index_access import IndexAccess
+from stratalog.spark.segments import SegmentRange
+from stratalog.spark.snapshot import PartitionSnapshot
+
+
+class ByteLag:
+    """Measures by the indexes of a query."""
+
+    def __init__(self, indexes: IndexAccess) -> None:
+        self._indexes = indexes
+
+    def between(self, snapshot: PartitionSnapshot, start: int, end: int) -> int:
+        """About how many bytes a task must read for the offsets [start, end)."""
+        return sum(high - low for low, high in map(self._positions, snapshot.between(start, end)))
+
+    def end_within(self, snapshot: PartitionSnapshot, start: int, end: int, budget: int) -> int:
+        """The offset up to which [start, end) has about `budget` bytes; one step behind `start` at least."""
+        taken_to = start
+        for each in snapshot.between(start, end):
+            low, high = self._positions(each)
+            if high - low > budget:
+                return self._end_in(each, low, high, budget, must_advance=taken_to == start)
+            budget -= high - low
+            taken_to = each.end
+        return end
+
+    def _end_in(self, wanted: SegmentRange, low: int, high: int, budget: int, *, must_advance: bool) -> int:
+        entries = self._indexes.offset_entries(wanted.segment)
+        # Whoever reads up to the offset of an entry reads up to the position of the next.
+        ends = np.append(entries.positions[1:], high) if len(entries) else np.empty(0, np.int64)
+        usable = (entries.offsets >= wanted.start) & (entries.offsets + 1 < wanted.end)
+        within = np.flatnonzero(usable & (ends - low <= budget))
+        if len(within):
+            return int(entries.offsets[within[-1]]) + 1
+        if not must_advance:
+            return wanted.start
+        first = np.flatnonzero(usable)
+        return int(entries.offsets[first[0]]) + 1 if len(first) else wanted.end
+
+    def _positions(self, wanted: SegmentRange) -> tuple[int, int]:
+        """Where a task begins and ends to read for this range."""
+        segment = wanted.segment
+        low, high = 0, segment.size
+        if wanted.start > segment.base_offset or wanted.end < segment.end_offset:
+            entries = self._indexes.offset_entries(segment)
+            low = entries.position_before(wanted.start)
+            behind = int(np.searchsorted(entries.offsets, wanted.end - 1, side="left")) + 1
+            high = int(entries.positions[behind]) if behind < len(entries) else segment.size
+        return low, high

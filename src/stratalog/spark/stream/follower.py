@@ -1,0 +1,228 @@
+"""A stream's side of the driver: where it begins, what each micro-batch has, and how that is read. No Spark here.
+
+A trigger takes one look at what is there (`view`), decides from it where the batch ends, and plans the batch from the same
+look. Losses are told of before the offsets go to the checkpoint, and once more when a batch is planned, which may be in a
+later process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from stratalog.spark.filters import Constraints
+from stratalog.spark.limits import LimitResolver
+from stratalog.spark.options import TopicPartition
+from stratalog.spark.places import Places
+from stratalog.spark.planner import Planner, Wanted
+from stratalog.spark.snapshot import PartitionSnapshot
+from stratalog.spark.snapshot_memory import SnapshotMemory
+from stratalog.spark.splits import SplitPlan
+from stratalog.spark.stream.admission import limited_by_offsets, must_wait, shares, total_lag
+from stratalog.spark.stream.byte_lag import ByteLag
+from stratalog.spark.stream.index_memory import IndexMemory
+from stratalog.spark.stream.losses import Losses
+from stratalog.spark.stream.offsets import Offsets, name
+from stratalog.spark.stream.options import StreamOptions
+from stratalog.spark.stream.start import Initial, initial_offsets
+from stratalog.spark.stream.view import View, Viewer
+from stratalog.util.clock import Clock, SystemClock
+
+_EVERYTHING: Final = Constraints()
+
+
+class Follower:
+    """Follows partitions for one run of a query. For one thread."""
+
+    def __init__(
+        self, options: StreamOptions, places: Places | None = None, clock: Clock | None = None
+    ) -> None:
+        self._options = options
+        self._read = options.read
+        self._places = places or Places(self._read.remote_url, self._read.remote_options)
+        self._clock = clock or SystemClock()
+        self.losses = Losses(self._read.fail_on_data_loss)
+        memory = SnapshotMemory(options.remote_poll_interval_ms, self._clock.now_ms)
+        self._viewer = Viewer(self._read, self._places, memory, self.losses)
+        self._memory = memory
+        self._indexes = IndexMemory(self._places)
+        self._view = View()
+        self._initial: Initial | None = None
+        #: where the run ends, with Trigger.AvailableNow
+        self._fixed: View | None = None
+        self._last_batch_ms: int | None = None
+
+    # --- offsets ----------------------------------------------------------------------------------------------------
+
+    def initial(self) -> Offsets:
+        """Where a query without a checkpoint begins; the same whenever it is asked. UsageError."""
+        if self._initial is None:
+            view = self._fixed or self._look(must_exist=True)
+            resolver = LimitResolver(self._places, self._indexes.access(view), self.losses)
+            self._initial = initial_offsets(self._read, view.partitions, resolver)
+        return self._initial.offsets
+
+    def fix_end(self) -> None:
+        """From now on, nothing newer than what is there at this moment is read."""
+        self._memory.forget_remote()
+        self._fixed = self._look()
+
+    @property
+    def latest(self) -> Offsets:
+        """The ends of the last look."""
+        return (self._fixed or self._view).ends
+
+    def end_of_batch(self, start: Offsets, *, unlimited: bool) -> Offsets:
+        """Where the next batch ends; `start` itself when there is nothing to read, or too little. DataLossError."""
+        view = self._fixed or self._look()
+        self._check(start, view)
+        begin = self._begin(start, view)
+        ends = view.ends
+        if self._initial is not None and start == self._initial.offsets:
+            ends |= {key: start[key] for key in self._initial.at_end if key in ends}
+        limits = self._options.limits
+        if unlimited or not limits.any:
+            return ends
+        now_ms = self._clock.now_ms()
+        since_ms = limits.delay_max_ms if self._last_batch_ms is None else now_ms - self._last_batch_ms
+        # The records that are there are all that AvailableNow waits for.
+        if self._fixed is None and must_wait(limits, total_lag(begin, ends), since_ms):
+            return start
+        self._last_batch_ms = now_ms
+        return self._limited(view, begin, ends)
+
+    def _limited(
+        self, view: View, begin: Offsets, ends: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """The ends that every limit allows."""
+        limits = self._options.limits
+        limited = ends
+        if limits.offsets_max is not None:
+            limited = limited_by_offsets(limits.offsets_max, begin, ends)
+        if limits.bytes_max is not None:
+            by_bytes = self._limited_by_bytes(limits.bytes_max, view, begin, ends)
+            limited = {key: min(limited[key], by_bytes[key]) for key in ends}
+        return limited
+
+    def _limited_by_bytes(
+        self, limit: int, view: View, begin: Offsets, ends: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        lag = ByteLag(self._indexes.access(view))
+        waiting = {
+            key: lag.between(view.partitions[key], begin[key], end)
+            for key, end in ends.items()
+            if end > begin[key]
+        }
+        if sum(waiting.values()) <= limit:
+            return dict(ends)
+        budgets = shares(limit, {key: size for key, size in waiting.items() if size})
+        return {
+            key: lag.end_within(view.partitions[key], begin[key], end, budgets[key])
+            if key in budgets
+            else end
+            for key, end in ends.items()
+        }
+
+    # --- plans ------------------------------------------------------------------------------------------------------
+
+    def plan(self, start: Offsets, end: Offsets) -> list[SplitPlan]:
+        """Splits that together give the offsets from `start` to `end` once. DataLossError, StratalogError."""
+        if self._fixed is not None or not self._view.reaches(end):
+            self._look()  # the last look is of long ago, or of another process
+        view = self._view
+        self._check_planned(start, end, view)
+        indexes = self._indexes.access(view, self._begin(start, view))
+        planner = Planner(self._read, _EVERYTHING, self._places, indexes, self.losses)
+        wanted = [
+            self._wanted(planner, view.partitions[key], start, until)
+            for key, until in sorted(end.items())
+            if key in view.partitions
+        ]
+        return planner.split([each for each in wanted if each.ranges])
+
+    def _wanted(self, planner: Planner, snapshot: PartitionSnapshot, start: Offsets, until: int) -> Wanted:
+        first = max(start.get((snapshot.topic, snapshot.partition), 0), snapshot.log_start)
+        until = min(until, snapshot.end)
+        if first >= until:
+            return Wanted(snapshot, (), ())
+        return planner.between(snapshot, first, until, self._viewer.aborted(snapshot, first))
+
+    # --- what is there, and what is not -----------------------------------------------------------------------------
+
+    def _look(self, *, must_exist: bool = False) -> View:
+        before = self._view
+        self._view = self._viewer.look(must_exist=must_exist)
+        for key, snapshot in self._view.partitions.items():
+            known = before.partitions.get(key)
+            if known is not None and known.topic_id is not None and snapshot.topic_id != known.topic_id:
+                self._memory.forget_sealed()
+                self._indexes.forget()
+                self.losses(
+                    f"{name(key)}: the topic was deleted and created again while the stream followed it"
+                )
+        self._indexes.learn(self._view)
+        return self._view
+
+    @staticmethod
+    def _begin(start: Offsets, view: View) -> dict[TopicPartition, int]:
+        """Where each partition of a view is read from: a new one from its earliest offset."""
+        return {key: start.get(key, each.log_start) for key, each in view.partitions.items()}
+
+    def _check(self, start: Offsets, view: View) -> None:
+        """Tell of offsets that come next and are not there."""
+        for key in sorted(start.keys() | view.partitions.keys()):
+            snapshot, offset = view.partitions.get(key), start.get(key)
+            if snapshot is None:
+                self.losses(f"partition {name(key)}, which was read up to offset {offset}, is gone")
+            elif offset is None:
+                self._check_new(key, snapshot)
+            elif offset > snapshot.end:
+                self.losses(
+                    f"{name(key)}: the log ends at {snapshot.end}, and was read up to offset {offset}; "
+                    "was the topic deleted and created again?"
+                )
+            else:
+                self._check_begin(key, snapshot, offset)
+
+    def _check_planned(self, start: Offsets, end: Offsets, view: View) -> None:
+        """Tell of what the checkpoint says of this batch, and this look does not have."""
+        for key in sorted(start.keys() | end.keys()):
+            snapshot, offset, until = view.partitions.get(key), start.get(key), end.get(key)
+            if until is None or (snapshot is None and offset != until):
+                self.losses(f"partition {name(key)}, which was read up to offset {offset or 0}, is gone")
+            elif snapshot is None or offset == until:
+                continue
+            elif offset is None:
+                self._check_new(key, snapshot)
+            elif offset > until:
+                self._check_backwards(key, start, until)
+            else:
+                self._check_begin(key, snapshot, offset)
+            if snapshot is not None and until is not None and until > max(snapshot.end, offset or 0):
+                self.losses(
+                    f"{name(key)}: the offsets from {snapshot.end} to {until - 1} are not there any more; "
+                    f"the log ends at {snapshot.end}",
+                    until - max(snapshot.end, offset or 0),
+                )
+
+    def _check_begin(self, key: TopicPartition, snapshot: PartitionSnapshot, offset: int) -> None:
+        if offset < snapshot.log_start:
+            self.losses(
+                f"{name(key)}: the offsets from {offset} to {snapshot.log_start - 1} are gone; "
+                f"the log begins at {snapshot.log_start}",
+                snapshot.log_start - offset,
+            )
+
+    def _check_new(self, key: TopicPartition, snapshot: PartitionSnapshot) -> None:
+        if snapshot.log_start > 0:
+            self.losses(
+                f"the new partition {name(key)} begins at offset {snapshot.log_start}; "
+                f"the offsets from 0 to {snapshot.log_start - 1} are gone",
+                snapshot.log_start,
+            )
+
+    def _check_backwards(self, key: TopicPartition, start: Offsets, until: int) -> None:
+        """An end before its start: of a first batch that began at the end of the log, and is planned again."""
+        initial = self._initial
+        if initial is None or start != initial.offsets or key not in initial.at_end:
+            self.losses(f"{name(key)}: the offset went back from {start[key]} to {until}")

@@ -1,0 +1,114 @@
+"""Offset indexes for a stream's plans: those of sealed segments are kept, and the active one is seldom read at all.
+
+The index of an active segment grows and is preallocated (10 MiB by default), and a stream that keeps up begins each batch
+where an earlier look ended. So each look leaves an anchor: the offset and the position at which the segment ended. Whoever
+plans from an anchor proves it by the batch header that stands there, as with any index of a local segment.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Final
+
+import numpy as np
+
+from stratalog.spark.index_access import IndexAccess
+from stratalog.spark.indexes import OffsetEntries
+from stratalog.spark.places import Place, Places
+from stratalog.spark.segments import Segment
+from stratalog.spark.snapshot import PartitionSnapshot
+from stratalog.spark.stream.offsets import Offsets
+from stratalog.spark.stream.view import View
+
+#: What is read at most of a segment behind an anchor, without the index that could cut it.
+ANCHORED_BYTES_MAX: Final = 8 * 1024 * 1024
+
+_ANCHORS_KEPT: Final = 8
+_ENTRIES_KEPT: Final = 4_000_000  # of sealed segments, 16 bytes each
+
+
+class IndexMemory:
+    """For one thread; the access that it gives is as thread-safe as any."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._sealed: OrderedDict[Place, OffsetEntries] = OrderedDict()
+        self._sealed_entries = 0
+        self._anchors: dict[Place, list[tuple[int, int]]] = {}
+        self._lock = threading.Lock()
+
+    def learn(self, view: View) -> None:
+        """Keep where active segments end now."""
+        anchors: dict[Place, list[tuple[int, int]]] = {}
+        for last in filter(None, map(_active, view.partitions.values())):
+            known, now = self._anchors.get(last.log, []), (last.end_offset, last.size)
+            anchors[last.log] = known if known[-1:] == [now] else [*known[1 - _ANCHORS_KEPT :], now]
+        self._anchors = anchors
+
+    def forget(self) -> None:
+        """Files may be others now."""
+        with self._lock:
+            self._sealed.clear()
+            self._sealed_entries = 0
+        self._anchors.clear()
+
+    def access(self, view: View, begin: Offsets | None = None) -> IndexAccess:
+        """Indexes for one look. With `begin`, anchors are enough for partitions whose batch begins at one."""
+        anchored: dict[Place, OffsetEntries] = {}
+        for key, snapshot in view.partitions.items():
+            last = _active(snapshot)
+            if last is not None and begin is not None and key in begin:
+                entries = self._anchor(last, begin[key])
+                if entries is not None:
+                    anchored[last.log] = entries
+        return _RememberedAccess(self._places, self, anchored)
+
+    def sealed(self, log: Place) -> OffsetEntries | None:
+        """The index of a sealed segment, if it is kept."""
+        with self._lock:
+            found = self._sealed.get(log)
+            if found is not None:
+                self._sealed.move_to_end(log)
+            return found
+
+    def keep(self, log: Place, entries: OffsetEntries) -> None:
+        """Keep it, in the place of those that were not used for longest."""
+        with self._lock:
+            if log in self._sealed:
+                return
+            self._sealed[log] = entries
+            self._sealed_entries += len(entries)
+            while self._sealed_entries > _ENTRIES_KEPT:
+                self._sealed_entries -= len(self._sealed.popitem(last=False)[1])
+
+    def _anchor(self, segment: Segment, begin: int) -> OffsetEntries | None:
+        """The index of one entry that `begin` needs, when an earlier look ended there and little has come since."""
+        for offset, position in self._anchors.get(segment.log, ()):
+            if offset == begin and 0 < segment.size - position <= ANCHORED_BYTES_MAX:
+                return OffsetEntries(np.array([offset], np.int64), np.array([position], np.int64))
+        return None
+
+
+class _RememberedAccess(IndexAccess):
+    """Reads what the memory has not."""
+
+    def __init__(self, places: Places, memory: IndexMemory, anchored: dict[Place, OffsetEntries]) -> None:
+        super().__init__(places)
+        self._memory = memory
+        self._anchored = anchored
+
+    def offset_entries(self, segment: Segment) -> OffsetEntries:
+        if segment.is_active:
+            found = self._anchored.get(segment.log)
+            return super().offset_entries(segment) if found is None else found
+        found = self._memory.sealed(segment.log)
+        if found is None:
+            found = super().offset_entries(segment)
+            self._memory.keep(segment.log, found)
+        return found
+
+
+def _active(snapshot: PartitionSnapshot) -> Segment | None:
+    last = snapshot.ranges[-1].segment if snapshot.ranges else None
+    return last if last is not None and last.is_active else None

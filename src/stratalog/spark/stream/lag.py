@@ -1,0 +1,71 @@
+"""How far a stream is behind, from its progress report.
+
+Spark lets no Python source report metrics of its own (4.3), but shows its latest offsets; Spark's Kafka source makes its
+three metrics of nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stratalog.errors import UsageError
+from stratalog.spark.options import TopicPartition
+from stratalog.spark.stream.offsets import parse
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """Offsets between the end of a batch and the end of the log, by partition; a batch's own records are not in it."""
+
+    by_partition: Mapping[TopicPartition, int]
+
+    @property
+    def total(self) -> int:
+        return sum(self.by_partition.values())
+
+    @property
+    def metrics(self) -> dict[str, str]:
+        """With the names and texts of `sources[].metrics` of Spark's Kafka source; empty without partitions."""
+        lags = self.by_partition.values()
+        if not lags:
+            return {}
+        return {
+            "minOffsetsBehindLatest": str(min(lags)),
+            "maxOffsetsBehindLatest": str(max(lags)),
+            "avgOffsetsBehindLatest": str(self.total / len(lags)),
+        }
+
+
+def lag(progress: Any, source: int = 0) -> Lag:
+    """The lag in a progress report: `query.lastProgress`, an event's `progress`, its JSON, or what that was parsed to.
+
+    `source` is the number of the source in the query. A query that has not had a trigger yet has no lag.
+    UsageError for what is no progress report, or has no offsets of this source.
+    """
+    sources = _document(progress).get("sources")
+    if not isinstance(sources, list) or not 0 <= source < len(sources):
+        raise UsageError(f"this is no progress report with a source {source}: {str(progress)[:200]}")
+    latest, end = (_offsets(sources[source].get(field)) for field in ("latestOffset", "endOffset"))
+    return Lag({key: offset - end.get(key, 0) for key, offset in latest.items()})
+
+
+def _document(progress: Any) -> Any:
+    if progress is None:
+        return {"sources": [{}]}
+    if isinstance(progress, str):
+        return json.loads(progress)
+    if isinstance(progress, Mapping):
+        return progress
+    if hasattr(progress, "json"):
+        return json.loads(progress.json)
+    raise UsageError(f"this is no progress report: {str(progress)[:200]}")
+
+
+def _offsets(value: Any) -> dict[TopicPartition, int]:
+    """Offsets of a report: a document, its text, or nothing."""
+    if isinstance(value, str):
+        value = json.loads(value) if value not in ("", "null") else None
+    return {} if value is None else parse(value)

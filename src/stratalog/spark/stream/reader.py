@@ -1,0 +1,86 @@
+"""The stream source as Spark sees it: `DataSourceStreamReader` with admission control and Trigger.AvailableNow.
+
+One object lives in a Python process beside the driver for as long as the query runs; it is asked for offsets and plans.
+Copies of it go to the workers, which read; they carry options only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from stratalog.spark.filters import Constraints
+from stratalog.spark.places import Places
+from stratalog.spark.rows import checked_columns
+from stratalog.spark.split_rows import read_rows
+from stratalog.spark.splits import SplitPlan
+from stratalog.spark.stream.follower import Follower
+from stratalog.spark.stream.offsets import parse, render
+from stratalog.spark.stream.options import StreamOptions
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Names and documents are Spark's; what they mean is `Follower`'s."""
+
+    def __init__(self, options: StreamOptions, schema: StructType) -> None:
+        checked_columns(schema)
+        self._options = options
+        self._schema = schema
+        self._places = Places(options.read.remote_url, options.read.remote_options)
+        self._follower: Follower | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StreamReader, (self._options, self._schema)
+
+    @property
+    def _driver(self) -> Follower:
+        if self._follower is None:
+            self._follower = Follower(self._options, self._places)
+        return self._follower
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return render(self._driver.initial())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """One that says that there are limits, which comes back as it is: Python sources have no composite ones."""
+        limits = self._options.limits
+        if limits.offsets_max is not None:
+            return ReadMaxRows(limits.offsets_max)
+        if limits.bytes_max is not None:
+            return ReadMaxBytes(limits.bytes_max)
+        if limits.offsets_min is not None:
+            return ReadMinRows(limits.offsets_min)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """All limits of the options apply, unless Spark says that this trigger has none (Trigger.Once)."""
+        begin = parse(start)
+        end = self._driver.end_of_batch(begin, unlimited=isinstance(limit, ReadAllAvailable))
+        return start if end == begin else render(end)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._driver.fix_end()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """For the progress report: the ends of the last look."""
+        return render(self._driver.latest) or None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        return [InputPartition(plan) for plan in self._driver.plan(parse(start), parse(end))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        plan = partition.value
+        if isinstance(plan, SplitPlan):
+            yield from read_rows(plan, self._options.read, self._places, self._schema, Constraints())

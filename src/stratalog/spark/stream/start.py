@@ -1,0 +1,44 @@
+"""Where a stream without a checkpoint begins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from stratalog.spark.limits import LimitResolver, check_names_all
+from stratalog.spark.options import LATEST, LimitKind, ReadOptions, TopicPartition
+from stratalog.spark.snapshot import PartitionSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Initial:
+    """First offsets; `at_end` has the partitions that begin where their log ends at this moment.
+
+    Such an offset cannot be found again: until a checkpoint holds it, nothing of these partitions may be read.
+    """
+
+    offsets: Mapping[TopicPartition, int]
+    at_end: frozenset[TopicPartition]
+
+
+def initial_offsets(
+    options: ReadOptions, partitions: Mapping[TopicPartition, PartitionSnapshot], resolver: LimitResolver
+) -> Initial:
+    """What the starting options say of these partitions. UsageError when they do not fit them."""
+    check_names_all(options.starting, frozenset(partitions))
+    offsets = {key: _first(options, snapshot, resolver) for key, snapshot in partitions.items()}
+    at_end = frozenset(
+        key
+        for key, offset in offsets.items()
+        if offset == partitions[key].end and options.starting.kind is not LimitKind.EARLIEST
+    )
+    return Initial(offsets, at_end)
+
+
+def _first(options: ReadOptions, snapshot: PartitionSnapshot, resolver: LimitResolver) -> int:
+    limit = options.starting
+    if limit.kind is LimitKind.LATEST:
+        return snapshot.end
+    if limit.kind is LimitKind.OFFSETS and limit.by_partition[snapshot.topic, snapshot.partition] == LATEST:
+        return snapshot.end
+    return resolver.start(limit, snapshot, latest_if_none=options.timestamp_strategy_is_latest)

@@ -1,0 +1,75 @@
+"""What is there at one moment, for a stream: partitions, and how far each may be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from stratalog.log.txn_index import AbortedTransaction
+from stratalog.spark.options import ReadOptions, TopicPartition
+from stratalog.spark.places import Place, Places
+from stratalog.spark.snapshot import PartitionSnapshot, SnapshotReader
+from stratalog.spark.snapshot_memory import SnapshotMemory
+from stratalog.spark.stream.offsets import Offsets
+from stratalog.spark.transactions import transaction_state
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The subscribed partitions; the `end` of each is where reading ends, with `read_committed` the last stable offset."""
+
+    partitions: Mapping[TopicPartition, PartitionSnapshot] = field(default_factory=dict)
+
+    @property
+    def ends(self) -> dict[TopicPartition, int]:
+        return {key: each.end for key, each in self.partitions.items()}
+
+    def reaches(self, offsets: Offsets) -> bool:
+        """Whether all of it is before the ends."""
+        ends = self.ends
+        return all(key in ends and offset <= ends[key] for key, offset in offsets.items())
+
+
+class Viewer:
+    """Looks. For one thread."""
+
+    def __init__(
+        self, options: ReadOptions, places: Places, memory: SnapshotMemory, lost: Callable[[str], None]
+    ) -> None:
+        self._options = options
+        self._places = places
+        self._memory = memory
+        self._lost = lost
+        self._stable: dict[TopicPartition, tuple[tuple[Place, int], int]] = {}
+
+    def look(self, *, must_exist: bool = False) -> View:
+        """UsageError for a path that is none; with `must_exist`, for what was named and is nowhere."""
+        reader = SnapshotReader(self._options, self._places, self._memory, self._lost)
+        reader.discover(_all_of_them, must_exist=must_exist)
+        found = reader.partitions()
+        if self._options.read_committed:
+            found = [replace(each, end=self._stable_end(each)) for each in found]
+        return View({(each.topic, each.partition): each for each in found})
+
+    def aborted(self, snapshot: PartitionSnapshot, start: int) -> tuple[AbortedTransaction, ...]:
+        """Aborted transactions that may have records from `start` on; none unless `read_committed`."""
+        if not self._options.read_committed:
+            return ()
+        later = tuple(each for each in snapshot.ranges if each.end > start)
+        return transaction_state(replace(snapshot, ranges=later), self._places).aborted
+
+    def _stable_end(self, snapshot: PartitionSnapshot) -> int:
+        """The last stable offset: found again only when the last segment has grown or is another one."""
+        if not snapshot.ranges:
+            return snapshot.end
+        key, last = (snapshot.topic, snapshot.partition), snapshot.ranges[-1]
+        state_of = (last.segment.log, last.segment.size)
+        known = self._stable.get(key)
+        if known is None or known[0] != state_of:
+            stable = transaction_state(replace(snapshot, ranges=(last,)), self._places).last_stable_offset
+            known = self._stable[key] = (state_of, stable)
+        return known[1]
+
+
+def _all_of_them(_topic: str, _partition: int) -> bool:
+    return True
