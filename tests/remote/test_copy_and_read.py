@@ -358,6 +358,15 @@ def test_the_lag_moves_while_nothing_is_copied(tmp_path: Path) -> None:
         assert world.manager.copy_lag(world.partition) == CopyLag(0, 0)
 
 
+def test_what_was_deleted_before_it_was_copied_does_not_lag(tmp_path: Path) -> None:
+    with World(tmp_path) as world:
+        world.append(40)
+        before = world.manager.copy_lag(world.partition)
+        third = world.log.segments[2]
+        world.log.increment_log_start_offset(third.base_offset, "records were deleted")
+        assert world.manager.copy_lag(world.partition).segments == before.segments - 2 > 0
+
+
 def test_sizes_count_readable_segments(tmp_path: Path) -> None:
     with World(tmp_path) as world:
         world.append(40)

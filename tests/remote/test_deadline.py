@@ -72,12 +72,12 @@ class _SlowStore(FaultyObjectStore):
 
 def test_an_upload_that_moves_may_last_longer_than_the_deadline(tmp_path: Path) -> None:
     slow = _SlowStore()
-    store = DeadlineObjectStore(slow, 100)
+    store = DeadlineObjectStore(slow, 1_000)
     moved: list[int] = []
 
     def advance(position: int) -> None:
         moved.append(position)
-        threading.Timer(0.04, slow.permits.release).start()
+        threading.Timer(0.15, slow.permits.release).start()
 
     store.put_file("a", tmp_path / "f", progress=advance)
     assert moved == list(range(10))

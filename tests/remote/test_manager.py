@@ -13,10 +13,11 @@ import pytest
 
 from stratalog.errors import RemoteStorageError, RetriableRemoteStorageError
 from stratalog.log.partition_log import PartitionLog
-from stratalog.remote.api import CustomMetadata, RemoteLogSegmentId
+from stratalog.remote.api import CustomMetadata, RemoteLogSegmentId, TopicIdPartition
 from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.health import RemoteHealth
 from stratalog.remote.manager import RunResult
+from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from stratalog.remote.segment_state import RemoteLogSegmentState
 from stratalog.testing.clock import ManualClock
 from stratalog.testing.faulty_store import Fault
@@ -71,6 +72,25 @@ def test_a_poke_does_not_wait_for_the_next_turn(tmp_path: Path) -> None:
         _eventually(lambda: _all_remote(world), "copied")
         world.append(40)
         world.manager.on_leadership_change([world.log])
+        _eventually(lambda: _all_remote(world), "copied")
+
+
+def test_tasks_pass_their_turns_until_the_metadata_manager_is_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, ready = [], threading.Event()
+
+    def is_ready(_self: object, partition: TopicIdPartition) -> bool:
+        asked.append(partition)
+        return ready.is_set()
+
+    monkeypatch.setattr(TopicBasedRemoteLogMetadataManager, "is_ready", is_ready)
+    with RunningWorld(tmp_path, broker=_SOON) as world:
+        world.append(40)
+        _eventually(lambda: len(asked) > 5, "asked again and again")
+        assert world.objects() == []
+        assert world.manager.health.troubles == {}
+        ready.set()
         _eventually(lambda: _all_remote(world), "copied")
 
 
@@ -161,6 +181,7 @@ def test_a_deletion_survives_a_store_that_is_down_and_a_restart(tmp_path: Path) 
         world.faults.heal()
         world.manager.stop_partitions([world.partition], delete_remote=True)
         world.restart()
+        world.manager.stop_partitions([world.partition])  # its topic is gone: nobody leads it again
         assert world.objects() != []
         world.manager.start()
         _eventually(lambda: world.rlmm.unfinished_partition_deletes() == [], "deleted")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stratalog.remote.schedule import RETRY_MS_MAX, Schedule, delay_ms
+from stratalog.remote.schedule import Retries, Schedule
 from stratalog.remote.worker_pool import WorkerPool
 from stratalog.util.clock import SYSTEM_CLOCK
 
@@ -29,20 +29,14 @@ def schedule() -> Iterator[Schedule]:
 
 
 def test_delays_are_spread_and_grow_with_failures_up_to_a_bound() -> None:
-    assert delay_ms(30_000, 0, 0.5) == 30_000
-    assert delay_ms(30_000, 0, 0.0) == 27_000
-    assert delay_ms(30_000, 0, 0.999999) < 33_000
-    assert [delay_ms(30_000, n, 0.5) for n in range(1, 8)] == [
-        1_000,
-        2_000,
-        4_000,
-        8_000,
-        16_000,
-        30_000,
-        30_000,
-    ]
-    assert [delay_ms(100, n, 0.5) for n in (1, 2, 3, 100)] == [100, 200, 400, RETRY_MS_MAX]
-    assert delay_ms(120_000, 10_000, 0.5) == 120_000
+    retries = Retries(first_ms=1_000, max_ms=30_000, jitter=0.1)
+    assert retries.delay_ms(30_000, 0, 0.5) == 30_000
+    assert retries.delay_ms(30_000, 0, 0.0) == 27_000
+    assert retries.delay_ms(30_000, 0, 0.999999) < 33_000
+    pauses = [retries.delay_ms(30_000, failures, 0.5) for failures in range(1, 8)]
+    assert pauses == [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]
+    assert [retries.delay_ms(100, n, 0.5) for n in (1, 2, 3, 100)] == [100, 200, 400, 30_000]
+    assert retries.delay_ms(120_000, 10_000, 0.5) == 120_000
 
 
 def test_a_job_runs_at_once_and_again_when_poked(schedule: Schedule, pool: WorkerPool) -> None:

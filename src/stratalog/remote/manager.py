@@ -24,7 +24,7 @@ from stratalog.remote.log_view import LogView, topic_id_partition
 from stratalog.remote.plugin import name_of, position_max
 from stratalog.remote.quota import RateQuota
 from stratalog.remote.reader import RemoteLogReader, RemoteReadResult
-from stratalog.remote.schedule import Schedule
+from stratalog.remote.schedule import Retries, Schedule
 from stratalog.remote.segment_blocks import SegmentBlocks
 from stratalog.remote.task_factory import TaskFactory
 from stratalog.remote.tier_facts import (
@@ -94,7 +94,7 @@ class RemoteLogManager:
         )
         self._blocks = SegmentBlocks(rsm)
         self._reader = RemoteLogReader(self._rlmm, self.index_cache, self._blocks)
-        self._schedule = Schedule(config["remote.log.manager.task.interval.ms"], clock)
+        self._schedule = Schedule(config["remote.log.manager.task.interval.ms"], clock, _retries(config))
         self.copiers = WorkerPool("remote-log-copier", config["remote.log.manager.copier.thread.pool.size"])
         self.expirers = WorkerPool(
             "remote-log-expiration", config["remote.log.manager.expiration.thread.pool.size"]
@@ -306,6 +306,9 @@ class RemoteLogManager:
             if not self._resumed.is_set():
                 return True  # poked as soon as it is
             try:
+                if not self._rlmm.is_ready(tiered.partition):
+                    logger.debug("%s: no %s yet, its metadata is still being read", tiered.partition, name)
+                    return True
                 done = run()
             except (StratalogError, OSError) as error:
                 if not tiered.cancelled.is_set():
@@ -420,6 +423,13 @@ class RemoteLogManager:
         if found is None:
             raise RemoteStorageError(f"{partition} is not tiered by this broker")
         return found
+
+
+def _retries(config: BrokerConfig) -> Retries:
+    prefix = "remote.log.manager.task.retry"
+    return Retries(
+        config[f"{prefix}.backoff.ms"], config[f"{prefix}.backoff.max.ms"], config[f"{prefix}.jitter"]
+    )
 
 
 def _quota(what: str, config: BrokerConfig, clock: Clock) -> RateQuota:

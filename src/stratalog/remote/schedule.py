@@ -7,6 +7,7 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from stratalog.remote.worker_pool import WorkerPool
 from stratalog.util.clock import Clock
@@ -14,27 +15,32 @@ from stratalog.util.crc32c import crc32c
 
 logger = logging.getLogger(__name__)
 
-#: The first retry comes after this or the interval, whichever is shorter; the last ones after this or the interval,
-#: whichever is longer.
-RETRY_MS_MIN = 1_000
-RETRY_MS_MAX = 30_000
 
-JITTER = 0.1
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """When a task that failed runs again: after `first_ms`, then twice as long each time up to `max_ms`.
 
-
-def delay_ms(interval_ms: int, failures: int, chance: float) -> float:
-    """How long to wait after a run that was the `failures`-th failure in a row (0: it went well).
-
-    `chance` in [0, 1) spreads the tasks of many partitions over +-10 %.
+    The first pause is no longer than the tasks' interval, the longest no shorter. `jitter` spreads the tasks of many
+    partitions, also those that go well.
     """
-    if failures == 0:
-        delay = float(interval_ms)
-    else:
-        delay = min(
-            float(min(interval_ms, RETRY_MS_MIN)) * 2 ** min(failures - 1, 30),
-            float(max(interval_ms, RETRY_MS_MAX)),
-        )
-    return delay * (1 - JITTER + 2 * JITTER * chance)
+
+    first_ms: int = 500
+    max_ms: int = 30_000
+    jitter: float = 0.2
+
+    def delay_ms(self, interval_ms: int, failures: int, chance: float) -> float:
+        """How long to wait after a run that was the `failures`-th failure in a row (0: it went well).
+
+        `chance` in [0, 1) picks a delay within +-`jitter` of what it would be.
+        """
+        if failures == 0:
+            delay = float(interval_ms)
+        else:
+            delay = min(
+                float(min(interval_ms, self.first_ms)) * 2 ** min(failures - 1, 30),
+                float(max(interval_ms, self.max_ms)),
+            )
+        return delay * (1 - self.jitter + 2 * self.jitter * chance)
 
 
 class Job:
@@ -63,8 +69,9 @@ class Schedule:
     went well.
     """
 
-    def __init__(self, interval_ms: int, clock: Clock) -> None:
+    def __init__(self, interval_ms: int, clock: Clock, retries: Retries | None = None) -> None:
         self._interval_ms = interval_ms
+        self._retries = retries or Retries()
         self._clock = clock
         self._changed = threading.Condition()
         self._heap: list[tuple[float, int, Job]] = []
@@ -181,6 +188,8 @@ class Schedule:
                 self._jobs.discard(job)
             if not (job.cancelled or self._closed):
                 chance = crc32c(f"{job.name} {job.runs}".encode()) / 2**32
-                self._due(job, 0.0 if job.again else delay_ms(job.interval_ms, job.failures, chance))
+                self._due(
+                    job, 0.0 if job.again else self._retries.delay_ms(job.interval_ms, job.failures, chance)
+                )
             job.again = False
             self._changed.notify_all()

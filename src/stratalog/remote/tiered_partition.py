@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 
 from stratalog.errors import CustomMetadataSizeLimitExceededError
 from stratalog.remote.api import TopicIdPartition
@@ -87,8 +88,16 @@ class TieredPartition:
 
     @property
     def copy_lag(self) -> CopyLag:
-        """What is sealed and not remote, as of now: it grows while copies hang or fail."""
-        sealed = segments_not_remote(self.log)[:-1]
+        """What is sealed and not remote, as of now: it grows while copies hang or fail.
+
+        What lies below the log start offset is not going to be copied, and does not count.
+        """
+        start = self.log.log_start_offset
+        sealed = [
+            segment
+            for segment, following in pairwise(segments_not_remote(self.log))
+            if following.base_offset > start
+        ]
         return CopyLag(len(sealed), sum(segment.size_bytes for segment in sealed))
 
     @property

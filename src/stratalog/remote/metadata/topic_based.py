@@ -161,7 +161,11 @@ class TopicBasedRemoteLogMetadataManager:
         """Nothing to do: what was read stays, and a partition may come back."""
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
-        return self._partitions[metadata_partition(partition, len(self._partitions))].is_current
+        """True: what has not been read yet is read here. Raises what a lookup raises when that cannot be."""
+        replayed = self._partitions[metadata_partition(partition, len(self._partitions))]
+        with replayed.lock:
+            self._make_current(replayed)
+        return True
 
     def close(self) -> None:
         """Leave snapshots, so that the next start has nothing to replay. Harmless when called again."""
