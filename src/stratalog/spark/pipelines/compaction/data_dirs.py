@@ -1,0 +1,111 @@
+"""Log directories that no broker serves: which partitions are there, how far they are clean, and their locks."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from stratalog.errors import DataDirError, UsageError
+from stratalog.log.check.data_dir import CLEAN_SHUTDOWN, LOCK
+from stratalog.log.checkpoints import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    OffsetCheckpoint,
+)
+from stratalog.log.scan import PartitionDirectory, list_partitions
+from stratalog.spark.pipelines.compaction.rewrite import ATTEMPT_SUFFIX
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+
+_CHECKPOINTS: Final = (CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPartition:
+    """A partition directory, and what the checkpoints beside it say; None: nothing."""
+
+    topic: str
+    partition: int
+    path: Path
+    was_clean: bool
+    cleaned_to: int | None
+    high_watermark: int | None
+    log_start_offset: int
+    recovery_point: int
+
+
+@contextmanager
+def locked(directories: Sequence[Path], fs: FileSystem = REAL_FILESYSTEM) -> Iterator[None]:
+    """Hold log directories as a broker holds them. DataDirError for one that is in use, UsageError for one that is none."""
+    with ExitStack() as stack:
+        for directory in dict.fromkeys(path.resolve() for path in directories):
+            if not fs.is_dir(directory):
+                raise UsageError(f"{directory} is no directory; give a broker's log directory")
+            lock = stack.enter_context(fs.open(directory / LOCK, create=True))
+            try:
+                fcntl.lockf(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno not in (errno.EACCES, errno.EAGAIN):
+                    raise
+                raise DataDirError(
+                    f"log directory {directory} is in use by a broker (its {LOCK} file is held); stop that one first"
+                ) from None
+        yield
+
+
+def local_partitions(
+    directories: Sequence[Path], topics: Sequence[str] | None, fs: FileSystem = REAL_FILESYSTEM
+) -> list[LocalPartition]:
+    """The partitions of `topics` (None: of all). UsageError for a topic that is nowhere, CorruptCheckpointError."""
+    found = [
+        partition
+        for directory in directories
+        for partition in _partitions(directory, fs)
+        if topics is None or partition.topic in topics
+    ]
+    missing = sorted(set(topics or ()) - {partition.topic for partition in found})
+    if missing:
+        raise UsageError(f"no partition of {', '.join(missing)} in {', '.join(map(str, directories))}")
+    return found
+
+
+def _partitions(directory: Path, fs: FileSystem) -> list[LocalPartition]:
+    cleaner, watermarks, starts, recovery = (
+        OffsetCheckpoint(directory / name, fs).read() for name in _CHECKPOINTS
+    )
+    was_clean = fs.exists(directory / CLEAN_SHUTDOWN)
+
+    def partition(found: PartitionDirectory) -> LocalPartition:
+        key = found.topic, found.partition
+        return LocalPartition(
+            *key,
+            found.path,
+            was_clean,
+            cleaner.get(key),
+            watermarks.get(key),
+            starts.get(key, 0),
+            recovery.get(key, 0),
+        )
+
+    return [partition(found) for found in list_partitions(directory, fs)]
+
+
+def note_cleaned(
+    directory: Path, topic: str, partition: int, offset: int, fs: FileSystem = REAL_FILESYSTEM
+) -> None:
+    """Write down, where the cleaner would, that everything below `offset` is clean."""
+    checkpoint = OffsetCheckpoint(directory / CLEANER_OFFSETS, fs)
+    checkpoint.write(checkpoint.read() | {(topic, partition): offset})
+
+
+def clear_attempts(directory: Path, fs: FileSystem = REAL_FILESYSTEM) -> None:
+    """Remove what attempts at new segments left in a partition directory."""
+    for name in fs.list_dir(directory):
+        if name.endswith(ATTEMPT_SUFFIX):
+            fs.remove_tree(directory / name)

@@ -1,0 +1,70 @@
+"""All partitions of a compaction in one Spark job after the other, whatever tier they lie in."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from stratalog.spark.pipelines.compaction import shuffle
+from stratalog.spark.pipelines.compaction.plan import (
+    PartitionPlan,
+    keys_estimate,
+    keys_tasks,
+    rewrite_tasks,
+)
+from stratalog.spark.pipelines.compaction.result import CompactedPartition, achieved, foreseen
+from stratalog.spark.pipelines.compaction.values import Rewritten
+from stratalog.spark.pipelines.progress import SILENT, Progress
+from stratalog.spark.pipelines.runner import parallelism
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Compacted(NamedTuple):
+    """A partition whose new segments are made, by its number among the plans; they are in the order of its groups."""
+
+    part: int
+    result: CompactedPartition
+    rewritten: Sequence[Rewritten]
+
+
+def compacted(
+    spark: SparkSession,
+    plans: Sequence[PartitionPlan],
+    *,
+    dry_run: bool = False,
+    progress: Progress = SILENT,
+) -> Iterator[Compacted]:
+    """Make the new segments of all partitions; each partition as soon as its own are made, in no order.
+
+    Segments that would become what they are already are not rewritten. With `dry_run` nothing is. TaskError.
+    """
+    if not plans:
+        return
+    cores = parallelism(spark)
+    tasks, buckets = keys_tasks(plans, [keys_estimate(plan) for plan in plans], cores)
+    with shuffle.survey(spark, plans, tasks, buckets, cores=cores, progress=progress) as found:
+        if dry_run:
+            for part, (plan, surveyed) in enumerate(zip(plans, found.partitions, strict=True)):
+                yield Compacted(part, foreseen(plan, surveyed), [])
+            return
+        rewrites = [
+            rewrite_tasks(part, plan, surveyed)
+            for part, (plan, surveyed) in enumerate(zip(plans, found.partitions, strict=True))
+        ]
+        done: dict[int, list[Rewritten]] = defaultdict(list)
+
+        def finished(part: int) -> Compacted:
+            made = sorted(done.pop(part, []), key=lambda new: new.group)
+            return Compacted(part, achieved(plans[part], found.partitions[part], made), made)
+
+        for part, of_part in enumerate(rewrites):
+            if not of_part:
+                yield finished(part)
+        every = [task for of_part in rewrites for task in of_part]
+        for new in shuffle.rewrite(spark, found, every, progress=progress):
+            done[new.part].append(new)
+            if len(done[new.part]) == len(rewrites[new.part]):
+                yield finished(new.part)

@@ -1,0 +1,208 @@
+"""Step 1: what keys a segment has, and where.
+
+Data of aborted transactions has no say. Entries leave as packed bytes, bucket by bucket: all hashes (16 bytes each), then
+all offsets relative to the segment's base (4 bytes each, in the machine's order). Memory does not depend on the segment.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from stratalog.log.cleaner import context as at
+from stratalog.log.cleaner.chunk import Chunk, address_of
+from stratalog.log.cleaner.transactions import CleanedTransactions
+from stratalog.records import batch_format as fmt
+from stratalog.records.batch import RecordBatch
+from stratalog.records.control import ControlType, parse_control_key
+from stratalog.spark.pipelines.compaction.sources import CHUNK_BYTES, OpenRecords, open_records
+from stratalog.spark.pipelines.compaction.values import KeysTask, SegmentSummary
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+#: Entries that are gathered before they are handed on: at least, at most, and for each bucket.
+_ENTRIES_MIN: Final = 1 << 18
+_ENTRIES_MAX: Final = 1 << 21
+_ENTRIES_A_BUCKET: Final = 1 << 11
+
+
+_COUNTERS: Final = (
+    at.X_OUT_SIZE,
+    at.X_MESSAGES_READ,
+    at.X_INVALID,
+    at.X_HAS_TOMBSTONES,
+    at.X_COUNT,
+    at.X_RETAINED,
+)
+
+
+class Packed(NamedTuple):
+    """Entries of one bucket of one segment; a larger `sequence` has larger offsets."""
+
+    bucket: int
+    sequence: int
+    data: bytes
+
+
+class KeyCollector:
+    """What one worker has: buffers that are used for one segment after the other. Not thread-safe."""
+
+    def __init__(self) -> None:
+        from stratalog.spark.pipelines.compaction import keys_kernel
+
+        self._kernel = keys_kernel
+        self._chunk = Chunk(CHUNK_BYTES)
+        import numpy as np
+
+        from stratalog.log.cleaner.md5_kernel import SCRATCH_SIZE
+
+        self._np = np
+        self._scratch = np.zeros(SCRATCH_SIZE, np.uint8)
+        self._entries: npt.NDArray[np.int64] = np.empty((0, keys_kernel.ENTRY_WORDS), np.int64)
+
+    def collect(self, task: KeysTask) -> Iterator[Packed | SegmentSummary]:
+        """The entries of a segment, and at last what was seen. CorruptRecordError, naming file and position."""
+        started = time.monotonic()
+        self._task, self._sequence, self._special, self._wanted = task, 0, 0, 0
+        self._commits: set[int] = set()
+        self._aborts: set[int] = set()
+        self._transactions = CleanedTransactions()
+        self._transactions.add_aborted(task.aborted)
+        self._reserve(min(max(task.buckets * _ENTRIES_A_BUCKET, _ENTRIES_MIN), _ENTRIES_MAX))
+        context = self._chunk.context
+        context[at.X_MAP] = address_of(self._scratch)
+        for counter in _COUNTERS:
+            context[counter] = 0
+        self._keys = self._markers = self._special_batches = 0
+        with open_records(task.source, task.places) as records:
+            yield from self._read(records)
+        yield from self._packed()
+        yield SegmentSummary(
+            part=task.part,
+            segment=task.segment,
+            bytes=task.source.size,
+            batches=context[at.X_COUNT] + self._special,
+            records=context[at.X_MESSAGES_READ],
+            keys=self._keys,
+            keyless=context[at.X_INVALID],
+            tombstones=context[at.X_HAS_TOMBSTONES],
+            markers=self._markers,
+            special_batches=self._special_batches + context[at.X_RETAINED],
+            seconds=time.monotonic() - started,
+            met=self._transactions.met,
+            commits=frozenset(self._commits),
+            aborts=frozenset(self._aborts),
+        )
+
+    def _reserve(self, count: int) -> None:
+        if len(self._entries) < count:
+            self._entries = self._np.empty((count, self._kernel.ENTRY_WORDS), self._np.int64)
+        self._chunk.context[at.X_OUT] = address_of(self._entries)
+        self._chunk.context[at.X_OUT_CAPACITY] = len(self._entries)
+
+    def _read(self, records: OpenRecords) -> Iterator[Packed]:
+        chunk, position = self._chunk, 0
+        try:
+            while position < records.size_bytes:
+                chunk.read(records, position)
+                yield from self._read_chunk()
+                if chunk.position == 0:
+                    chunk.grow_for_batch()
+                position += chunk.position
+        finally:
+            chunk.restore()
+
+    def _read_chunk(self) -> Iterator[Packed]:
+        chunk = self._chunk
+        while True:
+            with chunk.errors_named():
+                self._kernel.collect_chunk(chunk.address)
+                status = chunk.status
+                if status == at.DONE:
+                    return
+                batch = chunk.batch()
+                is_taken = status != at.OUT_FULL and self._take(batch)
+            if is_taken:
+                self._special += 1
+                chunk.advance(batch.size)
+                continue
+            wanted = self._wanted if batch.magic < fmt.MAGIC else batch.record_count
+            yield from self._packed()
+            self._reserve(wanted)
+
+    def _take(self, batch: RecordBatch) -> bool:
+        """A batch that the loop over the chunk left to us; False when there is no room for its entries."""
+        if batch.is_control:
+            self._special_batches += 1
+            self._take_marker(batch)
+            return True
+        if batch.is_transactional:
+            self._special_batches += 1
+            if self._transactions.on_data(batch):
+                self._count(batch.record_count)
+                return True
+        if batch.magic < fmt.MAGIC:
+            self._special_batches += 1
+            return self._take_plainly(batch)
+        payload = self._np.frombuffer(batch.decompressed_payload(), self._np.uint8)
+        header = self._chunk.header_address()
+        status = self._kernel.collect_keys(self._chunk.address, header, address_of(payload), len(payload))
+        if status == at.MALFORMED:
+            for _ in batch.records():  # finds the same, and has the words for it
+                pass
+            raise ValueError(f"malformed records in {batch!r}")
+        return bool(status == at.DONE)
+
+    def _count(self, records: int) -> None:
+        self._chunk.context[at.X_MESSAGES_READ] += records
+
+    def _take_marker(self, batch: RecordBatch) -> None:
+        self._transactions.on_control(batch)
+        self._markers += 1
+        self._count(1)
+        record = next(batch.records(), None)
+        kind = None if record is None else parse_control_key(record.key)
+        if kind is ControlType.COMMIT:
+            self._commits.add(batch.producer_id)
+        elif kind is ControlType.ABORT:
+            self._aborts.add(batch.producer_id)
+
+    def _take_plainly(self, batch: RecordBatch) -> bool:
+        import hashlib
+
+        context = self._chunk.context
+        records = list(batch.records())
+        if context[at.X_OUT_SIZE] + len(records) > len(self._entries):
+            self._wanted = len(records)
+            return False
+        for record in records:
+            context[at.X_HAS_TOMBSTONES] += record.value is None
+            if record.key is None:
+                context[at.X_INVALID] += 1
+                continue
+            digest = self._np.frombuffer(hashlib.md5(record.key, usedforsecurity=False).digest(), "<i8")
+            self._entries[context[at.X_OUT_SIZE]] = (*digest, record.offset)
+            context[at.X_OUT_SIZE] += 1
+        self._count(len(records))
+        return True
+
+    def _packed(self) -> Iterator[Packed]:
+        """Hand on what was gathered."""
+        np, task, count = self._np, self._task, self._chunk.context[at.X_OUT_SIZE]
+        if not count:
+            return
+        hashes: npt.NDArray[Any] = np.empty((count, 2), np.int64)
+        offsets = np.empty(count, np.uint32)
+        ends = np.zeros(task.buckets + 1, np.int64)
+        entries = self._entries[:count]
+        self._kernel.scatter(entries, task.source.base_offset, task.buckets, ends, hashes, offsets)
+        for bucket, (start, end) in enumerate(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)):
+            if start < end:
+                data = hashes[start:end].tobytes() + offsets[start:end].tobytes()
+                yield Packed(task.first_bucket + bucket, self._sequence, data)
+        self._sequence += 1
+        self._keys += count
+        self._chunk.context[at.X_OUT_SIZE] = 0

@@ -1,0 +1,135 @@
+"""Partitions of log directories: opened to see what there is, closed while Spark works, and opened again for the swap.
+
+Opening is what a broker does: a log that was not closed is recovered, and a swap that was cut short is finished or undone.
+New segments go in as the cleaner's do (`log.replacement`), group after group, so a crash at any moment leaves whole
+segments, old or new; the next run begins anew with what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from stratalog.config.topic import LogConfig
+from stratalog.log.cleaner.cleanable import LogFacts
+from stratalog.log.cleaner.log_view import last_records
+from stratalog.log.cleaner.selection import Candidate
+from stratalog.log.file_names import CLEANED_SUFFIX
+from stratalog.log.partition_log import PartitionLog
+from stratalog.log.segment import LogSegment
+from stratalog.spark.pipelines.compaction.data_dirs import LocalPartition, clear_attempts, note_cleaned
+from stratalog.spark.pipelines.compaction.plan import PartitionPlan
+from stratalog.spark.pipelines.compaction.values import Rewritten, SourceSegment
+from stratalog.spark.places import Place, Places, Tier
+from stratalog.util.clock import Clock
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+
+
+class LocalPlan(NamedTuple):
+    """`is_due` says whether a cleaner would find it worth its while."""
+
+    partition: LocalPartition
+    plan: PartitionPlan
+    is_due: bool
+
+
+@contextmanager
+def opened(
+    partition: LocalPartition, config: LogConfig, clock: Clock, fs: FileSystem = REAL_FILESYSTEM
+) -> Iterator[PartitionLog]:
+    """The log, recovered if it was not closed, with the high watermark that was written down (else at its end)."""
+    log = PartitionLog.open(
+        partition.path,
+        config,
+        clock=clock,
+        fs=fs,
+        clean_shutdown=partition.was_clean,
+        recovery_point=partition.recovery_point,
+        log_start_offset=partition.log_start_offset,
+    )
+    try:
+        watermark = partition.high_watermark
+        log.update_high_watermark(log.log_end_offset if watermark is None else watermark)
+        yield log
+    finally:
+        log.close()
+
+
+def plan_of(
+    partition: LocalPartition, config: LogConfig, clock: Clock, fs: FileSystem = REAL_FILESYSTEM
+) -> LocalPlan:
+    """What is to be done to a partition. KafkaError, OSError."""
+    clear_attempts(partition.path, fs)
+    now_ms = clock.now_ms()
+    with opened(partition, config, clock, fs) as log:
+        facts = LogFacts.of(log)
+        candidate = Candidate.of(
+            (partition.topic, partition.partition),
+            facts,
+            checkpointed=partition.cleaned_to,
+            min_cleanable_ratio=config.min_cleanable_dirty_ratio,
+            now_ms=now_ms,
+        )
+        first_dirty = candidate.first_dirty.offset
+        end = candidate.dirtiness.first_uncleanable_offset
+        if end <= first_dirty:  # nothing new
+            end = log.log_start_offset
+        segments = [segment for segment in log.segments if segment.base_offset < end]
+        ends = [*(segment.base_offset for segment in segments[1:]), end]
+        plan = PartitionPlan(
+            topic=partition.topic,
+            partition=partition.partition,
+            sources=[_source(segment, next_base) for segment, next_base in zip(segments, ends, strict=True)],
+            aborted=[list(segment.txn_index.all) for segment in segments]
+            + [list(segment.txn_index.all) for segment in log.segments[len(segments) :]],
+            first_dirty_offset=first_dirty,
+            end_offset=end,
+            high_watermark=log.high_watermark,
+            last_records=last_records(log),
+            config=config,
+            now_ms=now_ms,
+            places=Places(),
+            directory=str(partition.path),
+        )
+    return LocalPlan(partition, plan, candidate.is_due)
+
+
+def _source(segment: LogSegment, end_offset: int) -> SourceSegment:
+    return SourceSegment(
+        base_offset=segment.base_offset,
+        end_offset=end_offset,
+        size=segment.size_bytes,
+        place=Place(Tier.LOCAL, str(segment.log_path)),
+        name=str(segment.log_path),
+        last_modified_ms=segment.last_modified_ms,
+        offset_index_size=segment.offset_index.size_in_bytes,
+        time_index_size=segment.time_index.size_in_bytes,
+    )
+
+
+def swap_in(
+    local: LocalPlan, rewritten: Sequence[Rewritten], clock: Clock, fs: FileSystem = REAL_FILESYSTEM
+) -> None:
+    """Put new segments in the place of their groups, and write down how far the partition is clean."""
+    partition, plan = local.partition, local.plan
+    groups = plan.groups()
+    with opened(partition, plan.config, clock, fs) as log:
+        for new in rewritten:
+            bases = {plan.sources[number].base_offset for number in groups[new.group]}
+            _move_in(Path(new.directory), partition.path, fs)
+            cleaned = LogSegment(
+                partition.path, new.base_offset, plan.config, clock=clock, fs=fs, suffix=CLEANED_SUFFIX
+            )
+            log.replace_segments([cleaned], [each for each in log.segments if each.base_offset in bases])
+    cleaned_to = max(plan.end_offset, plan.first_dirty_offset)
+    note_cleaned(partition.path.parent, partition.topic, partition.partition, cleaned_to, fs)
+
+
+def _move_in(attempt: Path, directory: Path, fs: FileSystem) -> None:
+    """From an attempt's directory to `.cleaned` files of the partition."""
+    for name in sorted(fs.list_dir(attempt)):
+        fs.rename(attempt / name, directory / (name + CLEANED_SUFFIX))
+    fs.sync_dir(directory)
+    fs.remove_tree(attempt)

@@ -1,0 +1,225 @@
+"""What a compaction does to one partition, worked out before anything is read. Pure but for `records_a_byte`.
+
+Closed segments from the first to the end offset are looked at; those of one group become one segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Final
+
+from stratalog.config.topic import LogConfig
+from stratalog.errors import KafkaError
+from stratalog.log.cleaner.grouping import SegmentFacts, group_by_size
+from stratalog.log.cleaner.transactions import MetData
+from stratalog.log.cleaner.values import LastRecord
+from stratalog.log.txn_index import AbortedTransaction
+from stratalog.records.batch import RecordBatch
+from stratalog.records.batch_format import HEADER_SIZE, LOG_OVERHEAD, MAGIC
+from stratalog.spark.pipelines.compaction.values import (
+    FilterFacts,
+    KeysTask,
+    RewriteTask,
+    SegmentSummary,
+    SourceSegment,
+)
+from stratalog.spark.places import Places
+
+#: Entries of a bucket: as many keys at most are in the memory of one task.
+KEYS_A_BUCKET: Final = 1_000_000
+#: Buckets are not made smaller than this only to have one for each core.
+_KEYS_A_BUCKET_MIN: Final = 100_000
+
+_SAMPLE_BYTES: Final = 64 * 1024
+#: Of a segment that tells nothing.
+_RECORD_BYTES: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlan:
+    """One partition. `aborted` are the entries of the transaction index of each of `sources`, in order.
+
+    Offsets from `first_dirty_offset` on were not compacted before. `directory` is where new segments are made.
+    """
+
+    topic: str
+    partition: int
+    sources: Sequence[SourceSegment]
+    aborted: Sequence[Sequence[AbortedTransaction]]
+    first_dirty_offset: int
+    end_offset: int
+    high_watermark: int
+    last_records: Mapping[int, LastRecord] = field(hash=False)
+    config: LogConfig
+    now_ms: int
+    places: Places
+    directory: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def bytes(self) -> int:
+        return sum(source.size for source in self.sources)
+
+    @property
+    def dirty_bytes(self) -> int:
+        """In whole segments."""
+        return sum(source.size for source in self.sources if source.end_offset > self.first_dirty_offset)
+
+    @property
+    def dirty_ratio(self) -> float:
+        """The share of what was not compacted before."""
+        return self.dirty_bytes / self.bytes if self.bytes else 0.0
+
+    def groups(self) -> list[range]:
+        """The runs of segments, by their numbers, that become one segment each."""
+        facts = [
+            SegmentFacts(each.base_offset, each.size, each.offset_index_size, each.time_index_size)
+            for each in self.sources
+        ]
+        return group_by_size(
+            facts,
+            size_max=self.config.segment_bytes,
+            index_size_max=self.config.segment_index_bytes,
+            first_uncleanable_offset=self.end_offset,
+        )
+
+    def aborted_in(self, segment: int) -> list[AbortedTransaction]:
+        """The aborted transactions that overlap a segment: their markers are in it or behind it."""
+        end = self.sources[segment].end_offset
+        found = []
+        for entries in self.aborted[segment:]:
+            for transaction in entries:
+                if transaction.first_offset < end:
+                    found.append(transaction)
+                if transaction.last_stable_offset >= end:
+                    return found
+        return found
+
+    def facts(self) -> FilterFacts:
+        clean = [source for source in self.sources if source.base_offset < self.first_dirty_offset]
+        retention_ms = self.config.delete_retention_ms
+        return FilterFacts(
+            now_ms=self.now_ms,
+            delete_retention_ms=retention_ms,
+            legacy_horizon_ms=clean[-1].last_modified_ms - retention_ms if clean else 0,
+            latest_offset=self.end_offset - 1,
+            high_watermark=self.high_watermark,
+            last_records=dict(self.last_records),
+        )
+
+
+def buckets_of(keys: int, cores: int) -> int:
+    """Into how many buckets so many keys go."""
+    by_size = -(-keys // KEYS_A_BUCKET)
+    by_cores = min(cores, -(-keys // _KEYS_A_BUCKET_MIN))
+    return max(by_size, by_cores, 1)
+
+
+def keys_tasks(
+    plans: Sequence[PartitionPlan], estimates: Sequence[int], cores: int
+) -> tuple[list[KeysTask], int]:
+    """Step 1 of all segments of all partitions, and how many buckets there are."""
+    tasks: list[KeysTask] = []
+    first_bucket = 0
+    for part, (plan, keys) in enumerate(zip(plans, estimates, strict=True)):
+        buckets = buckets_of(keys, cores)
+        for segment, source in enumerate(plan.sources):
+            aborted = plan.aborted_in(segment)
+            tasks.append(KeysTask(part, segment, source, plan.places, aborted, first_bucket, buckets))
+        first_bucket += buckets
+    return tasks, first_bucket
+
+
+def met_before(summaries: Sequence[SegmentSummary]) -> list[MetData]:
+    """What a cleaning has met of transactions when it comes to each of these neighbouring segments."""
+
+    def after(before: MetData, segment: SegmentSummary) -> MetData:
+        return MetData(
+            aborted=(before.aborted - segment.aborts) | segment.met.aborted,
+            committed=(before.committed - segment.commits) | segment.met.committed,
+        )
+
+    return list(accumulate(summaries[:-1], after, initial=MetData()))
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyedPartition:
+    """What step 1 and 2 found: of each segment what it has, and how many of its records have a newer one."""
+
+    summaries: Sequence[SegmentSummary]
+    superseded: Sequence[int]
+
+    def changes(self, segments: range) -> bool:
+        """Whether a group becomes something else than it is."""
+        if len(segments) != 1:
+            return True
+        summary = self.summaries[segments[0]]
+        return bool(
+            self.superseded[segments[0]] or summary.keyless or summary.tombstones or summary.special_batches
+        )
+
+
+def rewrite_tasks(part: int, plan: PartitionPlan, survey: SurveyedPartition) -> list[RewriteTask]:
+    """Step 3 of the groups of one partition that change. Their `group` is the number within the partition."""
+    met = met_before(survey.summaries)
+    facts = plan.facts()
+    return [
+        RewriteTask(
+            part=part,
+            group=number,
+            first_segment=segments[0],
+            sources=[plan.sources[segment] for segment in segments],
+            places=plan.places,
+            aborted=[plan.aborted_in(segment) for segment in segments],
+            met=met[segments[0]],
+            facts=_narrowed(
+                facts, plan.sources[segments[0]].base_offset, plan.sources[segments[-1]].end_offset
+            ),
+            config=plan.config,
+            directory=plan.directory,
+        )
+        for number, segments in enumerate(plan.groups())
+        if survey.changes(segments)
+    ]
+
+
+def _narrowed(facts: FilterFacts, start: int, end: int) -> FilterFacts:
+    """Without the producers whose last batch lies elsewhere: no batch of the group is their last."""
+    last = {
+        producer: record
+        for producer, record in facts.last_records.items()
+        if record.last_data_offset < 0 or start <= record.last_data_offset < end
+    }
+    return FilterFacts(
+        facts.now_ms, facts.delete_retention_ms, facts.legacy_horizon_ms, facts.latest_offset,
+        facts.high_watermark, last,
+    )  # fmt: skip
+
+
+def keys_estimate(plan: PartitionPlan) -> int:
+    """How many records a partition has, from a look at the beginning of its largest segment."""
+    largest = max(plan.sources, key=lambda source: source.size, default=None)
+    if largest is None:
+        return 0
+    sample = plan.places.read_range(largest.place, 0, min(_SAMPLE_BYTES, largest.size))
+    return int(plan.bytes * records_a_byte(bytes(sample)))
+
+
+def records_a_byte(data: bytes) -> float:
+    """Records for each byte of the batches whose headers are in `data`; a guess where nothing tells."""
+    position = records = 0
+    while position + HEADER_SIZE <= len(data):
+        batch = RecordBatch(memoryview(data)[position : position + HEADER_SIZE])
+        try:
+            if batch.magic != MAGIC or batch.size <= LOG_OVERHEAD:
+                break
+            records += max(batch.record_count, 0)
+            position += batch.size
+        except KafkaError:
+            break
+    return records / position if position and records else 1 / _RECORD_BYTES

@@ -1,0 +1,140 @@
+"""What a compaction tells in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from stratalog.spark.pipelines.compaction.plan import PartitionPlan, SurveyedPartition
+from stratalog.spark.pipelines.compaction.values import Rewritten
+from stratalog.spark.pipelines.report import Column, Report, Unit
+
+_COLUMNS: Final = (
+    Column("topic"),
+    Column("partition"),
+    Column("segments_in"),
+    Column("segments_out"),
+    Column("bytes_in", Unit.BYTES),
+    Column("bytes_out", Unit.BYTES),
+    Column("records_in"),
+    Column("records_out"),
+    Column("superseded"),
+    Column("aborted"),
+    Column("without_key"),
+    Column("tombstones"),
+    Column("core_seconds"),
+    Column("mb_per_core_second"),
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class CompactedPartition:
+    """One partition, before and after; of a dry run what would be after, as far as keys tell, and bytes by proportion.
+
+    `tombstones` are those that were there before. `core_seconds` are those of all tasks together.
+    """
+
+    topic: str
+    partition: int
+    segments_in: int
+    segments_out: int
+    bytes_in: int
+    bytes_out: int
+    records_in: int
+    records_out: int
+    superseded: int
+    aborted: int
+    without_key: int
+    tombstones: int
+    core_seconds: float
+
+    @property
+    def mb_per_core_second(self) -> float:
+        """Megabytes (10^6) of the partition that one core compacts in a second."""
+        return self.bytes_in / 1e6 / self.core_seconds if self.core_seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class CompactResult:
+    """By topic and partition."""
+
+    partitions: Sequence[CompactedPartition]
+    dry_run: bool
+
+    @property
+    def bytes_gained(self) -> int:
+        return sum(each.bytes_in - each.bytes_out for each in self.partitions)
+
+    @property
+    def records_gained(self) -> int:
+        return sum(each.records_in - each.records_out for each in self.partitions)
+
+    def report(self) -> Report:
+        """As a table."""
+        rows = []
+        for each in self.partitions:
+            cells = [getattr(each, column.name) for column in _COLUMNS]
+            rows.append([round(cell, 1) if isinstance(cell, float) else cell for cell in cells])
+        return Report(
+            "what a compaction would gain" if self.dry_run else "compaction",
+            _COLUMNS,
+            rows,
+            {
+                "partitions": len(self.partitions),
+                "bytes_gained": self.bytes_gained,
+                "records_gained": self.records_gained,
+            },
+        )
+
+
+def foreseen(plan: PartitionPlan, surveyed: SurveyedPartition) -> CompactedPartition:
+    """What a compaction would do to a partition."""
+    summaries = surveyed.summaries
+    gone = [
+        superseded + summary.keyless + summary.aborted
+        for superseded, summary in zip(surveyed.superseded, summaries, strict=True)
+    ]
+    kept = sum(
+        source.size * (summary.records - lost) // max(summary.records, 1)
+        for source, summary, lost in zip(plan.sources, summaries, gone, strict=True)
+    )
+    records = sum(summary.records for summary in summaries)
+    return CompactedPartition(
+        topic=plan.topic,
+        partition=plan.partition,
+        segments_in=len(plan.sources),
+        segments_out=len(plan.groups()),
+        bytes_in=plan.bytes,
+        bytes_out=kept,
+        records_in=records,
+        records_out=records - sum(gone),
+        superseded=sum(surveyed.superseded),
+        aborted=sum(summary.aborted for summary in summaries),
+        without_key=sum(summary.keyless for summary in summaries),
+        tombstones=sum(summary.tombstones for summary in summaries),
+        core_seconds=sum(summary.seconds for summary in summaries),
+    )
+
+
+def achieved(
+    plan: PartitionPlan, surveyed: SurveyedPartition, rewritten: Sequence[Rewritten]
+) -> CompactedPartition:
+    """What a compaction did to a partition, of which these groups were rewritten and the others stayed as they were."""
+    before = foreseen(plan, surveyed)
+    stats = [new.stats for new in rewritten]
+    return CompactedPartition(
+        topic=plan.topic,
+        partition=plan.partition,
+        segments_in=before.segments_in,
+        segments_out=before.segments_out,
+        bytes_in=before.bytes_in,
+        bytes_out=before.bytes_in - sum(each.bytes_read - each.bytes_written for each in stats),
+        records_in=before.records_in,
+        records_out=before.records_in - sum(each.records_read - each.records_written for each in stats),
+        superseded=before.superseded,
+        aborted=before.aborted,
+        without_key=before.without_key,
+        tombstones=before.tombstones,
+        core_seconds=before.core_seconds + sum(each.seconds for each in stats),
+    )

@@ -1,0 +1,101 @@
+"""Step 3: a group of segments filtered into a new one, by the cleaner's own loops.
+
+The new segment's files lie in a directory that no other attempt knows; whoever started the task puts them in their place,
+or removes them.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stratalog.log.cleaner.chunk import Chunk
+from stratalog.log.cleaner.cleaned_output import CleanedOutput
+from stratalog.log.cleaner.filter_plain import FilterRules
+from stratalog.log.cleaner.rewriting import RewritingFacts, SegmentRewriter
+from stratalog.log.cleaner.superseded import SupersededOffsets
+from stratalog.log.cleaner.throttle import Throttle
+from stratalog.log.cleaner.transactions import CleanedTransactions
+from stratalog.log.cleaner.values import CleanerStats
+from stratalog.log.segment import LogSegment
+from stratalog.spark.pipelines.compaction.sources import CHUNK_BYTES, open_records
+from stratalog.spark.pipelines.compaction.values import RewriteStats, RewriteTask, Rewritten
+from stratalog.util.clock import SYSTEM_CLOCK
+from stratalog.util.filesystem import REAL_FILESYSTEM
+from stratalog.util.uuids import random_uuid
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+#: Ends the name of the directory of an attempt.
+ATTEMPT_SUFFIX = ".compacting"
+
+
+class GroupRewriter:
+    """One group; `add` its segments in order, then `finish`; after an error, `discard`."""
+
+    def __init__(self, task: RewriteTask) -> None:
+        self._task = task
+        self._started = time.monotonic()
+        self._fs = REAL_FILESYSTEM
+        self._directory = Path(task.directory) / f"{random_uuid().hex}{ATTEMPT_SUFFIX}"
+        self._fs.make_dirs(self._directory)
+        self._cleaned = LogSegment.create(
+            self._directory, task.sources[0].base_offset, task.config, clock=SYSTEM_CLOCK, fs=self._fs
+        )
+        self._stats = CleanerStats(0)
+        self._transactions = CleanedTransactions(self._cleaned.txn_index.append, task.met)
+        chunk = Chunk(CHUNK_BYTES)
+        output = CleanedOutput(CHUNK_BYTES, chunk)
+        output.begin(task.config.index_interval_bytes)
+        throttle = Throttle(clock=SYSTEM_CLOCK)
+        self._rewriter = SegmentRewriter(chunk, output, throttle, self._stats, lambda: None)
+        self._next = 0
+
+    def add(self, superseded: npt.NDArray[np.uint32]) -> None:
+        """Filter the next segment; `superseded` are offsets with a newer record, relative to its base, ascending."""
+        task, source = self._task, self._task.sources[self._next]
+        facts = task.facts
+        self._transactions.add_aborted(task.aborted[self._next])
+        newer = SupersededOffsets(source.base_offset, superseded, facts.latest_offset)
+        rules = FilterRules(
+            newer, facts.now_ms, facts.delete_retention_ms, source.last_modified_ms > facts.legacy_horizon_ms
+        )
+        rewriting = RewritingFacts(rules, self._transactions, facts.last_records, facts.high_watermark)
+        with open_records(source, task.places) as records:
+            self._rewriter.rewrite(records, self._cleaned, rewriting)
+        self._next += 1
+
+    def finish(self) -> Rewritten:
+        """Seal and flush the new segment."""
+        task, cleaned, stats = self._task, self._cleaned, self._stats
+        cleaned.become_inactive()
+        cleaned.flush()
+        modified_ms = task.sources[-1].last_modified_ms
+        for path in (cleaned.log_path, cleaned.offset_index_path, cleaned.time_index_path):
+            self._fs.set_mtime_ms(path, modified_ms)
+        largest = cleaned.largest_timestamp()
+        cleaned.close()
+        self._fs.sync_dir(self._directory)
+        return Rewritten(
+            part=task.part,
+            group=task.group,
+            base_offset=cleaned.base_offset,
+            directory=str(self._directory),
+            max_timestamp_ms=largest,
+            stats=RewriteStats(
+                stats.bytes_read,
+                stats.bytes_written,
+                stats.messages_read,
+                stats.messages_written,
+                stats.invalid_messages_read,
+                time.monotonic() - self._started,
+            ),
+        )
+
+    def discard(self) -> None:
+        """Remove what was made."""
+        self._cleaned.close()
+        self._fs.remove_tree(self._directory)

@@ -1,0 +1,86 @@
+"""The `.log` of a segment in either tier, as the filter reads it: from its start to its end, once."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from typing_extensions import Buffer
+
+from stratalog.errors import RemoteResourceNotFoundError
+from stratalog.log.cleaner.chunk import Readable
+from stratalog.spark.pipelines.compaction.values import SourceSegment
+from stratalog.spark.places import Place, PlaceMissingError, Places, Tier
+
+#: Bytes that a task reads at a time, and asks a store for.
+CHUNK_BYTES: Final = 2 * 1024 * 1024
+_BLOCK_BYTES: Final = 4 * 1024 * 1024
+_BLOCKS_AHEAD: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRecords:
+    """See `log.cleaner.chunk.RecordsFile`."""
+
+    log_path: str
+    size_bytes: int
+    file: Readable
+
+
+@contextmanager
+def open_records(source: SourceSegment, places: Places) -> Iterator[OpenRecords]:
+    """The records of a segment. RemoteResourceNotFoundError or FileNotFoundError, naming it, when it is gone."""
+    if source.place.tier is Tier.LOCAL:
+        with places.open_local(source.place) as file:
+            yield OpenRecords(source.name, source.size, file)
+        return
+    blocks = _RemoteBlocks(places, source.place, source.size)
+    try:
+        yield OpenRecords(source.name, source.size, blocks)
+    finally:
+        blocks.close()
+
+
+class _RemoteBlocks:
+    """An object that is read in order, a few blocks ahead."""
+
+    def __init__(self, places: Places, place: Place, size: int) -> None:
+        self._places, self._place, self._size = places, place, size
+        self._blocks: OrderedDict[int, Future[memoryview]] = OrderedDict()
+        self._pool = ThreadPoolExecutor(_BLOCKS_AHEAD, thread_name_prefix="compaction-read-ahead")
+
+    def pread_into(self, buffer: memoryview, position: int) -> int:
+        got, end = 0, min(position + len(buffer), self._size)
+        first, last = position // _BLOCK_BYTES, max(end - 1, position) // _BLOCK_BYTES
+        for number in range(first, last + 1 + _BLOCKS_AHEAD):
+            self._ask(number)
+        while self._blocks and next(iter(self._blocks)) < first:
+            self._blocks.popitem(last=False)
+        for number in range(first, last + 1):
+            block = self._blocks[number].result()
+            start = max(position - number * _BLOCK_BYTES, 0)
+            piece = block[start : end - number * _BLOCK_BYTES]
+            buffer[got : got + len(piece)] = piece
+            got += len(piece)
+        return got
+
+    def _ask(self, number: int) -> None:
+        start = number * _BLOCK_BYTES
+        if start < self._size and number not in self._blocks:
+            self._blocks[number] = self._pool.submit(
+                self._fetch, start, min(start + _BLOCK_BYTES, self._size)
+            )
+
+    def _fetch(self, start: int, end: int) -> memoryview:
+        try:
+            data: Buffer = self._places.get_range(self._place, start, end)
+        except PlaceMissingError as error:
+            raise RemoteResourceNotFoundError(str(error)) from error
+        return memoryview(data).cast("B")
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,123 @@
+"""What the parts of a compaction hand to each other. Everything here is pickled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from stratalog.config.topic import LogConfig
+from stratalog.log.cleaner.transactions import MetData
+from stratalog.log.cleaner.values import LastRecord
+from stratalog.log.txn_index import AbortedTransaction
+from stratalog.spark.places import Place, Places
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSegment:
+    """A closed segment: offsets [base_offset, end_offset) in `size` bytes. `name` is for messages."""
+
+    base_offset: int
+    end_offset: int
+    size: int
+    place: Place
+    name: str
+    last_modified_ms: int
+    offset_index_size: int = 0
+    time_index_size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KeysTask:
+    """Step 1 of one segment, which is number `segment` of its partition (number `part` of the job)."""
+
+    part: int
+    segment: int
+    source: SourceSegment
+    places: Places
+    #: Transactions that overlap the segment.
+    aborted: Sequence[AbortedTransaction]
+    #: The partition has buckets [first_bucket, first_bucket + buckets) of the job.
+    first_bucket: int
+    buckets: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSummary:
+    """What step 1 saw in one segment. `commits` and `aborts` are the producers whose markers are in it."""
+
+    part: int
+    segment: int
+    bytes: int = 0
+    batches: int = 0
+    records: int = 0
+    keys: int = 0
+    keyless: int = 0
+    tombstones: int = 0
+    markers: int = 0
+    #: Batches of which a cleaning may change something whatever the keys are.
+    special_batches: int = 0
+    seconds: float = 0.0
+    met: MetData = field(default_factory=MetData)
+    commits: frozenset[int] = frozenset()
+    aborts: frozenset[int] = frozenset()
+
+    @property
+    def aborted(self) -> int:
+        """Records of aborted transactions."""
+        return self.records - self.keys - self.keyless - self.markers
+
+
+@dataclass(frozen=True, slots=True)
+class FilterFacts:
+    """By what the records of a partition stay or go. See `log.cleaner.filter_plain.FilterRules`."""
+
+    now_ms: int
+    delete_retention_ms: int
+    #: Tombstones of message formats 0 and 1 stay in segments that were changed after this time.
+    legacy_horizon_ms: int
+    #: Records behind it stay.
+    latest_offset: int
+    high_watermark: int
+    last_records: Mapping[int, LastRecord] = field(hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteTask:
+    """Step 3: the group with this number, made of neighbouring segments of partition `part`, the first of which has the
+    number `first_segment`. `aborted` has the transactions that overlap each of them."""
+
+    part: int
+    group: int
+    first_segment: int
+    sources: Sequence[SourceSegment]
+    places: Places
+    aborted: Sequence[Sequence[AbortedTransaction]]
+    met: MetData
+    facts: FilterFacts
+    config: LogConfig
+    #: A directory in which the attempt makes one of its own.
+    directory: str
+
+
+class RewriteStats(NamedTuple):
+    """What one group was and became."""
+
+    bytes_read: int
+    bytes_written: int
+    records_read: int
+    records_written: int
+    keyless: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """The new segment of a group: its files are in `directory`, under their plain names."""
+
+    part: int
+    group: int
+    base_offset: int
+    directory: str
+    max_timestamp_ms: int
+    stats: RewriteStats
