@@ -87,16 +87,24 @@ def _plain_reason(
     return None
 
 
+def readable_sizes(
+    segments: Sequence[RemoteLogSegmentMetadata], facts: RetentionFacts
+) -> list[tuple[RemoteLogSegmentMetadata, int]]:
+    """`counted_sizes` of those that readers get records from: what retention by time and size looks at."""
+    return counted_sizes(
+        [
+            segment
+            for segment in segments
+            if segment.is_readable
+            and segment.end_offset >= facts.log_start_offset
+            and is_within_lineage(segment, facts.log_end_offset, facts.lineage)
+        ]
+    )
+
+
 def _breaches(segments: Sequence[RemoteLogSegmentMetadata], facts: RetentionFacts) -> list[Expiration]:
     """Segments past the retention time or size, from the oldest on, up to the first that stays."""
-    valid = [
-        segment
-        for segment in segments
-        if segment.is_readable
-        and segment.end_offset >= facts.log_start_offset
-        and is_within_lineage(segment, facts.log_end_offset, facts.lineage)
-    ]
-    counted = counted_sizes(valid)
+    counted = readable_sizes(segments, facts)
     excess = sum(size for _, size in counted) + facts.only_local_bytes - facts.retention_bytes
     found = []
     for segment, size in counted:
