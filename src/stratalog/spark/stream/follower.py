@@ -39,7 +39,7 @@ class Follower:
     ) -> None:
         self._options = options
         self._read = options.read
-        self._places = places or Places(self._read.remote_url, self._read.remote_options)
+        self._places = places or Places.of(self._read)
         self._clock = clock or SystemClock()
         self.losses = Losses(self._read.fail_on_data_loss)
         memory = SnapshotMemory(options.remote_poll_interval_ms, self._clock.now_ms)
@@ -48,6 +48,8 @@ class Follower:
         self._indexes = IndexMemory(self._places)
         self._view = View()
         self._initial: Initial | None = None
+        #: until the first batch, which brings the initial offsets to the checkpoint
+        self._holds_initial = False
         #: where the run ends, with Trigger.AvailableNow
         self._fixed: View | None = None
         self._last_batch_ms: int | None = None
@@ -60,6 +62,7 @@ class Follower:
             view = self._fixed or self._look(must_exist=True)
             resolver = LimitResolver(self._places, self._indexes.access(view), self.losses)
             self._initial = initial_offsets(self._read, view.partitions, resolver)
+            self._holds_initial = True
         return self._initial.offsets
 
     def fix_end(self) -> None:
@@ -78,8 +81,9 @@ class Follower:
         self._check(start, view)
         begin = self._begin(start, view)
         ends = view.ends
-        if self._initial is not None and start == self._initial.offsets:
+        if self._holds_initial and self._initial is not None and start == self._initial.offsets:
             ends |= {key: start[key] for key in self._initial.at_end if key in ends}
+        self._holds_initial = False
         limits = self._options.limits
         if unlimited or not limits.any:
             return ends
@@ -165,8 +169,8 @@ class Follower:
 
     @staticmethod
     def _begin(start: Offsets, view: View) -> dict[TopicPartition, int]:
-        """Where each partition of a view is read from: a new one from its earliest offset."""
-        return {key: start.get(key, each.log_start) for key, each in view.partitions.items()}
+        """Where each partition of a view is read from: a new one from its earliest offset, and none before that."""
+        return {key: max(start.get(key, 0), each.log_start) for key, each in view.partitions.items()}
 
     def _check(self, start: Offsets, view: View) -> None:
         """Tell of offsets that come next and are not there."""
@@ -188,6 +192,8 @@ class Follower:
         """Tell of what the checkpoint says of this batch, and this look does not have."""
         for key in sorted(start.keys() | end.keys()):
             snapshot, offset, until = view.partitions.get(key), start.get(key), end.get(key)
+            if until is None and self._is_first(start):
+                continue  # new since this first batch was planned, by an earlier process
             if until is None or (snapshot is None and offset != until):
                 self.losses(f"partition {name(key)}, which was read up to offset {offset or 0}, is gone")
             elif snapshot is None or offset == until:
@@ -199,30 +205,38 @@ class Follower:
             else:
                 self._check_begin(key, snapshot, offset)
             if snapshot is not None and until is not None and until > max(snapshot.end, offset or 0):
-                self.losses(
-                    f"{name(key)}: the offsets from {snapshot.end} to {until - 1} are not there any more; "
-                    f"the log ends at {snapshot.end}",
-                    until - max(snapshot.end, offset or 0),
+                self.losses.offsets_gone(
+                    key,
+                    max(snapshot.end, offset or 0),
+                    until,
+                    f"{name(key)}: the offsets from {max(snapshot.end, offset or 0)} to {until - 1} are not there "
+                    f"any more; the log ends at {snapshot.end}",
                 )
 
     def _check_begin(self, key: TopicPartition, snapshot: PartitionSnapshot, offset: int) -> None:
         if offset < snapshot.log_start:
-            self.losses(
+            self.losses.offsets_gone(
+                key,
+                offset,
+                snapshot.log_start,
                 f"{name(key)}: the offsets from {offset} to {snapshot.log_start - 1} are gone; "
                 f"the log begins at {snapshot.log_start}",
-                snapshot.log_start - offset,
             )
 
     def _check_new(self, key: TopicPartition, snapshot: PartitionSnapshot) -> None:
         if snapshot.log_start > 0:
-            self.losses(
+            self.losses.offsets_gone(
+                key,
+                0,
+                snapshot.log_start,
                 f"the new partition {name(key)} begins at offset {snapshot.log_start}; "
                 f"the offsets from 0 to {snapshot.log_start - 1} are gone",
-                snapshot.log_start,
             )
 
     def _check_backwards(self, key: TopicPartition, start: Offsets, until: int) -> None:
         """An end before its start: of a first batch that began at the end of the log, and is planned again."""
-        initial = self._initial
-        if initial is None or start != initial.offsets or key not in initial.at_end:
+        if not (self._is_first(start) and self._initial and key in self._initial.at_end):
             self.losses(f"{name(key)}: the offset went back from {start[key]} to {until}")
+
+    def _is_first(self, start: Offsets) -> bool:
+        return self._initial is not None and start == self._initial.offsets

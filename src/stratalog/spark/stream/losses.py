@@ -1,10 +1,11 @@
-"""Offsets that a stream should have read and cannot: an error, or a warning and a count."""
+"""What a stream should have read and cannot: an error, or a warning and a count."""
 
 from __future__ import annotations
 
 import logging
 from typing import Final
 
+from stratalog.spark.options import TopicPartition
 from stratalog.spark.snapshot import DataLossError
 
 logger = logging.getLogger("stratalog.spark")
@@ -14,24 +15,41 @@ _TOLD_MAX: Final = 10_000
 
 
 class Losses:
-    """Told of losses; `offsets` counts those that were told of with a number. Raises DataLossError where `fail`."""
+    """Told of losses; raises DataLossError where `fail`, and else warns once of each.
+
+    `offsets` counts those that are known to have been there.
+    """
 
     def __init__(self, fail: bool) -> None:
         self._fail = fail
         self._told: dict[str, None] = {}
+        self._gone_to: dict[TopicPartition, int] = {}
         self.offsets = 0
 
-    def __call__(self, message: str, offsets: int = 0) -> None:
+    def __call__(self, message: str) -> None:
+        self._raise_if_asked(message)
+        if message not in self._told:
+            self._told[message] = None
+            if len(self._told) > _TOLD_MAX:
+                del self._told[next(iter(self._told))]
+            self._warn(message)
+
+    def offsets_gone(self, key: TopicPartition, start: int, end: int, message: str) -> None:
+        """The offsets [start, end) of a partition are gone; of those that were told of before, nothing is said."""
+        self._raise_if_asked(message)
+        start = max(start, self._gone_to.get(key, 0))
+        if start < end:
+            self._gone_to[key] = end
+            self.offsets += end - start
+            self._warn(message)
+
+    def _raise_if_asked(self, message: str) -> None:
         if self._fail:
             raise DataLossError(f"{message}; set failOnDataLoss=false to go on without")
-        if message in self._told:
-            return
-        self._told[message] = None
-        if len(self._told) > _TOLD_MAX:
-            del self._told[next(iter(self._told))]
-        self.offsets += offsets
+
+    def _warn(self, message: str) -> None:
         logger.warning(
-            "%s; the stream goes on without, as failOnDataLoss=false says (%d offsets since it was started)",
+            "%s; the stream goes on without, as failOnDataLoss=false says (%d offsets lost since it was started)",
             message,
             self.offsets,
         )

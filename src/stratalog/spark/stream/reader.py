@@ -38,7 +38,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         checked_columns(schema)
         self._options = options
         self._schema = schema
-        self._places = Places(options.read.remote_url, options.read.remote_options)
+        self._places = Places.of(options.read)
         self._follower: Follower | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
