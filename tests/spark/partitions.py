@@ -266,13 +266,13 @@ def scan(filters: Sequence[Filter] = (), **options: Any) -> Scan:
     """Plan and read as Spark would, in this process."""
     parsed = ReadOptions.parse({name.replace("__", "."): str(value) for name, value in options.items()})
     constraints, rest = push(filters, Constraints())
-    places = Places(parsed.remote_url, parsed.remote_options)
+    places = Places.of(parsed)
     plans = Planner(parsed, constraints, places).plan()
     planning_bytes, places.bytes_read = places.bytes_read, 0
     schema = spark_schema(parsed.columns)
     times = constraints.timestamps_ms
     selection = Selection(decoded_columns(parsed.columns, with_timestamp=times != EVERYTHING), times)
-    reader = SplitReader(places, on_data_loss(parsed.fail_on_data_loss))
+    reader = SplitReader(places, on_data_loss(parsed.fail_on_data_loss), parsed.read_committed)
     rows_by_plan = []
     for plan in plans:
         maker = RowMaker(schema, plan.topic, plan.partition)

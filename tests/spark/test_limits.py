@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,6 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
         ('{"orders":{"0":-2}}', '{"orders":{"0":-1}}', range(40)),
         ('{"orders":{"0":7}}', '{"orders":{"0":33}}', range(7, 33)),
         ('{"orders":{"0":7}}', '{"orders":{"0":7}}', range(0)),
-        ('{"orders":{"0":9}}', '{"orders":{"0":7}}', range(0)),
         ('{"orders":{"0":40}}', "latest", range(0)),
         ('{"orders":{"0":14}}', '{"orders":{"0":16}}', range(14, 16)),
     ],
@@ -40,6 +40,34 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
 def test_offsets(where: dict[str, str], start: str, end: str, expected: range) -> None:
     found = scan(**where, startingOffsets=start, endingOffsets=end)
     assert found.offsets == list(expected)
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        (
+            {"startingOffsets": '{"orders":{"0":9}}', "endingOffsets": '{"orders":{"0":7}}'},
+            "startingOffsets has 9 for orders-0, which is behind 7, where endingOffsets ends",
+        ),
+        (
+            {"startingOffsets": '{"orders":{"0":41}}', "failOnDataLoss": "false"},
+            "startingOffsets: orders-0 would begin at offset 41, which is behind 40, where endingOffsets ends",
+        ),
+        (
+            {"startingTimestamp": T0 + 20_000, "endingTimestamp": T0 + 10_000},
+            "startingTimestamp: orders-0 would begin at offset 20, which is behind 10, where endingTimestamp ends",
+        ),
+        (
+            {"startingTimestamp": T0 + 20_000, "endingOffsets": '{"orders":{"0":7}}'},
+            "startingTimestamp: orders-0 would begin at offset 20, which is behind 7, where endingOffsets ends",
+        ),
+    ],
+)
+def test_a_start_behind_the_end_is_refused(
+    where: dict[str, str], limits: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        scan(**where, **limits)
 
 
 @pytest.mark.parametrize(

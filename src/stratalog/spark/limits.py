@@ -8,8 +8,9 @@ import numpy as np
 
 from stratalog.errors import UsageError
 from stratalog.records.batch import RecordBatch, iter_batches
+from stratalog.spark.broker_view import first_offset_at
 from stratalog.spark.index_access import IndexAccess
-from stratalog.spark.options import EARLIEST, LATEST, Limit, LimitKind, TopicPartition
+from stratalog.spark.options import EARLIEST, LATEST, Limit, LimitKind, ReadOptions, TopicPartition
 from stratalog.spark.places import Places
 from stratalog.spark.segments import SegmentRange
 from stratalog.spark.snapshot import PartitionSnapshot
@@ -39,6 +40,24 @@ class LimitResolver:
         self._places = places
         self._indexes = indexes
         self._lost = on_data_loss
+
+    def batch(self, options: ReadOptions, snapshot: PartitionSnapshot) -> tuple[int, int]:
+        """The offsets [start, end) of a batch. UsageError when it would begin behind its end, as in Spark's source."""
+        end = self.end(options.ending, snapshot)
+        starting = options.starting
+        asked = starting.by_partition.get((snapshot.topic, snapshot.partition), EARLIEST)
+        if starting.kind is LimitKind.OFFSETS and asked > end:
+            raise self._behind(options, snapshot, asked, end)
+        start = self.start(starting, snapshot, latest_if_none=options.timestamp_strategy_is_latest)
+        if start > end and (starting.kind is not LimitKind.OFFSETS or asked == EARLIEST):
+            raise self._behind(options, snapshot, start, end)
+        return start, end
+
+    def _behind(self, options: ReadOptions, snapshot: PartitionSnapshot, start: int, end: int) -> UsageError:
+        return UsageError(
+            f"option {options.starting.option}: {snapshot.topic}-{snapshot.partition} would begin at offset {start}, "
+            f"which is behind {end}, where {options.ending.option} ends"
+        )
 
     def start(self, limit: Limit, snapshot: PartitionSnapshot, *, latest_if_none: bool) -> int:
         """The first offset to read. UsageError when no record is as new as a timestamp (unless `latest_if_none`)."""
@@ -84,6 +103,10 @@ class LimitResolver:
 
     def first_offset_at(self, snapshot: PartitionSnapshot, timestamp_ms: int) -> int | None:
         """Offset of the first record with this timestamp or a later one (Kafka's `offsetsForTimes`); None without one."""
+        if self._places.broker is not None:
+            key = snapshot.topic, snapshot.partition
+            told = first_offset_at(self._places.cluster, key, timestamp_ms)
+            return None if told is None or told >= snapshot.end else max(told, snapshot.log_start)
         for each in snapshot.ranges:
             newest = each.segment.max_timestamp_ms
             if newest is not None and newest < timestamp_ms:

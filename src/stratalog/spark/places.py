@@ -1,4 +1,4 @@
-"""Where the bytes of segments lie, and reading them: local files and objects of the remote tier behind one interface.
+"""Where the bytes of segments lie, and reading them: local files, objects of the remote tier, and the way to the brokers.
 
 A `Place` is a plain value that goes to the workers; `Places` turns it into bytes there.
 """
@@ -9,13 +9,17 @@ import enum
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final, Self
 
 from typing_extensions import Buffer
 
 from stratalog.errors import RemoteResourceNotFoundError
 from stratalog.remote.storage.plain_view import PlainView, open_bucket
 from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem
+from stratalog.wire.client import Cluster, ConnectionOptions
+
+if TYPE_CHECKING:
+    from stratalog.spark.options import ReadOptions
 
 #: Kafka renames a segment's files so and removes them a minute later.
 _DELETED_SUFFIX: Final = ".deleted"
@@ -24,11 +28,13 @@ _DELETED_SUFFIX: Final = ".deleted"
 class Tier(enum.Enum):
     LOCAL = "local"
     REMOTE = "remote"
+    #: What neither has: the brokers are asked for it.
+    BROKER = "broker"
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A local path, or a key in the remote store."""
+    """A local path, a key in the remote store, or a partition of the cluster."""
 
     tier: Tier
     name: str
@@ -43,20 +49,29 @@ class PlaceMissingError(Exception):
 
 @dataclass(slots=True)
 class Places:
-    """Reads bytes of both tiers. Picklable: files and the store's client are opened where they are used. Thread-safe.
+    """Reads bytes of both tiers. Picklable: files, store and cluster are opened where they are used. Thread-safe.
 
     `bytes_read` counts what was asked of files and store, for tests and benchmarks.
     """
 
     remote_url: str | None = None
-    remote_options: Mapping[str, str] = field(default_factory=dict)
+    remote_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    broker: ConnectionOptions | None = None
     bytes_read: int = 0
     fs: FileSystem = REAL_FILESYSTEM
     _store: PlainView | None = None
+    _cluster: Cluster | None = None
+    #: A worker waits for a broker that is about to come back; a plan is told at once.
+    _is_patient: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (Places, (self.remote_url, dict(self.remote_options)))
+        return (_on_worker, (self.remote_url, dict(self.remote_options), self.broker))
+
+    @classmethod
+    def of(cls, options: ReadOptions) -> Self:
+        """Those of a query."""
+        return cls(options.remote_url, options.remote_options, options.broker)
 
     @property
     def store(self) -> PlainView:
@@ -68,9 +83,28 @@ class Places:
                 self._store = open_bucket(self.remote_url, self.remote_options)
             return self._store
 
+    @property
+    def cluster(self) -> Cluster:
+        """The brokers. UnreachableError, AuthenticationError, UsageError."""
+        with self._lock:
+            if self._cluster is None:
+                if self.broker is None:
+                    raise ValueError("there is no broker")
+                self._cluster = Cluster(self.broker, patient=self._is_patient)
+            return self._cluster
+
+    def close(self) -> None:
+        """Close what was opened; it is opened again when it is used again."""
+        with self._lock:
+            if self._cluster is not None:
+                self._cluster.close()
+                self._cluster = None
+
     def describe(self, place: Place) -> str:
-        """Path or URL, for messages."""
-        return place.name if place.tier is Tier.LOCAL else f"{self.remote_url}/{place.name}"
+        """Path, URL or partition, for messages."""
+        if place.tier is Tier.REMOTE:
+            return f"{self.remote_url}/{place.name}"
+        return place.name if place.tier is Tier.LOCAL else f"{place.name} through the broker"
 
     def read(self, place: Place) -> bytes:
         """All bytes of a small file or object. PlaceMissingError, RemoteStorageError, OSError."""
@@ -118,3 +152,9 @@ class Places:
     def _count(self, size: int) -> None:
         with self._lock:
             self.bytes_read += size
+
+
+def _on_worker(
+    remote_url: str | None, remote_options: Mapping[str, str], broker: ConnectionOptions | None
+) -> Places:
+    return Places(remote_url, remote_options, broker, _is_patient=True)

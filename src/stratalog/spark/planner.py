@@ -11,11 +11,12 @@ from typing import Final
 from stratalog.log.txn_index import AbortedTransaction
 from stratalog.records import batch_format as fmt
 from stratalog.records.batch import RecordBatch
+from stratalog.spark.broker_ranges import BrokerRanges
 from stratalog.spark.filters import Constraints
 from stratalog.spark.index_access import IndexAccess
 from stratalog.spark.limits import LimitResolver, check_names_all
 from stratalog.spark.options import ReadOptions
-from stratalog.spark.places import Place, PlaceMissingError, Places, Tier
+from stratalog.spark.places import PlaceMissingError, Places, Tier
 from stratalog.spark.segments import Segment, SegmentRange, holes
 from stratalog.spark.snapshot import PartitionSnapshot, SnapshotReader, on_data_loss
 from stratalog.spark.splits import (
@@ -62,6 +63,7 @@ class Planner:
         self._indexes = indexes or IndexAccess(places)
         self._lost = lost or on_data_loss(options.fail_on_data_loss)
         self._limits = LimitResolver(places, self._indexes, self._lost)
+        self._broker = None if places.broker is None else BrokerRanges(places.cluster)
 
     def plan(self) -> list[SplitPlan]:
         """Splits that together give every wanted record once. Raises StratalogError."""
@@ -82,10 +84,7 @@ class Planner:
             state = transaction_state(snapshot, self._places)
             aborted = state.aborted
             snapshot = replace(snapshot, end=state.last_stable_offset)
-        start = self._limits.start(
-            options.starting, snapshot, latest_if_none=options.timestamp_strategy_is_latest
-        )
-        return self.between(snapshot, start, self._limits.end(options.ending, snapshot), aborted)
+        return self.between(snapshot, *self._limits.batch(options, snapshot), aborted)
 
     def between(
         self, snapshot: PartitionSnapshot, start: int, end: int, aborted: tuple[AbortedTransaction, ...] = ()
@@ -98,9 +97,9 @@ class Planner:
         ranges: list[SegmentRange] = []
         for low, high in self._constraints.offsets:
             ranges += snapshot.between(max(low, start), min(high + 1, end))
-        return Wanted(snapshot, tuple(self._narrow_by_time(ranges)), aborted)
+        return Wanted(snapshot, tuple(self._narrow_by_time(snapshot, ranges)), aborted)
 
-    def _narrow_by_time(self, ranges: list[SegmentRange]) -> list[SegmentRange]:
+    def _narrow_by_time(self, snapshot: PartitionSnapshot, ranges: list[SegmentRange]) -> list[SegmentRange]:
         times = self._constraints.timestamps_ms
         if not times:
             return []
@@ -109,8 +108,13 @@ class Planner:
         disorder_ms = self._options.timestamp_disorder_ms
         kept = within_time(ranges, times.low, times.high, disorder_ms)
         self._indexes.for_all([each.segment for each in kept], self._indexes.time_entries)
-        narrowed = [
-            narrow_by_time(
+        narrowed: list[SegmentRange] = []
+        for each in kept:
+            if each.segment.tier is Tier.BROKER and self._broker is not None:
+                key = snapshot.topic, snapshot.partition
+                narrowed += self._broker.within_time(key, each, times, disorder_ms)
+                continue
+            found = narrow_by_time(
                 each,
                 self._indexes.time_entries(each.segment),
                 times.low,
@@ -118,9 +122,8 @@ class Planner:
                 disorder_ms,
                 partial(self._indexes.proves, each.segment),
             )
-            for each in kept
-        ]
-        return [each for each in narrowed if each is not None]
+            narrowed += [] if found is None else [found]
+        return narrowed
 
     # --- splits -----------------------------------------------------------------------------------------------------
 
@@ -151,18 +154,23 @@ class Planner:
             self._indexes.for_all(
                 list({each.log: each for each in needing}.values()), self._indexes.offset_entries
             )
-            copies = part.snapshot.copies
-            pieces = [
-                piece
-                for each in ranges
-                for piece in self._pieces(each, split_bytes, copies.get(each.segment.log))
-            ]
+            snapshot = part.snapshot
+            pieces = [piece for each in ranges for piece in self._pieces(snapshot, each, split_bytes)]
             plans += pack(
-                part.snapshot.topic, part.snapshot.partition, pieces, split_bytes, records_max, part.aborted
+                snapshot.topic,
+                snapshot.partition,
+                pieces,
+                split_bytes,
+                records_max,
+                part.aborted,
+                snapshot.topic_id,
             )
         return plans
 
-    def _pieces(self, wanted: SegmentRange, split_bytes: int, copy: Place | None) -> list[Piece]:
+    def _pieces(self, snapshot: PartitionSnapshot, wanted: SegmentRange, split_bytes: int) -> list[Piece]:
+        if wanted.segment.tier is Tier.BROKER and self._broker is not None:
+            return self._broker.cut((snapshot.topic, snapshot.partition), wanted, split_bytes)
+        copy = snapshot.copies.get(wanted.segment.log)
         entries = self._indexes.offset_entries(wanted.segment) if needs_index(wanted, split_bytes) else None
         pieces = cut_segment(wanted, entries, split_bytes, copy)
         if wanted.segment.tier is Tier.REMOTE:

@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from stratalog.remote.catalog import list_remote_segments
 from stratalog.spark.blocks import read_blocks
+from stratalog.spark.broker_read import BrokerReader, Missing
 from stratalog.spark.decode import PieceDecoder, Selection
 from stratalog.spark.index_access import IndexAccess
-from stratalog.spark.places import PlaceMissingError, Places, Tier
+from stratalog.spark.places import Place, PlaceMissingError, Places, Tier
 from stratalog.spark.segments import SegmentRange, merge_tiers, remote_segment
 from stratalog.spark.snapshot import of_one_topic_each
 from stratalog.spark.splits import Piece, SplitPlan, cut_segment
@@ -24,6 +25,7 @@ class SplitReader:
 
     places: Places
     on_data_loss: Callable[[str], None]
+    read_committed: bool = False
 
     def read(self, plan: SplitPlan, selection: Selection) -> Iterator[pa.RecordBatch]:
         """The wanted records of a split, in order. Raises what `on_data_loss` raises, RemoteStorageError, OSError."""
@@ -32,6 +34,9 @@ class SplitReader:
             yield from self._read_piece(plan, piece, selection)
 
     def _read_piece(self, plan: SplitPlan, piece: Piece, selection: Selection) -> Iterator[pa.RecordBatch]:
+        if piece.log.tier is Tier.BROKER:
+            yield from self._read_from_broker(plan, piece, selection)
+            return
         source = self.places.describe(piece.log)
         blocks = read_blocks(self.places, piece.log, piece.start_position, piece.end_position)
         try:
@@ -48,12 +53,41 @@ class SplitReader:
                 f"{source} was deleted while it was read; records up to offset {piece.end - 1} are missing"
             )
 
+    def _read_from_broker(
+        self, plan: SplitPlan, piece: Piece, selection: Selection
+    ) -> Iterator[pa.RecordBatch]:
+        """Through the broker; what it does not have any more may be in the remote tier."""
+        reader = BrokerReader(
+            self.places.cluster,
+            plan.topic,
+            plan.partition,
+            plan.topic_id,
+            self.read_committed,
+            self.on_data_loss,
+        )
+        for found in reader.read(piece, selection):
+            if not isinstance(found, Missing):
+                yield found
+                continue
+            gone = replace(piece, start=found.start, end=found.end)
+            for elsewhere in self._in_remote_tier(
+                plan, gone, f"{self.places.describe(piece.log)}: {found.why}"
+            ):
+                yield from self._read_piece(plan, elsewhere, selection)
+
     def _elsewhere(self, plan: SplitPlan, piece: Piece) -> list[Piece]:
         """Where the records of a piece are, when its log is gone: a local segment may be in the remote tier by now."""
-        name = f"{plan.topic}-{plan.partition}"
         lost = f"{self.places.describe(piece.log)} is gone since the query was planned"
         if piece.copy is not None:
             return [replace(piece, log=piece.copy, copy=None)]
+        if self.places.broker is not None:  # it knows where its records are, in either tier
+            place = Place(Tier.BROKER, f"{plan.topic}-{plan.partition}")
+            return [replace(piece, log=place)]
+        return self._in_remote_tier(plan, piece, lost)
+
+    def _in_remote_tier(self, plan: SplitPlan, piece: Piece, lost: str) -> list[Piece]:
+        """What the remote tier has of a piece that is not where it was; tells of what it lacks."""
+        name = f"{plan.topic}-{plan.partition}"
         if piece.log.tier is Tier.REMOTE or self.places.remote_url is None:
             where = "" if piece.log.tier is Tier.REMOTE else ", and no remote tier was given"
             self.on_data_loss(
@@ -77,7 +111,10 @@ class SplitReader:
         ]
 
     def _remote_ranges(self, plan: SplitPlan, piece: Piece) -> list[SegmentRange]:
-        manifests = of_one_topic_each(list_remote_segments(self.places.store, [plan.topic], covered=True), {})
+        of_topic = {} if plan.topic_id is None else {plan.topic: plan.topic_id}
+        manifests = of_one_topic_each(
+            list_remote_segments(self.places.store, [plan.topic], covered=True), of_topic
+        )
         segments = [remote_segment(each) for each in manifests.get((plan.topic, plan.partition), [])]
         return [
             replace(each, start=max(each.start, piece.start), end=min(each.end, piece.end))

@@ -92,7 +92,7 @@ def merge_tiers(segments: Iterable[Segment]) -> list[SegmentRange]:
     """Ascending, disjoint ranges that cover every offset that any segment has, each offset once.
 
     Where several segments have an offset, a local one serves it, else the remote one of the highest leader epoch, and of
-    those the one that reaches furthest. Holes between ranges are offsets that no segment has.
+    those the one that reaches furthest; else the broker. Holes between ranges are offsets that no segment has.
     """
     by_base = sorted((s for s in segments if s.end_offset > s.base_offset), key=lambda s: s.base_offset)
     ranges: list[SegmentRange] = []
@@ -124,8 +124,42 @@ def merge_tiers(segments: Iterable[Segment]) -> list[SegmentRange]:
         cursor = end
 
 
-def _rank(segment: Segment) -> tuple[bool, int, int]:
-    return segment.tier is Tier.LOCAL, segment.epoch, segment.end_offset
+_TIER_RANK: Final = {Tier.BROKER: 0, Tier.REMOTE: 1, Tier.LOCAL: 2}
+
+
+def _rank(segment: Segment) -> tuple[int, int, int]:
+    return _TIER_RANK[segment.tier], segment.epoch, segment.end_offset
+
+
+def broker_segment(topic: str, partition: int, start: int, end: int) -> Segment:
+    """All of a partition, as the brokers have it: a segment of unknown size without indexes."""
+    place = Place(Tier.BROKER, f"{topic}-{partition}")
+    return Segment(start, end, 0, None, place, None, None, None, None)
+
+
+def without_compacted_away(ranges: Sequence[SegmentRange]) -> list[SegmentRange]:
+    """The ranges but for those that a broker would be asked for in vain: holes that compaction explains."""
+    return [
+        each
+        for i, each in enumerate(ranges)
+        if each.segment.tier is not Tier.BROKER
+        or not (
+            0 < i < len(ranges) - 1
+            and _may_be_compacted(ranges[i - 1].segment)
+            and _may_be_compacted(ranges[i + 1].segment)
+        )
+    ]
+
+
+def _may_be_compacted(segment: Segment) -> bool:
+    """Whether records next to those of a segment may have been compacted away.
+
+    On disk nothing tells, so that any may; in the bucket those of topics whose policy says so, as the manifest has noted.
+    """
+    if segment.tier is not Tier.REMOTE or segment.manifest is None:
+        return segment.tier is Tier.LOCAL
+    policy = (segment.manifest.topic_config or {}).get("cleanup.policy", "")
+    return "compact" in (part.strip() for part in policy.split(","))
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,14 +352,11 @@ def proves_timestamp(log: File, position: int, timestamp_ms: int, offset: int) -
 
 
 def holes(ranges: Sequence[SegmentRange], start: int, end: int) -> list[tuple[int, int]]:
-    """Offsets of [start, end) that are in no range and that no compaction explains: all holes next to a remote segment.
-
-    Between two local segments there may be holes: compaction removes records.
-    """
+    """Offsets of [start, end) that are in no range and that no compaction explains."""
     found = []
     for before, after in pairwise(ranges):
-        local = before.segment.tier is Tier.LOCAL and after.segment.tier is Tier.LOCAL
+        explained = _may_be_compacted(before.segment) and _may_be_compacted(after.segment)
         low, high = max(before.end, start), min(after.start, end)
-        if low < high and not local:
+        if low < high and not explained:
             found.append((low, high))
     return found

@@ -2,6 +2,9 @@
 
 A snapshot is taken once, at planning, and fixes the end of every partition; what is appended later belongs to the next
 query. Local directories are listed before the bucket: a segment that moves there meanwhile is seen at least once.
+
+Brokers, when there are any, are asked first, and then they say which partitions there are and where each begins and ends;
+directories and bucket serve what they have of that, and the rest is left to the brokers.
 """
 
 from __future__ import annotations
@@ -20,9 +23,18 @@ from stratalog.log.scan import list_partitions
 from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import parse_topic_directory
+from stratalog.spark.broker_view import BrokerPartition, BrokerView
 from stratalog.spark.options import ReadOptions, TopicPartition
-from stratalog.spark.places import Place, Places
-from stratalog.spark.segments import LocalSegments, Segment, SegmentRange, merge_tiers, remote_segment
+from stratalog.spark.places import Place, Places, Tier
+from stratalog.spark.segments import (
+    LocalSegments,
+    Segment,
+    SegmentRange,
+    broker_segment,
+    merge_tiers,
+    remote_segment,
+    without_compacted_away,
+)
 from stratalog.spark.snapshot_memory import SnapshotMemory
 from stratalog.util.filesystem import FileSystem
 
@@ -63,7 +75,12 @@ class PartitionSnapshot:
 
     @property
     def segments(self) -> list[Segment]:
-        return list({id(each.segment): each.segment for each in self.ranges}.values())
+        """Those that are files or objects."""
+        return list(
+            {
+                id(each.segment): each.segment for each in self.ranges if each.segment.tier is not Tier.BROKER
+            }.values()
+        )
 
     def between(self, start: int, end: int) -> list[SegmentRange]:
         """The ranges cut to [start, end)."""
@@ -102,6 +119,12 @@ class SnapshotReader:
         self._directories: dict[TopicPartition, Path] = {}
         self._local: dict[TopicPartition, _LocalPartition] = {}
         self._manifests: list[SegmentManifest] = []
+        self._broker = (
+            None
+            if options.broker is None
+            else BrokerView(places.cluster, options.subscription, read_committed=options.read_committed)
+        )
+        self._told: dict[TopicPartition, BrokerPartition] = {}
 
     def discover(
         self, wanted: Callable[[str, int], bool], *, must_exist: bool = True
@@ -112,25 +135,55 @@ class SnapshotReader:
         (unless `must_exist` is false).
         """
         subscription = self._options.subscription
+        told: frozenset[TopicPartition] | None = None
+        if self._broker is not None:
+            told = self._broker.discover()
+            if must_exist:
+                self._check_present(told, self._broker.describe())
+            self._told = self._broker.look(wanted)
+
+        def is_wanted(key: TopicPartition) -> bool:
+            return subscription.wants(*key) and wanted(*key) and (told is None or key in told)
+
         present = self._partition_directories()
         for key, directory in present.items():
-            if subscription.wants(*key) and wanted(*key):
+            if is_wanted(key):
                 self._local[key] = self._read_local(*key, directory)
         manifests = self._read_manifests()
+        self._manifests = [each for each in manifests if is_wanted(_key(each))]
+        if told is not None:
+            return told
         names = present.keys() | {_key(each) for each in manifests}
         if must_exist:
-            self._check_present(names)
-        self._manifests = [
-            each for each in manifests if subscription.wants(*_key(each)) and wanted(*_key(each))
-        ]
+            where = filter(None, [*self._options.paths, self._options.remote_url])
+            self._check_present(names, " or ".join(where))
         return frozenset(key for key in names if subscription.wants(*key))
 
     def partitions(self) -> list[PartitionSnapshot]:
         """The wanted partitions, by topic and number."""
+        if self._broker is not None:
+            return self._told_partitions()
         topic_ids = {key[0]: each.topic_id for key, each in self._local.items() if each.topic_id is not None}
         remote = of_one_topic_each(self._manifests, topic_ids)
         keys = sorted(self._local.keys() | remote.keys())
         return [_merge(key, self._local.get(key), remote.get(key, [])) for key in keys]
+
+    def _told_partitions(self) -> list[PartitionSnapshot]:
+        """Those that the brokers told of, with what files and bucket have of the same topic."""
+        topic_ids = {key[0]: each.topic_id for key, each in self._told.items() if each.topic_id is not None}
+        remote = of_one_topic_each(self._manifests, topic_ids)
+        found = []
+        for key, told in sorted(self._told.items()):
+            local = self._local.get(key)
+            if (
+                local is not None
+                and None not in (told.topic_id, local.topic_id)
+                and told.topic_id != local.topic_id
+            ):
+                logger.warning("%s is of another topic of this name; it is not read", local.directory)
+                local = None
+            found.append(_merge(key, local, remote.get(key, []), told))
+        return found
 
     # --- local ------------------------------------------------------------------------------------------------------
 
@@ -188,9 +241,8 @@ class SnapshotReader:
             return []
         return list_remote_segments(store, subscribed, covered=True, known=self._memory.manifests)
 
-    def _check_present(self, present: Collection[TopicPartition]) -> None:
+    def _check_present(self, present: Collection[TopicPartition], where: str) -> None:
         subscription = self._options.subscription
-        where = " or ".join(filter(None, [*self._options.paths, self._options.remote_url]))
         missing = sorted(subscription.named_topics - {topic for topic, _ in present})
         if missing:
             raise UsageError(f"there is no topic {', '.join(missing)} in {where}")
@@ -201,20 +253,28 @@ class SnapshotReader:
 
 
 def _merge(
-    key: TopicPartition, local: _LocalPartition | None, manifests: Sequence[SegmentManifest]
+    key: TopicPartition,
+    local: _LocalPartition | None,
+    manifests: Sequence[SegmentManifest],
+    told: BrokerPartition | None = None,
 ) -> PartitionSnapshot:
     local_segments = [] if local is None else local.segments
     remote_segments = [remote_segment(each) for each in manifests]
-    ranges = merge_tiers([*local_segments, *remote_segments])
-    log_start = max(local.log_start if local else 0, ranges[0].start if ranges else 0)
-    end = max(ranges[-1].end if ranges else 0, log_start)
+    if told is None:
+        ranges = merge_tiers([*local_segments, *remote_segments])
+        log_start = max(local.log_start if local else 0, ranges[0].start if ranges else 0)
+        end = max(ranges[-1].end if ranges else 0, log_start)
+    else:
+        log_start, end = told.log_start, told.end
+        ranges = merge_tiers([*local_segments, *remote_segments, broker_segment(*key, log_start, end)])
+        ranges = without_compacted_away(ranges)
     by_range = {(each.base_offset, each.end_offset, each.size): each.log for each in remote_segments}
     copies = {
         each.log: by_range[each.base_offset, each.end_offset, each.size]
         for each in local_segments
         if (each.base_offset, each.end_offset, each.size) in by_range
     }
-    topic_id = None if local is None else local.topic_id
+    topic_id = told.topic_id if told is not None else None if local is None else local.topic_id
     if topic_id is None and manifests:
         topic_id = manifests[0].topic_id
     snapshot = PartitionSnapshot(*key, tuple(ranges), log_start, end, copies, topic_id)

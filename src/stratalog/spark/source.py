@@ -69,7 +69,7 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._schema = schema
         self._constraints = Constraints()
-        self._places = Places(options.remote_url, options.remote_options)
+        self._places = Places.of(options)
 
     def partitions(self) -> list[InputPartition]:
         """The splits. Takes the snapshot that fixes what the query sees."""

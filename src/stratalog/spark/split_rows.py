@@ -32,7 +32,7 @@ def read_rows(
     _settle_worker()
     times = constraints.timestamps_ms
     columns = decoded_columns(schema.fieldNames(), with_timestamp=not times.is_everything)
-    reader = SplitReader(places, on_data_loss(options.fail_on_data_loss))
+    reader = SplitReader(places, on_data_loss(options.fail_on_data_loss), options.read_committed)
     maker = RowMaker(schema, plan.topic, plan.partition)
     decoded = reader.read(plan, Selection(columns, times))
     yield from run_ahead(map(maker.rows, decoded), _BATCHES_AHEAD)

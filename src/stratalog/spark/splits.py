@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 
 from stratalog.log.txn_index import AbortedTransaction
 from stratalog.spark.indexes import OffsetEntries, TimeEntries
-from stratalog.spark.places import Place
+from stratalog.spark.places import Place, Tier
 from stratalog.spark.segments import SegmentRange
 
 
@@ -44,12 +45,16 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class SplitPlan:
-    """What one task reads: pieces of one partition in the order of offsets."""
+    """What one task reads: pieces of one partition in the order of offsets.
+
+    `aborted` is for pieces of files and objects; a broker tells for itself. `topic_id` is None where nothing has noted it.
+    """
 
     topic: str
     partition: int
     pieces: tuple[Piece, ...]
     aborted: tuple[AbortedTransaction, ...] = ()
+    topic_id: UUID | None = None
 
     @property
     def size(self) -> int:
@@ -59,6 +64,8 @@ class SplitPlan:
 def needs_index(wanted: SegmentRange, split_bytes: int) -> bool:
     """Whether the offset index can spare bytes or cut this range."""
     segment = wanted.segment
+    if segment.tier is Tier.BROKER:
+        return False
     return segment.size > split_bytes or wanted.start > segment.base_offset or wanted.end < segment.end_offset
 
 
@@ -131,6 +138,7 @@ def pack(
     split_bytes: int,
     records_max: int | None = None,
     aborted: Sequence[AbortedTransaction] = (),
+    topic_id: UUID | None = None,
 ) -> list[SplitPlan]:
     """Put pieces together, in order, while they stay within `split_bytes`, and within `records_max` offsets if given."""
     plans: list[SplitPlan] = []
@@ -140,7 +148,7 @@ def pack(
         if group:
             start, end = group[0].start, group[-1].end
             overlapping = (each for each in aborted if each.last_offset >= start and each.first_offset < end)
-            plans.append(SplitPlan(topic, partition, tuple(group), tuple(overlapping)))
+            plans.append(SplitPlan(topic, partition, tuple(group), tuple(overlapping), topic_id))
             group.clear()
 
     size = count = 0

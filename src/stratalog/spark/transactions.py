@@ -1,5 +1,8 @@
 """Transactions of a partition snapshot, for `isolationLevel=read_committed`: where committed data ends, what was aborted.
 
+With brokers the end of the snapshot is the last stable offset already; they are asked what became of transactions that are
+open where files end and brokers go on.
+
 Aborted transactions come from the transaction indexes; those of the active segment from its own batches, because a running
 broker writes the marker before the index entry. Open ones come from the producer state at the last segment and the batches
 after it.
@@ -7,7 +10,9 @@ after it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from stratalog.errors import CorruptSnapshotError
 from stratalog.log import producer_snapshot
@@ -16,6 +21,7 @@ from stratalog.log.txn_index import AbortedTransaction, decode_entries
 from stratalog.records.batch import RecordBatch
 from stratalog.records.control import ControlType, parse_control_key
 from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.spark.broker_view import was_aborted
 from stratalog.spark.places import Place, PlaceMissingError, Places, Tier
 from stratalog.spark.segments import Segment
 from stratalog.spark.snapshot import DataLossError, PartitionSnapshot
@@ -32,19 +38,39 @@ class TransactionState:
 def transaction_state(snapshot: PartitionSnapshot, places: Places) -> TransactionState:
     """Raises DataLossError when the producer state that is needed is missing or damaged, CorruptIndexError."""
     aborted: set[AbortedTransaction] = set()
-    open_: dict[int, int] = {}
-    segments = snapshot.segments
-    for segment in segments:
+    for segment in snapshot.segments:
         aborted.update(_indexed(segment, places))
-    if segments:
-        last = segments[-1]
-        open_ = _open_in_snapshot(last, places)
-        # The snapshot of a remote segment is of its end, a local one of its beginning.
-        if last.tier is Tier.LOCAL:
-            aborted.update(_replay(last, places, open_))
-    return TransactionState(
-        min([snapshot.end, *open_.values()]), tuple(sorted(aborted, key=lambda each: each.last_offset))
-    )
+    stable = snapshot.end
+    for each, after in pairwise([*snapshot.ranges, None]):
+        if each is None or each.segment.tier is Tier.BROKER:
+            continue
+        if after is None or after.segment.tier is Tier.BROKER:
+            found, open_ = _at_end(each.segment, places)
+            aborted.update(found)
+            if places.broker is None:
+                stable = min([stable, *open_.values()])
+            else:
+                aborted.update(_decided_later(snapshot, each.end, open_, places))
+    return TransactionState(stable, tuple(sorted(aborted, key=lambda each: each.last_offset)))
+
+
+def _at_end(segment: Segment, places: Places) -> tuple[list[AbortedTransaction], dict[int, int]]:
+    """What was aborted in a segment, as far as no index has it, and the first offsets of what is open at its end."""
+    open_ = _open_in_snapshot(segment, places)
+    # The snapshot of a remote segment is of its end, a local one of its beginning.
+    return (_replay(segment, places, open_) if segment.tier is Tier.LOCAL else []), open_
+
+
+def _decided_later(
+    snapshot: PartitionSnapshot, end: int, open_: Mapping[int, int], places: Places
+) -> list[AbortedTransaction]:
+    """Those of the transactions open at `end` that were aborted behind it; known to reach there, whatever comes after."""
+    key = snapshot.topic, snapshot.partition
+    return [
+        AbortedTransaction(producer_id, first, end - 1, first)
+        for producer_id, first in open_.items()
+        if first < end <= snapshot.end and was_aborted(places.cluster, key, producer_id, first)
+    ]
 
 
 def _indexed(segment: Segment, places: Places) -> list[AbortedTransaction]:

@@ -72,9 +72,13 @@ class Cluster:
         timeout_s: float | None = None,
         *,
         what: str = "--bootstrap-server",
+        patient: bool = False,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """`options` may be bootstrap addresses alone, which `what` names in messages. `timeout_s` is for one request."""
+        """`options` may be bootstrap addresses alone, which `what` names in messages. `timeout_s` is for one request.
+
+        With `patient` a cluster that cannot be reached now is tried for `api_timeout_s` too.
+        """
         if isinstance(options, str):
             options = ConnectionOptions(addresses(options, what), what=what)
         if timeout_s is not None:
@@ -85,7 +89,10 @@ class Cluster:
         self._clients: dict[int, Client] = {}
         self._nodes: dict[int, Node] = {}
         self._topics: dict[str, TopicInfo] = {}
-        self._any = self._first_of(options.servers)
+        servers = options.servers
+        self._any = (
+            self.retry(lambda: self._first_of(servers), "connecting") if patient else self._first_of(servers)
+        )
 
     def __enter__(self) -> Cluster:
         return self

@@ -1,0 +1,67 @@
+"""Planning of what is read through a broker: how large offsets are, where to cut them, and which a filter on time needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Final
+
+from stratalog.errors import KafkaError
+from stratalog.spark.batch_table import BatchTable
+from stratalog.spark.broker_view import first_offset_at
+from stratalog.spark.intervals import Intervals
+from stratalog.spark.partition_json import TopicPartition
+from stratalog.spark.segments import SegmentRange
+from stratalog.spark.splits import Piece
+from stratalog.wire.client import Cluster
+
+_SAMPLE_BYTES: Final = 128 * 1024
+#: Fewer offsets than this are hardly worth a second task, nor the question how large they are.
+_OFFSETS_MIN: Final = 10_000
+
+
+@dataclass(slots=True)
+class BrokerRanges:
+    """Asks a cluster on behalf of one plan. Raises UnreachableError, KafkaError."""
+
+    cluster: Cluster
+    _bytes_per_offset: dict[TopicPartition, float] = field(default_factory=dict)
+
+    def cut(self, key: TopicPartition, wanted: SegmentRange, split_bytes: int) -> list[Piece]:
+        """Pieces of about `split_bytes`, as far as a sample of the first records tells."""
+        size = int(self._size_of_one(key, wanted) * (wanted.end - wanted.start))
+        parts = max(1, min(-(-size // split_bytes), wanted.end - wanted.start))
+        edges = [wanted.start + (wanted.end - wanted.start) * i // parts for i in range(parts + 1)]
+        return [
+            Piece(wanted.segment.log, 0, size // parts, start, end, start, end)
+            for start, end in pairwise(edges)
+        ]
+
+    def _size_of_one(self, key: TopicPartition, wanted: SegmentRange) -> float:
+        """Bytes that an offset takes in the log; 0 where it does not matter."""
+        if wanted.end - wanted.start < _OFFSETS_MIN:
+            return 0.0
+        if key not in self._bytes_per_offset:
+            try:
+                records = self.cluster.fetch(*key, wanted.start, _SAMPLE_BYTES, max_wait_ms=0).records
+            except KafkaError:  # deleted by now, or what reading will tell of
+                return 0.0
+            table = BatchTable.scan(records)
+            offsets = int(table.last_offsets.max()) + 1 - wanted.start if len(table) else 0
+            self._bytes_per_offset[key] = table.end / offsets if offsets > 0 else 0.0
+        return self._bytes_per_offset[key]
+
+    def within_time(
+        self, key: TopicPartition, wanted: SegmentRange, times: Intervals, disorder_ms: int | None
+    ) -> Iterator[SegmentRange]:
+        """The range, or nothing, without offsets at its ends that cannot have one of these times."""
+        start, end = wanted.start, wanted.end
+        if times.low > 0:
+            first = first_offset_at(self.cluster, key, times.low)
+            start = end if first is None else max(start, first)
+        if disorder_ms is not None and times.high >= 0:
+            behind = first_offset_at(self.cluster, key, times.high + disorder_ms + 1)
+            end = end if behind is None else min(end, behind)
+        if start < end:
+            yield replace(wanted, start=start, end=end)

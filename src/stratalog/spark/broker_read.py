@@ -1,0 +1,183 @@
+"""Reading offsets through a broker, on a worker: fetches run ahead of decoding; what is fetched is decoded as a file is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+
+from stratalog.errors import (
+    InconsistentTopicIdError,
+    KafkaError,
+    OffsetOutOfRangeError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
+from stratalog.log.txn_index import AbortedTransaction
+from stratalog.records import batch_format as fmt
+from stratalog.records.batch import RecordBatch
+from stratalog.records.control import ControlType, parse_control_key
+from stratalog.spark.batch_table import BatchTable
+from stratalog.spark.blocks import Block
+from stratalog.spark.decode import PieceDecoder, Selection
+from stratalog.spark.intervals import INT64_MAX
+from stratalog.spark.prefetch import run_ahead
+from stratalog.spark.splits import Piece
+from stratalog.util.clock import SYSTEM_CLOCK
+from stratalog.wire.client import EARLIEST_OFFSET, AbortedRange, Cluster, FetchedRecords
+
+FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
+FETCH_BYTES_MIN: Final = 64 * 1024
+
+#: The first fetch, before anything tells how large records are.
+_FETCH_BYTES_FIRST: Final = 1024 * 1024
+_FETCHES_AHEAD: Final = 2
+
+_GONE: Final = (UnknownTopicIdError, UnknownTopicOrPartitionError, InconsistentTopicIdError)
+
+
+class _Chunk(NamedTuple):
+    """Whole batches from the one that holds `offset` on."""
+
+    offset: int
+    records: memoryview
+    table: BatchTable
+    aborted: tuple[AbortedTransaction, ...]
+
+
+class Missing(NamedTuple):
+    """Offsets [start, end) that the broker does not have any more."""
+
+    start: int
+    end: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerReader:
+    """Reads pieces of one partition. `topic_id` is that of the incarnation that the query was planned for."""
+
+    cluster: Cluster
+    topic: str
+    partition: int
+    topic_id: UUID | None
+    read_committed: bool
+    on_data_loss: Callable[[str], None]
+
+    def read(self, piece: Piece, selection: Selection) -> Iterator[pa.RecordBatch | Missing]:
+        """The wanted records in order of their offsets, and in their places the ranges that are missing.
+
+        Raises what `on_data_loss` raises, UnreachableError, KafkaError.
+        """
+        low = 0
+        for found in run_ahead(self._chunks(piece), _FETCHES_AHEAD):
+            if isinstance(found, Missing):
+                yield found
+                continue
+            part = replace(
+                piece,
+                start_position=0,
+                end_position=len(found.records),
+                base_min=low,
+                base_end=INT64_MAX,
+            )
+            source = f"{self.topic}-{self.partition} through the broker from offset {found.offset}"
+            decoder = PieceDecoder(part, source, replace(selection, aborted=found.aborted), self.on_data_loss)
+            yield from decoder.decode(iter([Block(0, found.records)]))
+            low = int(found.table.last_offsets[-1]) + 1
+
+    def _chunks(self, piece: Piece) -> Iterator[_Chunk | Missing]:
+        """What the fetches give, up to the end of the piece."""
+        at, wanted = piece.start, min(piece.size or _FETCH_BYTES_FIRST, FETCH_BYTES_MAX)
+        while at < piece.end:
+            fetched = self._fetch(at, piece.end, max(wanted, FETCH_BYTES_MIN))
+            if isinstance(fetched, Missing):
+                yield fetched
+                at = fetched.end
+                continue
+            table = BatchTable.scan(fetched.records)
+            if not len(table) and not table.bad:  # less than one batch: ask for all of it
+                wanted = 2 * max(wanted, len(fetched.records))
+                continue
+            if not len(table):
+                self.on_data_loss(
+                    f"{self.topic}-{self.partition}: what the broker holds at offset {at} is no batch; "
+                    f"offsets up to {piece.end - 1} cannot be read"
+                )
+                return
+            records = fetched.records[: table.end]
+            aborted = aborted_ranges(records, table, fetched.aborted) if fetched.aborted else ()
+            yield _Chunk(at, records, table, aborted)
+            reached = int(table.last_offsets.max()) + 1
+            # what is left, by the size of what there was; some more, so that one fetch is enough
+            left = piece.end - reached
+            wanted = left * table.end // max(reached - at, 1) * 9 // 8 + FETCH_BYTES_MIN
+            wanted = min(wanted, FETCH_BYTES_MAX)
+            at = max(reached, at + 1)
+
+    def _fetch(self, at: int, end: int, max_bytes: int) -> FetchedRecords | Missing:
+        """Records at `at`, or what is missing from there on."""
+        deadline = SYSTEM_CLOCK.monotonic() + self.cluster.options.request_timeout_s
+        try:
+            while True:
+                found = self.cluster.fetch(
+                    self.topic,
+                    self.partition,
+                    at,
+                    max_bytes,
+                    read_committed=self.read_committed,
+                    topic_id=self.topic_id,
+                )
+                if len(found.records):
+                    return found
+                # a new leader may be behind for a moment
+                if SYSTEM_CLOCK.monotonic() >= deadline:
+                    return Missing(at, end, f"the log ends at {found.high_watermark}")
+        except OffsetOutOfRangeError:
+            return self._out_of_range(at, end)
+        except _GONE as error:
+            return Missing(at, end, f"the topic is gone since the query was planned ({error})")
+
+    def _out_of_range(self, at: int, end: int) -> Missing:
+        key = self.topic, self.partition
+        try:
+            log_start = self.cluster.list_offsets({key: EARLIEST_OFFSET})[key].offset
+        except KafkaError as error:
+            return Missing(at, end, str(error))
+        if log_start > at:
+            return Missing(at, min(log_start, end), f"the log begins at {log_start} by now")
+        return Missing(at, end, "the log does not reach so far any more")
+
+
+def aborted_ranges(
+    records: memoryview, table: BatchTable, aborted: tuple[AbortedRange, ...]
+) -> tuple[AbortedTransaction, ...]:
+    """What is aborted of fetched batches: each producer's records from a first offset to its next abort marker."""
+    last = int(table.last_offsets.max())
+    producers = {each.producer_id for each in aborted}
+    markers: dict[int, list[int]] = {}
+    control = table.attributes & fmt.CONTROL_BIT != 0
+    for index in np.flatnonzero(control).tolist():
+        producer = int(table.producer_ids[index])
+        position, size = int(table.positions[index]), int(table.sizes[index])
+        if producer in producers and _is_abort(records[position : position + size]):
+            markers.setdefault(producer, []).append(int(table.last_offsets[index]))
+    return tuple(
+        AbortedTransaction(
+            each.producer_id,
+            each.first_offset,
+            next((at for at in markers.get(each.producer_id, []) if at >= each.first_offset), last),
+            0,
+        )
+        for each in aborted
+    )
+
+
+def _is_abort(data: memoryview) -> bool:
+    batch = RecordBatch(data)
+    batch.ensure_valid()
+    return any(parse_control_key(record.key) is ControlType.ABORT for record in batch.records())

@@ -1,0 +1,96 @@
+"""What the brokers say of the subscribed partitions at one moment: which there are, and where they begin and end.
+
+The answers fix what a query sees: the end of a partition is the high watermark, or with read_committed the last stable
+offset, as of the planning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from stratalog.errors import UsageError
+from stratalog.spark.partition_json import TopicPartition
+from stratalog.spark.subscription import Subscription
+from stratalog.wire.client import EARLIEST_OFFSET, LATEST_OFFSET, Cluster, TopicInfo
+
+#: A transaction is looked for in the answer to a fetch of about nothing.
+_LITTLE_BYTES = 1
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPartition:
+    """`topic_id` is None where brokers know of none."""
+
+    topic_id: UUID | None
+    log_start: int
+    end: int
+
+
+class BrokerView:
+    """Asks one cluster. Raises UnreachableError, RefusedError, KafkaError."""
+
+    def __init__(self, cluster: Cluster, subscription: Subscription, *, read_committed: bool) -> None:
+        self._cluster = cluster
+        self._subscription = subscription
+        self._read_committed = read_committed
+        self._topics: Mapping[str, TopicInfo] = {}
+
+    def discover(self) -> frozenset[TopicPartition]:
+        """All subscribed partitions that there are."""
+        subscription = self._subscription
+        names = None if subscription.pattern is not None else sorted(subscription.named_topics)
+        self._topics = {
+            name: topic
+            for name, topic in self._cluster.topics(names).items()
+            if subscription.wants_topic(name) and not (names is None and topic.is_internal)
+        }
+        return frozenset(
+            (name, number)
+            for name, topic in self._topics.items()
+            for number in topic.partitions
+            if subscription.wants(name, number)
+        )
+
+    def look(self, wanted: Callable[[str, int], bool]) -> dict[TopicPartition, BrokerPartition]:
+        """Beginnings and ends of those discovered partitions for which `wanted(topic, partition)`."""
+        keys = [
+            (name, number)
+            for name, topic in self._topics.items()
+            for number in topic.partitions
+            if self._subscription.wants(name, number) and wanted(name, number)
+        ]
+        # ends last: what is deleted in between is seen as deleted, and no end lies before its beginning
+        starts = self._cluster.list_offsets(dict.fromkeys(keys, EARLIEST_OFFSET)) if keys else {}
+        ends = (
+            self._cluster.list_offsets(
+                dict.fromkeys(keys, LATEST_OFFSET), read_committed=self._read_committed
+            )
+            if keys
+            else {}
+        )
+        return {
+            key: BrokerPartition(
+                self._topics[key[0]].topic_id, starts[key].offset, max(starts[key].offset, ends[key].offset)
+            )
+            for key in keys
+        }
+
+    def describe(self) -> str:
+        """The cluster, for messages."""
+        return f"the cluster at {self._cluster.any.address}"
+
+
+def first_offset_at(cluster: Cluster, key: TopicPartition, timestamp_ms: int) -> int | None:
+    """Offset of the first record with this timestamp or a later one; None without one."""
+    if timestamp_ms < 0:
+        raise UsageError(f"timestamp {timestamp_ms} is before 1970")
+    found = cluster.list_offsets({key: timestamp_ms})[key].offset
+    return None if found < 0 else found
+
+
+def was_aborted(cluster: Cluster, key: TopicPartition, producer_id: int, first_offset: int) -> bool:
+    """Whether the transaction that this producer began at this offset ended in an abort, as far as it has ended."""
+    found = cluster.fetch(*key, first_offset, _LITTLE_BYTES, read_committed=True, max_wait_ms=0)
+    return (producer_id, first_offset) in found.aborted
