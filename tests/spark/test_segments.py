@@ -34,7 +34,7 @@ segments = st.lists(
 @given(segments=segments)
 @settings(deadline=None, max_examples=300)
 def test_every_offset_is_served_once_and_locally_if_it_can_be(segments: list[Segment]) -> None:
-    """The ranges ascend, are disjoint and cover just the offsets that segments have; files come before objects and brokers."""
+    """The ranges ascend, are disjoint and cover just what segments have; files come before objects and brokers."""
     ranges = merge_tiers(segments)
     served: dict[int, Segment] = {}
     for each in ranges:
