@@ -144,6 +144,10 @@ class RebalanceInProgressError(KafkaError):
     code = 27
 
 
+class TopicAuthorizationFailedError(KafkaError):
+    code = 29
+
+
 class InvalidTimestampError(KafkaError):
     code = 32
 
@@ -200,12 +204,29 @@ class InvalidTxnStateError(KafkaError):
     code = 48
 
 
+class InvalidProducerIdMappingError(KafkaError):
+    code = 49
+
+
+class InvalidTransactionTimeoutError(KafkaError):
+    code = 50
+
+
+class ConcurrentTransactionsError(KafkaError):
+    code = 51
+    retriable = True
+
+
 class TransactionCoordinatorFencedError(KafkaError):
     code = 52
 
 
 class TransactionalIdAuthorizationFailedError(KafkaError):
     code = 53
+
+
+class OperationNotAttemptedError(KafkaError):
+    code = 55
 
 
 class KafkaStorageError(KafkaError):
@@ -282,6 +303,11 @@ class InvalidRecordError(KafkaError):
     code = 87
 
 
+class UnstableOffsetCommitError(KafkaError):
+    code = 88
+    retriable = True
+
+
 class ThrottlingQuotaExceededError(KafkaError):
     code = 89
     retriable = True
@@ -309,8 +335,20 @@ class InconsistentTopicIdError(KafkaError):
     retriable = True
 
 
+class TransactionalIdNotFoundError(KafkaError):
+    code = 105
+
+
 class OffsetMovedToTieredStorageError(KafkaError):
     code = 109
+
+
+class TransactionAbortableError(KafkaError):
+    code = 120
+
+
+class InvalidRegularExpressionError(KafkaError):
+    code = 128
 
 
 # --- internal: never on the wire under their own name -------------------------------------------------------------

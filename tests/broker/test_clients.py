@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioTopicPartition
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from stratalog.broker.server import Broker
@@ -152,14 +152,6 @@ def test_confluent_kafka_creates_a_topic_by_producing_to_it(broker: Broker) -> N
         "made-by-producing"
         in AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=30).topics
     )
-
-
-def test_confluent_kafka_is_told_at_once_that_there_are_no_transactions(broker: Broker) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "tx"})
-    with pytest.raises(KafkaException) as caught:
-        producer.init_transactions(20)
-    assert caught.value.args[0].fatal()
-    assert "no coordinator for transactions" in caught.value.args[0].str()
 
 
 # --- kafka-python -------------------------------------------------------------------------------------------

@@ -226,9 +226,9 @@ def test_zstd_needs_version_7(broker: Broker, wire: Wire, topic: str) -> None:
     assert produce(broker, wire, topic, records, version=7).error_code == 0
 
 
-def test_transactions_are_refused(broker: Broker, wire: Wire, topic: str) -> None:
+def test_records_of_a_transaction_need_a_transactional_id(broker: Broker, wire: Wire, topic: str) -> None:
     records = batch(b"v", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
-    assert produce(broker, wire, topic, records, transactional_id="tx").error_code == 53
+    assert produce(broker, wire, topic, records).error_code == 53
     assert values_in(broker, topic) == []
 
 

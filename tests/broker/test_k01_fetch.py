@@ -31,7 +31,8 @@ READ_COMMITTED = 1
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker(data_dir=tmp_path_factory.mktemp("data"), config={"remote.fetch.max.wait.ms": 300}) as broker:
+    config = {"remote.fetch.max.wait.ms": 300, "transaction.partition.verification.enable": "false"}
+    with Broker(data_dir=tmp_path_factory.mktemp("data"), config=config) as broker:
         yield broker
 
 

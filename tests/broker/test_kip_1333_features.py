@@ -99,15 +99,20 @@ def test_supported_and_finalized_levels_are_told_with_an_epoch_that_grows(tmp_pa
 def test_other_features_of_kafka_are_kept_at_their_level(tmp_path: Path) -> None:
     """Kafka's tools finalize all features of a release in one request."""
     with Broker(data_dir=tmp_path) as broker, Wire(broker.bootstrap_servers) as wire:
-        levels = {"metadata.version": 33, "group.version": 1, "transaction.version": 2, "share.version": 2}
+        levels = {"metadata.version": 33, "group.version": 1, "transaction.version": 1, "share.version": 2}
         updates = [
-            {"feature": name, "max_version_level": level, "upgrade_type": 1} for name, level in levels.items()
+            {
+                "feature": name,
+                "max_version_level": level,
+                "upgrade_type": 2 if name == "transaction.version" else 1,
+            }
+            for name, level in levels.items()
         ]
         bad = {"feature": "streams.version", "max_version_level": 2, "upgrade_type": 1}
         refused = wire.call(ApiKey.UPDATE_FEATURES, 2, timeout=1000, feature_updates=[*updates, bad])
         assert refused.error_code == INVALID_UPDATE_VERSION
         assert "Local controller 1 only supports versions 0-1" in refused.error_message
-        assert broker.state.metadata.features.others == {}
+        assert broker.state.metadata.features.others == {"transaction.version": 2}
         answer = wire.call(ApiKey.UPDATE_FEATURES, 2, timeout=1000, feature_updates=updates)
         assert answer.error_code == 0
         down = {"feature": "group.version", "max_version_level": 0, "upgrade_type": 2}

@@ -20,12 +20,14 @@ from stratalog.records.record import Record
 from stratalog.wire.api_keys import ApiKey
 
 NOW = 1_700_000_000_000
+#: Transactions are begun by appends here, and nobody has to be asked.
+CONFIG = {"num.partitions": 4, "transaction.partition.verification.enable": "false"}
 _topic_number = itertools.count()
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker(data_dir=tmp_path_factory.mktemp("data"), config={"num.partitions": 4}) as broker:
+    with Broker(data_dir=tmp_path_factory.mktemp("data"), config=CONFIG) as broker:
         yield broker
 
 
@@ -204,11 +206,6 @@ def test_producer_ids_are_not_given_again_after_a_restart(tmp_path: Path) -> Non
     assert len(set(seen)) == len(seen)
 
 
-def test_a_transactional_id_is_refused_for_good(wire: Wire) -> None:
-    answer = wire.call(ApiKey.INIT_PRODUCER_ID, 4, transactional_id="tx", transaction_timeout=1000)
-    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (53, -1, -1)
-
-
 # --- Metadata -----------------------------------------------------------------------------------------------------------
 
 
@@ -326,7 +323,8 @@ def test_api_versions_tells_what_is_registered(wire: Wire, version: int) -> None
     assert told[ApiKey.FETCH] == (4, 18)
     if version >= 3:
         assert [(entry.name, entry.max_version_level) for entry in response.finalized_features] == [
-            ("metadata.version", 31)
+            ("metadata.version", 31),
+            ("transaction.version", 2),
         ]
 
 

@@ -32,6 +32,7 @@ DIFFERENT_CODES = {
 DIFFERENT_VERSIONS = {
     ApiKey.API_VERSIONS: "v5 is not in the message library yet",
     ApiKey.DELETE_GROUPS: "v3 is not in the message library yet",
+    ApiKey.TXN_OFFSET_COMMIT: "v6 is not in the message library yet",
 }
 
 

@@ -95,7 +95,9 @@ class CoordinatorLog:
 
     @property
     def exists(self) -> bool:
-        return self._broker.metadata.topic(self.topic) is not None
+        """Whether the topic is there, with all of its partitions."""
+        is_made = self._creating is None or self._creating.done()
+        return is_made and self._broker.metadata.topic(self.topic) is not None
 
     async def ensure(self) -> None:
         """Create the topic unless it is there; however many ask at once, it is made once."""

@@ -66,6 +66,8 @@ class ProduceTemplate:
         """The template of a request that was answered without an error; None for one that has no short way."""
         if version < FLEXIBLE_FROM or request.acks == 0 or len(request.topics) != 1:
             return None
+        if request.transactional_id is not None:
+            return None  # batches that begin a transaction have to be asked about
         key, partitions = request.topics[0]
         index, records = partitions[0]
         if len(partitions) != 1 or records is None:

@@ -7,6 +7,8 @@ which they were: a client fails those and tells the others of their batch.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from typing import TypeAlias
 
 from stratalog.broker.produce_frames import PartitionRecords, PartitionResult
 from stratalog.engine.partition import Partition
@@ -24,6 +26,7 @@ from stratalog.errors import (
     UnsupportedCompressionTypeError,
     wire_code,
 )
+from stratalog.log.producer_verification import VerificationGuard
 from stratalog.records import batch_format as fmt
 from stratalog.records.batch import iter_batches
 from stratalog.records.compression import Codec
@@ -44,21 +47,35 @@ _WITHOUT_LOG_START = (
 )
 
 
+#: Gives the guard of a transactional batch, or None where none is needed; raises what its client is to be told.
+Admission: TypeAlias = Callable[[Partition, memoryview], VerificationGuard | None]
+
+
 def append_records(
-    partition: Partition | None, topic: str, entry: PartitionRecords, *, acks: int, version: int
+    partition: Partition | None,
+    topic: str,
+    entry: PartitionRecords,
+    *,
+    acks: int,
+    version: int,
+    admit: Admission | None = None,
 ) -> PartitionResult:
-    """Append what a request has for one partition; every error becomes an answer."""
+    """Append what a request has for one partition; every error becomes an answer.
+
+    `admit` is asked about the batch of a transaction.
+    """
     index = entry.partition
     try:
         accepted = _accepted(partition, topic, entry, acks, version)
         assert partition is not None
         log = partition.log
+        guard = admit(partition, accepted) if admit is not None and is_transactional(accepted) else None
     except KafkaError as error:
         if partition is not None:
             _count_refusal(partition.traffic, entry, error)
         return PartitionResult(index, error.code, error_message=str(error))
     try:
-        info = partition.append(accepted)
+        info = partition.append(accepted, guard=guard)
     except KafkaError as error:
         _count_refusal(partition.traffic, entry, error)
         log_start = -1 if isinstance(error, _WITHOUT_LOG_START) else log.log_start_offset
@@ -78,6 +95,16 @@ def append_records(
         logger.exception("The append to %s-%d failed", topic, index)
         return PartitionResult(index, wire_code(error), log_start_offset=log.log_start_offset)
     return PartitionResult(index, 0, info.first_offset, info.log_append_time, info.log_start_offset)
+
+
+def is_transactional(records: memoryview | None) -> bool:
+    """Whether the first batch is part of a transaction."""
+    return (
+        records is not None
+        and len(records) >= fmt.HEADER_SIZE
+        and records[fmt.MAGIC_AT] == fmt.MAGIC
+        and bool(records[_ATTRIBUTES_LOW_BYTE_AT] & fmt.TRANSACTIONAL_BIT)
+    )
 
 
 def _count_refusal(traffic: TopicTraffic, entry: PartitionRecords, error: KafkaError) -> None:

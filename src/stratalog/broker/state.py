@@ -34,6 +34,7 @@ from stratalog.util.uuids import random_uuid, uuid_to_base64
 
 if TYPE_CHECKING:
     from stratalog.broker.groups.coordinator import GroupCoordinator
+    from stratalog.broker.transactions.coordinator import TransactionCoordinator
     from stratalog.engine.partition import Partition
 
 logger = logging.getLogger(__name__)
@@ -64,6 +65,8 @@ class BrokerState:
     loop: asyncio.AbstractEventLoop
     #: Commits and members of consumer groups; there from `start` on.
     groups: GroupCoordinator
+    #: Transactional ids; there from `start` on.
+    transactions: TransactionCoordinator
 
     def __init__(self, data_dirs: list[Path], config: BrokerConfig, *, clock: Clock = SYSTEM_CLOCK) -> None:
         """Open the store and the data directories, load every partition.
@@ -121,6 +124,7 @@ class BrokerState:
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Go to work on the loop's thread: waiting requests, groups, tiering."""
         from stratalog.broker.groups.coordinator import GroupCoordinator
+        from stratalog.broker.transactions.coordinator import TransactionCoordinator
 
         self.loop = loop
         self.purgatory = Purgatory(loop)
@@ -140,13 +144,17 @@ class BrokerState:
         self.remote_reads = RemoteReads(loop, readers)
         self.topics.finish_deletions()
         self.groups = GroupCoordinator(self)
+        self.transactions = TransactionCoordinator(self)
         self.groups.start()
+        self.transactions.start()
 
     def close(self, *, clean: bool = True) -> None:
         """Stop everything and leave the directories flushed. Harmless when called again."""
         if self._closed:
             return
         self._closed = True
+        if hasattr(self, "transactions"):
+            self.transactions.close()
         if hasattr(self, "groups"):
             self.groups.close()
         self._workers.shutdown(wait=True, cancel_futures=True)

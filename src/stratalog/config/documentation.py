@@ -18,7 +18,7 @@ _HEAD = """\
 
 Names, types and defaults are Apache Kafka 4.4's; keys that begin with `stratalog.` are this project's own. A key that Kafka
 has and this page has not is accepted, so that a `server.properties` can be used as it is, and named in the broker's log.
-Keys of what is not there yet (transactions, quotas) are checked and shown, and nothing acts on them:
+Keys of what is not there yet (quotas) are checked and shown, and nothing acts on them:
 [COMPATIBILITY.md](COMPATIBILITY.md) says what that is.
 
 Written from the declarations in `src/stratalog/config`; `python -m stratalog.config.documentation` prints it.

@@ -1,14 +1,18 @@
 """Features of Apache Kafka 4.4.0 besides `metadata.version`: their levels, and the release that each level came with.
 
 Kafka's tools set all of them when a release is finalized (`kafka-features upgrade --release-version`), so their levels are
-kept and told (`FeatureVersion` of 4.4.0). Nothing here depends on them: a new data directory has each at 0, and 0 is what
-"not finalized" means.
+kept and told (`FeatureVersion` of 4.4.0). 0 is what "not finalized" means.
+
+Only `transaction.version` means something here: from 2 on clients of 4.x have their epoch raised with every transaction and
+leave adding partitions to the broker (KIP-890). A new data directory has it at 2, and the others at 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
+
+TRANSACTION_VERSION: Final = "transaction.version"
 
 #: Feature -> level of `metadata.version` -> level of the feature from there on.
 _LEVELS_OF_RELEASES: Final[Mapping[str, Mapping[int, int]]] = {
@@ -17,7 +21,7 @@ _LEVELS_OF_RELEASES: Final[Mapping[str, Mapping[int, int]]] = {
     "kraft.version": {21: 1},
     "share.version": {28: 1, 31: 2},
     "streams.version": {29: 1},
-    "transaction.version": {24: 2},
+    TRANSACTION_VERSION: {24: 2},
 }
 
 #: The highest level of each; the lowest is 0.

@@ -210,6 +210,7 @@ class LogManager:
         epoch = 0 if latest is None else latest + 1 if unclean and log.log_end_offset > 0 else latest
         partition.become_leader(epoch)
         log.on_storage_error = partial(self._log_failed, log.directory.parent)
+        self._apply_transaction_rules(log)
         with self._lock:
             self._partitions[log.topic, log.partition] = partition
         return partition
@@ -437,6 +438,17 @@ class LogManager:
         self.config = config
         if self.cleaner is not None:
             self.cleaner.reconfigure(config)
+        with self._lock:
+            partitions = list(self._partitions.values())
+        for partition in partitions:
+            if partition.failure is None:
+                self._apply_transaction_rules(partition.log)
+
+    def _apply_transaction_rules(self, log: PartitionLog) -> None:
+        log.set_transaction_rules(
+            verification_required=self.config["transaction.partition.verification.enable"],
+            timeout_max_ms=self.config["transaction.max.timeout.ms"],
+        )
 
     def truncate_to(self, topic: str, number: int, offset: int) -> bool:
         """Drop everything of a partition from `offset` on; whether there was anything. No cleaning meanwhile."""

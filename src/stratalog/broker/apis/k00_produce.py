@@ -1,13 +1,14 @@
 """Produce (0): append batches to partitions.
 
-v3 to v13. v7: zstd. v8: error messages and the records at fault. v9: flexible. v13: topics by id. acks=0 gets no response,
-and a failure closes the connection so that the client notices (as Kafka does); acks=1 and acks=all are the same with one
-replica. Batches with a transactional id are refused until there is a transaction coordinator: nothing would ever end the
-transaction. ApiVersions advertises v0 for librdkafka's sake, as Kafka does (KAFKA-18659); v0 to v2 themselves are refused.
+v3 to v13. v7: zstd. v8: error messages and the records at fault. v9: flexible. v11: TRANSACTION_ABORTABLE. v12: partitions
+are added to the transaction by the broker (KIP-890). v13: topics by id. acks=0 gets no response, and a failure closes the
+connection so that the client notices (as Kafka does); acks=1 and acks=all are the same with one replica. ApiVersions
+advertises v0 for librdkafka's sake, as Kafka does (KAFKA-18659); v0 to v2 themselves are refused.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 
 from stratalog.broker.connection import Chunk, Connection
@@ -21,9 +22,11 @@ from stratalog.broker.produce_frames import (
     parse_produce,
 )
 from stratalog.broker.produce_template import ProduceTemplate
-from stratalog.broker.producing import append_records
+from stratalog.broker.producing import Admission, append_records, is_transactional
 from stratalog.broker.state import BrokerState
 from stratalog.broker.topics import INTERNAL_TOPICS
+from stratalog.broker.transactions.admission import ClientSupport, admit
+from stratalog.broker.transactions.transaction import Producer
 from stratalog.engine.partition import Partition
 from stratalog.errors import (
     InvalidRequiredAcksError,
@@ -32,7 +35,12 @@ from stratalog.errors import (
     TransactionalIdAuthorizationFailedError,
     UnknownTopicIdError,
 )
+from stratalog.log.producer_verification import VerificationGuard
+from stratalog.records import batch_format as fmt
 from stratalog.wire.protocol import read_client_id
+
+#: Producer id, epoch and base sequence of a batch.
+_PRODUCER = struct.Struct(">qhi")
 
 #: The client that Kafka's own tools use to write to internal topics.
 _ADMIN_CLIENT = "__admin_client"
@@ -45,6 +53,7 @@ def produce(
     request = parse_produce(frame, position, version)
     state = connection.state
     refusal = _refusal(request)
+    admission = _admission(state, request.transactional_id, version)
     results = []
     failed = False
     partition: Partition | None = None
@@ -57,7 +66,9 @@ def produce(
         for entry in partitions:
             if error is None:
                 partition = state.logs.get(name, entry.partition)
-                result = append_records(partition, name, entry, acks=request.acks, version=version)
+                result = append_records(
+                    partition, name, entry, acks=request.acks, version=version, admit=admission
+                )
             else:
                 result = PartitionResult(entry.partition, error.code, error_message=str(error))
             failed = failed or result.error_code != 0
@@ -78,9 +89,23 @@ def _refusal(request: ProduceRequest) -> KafkaError | None:
     """Why nothing of the request is done."""
     if request.acks not in (-1, 0, 1):
         return InvalidRequiredAcksError(f"acks is {request.acks}, expected -1, 0 or 1")
-    if request.transactional_id is not None:
-        return TransactionalIdAuthorizationFailedError("transactions are not available on this broker")
+    if request.transactional_id is None and any(
+        is_transactional(entry.records) for _, partitions in request.topics for entry in partitions
+    ):
+        return TransactionalIdAuthorizationFailedError("records of a transaction without a transactional id")
     return None
+
+
+def _admission(state: BrokerState, transactional_id: bytes | None, version: int) -> Admission | None:
+    if transactional_id is None:
+        return None
+    name, support = str(transactional_id, "utf-8"), ClientSupport.of_produce(version)
+
+    def ask(partition: Partition, records: memoryview) -> VerificationGuard | None:
+        producer_id, epoch, sequence = _PRODUCER.unpack_from(records, fmt.PRODUCER_ID_AT)
+        return admit(state, partition, name, Producer(producer_id, epoch), sequence, support)
+
+    return ask
 
 
 def _topic_name(state: BrokerState, key: bytes, version: int) -> tuple[str, KafkaError | None]:

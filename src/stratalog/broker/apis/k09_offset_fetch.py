@@ -1,18 +1,18 @@
 """OffsetFetch: how far a group has read; -1 where it has not committed.
 
 From version 2 on a null list of topics asks for all; from 8 on several groups can be asked for at once; 10 names topics by
-id. Transactions do not hold offsets back here, so `require_stable` (7) changes nothing.
+id. With `require_stable` (7) a partition for which an open transaction has a commit is answered with
+UNSTABLE_OFFSET_COMMIT: the client asks again until it is known which offset counts (KIP-447).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from stratalog.broker.dispatch import ApiKey, RequestContext, handles
 from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
 from stratalog.broker.groups.wire import requested_topic
-from stratalog.errors import UnknownTopicIdError
+from stratalog.errors import UnknownTopicIdError, UnstableOffsetCommitError
 
 _GROUPS_FROM = 8
 _TOPIC_IDS_FROM = 10
@@ -21,26 +21,29 @@ _NONE = CommittedOffset(-1, "", -1)
 
 @handles(ApiKey.OFFSET_FETCH, versions=(1, 10))
 def offset_fetch(ctx: RequestContext, request: Any) -> Any:
+    stable = getattr(request, "require_stable", False)
     if ctx.version < _GROUPS_FROM:
         return ctx.respond(
-            topics=_topics(ctx, request, "OffsetFetchResponseTopic", "OffsetFetchResponsePartition")
+            topics=_topics(ctx, request, "OffsetFetchResponseTopic", "OffsetFetchResponsePartition", stable)
         )
     return ctx.respond(
         groups=[
             ctx.make(
                 "OffsetFetchResponseGroup",
                 group_id=group.group_id,
-                topics=_topics(ctx, group, "OffsetFetchResponseTopics", "OffsetFetchResponsePartitions"),
+                topics=_topics(
+                    ctx, group, "OffsetFetchResponseTopics", "OffsetFetchResponsePartitions", stable
+                ),
             )
             for group in request.groups
         ]
     )
 
 
-def _topics(ctx: RequestContext, group: Any, topic_type: str, partition_type: str) -> list[Any]:
+def _topics(ctx: RequestContext, group: Any, topic_type: str, partition_type: str, stable: bool) -> list[Any]:
     """The answer for one group, whose parts have other names before and after version 8."""
     if group.topics is None:
-        return _all_topics(ctx, group.group_id, topic_type, partition_type)
+        return _all_topics(ctx, group.group_id, topic_type, partition_type, stable)
     answers = []
     for requested in group.topics:
         name, error_code = getattr(requested, "name", ""), 0
@@ -59,7 +62,7 @@ def _topics(ctx: RequestContext, group: Any, topic_type: str, partition_type: st
                         partition_type,
                         index,
                         found.get(group.group_id, TopicPartition(name, index)) or _NONE,
-                        error_code,
+                        error_code or _unstable(ctx, group.group_id, TopicPartition(name, index), stable),
                     )
                     for index in requested.partition_indexes
                 ],
@@ -68,7 +71,14 @@ def _topics(ctx: RequestContext, group: Any, topic_type: str, partition_type: st
     return answers
 
 
-def _all_topics(ctx: RequestContext, group_id: str, topic_type: str, partition_type: str) -> list[Any]:
+def _unstable(ctx: RequestContext, group_id: str, partition: TopicPartition, stable: bool) -> int:
+    is_pending = stable and ctx.broker.groups.pending.is_pending(group_id, partition)
+    return UnstableOffsetCommitError.code if is_pending else 0
+
+
+def _all_topics(
+    ctx: RequestContext, group_id: str, topic_type: str, partition_type: str, stable: bool
+) -> list[Any]:
     by_topic: dict[str, list[tuple[int, CommittedOffset]]] = {}
     for partition, committed in ctx.broker.groups.offsets.of_group(group_id).items():
         by_topic.setdefault(partition.topic, []).append((partition.partition, committed))
@@ -82,21 +92,26 @@ def _all_topics(ctx: RequestContext, group_id: str, topic_type: str, partition_t
                 topic_type,
                 name=name,
                 topic_id=None if topic is None else topic.topic_id,
-                partitions=_partitions(ctx, partition_type, commits),
+                partitions=[
+                    _partition(
+                        ctx,
+                        partition_type,
+                        index,
+                        committed,
+                        _unstable(ctx, group_id, TopicPartition(name, index), stable),
+                    )
+                    for index, committed in commits
+                ],
             )
         )
     return answers
 
 
-def _partitions(
-    ctx: RequestContext, partition_type: str, commits: Iterable[tuple[int, CommittedOffset]]
-) -> list[Any]:
-    return [_partition(ctx, partition_type, index, committed, 0) for index, committed in commits]
-
-
 def _partition(
     ctx: RequestContext, partition_type: str, index: int, committed: CommittedOffset, error_code: int
 ) -> Any:
+    if error_code == UnstableOffsetCommitError.code:
+        committed = _NONE
     return ctx.make(
         partition_type,
         partition_index=index,

@@ -1,9 +1,7 @@
-"""FindCoordinator: who looks after a group. This broker does.
+"""FindCoordinator: who looks after a group or a transactional id. This broker does.
 
-Asking for the coordinator of a group creates `__consumer_offsets` if it is not there yet. Version 1 adds the type of the
-key, 4 asks for several at once. Transactions (type 1) and share groups (type 2) have no coordinator here. For the former
-the answer is TRANSACTIONAL_ID_AUTHORIZATION_FAILED: clients retry for long after any other error, and give up with the
-message after this one. For the latter it is INVALID_REQUEST.
+Asking creates `__consumer_offsets` or `__transaction_state` if it is not there yet. Version 1 adds the type of the key, 4
+asks for several at once. Share groups (type 2) have no coordinator here: INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -11,11 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from stratalog.broker.dispatch import ApiKey, RequestContext, handles
-from stratalog.errors import InvalidRequestError, TransactionalIdAuthorizationFailedError
+from stratalog.errors import InvalidRequestError
 
-_GROUP = 0
-_KINDS = {1: "transactions", 2: "share groups"}
-_REFUSALS = {1: TransactionalIdAuthorizationFailedError}
+_GROUP, _TRANSACTION = 0, 1
+_KINDS = {2: "share groups"}
 _BATCHED_FROM = 4
 
 
@@ -23,9 +20,10 @@ _BATCHED_FROM = 4
 async def find_coordinator(ctx: RequestContext, request: Any) -> Any:
     key_type = getattr(request, "key_type", _GROUP)
     keys = request.coordinator_keys if ctx.version >= _BATCHED_FROM else (request.key,)
+    logs = {_GROUP: ctx.broker.groups.log, _TRANSACTION: ctx.broker.transactions.log}
     answer: dict[str, Any]
-    if key_type == _GROUP:
-        await ctx.broker.groups.log.ensure()
+    if key_type in logs:
+        await logs[key_type].ensure()
         answer = {
             "node_id": ctx.broker.node_id,
             "host": ctx.broker.listener.host or ctx.local_host,
@@ -39,7 +37,7 @@ async def find_coordinator(ctx: RequestContext, request: Any) -> Any:
             "node_id": -1,
             "host": "",
             "port": -1,
-            "error_code": _REFUSALS.get(key_type, InvalidRequestError).code,
+            "error_code": InvalidRequestError.code,
             "error_message": f"This broker has no coordinator for {kind}.",
         }
     if ctx.version < _BATCHED_FROM:

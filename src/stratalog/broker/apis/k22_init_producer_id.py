@@ -1,32 +1,44 @@
-"""InitProducerId (22): a producer id for an idempotent producer.
+"""InitProducerId (22): a producer id for an idempotent producer, or the beginning of a transactional one.
 
-v0 to v5. v2: flexible. v3: the producer's old id and epoch, which without a transactional id do not matter: a fresh id is
-always given, as Kafka does. With a transactional id the answer is TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every client
-takes as final: there is no transaction coordinator.
+v0 to v5. v2: flexible. v3: the producer's old id and epoch, to go on after an error; without a transactional id they do
+not matter, a fresh id is always given, as Kafka does. v4: PRODUCER_FENCED (before: INVALID_PRODUCER_EPOCH). v6 (two-phase
+commit, KIP-939) is not stable in Kafka 4.4, whose brokers do not speak it either.
 """
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from stratalog.broker.dispatch import ApiKey, RequestContext, handles
-from stratalog.errors import InvalidRequestError, TransactionalIdAuthorizationFailedError
+from stratalog.broker.groups.wire import to_ms
+from stratalog.broker.transactions.transaction import Producer
+from stratalog.broker.transactions.wire import code_for
+from stratalog.errors import InvalidRequestError, KafkaError
+from stratalog.records.batch_format import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
-logger = logging.getLogger(__name__)
+_FENCED_FROM = 4
 
 
 @handles(ApiKey.INIT_PRODUCER_ID, versions=(0, 5))
 def init_producer_id(ctx: RequestContext, request: Any) -> Any:
-    if request.transactional_id is None:
-        return ctx.respond(producer_id=ctx.broker.producer_ids.next(), producer_epoch=0)
-    if request.transactional_id == "":
-        return ctx.respond(error_code=InvalidRequestError.code, producer_id=-1, producer_epoch=-1)
-    logger.warning(
-        "%s asked for transactions (transactional id %s), which this broker does not have",
-        ctx.client_host,
-        request.transactional_id,
+    try:
+        producer = _begin(ctx, request)
+    except KafkaError as error:
+        code = code_for(error, knows_fenced=ctx.version >= _FENCED_FROM)
+        return ctx.respond(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
+    return ctx.respond(producer_id=producer.id, producer_epoch=producer.epoch)
+
+
+def _begin(ctx: RequestContext, request: Any) -> Producer:
+    old = Producer(
+        getattr(request, "producer_id", NO_PRODUCER_ID), getattr(request, "producer_epoch", NO_PRODUCER_EPOCH)
     )
-    return ctx.respond(
-        error_code=TransactionalIdAuthorizationFailedError.code, producer_id=-1, producer_epoch=-1
+    if (old.id == NO_PRODUCER_ID) != (old.epoch == NO_PRODUCER_EPOCH):
+        raise InvalidRequestError(f"producer id {old.id} with epoch {old.epoch}, expected both or neither")
+    if request.transactional_id is None:
+        return Producer(ctx.broker.producer_ids.next(), 0)
+    return ctx.broker.transactions.init_producer_id(
+        request.transactional_id,
+        to_ms(request.transaction_timeout),
+        None if old.id == NO_PRODUCER_ID else old,
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from stratalog.config.metadata_version import LEVEL_MAX, LEVEL_MIN, METADATA_VERSION, is_supported, level_name
+from stratalog.config.other_features import TRANSACTION_VERSION, level_with
 from stratalog.errors import DataDirError
 
 STORE_FILE = "stratalog.sqlite"
@@ -68,6 +69,7 @@ def _create(connection: sqlite3.Connection, cluster_id: str, metadata_version: i
             ("cluster.id", cluster_id),
             (METADATA_VERSION, str(metadata_version)),
             (FEATURES_EPOCH, "0"),
+            (TRANSACTION_VERSION, str(level_with(TRANSACTION_VERSION, metadata_version))),
             ("producer.ids.next", "0"),
         ],
     )

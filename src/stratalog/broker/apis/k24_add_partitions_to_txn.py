@@ -1,0 +1,118 @@
+"""AddPartitionsToTxn (24): partitions take part in a transaction.
+
+v0 to v5. v0 to v3 come from clients, for one transactional id; v2: PRODUCER_FENCED (before: INVALID_PRODUCER_EPOCH); v3:
+flexible. v4 and later come from brokers, for several ids at once, and may only ask whether the partitions take part
+(KIP-890). All partitions of an id are added or none: if one does not exist, the others are OPERATION_NOT_ATTEMPTED.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from stratalog.broker.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.groups.offsets import TopicPartition
+from stratalog.broker.topics import INTERNAL_TOPICS
+from stratalog.broker.transactions.transaction import EPOCH_BUMP_FROM, Producer
+from stratalog.broker.transactions.wire import code_for
+from stratalog.errors import (
+    KafkaError,
+    OperationNotAttemptedError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+
+_FENCED_FROM = 2
+_BROKERS_FROM = 4
+
+
+@handles(ApiKey.ADD_PARTITIONS_TO_TXN, versions=(0, 5))
+def add_partitions_to_txn(ctx: RequestContext, request: Any) -> Any:
+    if ctx.version >= _BROKERS_FROM:
+        return ctx.respond(
+            results_by_transaction=[
+                ctx.make(
+                    "AddPartitionsToTxnResult",
+                    transactional_id=asked.transactional_id,
+                    topic_results=_add(
+                        ctx,
+                        asked.transactional_id,
+                        Producer(asked.producer_id, asked.producer_epoch),
+                        asked.topics,
+                        verify_only=asked.verify_only,
+                    ),
+                )
+                for asked in request.transactions
+            ]
+        )
+    return ctx.respond(
+        results_by_topic_v3_and_below=_add(
+            ctx,
+            request.v3_and_below_transactional_id,
+            Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
+            request.v3_and_below_topics,
+            verify_only=False,
+        )
+    )
+
+
+def _add(
+    ctx: RequestContext,
+    transactional_id: str,
+    producer: Producer,
+    topics: Iterable[Any],
+    *,
+    verify_only: bool,
+) -> list[Any]:
+    wanted = [TopicPartition(topic.name, number) for topic in topics for number in topic.partitions]
+    codes = _impossible(ctx, wanted)
+    if not codes and verify_only:
+        codes = {partition: _verify(ctx, transactional_id, producer, partition) for partition in wanted}
+    elif not codes:
+        version = EPOCH_BUMP_FROM if ctx.version >= _BROKERS_FROM else 0
+        code = 0
+        try:
+            ctx.broker.transactions.add_partitions(transactional_id, producer, wanted, version)
+        except KafkaError as error:
+            code = code_for(error, knows_fenced=ctx.version >= _FENCED_FROM)
+        codes = dict.fromkeys(wanted, code)
+    return _results(ctx, topics, codes)
+
+
+def _impossible(ctx: RequestContext, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """The code of every partition if there is one that cannot take part; empty otherwise."""
+    codes = {}
+    for partition in wanted:
+        if ctx.version < _BROKERS_FROM and partition.topic in INTERNAL_TOPICS:
+            codes[partition] = TopicAuthorizationFailedError.code
+        elif ctx.broker.partition(partition.topic, partition.partition) is None:
+            codes[partition] = UnknownTopicOrPartitionError.code
+    if codes:
+        codes = {partition: codes.get(partition, OperationNotAttemptedError.code) for partition in wanted}
+    return codes
+
+
+def _verify(ctx: RequestContext, transactional_id: str, producer: Producer, partition: TopicPartition) -> int:
+    try:
+        ctx.broker.transactions.check_in_transaction(transactional_id, producer, partition)
+    except KafkaError as error:
+        return error.code
+    return 0
+
+
+def _results(ctx: RequestContext, topics: Iterable[Any], codes: Mapping[TopicPartition, int]) -> list[Any]:
+    return [
+        ctx.make(
+            "AddPartitionsToTxnTopicResult",
+            name=topic.name,
+            results_by_partition=[
+                ctx.make(
+                    "AddPartitionsToTxnPartitionResult",
+                    partition_index=number,
+                    partition_error_code=codes[TopicPartition(topic.name, number)],
+                )
+                for number in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]

@@ -1,0 +1,36 @@
+"""EndTxn (26): commit or abort.
+
+v0 to v5. v2: PRODUCER_FENCED (before: INVALID_PRODUCER_EPOCH). v3: flexible. v4: TRANSACTION_ABORTABLE. v5: the producer's
+epoch rises, and the answer has the producer id and epoch to go on with (KIP-890). It may come over any connection, and may
+be repeated: the outcome is stored before it is answered, and the same question gets the same answer until the next
+transaction.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stratalog.broker.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.transactions.transaction import EPOCH_BUMP_FROM, Producer
+from stratalog.broker.transactions.wire import code_for
+from stratalog.errors import KafkaError
+from stratalog.records.batch_format import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+_FENCED_FROM = 2
+_RAISES_EPOCH_FROM = 5
+
+
+@handles(ApiKey.END_TXN, versions=(0, 5))
+def end_txn(ctx: RequestContext, request: Any) -> Any:
+    client_version = EPOCH_BUMP_FROM if ctx.version >= _RAISES_EPOCH_FROM else 0
+    try:
+        producer = ctx.broker.transactions.end(
+            request.transactional_id,
+            Producer(request.producer_id, request.producer_epoch),
+            client_version,
+            committed=request.committed,
+        )
+    except KafkaError as error:
+        code = code_for(error, knows_fenced=ctx.version >= _FENCED_FROM)
+        return ctx.respond(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
+    return ctx.respond(producer_id=producer.id, producer_epoch=producer.epoch)

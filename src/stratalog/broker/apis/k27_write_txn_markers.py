@@ -1,0 +1,47 @@
+"""WriteTxnMarkers (27): put the end of a transaction into partitions. Brokers send it, and `kafka-transactions.sh abort`.
+
+v1 and v2. v2: the transactions version of the marker, by which the epoch is checked (KIP-1228).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stratalog.broker.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.groups.offsets import TopicPartition
+from stratalog.broker.transactions.markers import Marker, Markers
+from stratalog.broker.transactions.transaction import Producer
+
+
+@handles(ApiKey.WRITE_TXN_MARKERS, versions=(1, 2))
+def write_txn_markers(ctx: RequestContext, request: Any) -> Any:
+    markers = Markers(ctx.broker)
+    return ctx.respond(markers=[_write(ctx, markers, asked) for asked in request.markers])
+
+
+def _write(ctx: RequestContext, markers: Markers, asked: Any) -> Any:
+    marker = Marker(
+        Producer(asked.producer_id, asked.producer_epoch),
+        asked.transaction_result,
+        asked.coordinator_epoch,
+        getattr(asked, "transaction_version", 0),
+    )
+    return ctx.make(
+        "WritableTxnMarkerResult",
+        producer_id=asked.producer_id,
+        topics=[
+            ctx.make(
+                "WritableTxnMarkerTopicResult",
+                name=topic.name,
+                partitions=[
+                    ctx.make(
+                        "WritableTxnMarkerPartitionResult",
+                        partition_index=number,
+                        error_code=markers.write(marker, TopicPartition(topic.name, number)),
+                    )
+                    for number in topic.partition_indexes
+                ],
+            )
+            for topic in asked.topics
+        ],
+    )

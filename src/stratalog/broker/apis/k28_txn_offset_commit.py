@@ -1,0 +1,94 @@
+"""TxnOffsetCommit (28): store how far a group has read, as part of a transaction.
+
+v0 to v5. v3: flexible; member and generation, so that a member that has left the group is fenced (KIP-447). v4:
+TRANSACTION_ABORTABLE. v5: the group's partition of `__consumer_offsets` is added to the transaction here (KIP-890); before,
+AddOffsetsToTxn has done that. v6 (topics by id) is not in the message library yet. Offsets count from the commit on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stratalog.broker.coordinator_log import TransactionalWrite
+from stratalog.broker.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
+from stratalog.broker.groups.values import NO_GENERATION, UNKNOWN_MEMBER_ID
+from stratalog.broker.groups.wire import requested_topic
+from stratalog.broker.transactions.admission import ClientSupport, admit
+from stratalog.broker.transactions.transaction import Producer
+from stratalog.errors import (
+    CoordinatorLoadInProgressError,
+    KafkaError,
+    NotEnoughReplicasError,
+    UnknownTopicOrPartitionError,
+)
+from stratalog.records.batch_format import NO_SEQUENCE
+
+if TYPE_CHECKING:
+    from stratalog.engine.partition import Partition
+
+
+@handles(ApiKey.TXN_OFFSET_COMMIT, versions=(0, 5))
+async def txn_offset_commit(ctx: RequestContext, request: Any) -> Any:
+    codes: dict[TopicPartition, int] = {}
+    commits: dict[TopicPartition, CommittedOffset] = {}
+    now_ms = ctx.broker.clock.now_ms()
+    for requested in request.topics:
+        topic, error_code = requested_topic(ctx.broker, requested, by_id=False)
+        for partition in requested.partitions:
+            key = TopicPartition(requested.name, partition.partition_index)
+            if topic is None:
+                codes[key] = error_code
+            elif not 0 <= partition.partition_index < topic.partition_count:
+                codes[key] = UnknownTopicOrPartitionError.code
+            else:
+                commits[key] = CommittedOffset(
+                    partition.committed_offset,
+                    partition.committed_metadata or "",
+                    now_ms,
+                    getattr(partition, "committed_leader_epoch", -1),
+                    topic_id=topic.topic_id,
+                )
+    if commits:
+        codes.update(await _store(ctx, request, commits))
+    return ctx.respond(topics=[_answer(ctx, topic, codes) for topic in request.topics])
+
+
+async def _store(
+    ctx: RequestContext, request: Any, commits: dict[TopicPartition, CommittedOffset]
+) -> dict[TopicPartition, int]:
+    producer = Producer(request.producer_id, request.producer_epoch)
+    support = ClientSupport.of_commit(ctx.version)
+
+    def begin(partition: Partition) -> TransactionalWrite:
+        guard = admit(ctx.broker, partition, request.transactional_id, producer, NO_SEQUENCE, support)
+        return TransactionalWrite(producer.id, producer.epoch, guard)
+
+    try:
+        return await ctx.broker.groups.commit_in_transaction(
+            request.group_id,
+            getattr(request, "member_id", UNKNOWN_MEMBER_ID),
+            getattr(request, "group_instance_id", None),
+            getattr(request, "generation_id", NO_GENERATION),
+            commits,
+            begin,
+        )
+    except NotEnoughReplicasError:  # a client of a coordinator tries again after this one
+        return dict.fromkeys(commits, CoordinatorLoadInProgressError.code)
+    except KafkaError as error:
+        return dict.fromkeys(commits, error.code)
+
+
+def _answer(ctx: RequestContext, topic: Any, codes: dict[TopicPartition, int]) -> Any:
+    return ctx.make(
+        "TxnOffsetCommitResponseTopic",
+        name=topic.name,
+        partitions=[
+            ctx.make(
+                "TxnOffsetCommitResponsePartition",
+                partition_index=partition.partition_index,
+                error_code=codes[TopicPartition(topic.name, partition.partition_index)],
+            )
+            for partition in topic.partitions
+        ],
+    )

@@ -1,0 +1,48 @@
+"""DescribeProducers (61): what a partition remembers of its producers, open transactions among it. v0 (KIP-664)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stratalog.broker.dispatch import ApiKey, RequestContext, handles
+from stratalog.errors import KafkaStorageError, UnknownTopicOrPartitionError
+from stratalog.log.producer_entry import ProducerEntry
+
+
+@handles(ApiKey.DESCRIBE_PRODUCERS, versions=(0, 0))
+def describe_producers(ctx: RequestContext, request: Any) -> Any:
+    return ctx.respond(
+        topics=[
+            ctx.make(
+                "TopicResponse",
+                name=topic.name,
+                partitions=[_partition(ctx, topic.name, number) for number in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _partition(ctx: RequestContext, topic: str, number: int) -> Any:
+    partition = ctx.broker.partition(topic, number)
+    if partition is None:
+        code, message = UnknownTopicOrPartitionError.code, None
+    elif partition.failure is not None:
+        code, message = KafkaStorageError.code, str(partition.failure)
+    else:
+        producers = [_producer(ctx, producer) for producer in partition.log.active_producers()]
+        return ctx.make("PartitionResponse", partition_index=number, active_producers=producers)
+    return ctx.make("PartitionResponse", partition_index=number, error_code=code, error_message=message)
+
+
+def _producer(ctx: RequestContext, producer: ProducerEntry) -> Any:
+    begin = producer.current_txn_first_offset
+    return ctx.make(
+        "ProducerState",
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        last_sequence=producer.last_sequence,
+        last_timestamp=producer.last_timestamp_ms,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_start_offset=-1 if begin is None else begin,
+    )

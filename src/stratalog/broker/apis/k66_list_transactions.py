@@ -1,0 +1,51 @@
+"""ListTransactions (66): the transactional ids of this broker.
+
+v0 to v2. Of choice are states, producer ids, from v1 on those that have been open for longer than a duration (KIP-994), and
+from v2 on ids that match a pattern as a whole (KIP-1152).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from stratalog.broker.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.groups.wire import to_ms
+from stratalog.broker.transactions.states import STATES_BY_TITLE
+from stratalog.errors import InvalidRegularExpressionError
+
+
+@handles(ApiKey.LIST_TRANSACTIONS, versions=(0, 2))
+def list_transactions(ctx: RequestContext, request: Any) -> Any:
+    try:
+        pattern = re.compile(getattr(request, "transactional_id_pattern", None) or "(?s).*")
+    except re.error as error:
+        raise InvalidRegularExpressionError(f"transactional id pattern: {error}") from error
+    now_ms = ctx.broker.clock.now_ms()
+    open_for_ms = _duration_ms(request)
+    states = set(request.state_filters)
+    found = [
+        known
+        for known in ctx.broker.transactions.transactions()
+        if (not request.producer_id_filters or known.producer_id in request.producer_id_filters)
+        and (not states or known.state.title in states)
+        and (open_for_ms < 0 or now_ms - known.start_ms > open_for_ms)
+        and pattern.fullmatch(known.transactional_id)
+    ]
+    return ctx.respond(
+        unknown_state_filters=[title for title in request.state_filters if title not in STATES_BY_TITLE],
+        transaction_states=[
+            ctx.make(
+                "TransactionState",
+                transactional_id=known.transactional_id,
+                producer_id=known.producer_id,
+                transaction_state=known.state.title,
+            )
+            for known in found
+        ],
+    )
+
+
+def _duration_ms(request: Any) -> int:
+    duration = getattr(request, "duration_filter", -1)
+    return duration if isinstance(duration, int) else to_ms(duration)

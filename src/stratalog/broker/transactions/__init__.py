@@ -1,0 +1,1 @@
+"""Transactions: who may produce under a transactional id, and when what was produced counts."""

@@ -1,0 +1,287 @@
+"""The transaction coordinator: joins `decisions` with `__transaction_state`, the partitions and the time.
+
+The end of a transaction is three appends, each of which is there before the next:
+
+    1. PREPARE_COMMIT or PREPARE_ABORT in `__transaction_state`: the outcome is decided, whatever happens from here on
+    2. a marker in every partition of the transaction
+    3. COMPLETE_COMMIT or COMPLETE_ABORT in `__transaction_state`
+
+After a crash `start` goes on where it stopped: markers are written again (a second one changes nothing). A partition that
+cannot take its marker, as its disk has failed, leaves the transaction prepared, and is tried again every so often.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from stratalog.broker.coordinator_log import CoordinatorLog
+from stratalog.broker.groups.offsets import TopicPartition
+from stratalog.broker.transactions import decisions
+from stratalog.broker.transactions.markers import Marker, Markers
+from stratalog.broker.transactions.records import (
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+    value_version,
+)
+from stratalog.broker.transactions.states import TransactionState
+from stratalog.broker.transactions.transaction import Producer, Transaction
+from stratalog.broker.transactions.transaction_log import transaction_log
+from stratalog.config.other_features import TRANSACTION_VERSION
+from stratalog.errors import (
+    ConcurrentTransactionsError,
+    CorruptRecordError,
+    InvalidProducerIdMappingError,
+    InvalidRequestError,
+    InvalidTransactionTimeoutError,
+    KafkaError,
+    NotCoordinatorError,
+    TransactionalIdNotFoundError,
+)
+
+if TYPE_CHECKING:
+    from stratalog.broker.state import BrokerState
+
+logger = logging.getLogger(__name__)
+
+_RETRY_S = 1.0
+
+
+class TransactionCoordinator:
+    """All transactional ids of this broker. Everything belongs to the loop's thread.
+
+    A step is in the log before it is answered; after a restart `start` finds it there again.
+    """
+
+    def __init__(self, broker: BrokerState) -> None:
+        self._broker = broker
+        self._clock = broker.clock
+        self._transactions: dict[str, Transaction] = {}
+        #: Partitions that still need their marker, by transactional id, of transactions that are prepared.
+        self._unmarked: dict[str, frozenset[TopicPartition]] = {}
+        self._markers = Markers(broker)
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._closed = False
+        self.log: CoordinatorLog = transaction_log(broker)
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Load all ids, finish what was decided, and begin to watch the time. After the groups have been loaded."""
+        for contents in self.log.read_back():
+            for key, _, value in contents.live():
+                self._load(key, value)
+        for transaction in list(self._transactions.values()):
+            if transaction.state.is_prepared:
+                self._complete(transaction, transaction.partitions)
+        if self._transactions:
+            logger.info("Loaded %d transactional ids", len(self._transactions))
+        self._every("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.abort_timed_out)
+        self._every("transaction.remove.expired.transaction.cleanup.interval.ms", self.expire)
+
+    def close(self) -> None:
+        """Stop the timers. What is stored stays as it is."""
+        self._closed = True
+        for timer in self._timers.values():
+            timer.cancel()
+
+    def _load(self, key: bytes, value: bytes) -> None:
+        try:
+            transactional_id = decode_key(key)
+            if transactional_id is not None:
+                self._transactions[transactional_id] = decode_value(transactional_id, value)
+        except CorruptRecordError as error:
+            logger.error("A record of __transaction_state is passed over: %s", error)
+
+    def _every(self, interval_key: str, work: Callable[[], object]) -> None:
+        def turn() -> None:
+            try:
+                work()
+            except KafkaError:
+                logger.exception("Transactions could not be tidied up; it is tried again at the next turn")
+            self._every(interval_key, work)
+
+        self._later(interval_key, self._broker.config[interval_key] / 1000, turn)
+
+    def _later(self, name: str, delay_s: float, work: Callable[[], None]) -> None:
+        if not self._closed:
+            self._timers[name] = self._broker.loop.call_later(delay_s, work)
+
+    # --- what there is ------------------------------------------------------------------------------------------------
+
+    @property
+    def transaction_version(self) -> int:
+        """The finalized level of `transaction.version`."""
+        return self._broker.metadata.features.level(TRANSACTION_VERSION)
+
+    def transactions(self) -> list[Transaction]:
+        return list(self._transactions.values())
+
+    def describe(self, transactional_id: str) -> Transaction:
+        """InvalidRequestError for the empty id, NotCoordinatorError, TransactionalIdNotFoundError."""
+        _check_id(transactional_id)
+        known = self._find(transactional_id)
+        if known is None:
+            raise TransactionalIdNotFoundError(f"transactional id '{transactional_id}' is not known")
+        return known
+
+    def _find(self, transactional_id: str) -> Transaction | None:
+        if not self.log.exists:
+            raise NotCoordinatorError(f"{self.log.topic} is not there yet: FindCoordinator makes it")
+        return self._transactions.get(transactional_id)
+
+    def _known(self, transactional_id: str | None) -> Transaction:
+        known = self._find(_check_id(transactional_id))
+        if known is None:
+            raise InvalidProducerIdMappingError(
+                f"transactional id '{transactional_id}' has not been initialised"
+            )
+        return known
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def init_producer_id(self, transactional_id: str, timeout_ms: int, expected: Producer | None) -> Producer:
+        """A producer begins: whoever was there before is fenced, and what it left open is aborted.
+
+        ConcurrentTransactionsError when something was open: the client asks again. Other errors as of
+        `decisions.on_init_producer_id`, InvalidTransactionTimeoutError.
+        """
+        _check_id(transactional_id)
+        timeout_max_ms = self._broker.config["transaction.max.timeout.ms"]
+        if not 0 < timeout_ms <= timeout_max_ms:
+            raise InvalidTransactionTimeoutError(
+                f"transaction timeout {timeout_ms} ms is not between 1 and {timeout_max_ms} ms (transaction.max.timeout.ms)"
+            )
+        now_ms, new_producer_id = self._clock.now_ms(), self._broker.producer_ids.next
+        known = self._find(transactional_id)
+        if known is None:
+            known = Transaction.new(transactional_id, new_producer_id(), timeout_ms, now_ms)
+        changed = decisions.on_init_producer_id(known, expected, timeout_ms, now_ms, new_producer_id)
+        if changed.state is TransactionState.PREPARE_EPOCH_FENCE:
+            self._abort_fenced(changed)
+            raise ConcurrentTransactionsError(f"{transactional_id}: an open transaction has been aborted")
+        self._store(changed)
+        logger.info(
+            "Transactional id %s: producer %d, epoch %d",
+            transactional_id,
+            changed.producer_id,
+            changed.producer_epoch,
+        )
+        return changed.producer
+
+    def add_partitions(
+        self,
+        transactional_id: str | None,
+        producer: Producer,
+        partitions: Iterable[TopicPartition],
+        client_version: int,
+    ) -> None:
+        """Partitions take part in the producer's transaction from now on. Errors of `decisions.on_add_partitions`."""
+        known = self._known(transactional_id)
+        changed = decisions.on_add_partitions(
+            known, producer, partitions, client_version, self._clock.now_ms()
+        )
+        if changed is not None:
+            self._store(changed)
+
+    def check_in_transaction(
+        self, transactional_id: str | None, producer: Producer, partition: TopicPartition
+    ) -> None:
+        """Raise unless the partition takes part in the producer's transaction."""
+        decisions.check_in_transaction(self._known(transactional_id), producer, partition)
+
+    def end(
+        self, transactional_id: str, producer: Producer, client_version: int, *, committed: bool
+    ) -> Producer:
+        """Commit or abort; the producer as it goes on. Whoever asks again for the same outcome is told the same.
+
+        The outcome is durable, and its markers are written, or are tried again until they are.
+        """
+        known = self._known(transactional_id)
+        changed = decisions.on_end(
+            known,
+            producer,
+            client_version,
+            self._clock.now_ms(),
+            self._broker.producer_ids.next,
+            committed=committed,
+        )
+        return known.producer if changed is None else self._end(changed)
+
+    def _end(self, prepared: Transaction) -> Producer:
+        self._store(prepared)
+        self._complete(prepared, prepared.partitions)
+        return prepared.completed(prepared.last_update_ms).producer
+
+    def _abort_fenced(self, fenced: Transaction) -> None:
+        self._end(fenced.ended(self.transaction_version, self._clock.now_ms(), committed=False))
+
+    # --- markers ------------------------------------------------------------------------------------------------------
+
+    def _complete(self, prepared: Transaction, partitions: Iterable[TopicPartition]) -> None:
+        """Write the markers into these partitions and have done with it; what fails is tried again later."""
+        left = frozenset(partitions)
+        try:
+            left = self._markers.write_all(self._marker(prepared), left)
+            if not left:
+                self._store(prepared.completed(self._clock.now_ms()))
+                return
+        except KafkaError as error:
+            logger.error("Transactional id %s cannot be completed: %s", prepared.transactional_id, error)
+        if not self._unmarked:
+            self._later("markers", _RETRY_S, self._retry)
+        self._unmarked[prepared.transactional_id] = left
+
+    def _marker(self, prepared: Transaction) -> Marker:
+        """The marker of a decided transaction; NotCoordinatorError while its partition of the topic is not led."""
+        epoch = self.log.partition_of(prepared.transactional_id).leader_epoch
+        if epoch < 0:
+            raise NotCoordinatorError(
+                f"{self.log.topic}: the partition of {prepared.transactional_id} has failed"
+            )
+        committed = prepared.state is TransactionState.PREPARE_COMMIT
+        return Marker(prepared.producer, committed, epoch, prepared.client_version)
+
+    def _retry(self) -> None:
+        waiting, self._unmarked = self._unmarked, {}
+        for name, partitions in waiting.items():
+            self._complete(self._transactions[name], partitions)
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def abort_timed_out(self) -> int:
+        """Abort transactions that are open for longer than their timeout, and fence their producers; how many."""
+        now_ms = self._clock.now_ms()
+        late = [known for known in self._transactions.values() if known.is_timed_out(now_ms)]
+        for known in late:
+            logger.info(
+                "Transactional id %s: aborted, as it was open for more than %d ms",
+                known.transactional_id, known.timeout_ms,
+            )  # fmt: skip
+            self._abort_fenced(known.fenced())
+        return len(late)
+
+    def expire(self) -> int:
+        """Forget ids that nobody has used for `transactional.id.expiration.ms`; how many."""
+        now_ms, expiration_ms = self._clock.now_ms(), self._broker.config["transactional.id.expiration.ms"]
+        old = [known for known in self._transactions.values() if known.is_expired(now_ms, expiration_ms)]
+        for known in old:
+            self.log.append(known.transactional_id, [(encode_key(known.transactional_id), None)])
+            del self._transactions[known.transactional_id]
+        return len(old)
+
+    def _store(self, changed: Transaction) -> None:
+        """Store a step; it counts from then on. A KafkaError leaves everything as it was."""
+        value = encode_value(changed, value_version(self.transaction_version))
+        self.log.append(changed.transactional_id, [(encode_key(changed.transactional_id), value)])
+        self._transactions[changed.transactional_id] = changed
+
+
+def _check_id(transactional_id: str | None) -> str:
+    if not transactional_id:
+        raise InvalidRequestError("the transactional id must not be empty")
+    return transactional_id

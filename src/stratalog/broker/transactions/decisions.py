@@ -1,0 +1,186 @@
+"""What becomes of a request about a transactional id: the next `Transaction`, or an error. Pure.
+
+Source: `TransactionCoordinator` of Apache Kafka 4.4. Steps are stored one by one and at once here, so there is no pending
+step that a request could meet; CONCURRENT_TRANSACTIONS is left for outcomes whose markers are not all written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from stratalog.broker.groups.offsets import TopicPartition
+from stratalog.broker.transactions.states import TransactionState
+from stratalog.broker.transactions.transaction import (
+    EPOCH_BUMP_FROM,
+    EPOCH_MAX,
+    Producer,
+    Transaction,
+    is_epoch_exhausted,
+)
+from stratalog.errors import (
+    ConcurrentTransactionsError,
+    InvalidProducerIdMappingError,
+    InvalidTxnStateError,
+    ProducerFencedError,
+    TransactionAbortableError,
+)
+from stratalog.records.batch_format import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+
+def on_init_producer_id(
+    known: Transaction,
+    expected: Producer | None,
+    timeout_ms: int,
+    now_ms: int,
+    new_producer_id: Callable[[], int],
+) -> Transaction:
+    """A producer begins, or (with `expected`) goes on after an error.
+
+    The next state is EMPTY; or PREPARE_EPOCH_FENCE when a transaction is open, which has to be aborted before the producer
+    asks again. ProducerFencedError, ConcurrentTransactionsError.
+    """
+    if expected is not None and not _may_go_on(known, expected):
+        raise _fenced(known, expected)
+    if known.state.is_prepared:
+        raise ConcurrentTransactionsError(f"{known.transactional_id}: the last transaction is being ended")
+    if known.state is TransactionState.ONGOING:
+        return known.fenced()
+    epoch = known.producer_epoch
+    if known.is_epoch_exhausted and (expected is None or expected.epoch == epoch):
+        last_epoch = NO_PRODUCER_EPOCH if expected is None else epoch
+        return known.rotated(new_producer_id(), last_epoch, timeout_ms, now_ms)
+    if expected is None:
+        return known.initialised(epoch + 1, NO_PRODUCER_EPOCH, timeout_ms, now_ms)
+    if epoch in (NO_PRODUCER_EPOCH, expected.epoch):
+        return known.initialised(epoch + 1, epoch, timeout_ms, now_ms)
+    if expected.epoch == known.last_producer_epoch:  # a retry whose answer was lost
+        return known.initialised(epoch, known.last_producer_epoch, timeout_ms, now_ms)
+    raise _fenced(known, expected)
+
+
+def _may_go_on(known: Transaction, expected: Producer) -> bool:
+    """A new id, the same producer id, or a retry after the rise that used up the producer id before."""
+    return (
+        known.producer_epoch == NO_PRODUCER_EPOCH
+        or expected.id == known.producer_id
+        or (expected.id == known.previous_producer_id and is_epoch_exhausted(expected.epoch))
+    )
+
+
+def on_add_partitions(
+    known: Transaction,
+    producer: Producer,
+    partitions: Iterable[TopicPartition],
+    client_version: int,
+    now_ms: int,
+) -> Transaction | None:
+    """Partitions take part; None when they do already."""
+    _check_producer(known, producer)
+    added = frozenset(partitions)
+    if known.state is TransactionState.ONGOING and added <= known.partitions:
+        return None
+    return known.with_partitions(added, client_version, now_ms)
+
+
+def check_in_transaction(known: Transaction, producer: Producer, partition: TopicPartition) -> None:
+    """Raise unless the partition takes part in the producer's transaction."""
+    _check_producer(known, producer)
+    if partition not in known.partitions:
+        raise TransactionAbortableError(
+            f"{known.transactional_id}: {partition.topic}-{partition.partition} was not added to the transaction"
+        )
+
+
+def _check_producer(known: Transaction, producer: Producer) -> None:
+    if known.producer_id != producer.id:
+        raise _other_producer_id(known, producer)
+    if known.producer_epoch != producer.epoch:
+        raise _fenced(known, producer)
+    if known.state.is_prepared:
+        raise ConcurrentTransactionsError(f"{known.transactional_id}: the last transaction is being ended")
+
+
+def on_end(
+    known: Transaction,
+    producer: Producer,
+    client_version: int,
+    now_ms: int,
+    new_producer_id: Callable[[], int],
+    *,
+    committed: bool,
+) -> Transaction | None:
+    """A client ends the transaction; None when it has ended just so, and this is a retry.
+
+    InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError, InvalidTxnStateError.
+    """
+    if client_version >= EPOCH_BUMP_FROM:
+        return _on_end_with_rise(
+            known, producer, client_version, now_ms, new_producer_id, committed=committed
+        )
+    if known.producer_id != producer.id:
+        raise _other_producer_id(known, producer)
+    if known.producer_epoch != producer.epoch:
+        raise _fenced(known, producer)
+    if known.state is TransactionState.ONGOING:
+        return known.ended(client_version, now_ms, committed=committed)
+    _check_same_outcome(known, committed=committed)
+    return None
+
+
+def _on_end_with_rise(
+    known: Transaction,
+    producer: Producer,
+    client_version: int,
+    now_ms: int,
+    new_producer_id: Callable[[], int],
+    *,
+    committed: bool,
+) -> Transaction | None:
+    """The epoch tells a retry (it is one behind) from the end of the next transaction (it is the same)."""
+    after_overflow = (
+        known.previous_producer_id == producer.id
+        and producer.epoch == EPOCH_MAX - 1
+        and known.producer_epoch == 0
+    )
+    is_retry = known.producer_epoch == producer.epoch + 1 or after_overflow
+    if known.producer_id != producer.id and not after_overflow:
+        raise _other_producer_id(known, producer)
+    if known.state.is_prepared:
+        is_valid = known.producer_epoch == producer.epoch + 1
+    elif known.state in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT):
+        is_valid = is_retry or known.producer_epoch == producer.epoch
+    else:
+        is_valid = known.producer_epoch == producer.epoch
+    if not is_valid:
+        raise _fenced(known, producer)
+    ends_nothing = known.state is not TransactionState.ONGOING
+    if ends_nothing and (known.state.is_prepared or is_retry or committed):
+        _check_same_outcome(known, committed=committed, is_retry=is_retry)
+        return None
+    next_id = new_producer_id() if known.is_epoch_exhausted else NO_PRODUCER_ID
+    return known.ended(client_version, now_ms, committed=committed, next_producer_id=next_id)
+
+
+def _check_same_outcome(known: Transaction, *, committed: bool, is_retry: bool = True) -> None:
+    """Raise unless the transaction has ended with this outcome, and its markers are written."""
+    prepared = TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
+    if known.state is prepared:
+        raise ConcurrentTransactionsError(f"{known.transactional_id}: the transaction is being ended")
+    complete = TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
+    if known.state is not complete or not is_retry:
+        raise InvalidTxnStateError(
+            f"{known.transactional_id}: cannot {'commit' if committed else 'abort'} in state {known.state.title}"
+        )
+
+
+def _other_producer_id(known: Transaction, producer: Producer) -> InvalidProducerIdMappingError:
+    return InvalidProducerIdMappingError(
+        f"{known.transactional_id}: producer id {producer.id}, but {known.producer_id} is current"
+    )
+
+
+def _fenced(known: Transaction, producer: Producer) -> ProducerFencedError:
+    return ProducerFencedError(
+        f"{known.transactional_id}: producer {producer.id} epoch {producer.epoch} is fenced by"
+        f" producer {known.producer_id} epoch {known.producer_epoch}"
+    )

@@ -1,0 +1,90 @@
+"""Writing the markers that end a transaction into its partitions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stratalog.broker.groups.offsets import TopicPartition
+from stratalog.broker.groups.offsets_log import CONSUMER_OFFSETS_TOPIC
+from stratalog.broker.transactions.transaction import Producer
+from stratalog.errors import (
+    InvalidProducerEpochError,
+    KafkaError,
+    KafkaStorageError,
+    StratalogError,
+    TransactionCoordinatorFencedError,
+    UnknownTopicOrPartitionError,
+    wire_code,
+)
+from stratalog.records.control import ControlType, end_transaction_marker
+
+if TYPE_CHECKING:
+    from stratalog.broker.state import BrokerState
+
+logger = logging.getLogger(__name__)
+
+#: After these there is nothing more to do in a partition: it is gone, or somebody newer has ended the transaction there.
+_FINAL_ERRORS = frozenset(
+    {
+        UnknownTopicOrPartitionError.code,
+        InvalidProducerEpochError.code,
+        TransactionCoordinatorFencedError.code,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """The end of a producer's transaction; `transaction_version` is that of the client."""
+
+    producer: Producer
+    committed: bool
+    coordinator_epoch: int
+    transaction_version: int
+
+
+class Markers:
+    """Appends markers. Belongs to the loop's thread."""
+
+    def __init__(self, broker: BrokerState) -> None:
+        self._broker = broker
+
+    def write_all(self, marker: Marker, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+        """Write the marker into each partition; those that could not take it, and have to be tried again."""
+        left = set()
+        for partition in sorted(partitions):
+            code = self.write(marker, partition)
+            if code in _FINAL_ERRORS:
+                logger.warning(
+                    "%s-%d needs no marker of producer %d any more (error %d)",
+                    partition.topic, partition.partition, marker.producer.id, code,
+                )  # fmt: skip
+            elif code:
+                left.add(partition)
+        return frozenset(left)
+
+    def write(self, marker: Marker, at: TopicPartition) -> int:
+        """Write the marker into one partition; its error code. A marker where nothing is open changes nothing."""
+        partition = self._broker.partition(at.topic, at.partition)
+        if partition is None:
+            return UnknownTopicOrPartitionError.code
+        batch = end_transaction_marker(
+            ControlType.COMMIT if marker.committed else ControlType.ABORT,
+            producer_id=marker.producer.id,
+            producer_epoch=marker.producer.epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+            timestamp_ms=self._broker.clock.now_ms(),
+        )
+        try:
+            partition.append(batch, origin="coordinator", transaction_version=marker.transaction_version)
+        except (StratalogError, OSError) as error:
+            logger.error("%s-%d: no marker for producer %d: %s", *at, marker.producer.id, error)
+            return wire_code(error) if isinstance(error, KafkaError) else KafkaStorageError.code
+        if at.topic == CONSUMER_OFFSETS_TOPIC:
+            self._broker.groups.transaction_ended(
+                marker.producer.id, at.partition, committed=marker.committed
+            )
+        return 0

@@ -1,0 +1,40 @@
+"""`__transaction_state`: what it is made like."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stratalog.broker.coordinator_log import CoordinatorLog
+from stratalog.records.compression import Codec
+
+if TYPE_CHECKING:
+    from stratalog.broker.state import BrokerState
+    from stratalog.broker.topics import Topics
+    from stratalog.config.broker import BrokerConfig
+
+TRANSACTION_STATE_TOPIC = "__transaction_state"
+
+
+def transaction_log(broker: BrokerState) -> CoordinatorLog:
+    """The topic with the states of transactional ids."""
+    return CoordinatorLog(
+        broker,
+        TRANSACTION_STATE_TOPIC,
+        create=lambda: create_transaction_state(broker.topics, broker.config),
+        codec=lambda: Codec.NONE,
+    )
+
+
+def create_transaction_state(topics: Topics, config: BrokerConfig) -> object:
+    """Create the topic, configured as Kafka does. May block."""
+    return topics.ensure(
+        TRANSACTION_STATE_TOPIC,
+        config["transaction.state.log.num.partitions"],
+        {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(config["transaction.state.log.min.isr"]),
+            "segment.bytes": str(config["transaction.state.log.segment.bytes"]),
+            "unclean.leader.election.enable": "false",
+        },
+    )
