@@ -14,6 +14,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from stratalog.errors import ManifestFromTheFutureError, RemoteResourceNotFoundError, RemoteStorageError
+from stratalog.remote import publication
 from stratalog.remote.api import TopicIdPartition
 from stratalog.remote.audit_facts import Manifest, ManifestFault, parse_key
 from stratalog.remote.storage.aiven import manifest as aiven_manifest
@@ -69,7 +70,8 @@ def find_partitions(store: ObjectStore, topics: Collection[str] | None = None) -
     for name in top.directories:
         topic = parse_topic_directory(name)
         if topic is None:
-            directories.append(name)
+            if name != publication.DIRECTORY:
+                directories.append(name)
             continue
         if topics is not None and topic not in topics:
             continue
@@ -90,6 +92,10 @@ class PartitionReader:
 
     def __init__(self, store: ObjectStore, readers: int = READERS) -> None:
         self._store = store
+        #: What a publication has made visible and a crash kept from its place.
+        self._published: dict[TopicIdPartition, list[SegmentManifest]] = {}
+        for manifest in publication.applied({}, publication.read_publications(store)).values():
+            self._published.setdefault(manifest.topic_id_partition, []).append(manifest)
         self._pool = ThreadPoolExecutor(readers, thread_name_prefix="tier-manifests")
         self._ahead = ThreadPoolExecutor(PARTITIONS_AHEAD, thread_name_prefix="tier-partitions")
 
@@ -118,6 +124,8 @@ class PartitionReader:
                 vanished.add(segment.segment_id.id)
             elif key == str(segment) or segment.segment_id.id not in manifests:
                 manifests[segment.segment_id.id] = manifest  # ours, where there are two
+        for published in self._published.get(partition, ()):
+            manifests.setdefault(published.segment_id, _slim(published))
         if vanished:
             infos = [info for info in infos if _segment_id(info) not in vanished]
         return PartitionObjects(partition, tuple(infos), manifests)

@@ -28,6 +28,7 @@ from stratalog.errors import RemoteStorageError
 from stratalog.remote.audit_findings import RepairPlan, plan_repair
 from stratalog.remote.audit_mend import carry_out, store_time_ms
 from stratalog.remote.audit_run import AuditOptions
+from stratalog.remote.publication import finish_publications
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.util.clock import SYSTEM_CLOCK
 from stratalog.util.filesystem import REAL_FILESYSTEM
@@ -65,6 +66,8 @@ def repair(
     data_dirs = open_data_dirs(data_dir)
     with _not_served(data_dir if apply else None):
         now_ms = store_time_ms(store) if apply else SYSTEM_CLOCK.now_ms()
+        if apply:
+            finish_publications(store)
         options = AuditOptions(now_ms, grace_ms, set(topic) if topic else None, deep, readers)
         result = run_audit(store, options, data_dirs, output)
         plan = plan_repair(result.findings, now_ms, grace_ms)

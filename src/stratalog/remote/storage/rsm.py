@@ -100,6 +100,13 @@ class ObjectStoreRemoteStorageManager:
     def copy_log_segment_data(
         self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData
     ) -> CustomMetadata | None:
+        manifest = self.stage(metadata, data)
+        self.store.put(_key(metadata, ObjectKind.MANIFEST), manifest.to_json())
+        self.reader.remember(manifest)
+        return None
+
+    def stage(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> SegmentManifest:
+        """Put everything but the manifest, and return that: until it is put, nobody takes the objects for a segment."""
         reader = self.reader
         encoder = Encoder(reader.store, self._encoding, metadata, self._fs, on_progress=data.on_progress)
         blocks = data.block_facts or self._blocks(data.log_segment)
@@ -132,9 +139,7 @@ class ObjectStoreRemoteStorageManager:
         )
         # A look at the other side: a store that lost or cut an object is found before anything local is given up.
         self._check_sizes(manifest)
-        reader.store.put(_key(metadata, ObjectKind.MANIFEST), manifest.to_json())
-        reader.remember(manifest)
-        return None
+        return manifest
 
     def _check_sizes(self, manifest: SegmentManifest) -> None:
         for kind, stored in manifest.objects.items():

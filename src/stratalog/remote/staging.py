@@ -1,0 +1,148 @@
+"""Segments that were written in bulk, put into a bucket without being visible; `publication` makes them so.
+
+A writer that does not know yet where his offsets will lie guesses. Where he guessed wrong, `move` puts the segment where it
+belongs, under a new segment id, so that no object ever changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from stratalog.log.checkpoints import encode_epochs
+from stratalog.log.renumbering import renumber
+from stratalog.log.segment_writer import WrittenSegment
+from stratalog.log.values import EpochEntry
+from stratalog.remote.api import (
+    LogSegmentData,
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    TopicIdPartition,
+)
+from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
+from stratalog.util.clock import SYSTEM_CLOCK, Clock
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+from stratalog.util.uuids import random_uuid
+
+#: No broker's: what is told of who copied a segment that no broker had.
+BULK_BROKER_ID: Final = -1
+
+_PIECE_BYTES: Final = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """The leader epochs of a partition so far, ascending, never empty; the last one is that of what is written now."""
+
+    epochs: tuple[EpochEntry, ...]
+
+    @property
+    def latest(self) -> int:
+        return self.epochs[-1].epoch
+
+    def of(self, base_offset: int) -> dict[int, int]:
+        """The epochs of a segment that begins at `base_offset` behind all of them."""
+        return {self.latest: base_offset}
+
+
+def stage(
+    manager: ObjectStoreRemoteStorageManager,
+    partition: TopicIdPartition,
+    written: WrittenSegment,
+    lineage: Lineage,
+    *,
+    index_entry_size: int,
+    topic_config: Mapping[str, str] | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> SegmentManifest:
+    """Put a written segment's objects; its manifest is returned. Raises RemoteStorageError."""
+    metadata = RemoteLogSegmentMetadata(
+        RemoteLogSegmentId(partition, random_uuid()),
+        written.base_offset,
+        written.last_offset,
+        written.max_timestamp_ms if written.max_timestamp_ms >= 0 else clock.now_ms(),
+        BULK_BROKER_ID,
+        clock.now_ms(),
+        written.size,
+        lineage.of(written.base_offset),
+        txn_index_empty=True,
+    )
+    data = LogSegmentData(
+        written.log,
+        written.offset_index,
+        written.time_index,
+        None,
+        written.snapshot,
+        encode_epochs(_cut(lineage, written.base_offset)),
+        index_entry_size,
+        topic_config,
+    )
+    return manager.stage(metadata, data)
+
+
+def move(
+    manager: ObjectStoreRemoteStorageManager,
+    manifest: SegmentManifest,
+    base_offset: int,
+    lineage: Lineage,
+    scratch: Path,
+    *,
+    fs: FileSystem = REAL_FILESYSTEM,
+    clock: Clock = SYSTEM_CLOCK,
+) -> SegmentManifest:
+    """Stage a staged segment anew at `base_offset`, by way of files in the directory `scratch`; the old one stays.
+
+    Memory does not grow with the segment. Raises RemoteStorageError, OSError.
+    """
+    reader, shift = manager.reader, base_offset - manifest.base_offset
+    paths = {}
+    for kind in (
+        ObjectKind.LOG,
+        ObjectKind.OFFSET_INDEX,
+        ObjectKind.TIME_INDEX,
+        ObjectKind.PRODUCER_SNAPSHOT,
+    ):
+        path = paths[kind] = scratch / f"{manifest.segment_id}.{kind.value}"
+        size = manifest.objects[kind].size
+        with fs.open(path, create=True) as file:
+            for start in range(0, size, _PIECE_BYTES):
+                end = min(size, start + _PIECE_BYTES)
+                file.write_at(reader.read_range(manifest, kind, start, end, blocks=False), start)
+            if kind is ObjectKind.LOG:
+                renumber(file, shift, lineage.latest)
+    written = WrittenSegment(
+        base_offset,
+        manifest.end_offset + shift,
+        manifest.max_timestamp,
+        -1,
+        manifest.segment_size_in_bytes,
+        0,
+        paths[ObjectKind.LOG],
+        paths[ObjectKind.OFFSET_INDEX],
+        paths[ObjectKind.TIME_INDEX],
+        paths[ObjectKind.PRODUCER_SNAPSHOT],
+    )
+    try:
+        return stage(
+            manager,
+            manifest.topic_id_partition,
+            written,
+            lineage,
+            index_entry_size=manifest.offset_index_entry_size or 8,
+            topic_config=manifest.topic_config,
+            clock=clock,
+        )
+    finally:
+        for path in written.files:
+            fs.remove(path)
+
+
+def _cut(lineage: Lineage, base_offset: int) -> list[EpochEntry]:
+    """The epochs up to the end of a segment; one that begins in it begins with it."""
+    return [entry for entry in lineage.epochs if entry.start_offset <= base_offset] or [
+        EpochEntry(lineage.latest, base_offset)
+    ]
