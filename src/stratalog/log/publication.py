@@ -1,0 +1,283 @@
+"""Putting whole segments behind the ends of partitions of a data directory, all of a job in one step.
+
+    stage     workers write segments below `staging_directory`, numbered from wherever they like
+    publish   the segments get their offsets, the journal is written (the one step), files are renamed to their places
+    discard   the staging directory goes
+
+The staging directory is named as a partition that is being deleted: a broker, Kafka's too, that starts meanwhile throws
+it away, and nobody reads it. The journal `stratalog-publication-<name>.json` lists the renames. After a crash before it
+nothing has changed; after a crash behind it `finish` (of the next publication) goes on with what is left, and until then
+each partition is a log that ends somewhere within the job. That of a stream stays, done, and remembers its last batch.
+
+Nobody may serve the directory meanwhile: its `.lock` is held as a broker holds it. Errors are OSErrors but for what is
+named.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+from stratalog.config.topic import LogConfig
+from stratalog.errors import DataDirError, UsageError
+from stratalog.log.checkpoints import RECOVERY_POINTS, OffsetCheckpoint, PartitionMetadataFile, encode_epochs
+from stratalog.log.file_names import (
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    log_file,
+    offset_index_file,
+    parse_partition_dir,
+    snapshot_file,
+    time_index_file,
+    txn_index_file,
+)
+from stratalog.log.partition_log import PartitionLog
+from stratalog.log.renumbering import renumber
+from stratalog.log.segment_writer import WrittenSegment
+from stratalog.log.values import EpochEntry
+from stratalog.util.atomic_file import write_atomic
+from stratalog.util.clock import SYSTEM_CLOCK, Clock
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+
+#: A staging directory in which nothing was done for so long is that of a job that has died.
+ABANDONED_AFTER_MS: Final = 24 * 3_600_000
+
+_LOCK: Final = ".lock"
+_CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+_JOURNAL: Final = "stratalog-publication-"
+_STAGING: Final = "stratalog-staging-0."
+_DELETE: Final = "-delete"
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPartition:
+    """Segments for the end of a partition, in the order in which they are to lie there."""
+
+    topic: str
+    topic_id: UUID
+    partition: int
+    segments: tuple[WrittenSegment, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def staging_directory(data_dir: Path, job: UUID) -> Path:
+    """Where a job's segments are written. On the same file system as their places, and no partition to anybody."""
+    return data_dir / f"{_STAGING}{job.hex}{_DELETE}"
+
+
+def topic_id_in(data_dir: Path, topic: str, fs: FileSystem = REAL_FILESYSTEM) -> tuple[UUID | None, int]:
+    """The id of a topic that has partitions in a data directory, None without one, and the largest number plus one."""
+    count, topic_id = 0, None
+    for name in fs.list_dir(data_dir):
+        parsed = parse_partition_dir(name)
+        if parsed is not None and parsed[0] == topic:
+            count = max(count, parsed[1] + 1)
+            topic_id = topic_id or PartitionMetadataFile(data_dir / name / PARTITION_METADATA, fs).read()
+    return topic_id, count
+
+
+def publish(
+    data_dir: Path,
+    job: UUID,
+    name: str,
+    partitions: Sequence[StagedPartition],
+    *,
+    batch: int | None = None,
+    fs: FileSystem = REAL_FILESYSTEM,
+    clock: Clock = SYSTEM_CLOCK,
+) -> bool:
+    """Put what `job` has staged behind the ends of its partitions; partitions that are not there begin at offset 0.
+
+    `name` is the job's, or that of a stream; with `batch` False is returned and nothing done if this batch or a later one
+    of that name was published. UsageError if a broker has the directory.
+    """
+    with _held(data_dir, fs):
+        _finish(data_dir, fs)
+        journal = data_dir / f"{_JOURNAL}{name}.json"
+        if batch is not None:
+            last = _batch_of(journal, fs)
+            if last is not None and last >= batch:
+                return False
+        staging = staging_directory(data_dir, job)
+        renames: list[list[str]] = []
+        for staged in partitions:
+            renames += _prepared(data_dir, staging, staged, fs, clock)
+        document = {"version": 1, "staging": staging.name, "batch": batch, "renames": renames}
+        write_atomic(journal, json.dumps(document, indent=1).encode(), fs)
+        _carry_out(data_dir, journal, document, fs)
+        return True
+
+
+def published_batch(data_dir: Path, name: str, fs: FileSystem = REAL_FILESYSTEM) -> int | None:
+    """The number of the last batch published under a name, None without one."""
+    return _batch_of(data_dir / f"{_JOURNAL}{name}.json", fs)
+
+
+def finish(data_dir: Path, fs: FileSystem = REAL_FILESYSTEM, clock: Clock = SYSTEM_CLOCK) -> int:
+    """Go on with what a crash left; return how many publications that were. UsageError if a broker has the directory.
+
+    What jobs that have died had staged goes.
+    """
+    with _held(data_dir, fs):
+        finished = _finish(data_dir, fs)
+        for entry in fs.list_dir(data_dir):
+            if entry.startswith(_STAGING) and entry.endswith(_DELETE):
+                with fs.open(data_dir / entry) as directory:
+                    if clock.now_ms() - directory.mtime_ms() > ABANDONED_AFTER_MS:
+                        fs.remove_tree(data_dir / entry)
+        return finished
+
+
+def discard(data_dir: Path, job: UUID, fs: FileSystem = REAL_FILESYSTEM) -> None:
+    """Remove what a job has staged and not published."""
+    staging = staging_directory(data_dir, job)
+    if fs.is_dir(staging):
+        fs.remove_tree(staging)
+
+
+def check_not_served(data_dir: Path, fs: FileSystem = REAL_FILESYSTEM) -> None:
+    """UsageError if a broker has the directory now, or it is none."""
+    if not fs.is_dir(data_dir):
+        raise UsageError(f"{data_dir} is no directory; give a broker's log directory, or make an empty one")
+    with _held(data_dir, fs):
+        return
+
+
+# --- before the one step ------------------------------------------------------------------------------------------------
+
+
+def _prepared(
+    data_dir: Path, staging: Path, staged: StagedPartition, fs: FileSystem, clock: Clock
+) -> list[list[str]]:
+    """Give the staged segments of a partition their offsets; the renames that put them in place, in order."""
+    target = data_dir / staged.name
+    if fs.is_dir(target):
+        offset, epoch = _sealed_end(target, staged, fs, clock)
+        prepared = staging / f"end-{staged.name}"
+    else:
+        offset, epoch = 0, 0
+        prepared = staging / f"new-{staged.name}"
+    fs.make_dirs(prepared)
+    renames: list[list[str]] = []
+    for segment in staged.segments:
+        shift = offset - segment.base_offset
+        with fs.open(segment.log, write=True) as file:
+            renumber(file, shift, epoch)
+            file.sync()
+        end = segment.last_offset + shift + 1
+        names = (offset_index_file(offset), time_index_file(offset), snapshot_file(end), log_file(offset))
+        for path, name in zip(segment.files, names, strict=True):
+            fs.rename(path, prepared / name)
+            renames.append([f"{staging.name}/{prepared.name}/{name}", f"{staged.name}/{name}"])
+        offset = end
+    if not fs.is_dir(target):
+        PartitionMetadataFile(prepared / PARTITION_METADATA, fs).write(staged.topic_id)
+        write_atomic(prepared / LEADER_EPOCH_CHECKPOINT, encode_epochs([EpochEntry(epoch, 0)]), fs)
+        renames = [[f"{staging.name}/{prepared.name}", staged.name]]
+    fs.sync_dir(prepared)
+    fs.sync_dir(staging)
+    return renames
+
+
+def _sealed_end(directory: Path, staged: StagedPartition, fs: FileSystem, clock: Clock) -> tuple[int, int]:
+    """Roll a partition's log, recovered if need be; its end offset and the leader epoch of what follows."""
+    parent = directory.parent
+    points = OffsetCheckpoint(parent / RECOVERY_POINTS, fs).read()
+    log = PartitionLog.open(
+        directory,
+        LogConfig(retention_ms=-1),
+        topic_id=staged.topic_id,
+        clock=clock,
+        fs=fs,
+        clean_shutdown=fs.exists(parent / _CLEAN_SHUTDOWN),
+        recovery_point=points.get((staged.topic, staged.partition), 0),
+    )
+    try:
+        end = log.log_end_offset
+        epoch = log.leader_epochs.latest_epoch
+        if epoch is None:
+            epoch = 0
+            log.leader_epochs.assign(epoch, end)
+        log.roll()
+        return end, epoch
+    finally:
+        log.close()
+        # Of the empty active segment only the names are needed: those that are renamed to them take its place.
+        fs.remove(directory / txn_index_file(end))
+
+
+# --- behind it ----------------------------------------------------------------------------------------------------------
+
+
+def _carry_out(data_dir: Path, journal: Path, document: dict[str, Any], fs: FileSystem) -> None:
+    """Rename what is not renamed yet, indexes before their `.log`; then only the memory of a stream's batch is left."""
+    touched = {data_dir}
+    for source, target in document["renames"]:
+        if fs.exists(data_dir / source):
+            fs.rename(data_dir / source, data_dir / target)
+            touched.add((data_dir / target).parent)
+        elif not fs.exists(data_dir / target):
+            raise DataDirError(
+                f"{data_dir / source} is missing: {journal.name} says that it was to become {target};"
+                " the directory was started in between; write the job anew and remove that file"
+            )
+    for directory in touched:
+        fs.sync_dir(directory)
+    if document["batch"] is None:
+        fs.remove(journal)
+    else:
+        write_atomic(journal, json.dumps({**document, "renames": []}, indent=1).encode(), fs)
+    fs.sync_dir(data_dir)
+    staging = data_dir / document["staging"]
+    if fs.is_dir(staging):
+        fs.remove_tree(staging)
+
+
+def _finish(data_dir: Path, fs: FileSystem) -> int:
+    finished = 0
+    for name in fs.list_dir(data_dir):
+        if name.startswith(_JOURNAL) and name.endswith(".json"):
+            document = _document(data_dir / name, fs)
+            if document["renames"]:
+                _carry_out(data_dir, data_dir / name, document, fs)
+                finished += 1
+    return finished
+
+
+def _batch_of(journal: Path, fs: FileSystem) -> int | None:
+    if not fs.exists(journal):
+        return None
+    batch = _document(journal, fs)["batch"]
+    return None if batch is None else int(batch)
+
+
+def _document(journal: Path, fs: FileSystem) -> dict[str, Any]:
+    try:
+        document = json.loads(fs.read_bytes(journal))
+        if document["version"] != 1:
+            raise ValueError(f"version {document['version']}, expected 1")
+        return {key: document[key] for key in ("version", "staging", "batch", "renames")}
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataDirError(f"{journal} is no journal of a publication: {error}") from error
+
+
+@contextmanager
+def _held(data_dir: Path, fs: FileSystem) -> Iterator[None]:
+    """Hold the directory's lock as a broker does."""
+    with fs.open(data_dir / _LOCK, create=True) as lock:
+        try:
+            fcntl.lockf(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UsageError(
+                f"{data_dir} is in use by a broker (its {_LOCK} file is held): stop it first, or write through it"
+            ) from error
+        yield
