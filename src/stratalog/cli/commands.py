@@ -48,6 +48,7 @@ COMMANDS = (
     CommandSpec(
         "fsck", "stratalog.cli.fsck:fsck", "Check log directories offline; repair what follows from the log."
     ),
+    CommandSpec("retention", "stratalog.cli.retention:app", "Why records are still there, and when they go."),
     CommandSpec(
         "spark", "stratalog.cli.spark.command:app", "Jobs over data directories and buckets, on Spark."
     ),

@@ -1,7 +1,7 @@
 """What retention must know of a partition directory, from its files alone: no lock, nothing is opened for writing.
 
 The largest timestamp of a segment is proven by its batches, as a broker proves it before it deletes: the time index may
-have lost entries. Of a sealed segment with sound indexes that takes the headers behind the last index entry; else all of them.
+have lost entries. With sound indexes that takes the headers behind the last index entry; else all of them.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from stratalog.cli.options import command_group
+from stratalog.cli.spark.export import export
+from stratalog.cli.spark.retention import retention
 
 app = command_group()
 
@@ -17,3 +19,9 @@ def spark() -> None:
       stratalog spark index verify --path /var/lib/stratalog --json
       stratalog spark stats --remote s3://bucket/tiered --topic orders --master spark://host:7077
     """
+
+
+app.command()(export)
+
+
+app.command("retention")(retention)

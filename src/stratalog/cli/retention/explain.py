@@ -1,0 +1,89 @@
+"""`stratalog retention explain`: of one topic, segment by segment, what keeps it and when it goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from stratalog.cli.options import Json
+from stratalog.cli.retention.output import print_explained, print_explained_json
+from stratalog.cli.retention.sources import Sources, gather
+from stratalog.cli.spark.session import key_values
+from stratalog.cli.tier.times import span_ms, time_ms
+from stratalog.errors import UnknownTopicOrPartitionError, UsageError
+from stratalog.log.retention_forecast import Rhythm
+from stratalog.remote.retention_survey import config_of, survey
+from stratalog.util.clock import SYSTEM_CLOCK
+
+
+def explain(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    partition: Annotated[int | None, typer.Option("--partition", min=0, help="Only this partition.")] = None,
+    what_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--what-if", metavar="KEY=VALUE", help="As if the topic had this setting; may be repeated."
+        ),
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="TIME", help="As of this time: 2026-01-31T12:00:00Z or milliseconds."),
+    ] = None,
+    data_dir: Annotated[
+        list[Path] | None,
+        typer.Option("--data-dir", metavar="DIR", help="A log directory of the broker; may be repeated."),
+    ] = None,
+    bootstrap_server: Annotated[
+        str | None, typer.Option("--bootstrap-server", metavar="H:P[,..]", help="A broker of the cluster.")
+    ] = None,
+    check_interval: Annotated[
+        str,
+        typer.Option(
+            "--check-interval", metavar="SPAN", help="log.retention.check.interval.ms of the broker."
+        ),
+    ] = "5m",
+    json_: Json = False,
+) -> int:
+    """Tell of every segment, in both tiers, why it is still there, which rule takes it, and when at the earliest.
+
+    With --data-dir alone no broker is needed. With --bootstrap-server too, settings and offsets are the broker's. With
+    --bootstrap-server alone only whole partitions can be told of: Kafka's protocol knows no segments.
+
+    \b
+    Examples:
+      stratalog retention explain orders --data-dir /var/lib/stratalog
+      stratalog retention explain orders --partition 3 --data-dir /var/lib/stratalog \\
+        --what-if retention.ms=3600000 --at 2026-02-01
+      stratalog retention explain orders --bootstrap-server h:9092 --json
+    """
+    tried = key_values("--what-if", what_if)
+    config_of(tried)
+    for directory in data_dir or ():
+        if not directory.is_dir():
+            raise UsageError(f"--data-dir {directory}: there is no such directory")
+    now_ms = SYSTEM_CLOCK.now_ms() if at is None else time_ms(at, "--at")
+    rhythm = Rhythm(span_ms(check_interval, "--check-interval"))
+    sources = gather(topic, data_dir or [], bootstrap_server)
+    sources = _only(sources, topic, partition)
+    config = config_of(sources.properties, tried)
+    before = config_of(sources.properties)
+    told: list[dict[str, Any]] = []
+    for each in sources.partitions:
+        fates = survey(each, config, now_ms, rhythm)
+        as_it_is = survey(each, before, now_ms, rhythm) if tried else fates
+        told.append({"partition": each.partition, "fates": fates, "as_it_is": as_it_is})
+    show = print_explained_json if json_ else print_explained
+    show(topic, config, tried, now_ms, told, sources)
+    return 0
+
+
+def _only(sources: Sources, topic: str, partition: int | None) -> Sources:
+    if partition is None:
+        return sources
+    kept = tuple(each for each in sources.partitions if each.partition == partition)
+    served = tuple(each for each in sources.served if each.partition == partition)
+    if not kept and not served:
+        raise UnknownTopicOrPartitionError(f"{topic} has no partition {partition} there")
+    return Sources(sources.properties, kept, served, sources.notes)

@@ -1,0 +1,187 @@
+"""What `retention explain` prints: what is in force, then of each partition every segment with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stratalog.cli.retention.sources import ServedPartition, Sources
+from stratalog.cli.tables import on_terminal, print_json, print_table
+from stratalog.cli.tier.progress import size_text
+from stratalog.config.topic import LogConfig
+from stratalog.log.retention_forecast import Fate
+from stratalog.log.retention_words import span_text, time_text
+
+_LESSON = (
+    "retention.ms is the least that a record stays, not the most: a segment goes as a whole, once its newest record is old "
+    "enough, from the oldest segment on; the broker looks every log.retention.check.interval.ms, and files stay "
+    "file.delete.delay.ms longer."
+)
+
+
+def print_explained(
+    topic: str,
+    config: LogConfig,
+    tried: Mapping[str, str],
+    now_ms: int,
+    told: Sequence[dict[str, Any]],
+    sources: Sources,
+) -> None:
+    print(f"{topic} at {time_text(now_ms)}: {_settings(config)}")
+    if tried:
+        print("as if it had " + ", ".join(f"{key}={value}" for key, value in tried.items()))
+    for each in told:
+        print()
+        _print_partition(topic, each, now_ms, is_tried=bool(tried))
+    if not told:
+        print()
+        for served in sources.served:
+            print(served_text(topic, served, config, now_ms))
+    print()
+    print(_LESSON)
+    for note in sources.notes:
+        print(f"note: {note}")
+
+
+def _print_partition(topic: str, each: dict[str, Any], now_ms: int, *, is_tried: bool) -> None:
+    fates: list[Fate] = each["fates"]
+    due = sum(fate.size_bytes for fate in fates if fate.is_due(now_ms))
+    total = sum(fate.size_bytes for fate in fates)
+    print(
+        f"{topic}-{each['partition']}: {len(fates)} segments, {size_text(total)}, of which {size_text(due)} are due now"
+    )
+    if is_tried:
+        before = sum(fate.size_bytes for fate in each["as_it_is"] if fate.is_due(now_ms))
+        print(f"  as it is, {size_text(before)} are due now")
+    if on_terminal():
+        columns = ("tier", "offsets", "size", "newest record", "goes", "gone by", "why")
+        print_table(columns, [_row(fate) for fate in fates])
+        return
+    for fate in fates:
+        tier, offsets, size, newest, goes, gone, why = _row(fate)
+        until = f"{goes}, deleted by {gone}" if gone else goes
+        print(f"  {tier} {offsets} {size}, newest {newest}: {until}: {why}")
+
+
+def _row(fate: Fate) -> tuple[str, ...]:
+    offsets = (
+        f"{fate.base_offset}-{fate.end_offset}"
+        if fate.end_offset >= fate.base_offset
+        else f"{fate.base_offset}-"
+    )
+    goes, gone = "not foreseen", ""
+    if fate.due is not None:
+        goes, gone = f"goes {time_text(fate.due.rule_ms)} by {fate.rule}", time_text(fate.due.deleted_by_ms)
+    text = fate.text
+    if fate.overstay_ms:
+        text += f" (its first record stays {span_text(fate.overstay_ms)} beyond retention)"
+    return (
+        fate.tier.value, offsets, size_text(fate.size_bytes), time_text(fate.largest_timestamp_ms), goes, gone, text
+    )  # fmt: skip
+
+
+def _settings(config: LogConfig) -> str:
+    parts = [
+        f"cleanup.policy={','.join(sorted(config.cleanup_policy))}",
+        f"retention.ms={config.retention_ms}" + _span(config.retention_ms),
+        f"retention.bytes={config.retention_bytes}",
+        f"segment.bytes={config.segment_bytes}",
+        f"segment.ms={config.segment_ms}" + _span(config.segment_ms),
+    ]
+    if config.remote_storage_enable:
+        parts.append(f"tiered, local.retention.ms={config.effective_local_retention_ms}")
+        parts.append(f"local.retention.bytes={config.effective_local_retention_bytes}")
+    return ", ".join(parts)
+
+
+def _span(ms: int) -> str:
+    return f" ({span_text(ms)})" if ms >= 0 else ""
+
+
+def served_text(topic: str, served: ServedPartition, config: LogConfig, now_ms: int) -> str:
+    """What can be said of a partition whose segments are not known."""
+    offsets = served.offsets
+    text = f"{topic}-{served.partition}: offsets {offsets.log_start_offset}-{offsets.high_watermark - 1}"
+    if offsets.high_watermark <= offsets.log_start_offset:
+        return f"{topic}-{served.partition}: no records"
+    if "delete" not in config.cleanup_policy:
+        return f"{text}: cleanup.policy does not have delete, so nothing goes by age or size"
+    if config.retention_ms < 0:
+        return f"{text}: retention.ms is -1, so nothing goes by age"
+    if served.newest_ms < 0:
+        return f"{text}: no record has a timestamp; files go by their own age"
+    gone_ms = served.newest_ms + config.retention_ms
+    word = "is due now" if gone_ms < now_ms else f"goes after {time_text(gone_ms)}"
+    return (
+        f"{text}: its newest record is of {time_text(served.newest_ms)}, so the last of it {word}; what is older goes "
+        "segment by segment, each with its own newest record"
+    )
+
+
+def print_explained_json(
+    topic: str,
+    config: LogConfig,
+    tried: Mapping[str, str],
+    now_ms: int,
+    told: Sequence[dict[str, Any]],
+    sources: Sources,
+) -> None:
+    print_json(
+        {
+            "topic": topic,
+            "at": now_ms,
+            "config": {
+                "cleanup.policy": sorted(config.cleanup_policy),
+                "retention.ms": config.retention_ms,
+                "retention.bytes": config.retention_bytes,
+                "local.retention.ms": config.effective_local_retention_ms,
+                "local.retention.bytes": config.effective_local_retention_bytes,
+                "segment.ms": config.segment_ms,
+                "segment.bytes": config.segment_bytes,
+                "remote.storage.enable": config.remote_storage_enable,
+            },
+            "what_if": dict(tried),
+            "partitions": [
+                {
+                    "partition": each["partition"],
+                    "segments": [_json(fate) for fate in each["fates"]],
+                    "due_now_bytes": _due_bytes(each["fates"], now_ms),
+                    "due_now_bytes_as_it_is": _due_bytes(each["as_it_is"], now_ms),
+                }
+                for each in told
+            ],
+            "served": [
+                {
+                    "partition": each.partition,
+                    "log_start_offset": each.offsets.log_start_offset,
+                    "high_watermark": each.offsets.high_watermark,
+                    "newest_record": each.newest_ms,
+                    "explanation": served_text(topic, each, config, now_ms),
+                }
+                for each in sources.served
+            ],
+            "notes": list(sources.notes),
+        }
+    )
+
+
+def _due_bytes(fates: Sequence[Fate], now_ms: int) -> int:
+    return sum(fate.size_bytes for fate in fates if fate.is_due(now_ms))
+
+
+def _json(fate: Fate) -> dict[str, Any]:
+    due = fate.due
+    return {
+        "tier": fate.tier.value,
+        "base_offset": fate.base_offset,
+        "end_offset": fate.end_offset,
+        "bytes": fate.size_bytes,
+        "newest_record": fate.largest_timestamp_ms,
+        "rule": fate.rule,
+        "goes": None if due is None else due.rule_ms,
+        "deleted_by": None if due is None else due.deleted_by_ms,
+        "files_gone_by": None if due is None else due.files_gone_by_ms,
+        "kept_by": [hold.value for hold in fate.holds],
+        "overstay": fate.overstay_ms,
+        "explanation": fate.text,
+    }

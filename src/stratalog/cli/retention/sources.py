@@ -1,0 +1,121 @@
+"""What `retention explain` goes by: the files of log directories, a broker, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from stratalog.cli.topic_configs import served_configs, stored_configs
+from stratalog.errors import UnknownTopicOrPartitionError, UnsupportedVersionError, UsageError
+from stratalog.log.scan import list_partitions
+from stratalog.remote.audit_data_dir import DataDirs
+from stratalog.remote.retention_survey import KnownOffsets, SurveyedPartition
+from stratalog.wire.client import (
+    EARLIEST_LOCAL_OFFSET,
+    EARLIEST_OFFSET,
+    LATEST_OFFSET,
+    LATEST_TIERED_OFFSET,
+    MAX_TIMESTAMP_OFFSET,
+    Cluster,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ServedPartition:
+    """What a broker tells of a partition; `newest_ms` is the largest record timestamp, -1 without any."""
+
+    partition: int
+    offsets: KnownOffsets
+    newest_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The topic's settings, its partitions as they lie on disk (none without a directory), and what a broker says."""
+
+    properties: dict[str, str]
+    partitions: tuple[SurveyedPartition, ...]
+    served: tuple[ServedPartition, ...]
+    #: What is not known, in a line each.
+    notes: tuple[str, ...]
+
+
+def gather(topic: str, directories: Sequence[Path], bootstrap_server: str | None) -> Sources:
+    """UsageError when there is neither; UnknownTopicOrPartitionError when nobody knows the topic."""
+    if not directories and bootstrap_server is None:
+        raise UsageError("where is the topic? give --data-dir DIR, --bootstrap-server H:P, or both")
+    notes: list[str] = []
+    served: tuple[ServedPartition, ...] = ()
+    properties: dict[str, str] | None = None
+    if bootstrap_server is not None:
+        with Cluster(bootstrap_server) as cluster:
+            properties = served_configs(cluster, [topic])[topic]
+            served = tuple(_served(cluster, topic))
+    partitions = _on_disk(topic, directories)
+    if directories and not partitions:
+        raise UnknownTopicOrPartitionError(
+            f"{topic}: no partition of it in {', '.join(map(str, directories))}"
+        )
+    if properties is None:
+        stored = stored_configs(directories)
+        if topic not in stored:
+            notes.append(
+                f"settings of {topic} are not in these directories: Kafka's defaults are taken; --what-if or "
+                "--bootstrap-server says better"
+            )
+        properties = stored.get(topic, {})
+        notes.append("no broker was asked: the high watermark is taken to be the end of the log")
+    by_number = {each.partition: each for each in served}
+    partitions = [
+        replace(each, known=by_number[each.partition].offsets) if each.partition in by_number else each
+        for each in partitions
+    ]
+    if not directories:
+        notes.append(
+            "Kafka's protocol does not tell of segments: what follows is of whole partitions; with --data-dir, on the "
+            "broker's machine, it is told segment by segment"
+        )
+    return Sources(properties, tuple(partitions), served, tuple(notes))
+
+
+def _on_disk(topic: str, directories: Sequence[Path]) -> list[SurveyedPartition]:
+    local = {
+        number: path for each in directories for name, number, path in list_partitions(each) if name == topic
+    }
+    found = {number: SurveyedPartition(topic, number, path) for number, path in local.items()}
+    data_dirs = DataDirs(directories) if directories else None
+    for replayed in data_dirs.replay() if data_dirs is not None else ():
+        for identity, said in replayed.items():
+            number = identity.partition
+            if identity.topic == topic and number in found and said.segments:
+                assert data_dirs is not None
+                if data_dirs.log_facts(identity) is not None:
+                    found[number] = replace(found[number], remote=tuple(said.segments.values()))
+    return [found[number] for number in sorted(found)]
+
+
+def _served(cluster: Cluster, topic: str) -> list[ServedPartition]:
+    numbers = range(len(cluster.topic(topic).partitions))
+    keys = [(topic, number) for number in numbers]
+    starts = cluster.list_offsets(dict.fromkeys(keys, EARLIEST_OFFSET))
+    ends = cluster.list_offsets(dict.fromkeys(keys, LATEST_OFFSET))
+    newest = cluster.list_offsets(dict.fromkeys(keys, MAX_TIMESTAMP_OFFSET))
+    try:
+        local = cluster.list_offsets(dict.fromkeys(keys, EARLIEST_LOCAL_OFFSET))
+        tiered = cluster.list_offsets(dict.fromkeys(keys, LATEST_TIERED_OFFSET))
+    except (UsageError, UnsupportedVersionError):  # a broker of before tiered storage
+        local, tiered = {}, {}
+    return [
+        ServedPartition(
+            number,
+            KnownOffsets(
+                starts[key].offset,
+                ends[key].offset,
+                local[key].offset if key in local else None,
+                tiered[key].offset if key in tiered else None,
+            ),
+            newest[key].timestamp_ms if newest[key].offset >= 0 else -1,
+        )
+        for number, key in zip(numbers, keys, strict=True)
+    ]

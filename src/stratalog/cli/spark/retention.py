@@ -1,0 +1,89 @@
+"""`stratalog spark retention`: what goes when, for all topics at once, and with other settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stratalog.cli.spark.options import (
+    Json,
+    Paths,
+    Remote,
+    RemoteOptions,
+    Topics,
+    data_dirs,
+    remote_options,
+    remote_url,
+    require_place,
+)
+from stratalog.cli.spark.session import Conf, Master, RemoteSession, key_values, spark_session
+from stratalog.cli.tier.times import span_ms, time_ms
+from stratalog.cli.topic_configs import stored_configs
+from stratalog.log.retention_forecast import Rhythm
+
+WhatIf = Annotated[
+    list[str] | None,
+    typer.Option("--what-if", metavar="KEY=VALUE", help="Try this setting on every topic; may be repeated."),
+]
+At = Annotated[
+    str | None,
+    typer.Option("--at", metavar="TIME", help="As of this time: 2026-01-31T12:00:00Z or milliseconds."),
+]
+CheckInterval = Annotated[
+    str,
+    typer.Option("--check-interval", metavar="SPAN", help="log.retention.check.interval.ms of the broker."),
+]
+
+
+def retention(
+    path: Paths = None,
+    remote: Remote = None,
+    topic: Topics = None,
+    what_if: WhatIf = None,
+    at: At = None,
+    segments: Annotated[
+        bool, typer.Option("--segments", help="A line for each segment, with what keeps it.")
+    ] = False,
+    check_interval: CheckInterval = "5m",
+    remote_option: RemoteOptions = None,
+    master: Master = None,
+    remote_session: RemoteSession = None,
+    conf: Conf = None,
+    as_json: Json = False,
+) -> int:
+    """Forecast what retention deletes and when, in both tiers, and what it would with other settings. Nothing is changed.
+
+    Settings of topics are taken from the broker's file in the data directory, or from the bucket.
+
+    \b
+    Examples:
+      stratalog spark retention --path /var/lib/stratalog
+      stratalog spark retention --path /var/lib/stratalog --what-if retention.ms=86400000
+      stratalog spark retention --remote s3://bucket/tiered --topic orders --segments --json
+    """
+    require_place(path, remote)
+    paths = data_dirs(path)
+    from stratalog.spark.pipelines.progress import terminal_progress
+    from stratalog.spark.pipelines.retention import forecast_retention
+
+    tried = key_values("--what-if", what_if)
+    at_ms = None if at is None else time_ms(at, "--at")
+    rhythm = Rhythm(span_ms(check_interval, "--check-interval"))
+    options, url = remote_options(remote_option), remote_url(remote)
+    with spark_session("stratalog retention", master, remote_session, conf) as spark:
+        found = forecast_retention(
+            spark,
+            paths=paths,
+            remote=url,
+            remote_options=options,
+            topics=set(topic) if topic else None,
+            configs=stored_configs(Path(each) for each in paths),
+            what_if=tried,
+            at_ms=at_ms,
+            rhythm=rhythm,
+            progress=terminal_progress(),
+        )
+    (found.by_segment() if segments else found.by_topic()).print(as_json=as_json)
+    return 0

@@ -1,0 +1,49 @@
+"""What is set on topics: in the file of a broker that need not run, or told by one that does."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+
+from stratalog.broker.metadata.store import MetadataStore
+from stratalog.broker.metadata.store_file import STORE_FILE
+from stratalog.wire.api_keys import ApiKey
+from stratalog.wire.client import Cluster, check, check_topic
+
+_TOPIC = 2
+
+
+def stored_configs(directories: Iterable[Path]) -> dict[str, dict[str, str]]:
+    """Of every topic that the first of these directories with a store knows; empty where none has one (a Kafka's)."""
+    for directory in directories:
+        if (directory / STORE_FILE).is_file():
+            store = MetadataStore.open(directory)
+            try:
+                return {topic.name: dict(topic.configs) for topic in store.topics()}
+            finally:
+                store.close()
+    return {}
+
+
+def served_configs(cluster: Cluster, topics: Collection[str]) -> dict[str, dict[str, str]]:
+    """All that is in force for each topic, defaults of the broker included. UnknownTopicOrPartitionError."""
+    found: dict[str, dict[str, str]] = {}
+    for topic in topics:
+        resource = {"resource_type": _TOPIC, "resource_name": topic, "configuration_keys": None}
+        (told,) = cluster.any.call(ApiKey.DESCRIBE_CONFIGS, (1, 4), resources=[resource]).results
+        check_topic(told.error_code, topic)
+        check(told.error_code, told.error_message)
+        found[topic] = {
+            str(entry.name): str(entry.value) for entry in told.configs if entry.value is not None
+        }
+    return found
+
+
+def with_settings(
+    configs: Mapping[str, Mapping[str, str]], settings: Mapping[str, str], topics: Iterable[str]
+) -> dict[str, dict[str, str]]:
+    """`configs` with `settings` over those of each of `topics`."""
+    changed = {topic: dict(properties) for topic, properties in configs.items()}
+    for topic in topics:
+        changed[topic] = {**changed.get(topic, {}), **settings}
+    return changed
