@@ -1,0 +1,181 @@
+"""`stratalog spark export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stratalog.cli.spark.options import (
+    Json,
+    Paths,
+    Remote,
+    RemoteOptions,
+    data_dirs,
+    remote_options,
+    remote_url,
+)
+from stratalog.cli.spark.session import Conf, Master, RemoteSession, key_values, spark_session
+from stratalog.errors import UsageError
+
+if TYPE_CHECKING:
+    from stratalog.spark.pipelines.export import Decoding
+
+
+def export(
+    topics: Annotated[str, typer.Argument(metavar="TOPICS", help="Topics, with commas between.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to", metavar="TABLE", help="A directory, the URL of an object store, or a table of a catalog."
+        ),
+    ],
+    path: Paths = None,
+    remote: Remote = None,
+    remote_option: RemoteOptions = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            metavar="KEY=VALUE",
+            help="An option of the source: startingTimestamp, isolationLevel, kafka.bootstrap.servers; may be repeated.",
+        ),
+    ] = None,
+    table_format: Annotated[
+        str, typer.Option("--format", metavar="FORMAT", help="parquet, delta or iceberg.")
+    ] = "parquet",
+    to_option: Annotated[
+        list[str] | None,
+        typer.Option("--to-option", metavar="KEY=VALUE", help="An option of the object store of --to."),
+    ] = None,
+    partition_by: Annotated[
+        str, typer.Option(metavar="COLUMNS", help="Some of date, hour, topic, partition; or none.")
+    ] = "date",
+    headers: Annotated[bool, typer.Option("--headers", help="With a column of headers.")] = False,
+    decode: Annotated[
+        str | None, typer.Option(metavar="KIND", help="Decode values: json, avro or protobuf.")
+    ] = None,
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT|@FILE",
+            help="JSON: columns as DDL (else inferred). Avro: the schema. Protobuf: @FILE of descriptors.",
+        ),
+    ] = None,
+    confluent: Annotated[
+        bool, typer.Option("--confluent", help="Avro: skip the 5 bytes of Confluent's serializers.")
+    ] = False,
+    schema_id: Annotated[
+        int | None, typer.Option(metavar="ID", help="Avro, --confluent: only values of this schema's id.")
+    ] = None,
+    message: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Protobuf: the message type, package.Name.")
+    ] = None,
+    offsets_per_commit: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="Commit after so many offsets of each partition, not only in the end."
+        ),
+    ] = None,
+    master: Master = None,
+    remote_session: RemoteSession = None,
+    conf: Conf = None,
+    as_json: Json = False,
+) -> int:
+    """Add what is new in topics to a Parquet, Delta or Iceberg table, each record exactly once.
+
+    \b
+    Examples:
+      stratalog spark export orders --path /var/lib/stratalog --to /lake/orders
+      stratalog spark export orders,returns --remote s3://bucket/tiered --to s3://lake/events --partition-by topic,date
+      stratalog spark export orders --path /data --to /lake/orders --decode json --schema 'id BIGINT, total DOUBLE'
+    """
+    decoding = _decoding(decode, schema, confluent, schema_id, message)
+    source: dict[str, str | int | bool] = {"subscribe": topics, "includeHeaders": headers}
+    if path:
+        source["path"] = ",".join(data_dirs(path))
+    if remote is not None:
+        source["remote"] = str(remote_url(remote))
+        source |= {f"remote.{name}": value for name, value in remote_options(remote_option).items()}
+    source |= key_values("--option", option)
+    columns = () if partition_by in ("", "none") else tuple(name.strip() for name in partition_by.split(","))
+    to = str(Path(to).absolute()) if table_format == "parquet" and "://" not in to else to
+
+    from stratalog.spark.options import ReadOptions
+    from stratalog.spark.pipelines import export as pipeline
+    from stratalog.spark.pipelines.export.layout import Layout
+    from stratalog.spark.pipelines.progress import terminal_progress
+
+    ReadOptions.parse({name: str(value) for name, value in source.items()})  # before a session is started
+    Layout.of(columns)
+    with spark_session("stratalog spark export", master, remote_session, conf) as spark:
+        result = pipeline.export(
+            spark,
+            source=source,
+            to=to,
+            table_format=table_format,
+            partition_by=columns,
+            decode=decoding,
+            offsets_per_commit=offsets_per_commit,
+            target_options=key_values("--to-option", to_option),
+            progress=terminal_progress(),
+        )
+    result.report().print(as_json=as_json)
+    return 0
+
+
+def _decoding(
+    kind: str | None, schema: str | None, confluent: bool, schema_id: int | None, message: str | None
+) -> Decoding | str | None:
+    """What `--decode` and its companions mean. UsageError."""
+    from stratalog.spark.pipelines.export import Avro, Json, Protobuf
+    from stratalog.spark.pipelines.export.decoding import checked_avro_schema
+
+    given = [
+        name
+        for name, is_given in (
+            ("--schema", schema is not None),
+            ("--confluent", confluent),
+            ("--schema-id", schema_id is not None),
+            ("--message", message is not None),
+        )
+        if is_given
+    ]
+    allowed = {
+        None: [],
+        "json": ["--schema"],
+        "avro": ["--schema", "--confluent", "--schema-id"],
+        "protobuf": ["--schema", "--message"],
+    }
+    if kind not in allowed:
+        raise UsageError(f"--decode {kind}: expected json, avro or protobuf")
+    if surplus := [name for name in given if name not in allowed[kind]]:
+        raise UsageError(
+            f"{surplus[0]} has no meaning {'without --decode' if kind is None else f'for {kind}'}"
+        )
+    if kind == "json":
+        return "json" if schema is None else Json(_text(schema).decode())
+    if kind == "avro":
+        return Avro(checked_avro_schema(_text(_needed(kind, schema)).decode()), confluent, schema_id)
+    if kind == "protobuf":
+        if message is None:
+            raise UsageError("--decode protobuf needs --message")
+        return Protobuf(message, _text(_needed(kind, schema)))
+    return None
+
+
+def _needed(kind: str, schema: str | None) -> str:
+    if schema is None:
+        raise UsageError(f"--decode {kind} needs --schema")
+    return schema
+
+
+def _text(value: str) -> bytes:
+    """The option itself, or what is in `@FILE`. UsageError."""
+    if not value.startswith("@"):
+        return value.encode()
+    try:
+        return Path(value[1:]).read_bytes()
+    except OSError as error:
+        raise UsageError(f"--schema {value}: {error.strerror or error}") from error

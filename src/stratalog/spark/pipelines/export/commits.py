@@ -1,0 +1,127 @@
+"""What an export remembers of a run, in the same commit as the run's rows: which offsets they are. Pure.
+
+A commit names the export, the run, the offsets that were added and, for every partition ever exported, the offset that
+comes next. It is one JSON document: a file of the log of a Parquet table (`parquet_table`), the `userMetadata` of a Delta
+commit, a property of an Iceberg snapshot.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from stratalog.errors import StratalogError
+from stratalog.spark.options import TopicPartition
+
+#: Of the document; a reader refuses newer ones.
+COMMIT_FORMAT: Final = 1
+
+
+class CorruptCommitError(StratalogError):
+    """A table's memory of its exports cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Offsets [start, end) of one partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def key(self) -> TopicPartition:
+        return self.topic, self.partition
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A file of a Parquet table: its path below the table, with '/', its size and the records in it."""
+
+    path: str
+    size: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One run's. `version` counts from 0; `next_offsets` has every partition that was ever exported.
+
+    `schema` (Spark's JSON) is that of the rows, with the columns of `partition_by`; `decoded` says what values were decoded
+    as, so that a schema that was inferred once stays. `files` only where the table is Parquet.
+    """
+
+    version: int
+    run_id: str
+    ranges: Sequence[OffsetRange]
+    next_offsets: Mapping[TopicPartition, int]
+    schema: str
+    partition_by: Sequence[str]
+    decoded: str | None = None
+    files: Sequence[DataFile] = field(default_factory=tuple)
+
+    def to_json(self) -> str:
+        """One line."""
+        by_topic: dict[str, dict[str, int]] = {}
+        for (topic, partition), offset in sorted(self.next_offsets.items()):
+            by_topic.setdefault(topic, {})[str(partition)] = offset
+        document = {
+            "format": COMMIT_FORMAT,
+            "version": self.version,
+            "run": self.run_id,
+            "ranges": [[each.topic, each.partition, each.start, each.end] for each in self.ranges],
+            "next": by_topic,
+            "schema": self.schema,
+            "partition_by": list(self.partition_by),
+            "decoded": self.decoded,
+            "files": [[each.path, each.size, each.records] for each in self.files],
+        }
+        return json.dumps(document, separators=(",", ":"))
+
+    @classmethod
+    def parse(cls, text: str | bytes, where: str) -> Commit:
+        """CorruptCommitError names `where`."""
+        try:
+            document: dict[str, Any] = json.loads(text)
+            if document["format"] != COMMIT_FORMAT:
+                raise CorruptCommitError(
+                    f"{where} has format {document['format']}, this version reads {COMMIT_FORMAT}; upgrade stratalog"
+                )
+            return cls(
+                version=int(document["version"]),
+                run_id=str(document["run"]),
+                ranges=tuple(
+                    OffsetRange(str(t), int(p), int(a), int(b)) for t, p, a, b in document["ranges"]
+                ),
+                next_offsets={
+                    (topic, int(partition)): int(offset)
+                    for topic, by_partition in document["next"].items()
+                    for partition, offset in by_partition.items()
+                },
+                schema=str(document["schema"]),
+                partition_by=tuple(document["partition_by"]),
+                decoded=document["decoded"],
+                files=tuple(DataFile(str(path), int(size), int(n)) for path, size, n in document["files"]),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CorruptCommitError(f"{where} is no commit of an export: {error}") from error
+
+
+def next_commit(
+    last: Commit | None,
+    run_id: str,
+    ranges: Sequence[OffsetRange],
+    schema: str,
+    partition_by: Sequence[str],
+    decoded: str | None,
+) -> Commit:
+    """The commit after `last` that adds these ranges; none may begin before its partition stopped. Without files."""
+    following = dict(last.next_offsets) if last else {}
+    for each in ranges:
+        assert following.get(each.key, each.start) <= each.start < each.end, each
+        following[each.key] = each.end
+    version = last.version + 1 if last else 0
+    return Commit(version, run_id, tuple(ranges), following, schema, tuple(partition_by), decoded)

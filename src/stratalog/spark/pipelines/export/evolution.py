@@ -1,0 +1,48 @@
+"""How the columns of a table may change from one run to the next: fields are added, and nothing else. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stratalog.errors import UsageError
+
+
+def check_evolution(before: Any, now: Any, decoded: str) -> None:
+    """Both are structs in Spark's JSON. Every field that was there must be there with its type; fields may come in the
+    table and in the struct `decoded`, and in structs within. UsageError names the field."""
+    _check_struct(before, now, "", decoded)
+
+
+def _check_struct(before: Any, now: Any, prefix: str, decoded: str) -> None:
+    following = {field["name"]: field["type"] for field in now["fields"]}
+    for field in before["fields"]:
+        name = f"{prefix}{field['name']}"
+        if field["name"] not in following:
+            raise UsageError(
+                f"column {name} of the table is missing in the rows of this run; it can be null, but not go"
+            )
+        old, new = field["type"], following[field["name"]]
+        is_decoded = name == decoded or name.startswith(f"{decoded}.")
+        if is_decoded and _is_struct(old) and _is_struct(new):
+            _check_struct(old, new, f"{name}.", decoded)
+        elif _without_nullability(old) != _without_nullability(new):
+            raise UsageError(
+                f"column {name} of the table is {_shown(old)}, in this run {_shown(new)}; export to another table"
+            )
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, dict) and kind.get("type") == "struct"
+
+
+def _without_nullability(kind: Any) -> Any:
+    if isinstance(kind, list):
+        return [_without_nullability(each) for each in kind]
+    if isinstance(kind, dict):
+        dropped = ("nullable", "containsNull", "valueContainsNull", "metadata")
+        return {name: _without_nullability(value) for name, value in kind.items() if name not in dropped}
+    return kind
+
+
+def _shown(kind: Any) -> str:
+    return kind if isinstance(kind, str) else str(kind["type"])

@@ -1,0 +1,170 @@
+"""Where a Parquet table lies: a local (or mounted) directory, or an object store, behind the few verbs that it takes.
+
+`create` is what exactly-once stands on: of several runs one makes an entry of the log, the others are told. On a directory
+that is a hard link. An object store has no such verb here: `create` looks first, so two runs on one table in a bucket must
+not overlap.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from stratalog.errors import RemoteResourceNotFoundError, UsageError
+from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.util.filesystem import REAL_FILESYSTEM
+from stratalog.util.uuids import random_uuid
+
+
+class TableFiles(ABC):
+    """Files below a table, named by paths with '/'. Goes to the workers."""
+
+    location: str
+
+    @abstractmethod
+    def read(self, path: str) -> bytes:
+        """FileNotFoundError."""
+
+    @abstractmethod
+    def create(self, path: str, data: bytes) -> bool:
+        """Make a file whole and durable; False, and nothing else, if there is one."""
+
+    @abstractmethod
+    def list(self, directory: str = "") -> list[str]:
+        """Paths of all files below a directory, sorted, unfinished ones too; none where it is absent."""
+
+    @abstractmethod
+    def delete(self, paths: Sequence[str]) -> None:
+        """Those that are not there are no error."""
+
+    @abstractmethod
+    def writing(self, path: str) -> AbstractContextManager[Path]:
+        """A local path to write a file to. When the `with` block ends well the file is at `path`, whole and durable."""
+
+
+def open_table_files(to: str, options: Mapping[str, str]) -> TableFiles:
+    """A directory, `file:` URL, or URL of an object store with its options. UsageError."""
+    url = urlsplit(to)
+    if url.scheme == "file" or "://" not in to:
+        root = Path(unquote(url.path)) if url.scheme == "file" else Path(to)
+        if REAL_FILESYSTEM.exists(root) and not REAL_FILESYSTEM.is_dir(root):
+            raise UsageError(f"{root} is a file; a Parquet table is a directory")
+        return LocalFiles(root.absolute())
+    return ObjectFiles(to, options)
+
+
+class LocalFiles(TableFiles):
+    """A directory that driver and workers share. Unfinished files are hidden: `.<name>.part`."""
+
+    def __init__(self, root: Path) -> None:
+        self.location = str(root)
+        self._root = root
+
+    def read(self, path: str) -> bytes:
+        return REAL_FILESYSTEM.read_bytes(self._root / path)
+
+    def create(self, path: str, data: bytes) -> bool:
+        target = self._root / path
+        part = _part_of(target, random_uuid().hex)
+        REAL_FILESYSTEM.make_dirs(target.parent)
+        try:
+            with REAL_FILESYSTEM.open(part, create=True) as file:
+                file.write_at(data, 0)
+                file.sync()
+            os.link(part, target)
+        except FileExistsError:
+            return False
+        finally:
+            with suppress(FileNotFoundError):
+                REAL_FILESYSTEM.remove(part)
+        self._sync_dirs(target)
+        return True
+
+    def list(self, directory: str = "") -> list[str]:
+        found = []
+        for parent, _, names in os.walk(self._root / directory):
+            found += [Path(parent, name).relative_to(self._root).as_posix() for name in names]
+        return sorted(found)
+
+    def delete(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            with suppress(FileNotFoundError):
+                REAL_FILESYSTEM.remove(self._root / path)
+
+    @contextmanager
+    def writing(self, path: str) -> Iterator[Path]:
+        target = self._root / path
+        part = _part_of(target, "part")
+        REAL_FILESYSTEM.make_dirs(target.parent)
+        try:
+            yield part
+            with REAL_FILESYSTEM.open(part) as file:
+                file.sync()
+            REAL_FILESYSTEM.rename(part, target)
+        finally:
+            with suppress(FileNotFoundError):
+                REAL_FILESYSTEM.remove(part)
+        self._sync_dirs(target)
+
+    def _sync_dirs(self, target: Path) -> None:
+        """Make the file's name durable, and those of the directories that lead to it."""
+        for parent in target.parents:
+            REAL_FILESYSTEM.sync_dir(parent)
+            if parent == self._root:
+                return
+
+
+def _part_of(target: Path, suffix: str) -> Path:
+    return target.with_name(f".{target.name}.{suffix}")
+
+
+class ObjectFiles(TableFiles):
+    """A prefix of an object store. The connection is made where it is used."""
+
+    def __init__(self, url: str, options: Mapping[str, str]) -> None:
+        self.location = url
+        self._options = dict(options)
+        self._store: ObjectStore | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_store": None}
+
+    @property
+    def store(self) -> ObjectStore:
+        """UsageError for a wrong URL or option."""
+        if self._store is None:
+            self._store = ObjectStore.from_url(self.location, self._options)
+        return self._store
+
+    def read(self, path: str) -> bytes:
+        try:
+            return bytes(self.store.get(path))
+        except RemoteResourceNotFoundError as error:
+            raise FileNotFoundError(f"{self.location}/{path}") from error
+
+    def create(self, path: str, data: bytes) -> bool:
+        try:
+            self.store.head(path)
+        except RemoteResourceNotFoundError:
+            self.store.put(path, data)
+            return True
+        return False
+
+    def list(self, directory: str = "") -> list[str]:
+        return sorted(each.key for each in self.store.list(directory))
+
+    def delete(self, paths: Sequence[str]) -> None:
+        self.store.delete(paths)
+
+    @contextmanager
+    def writing(self, path: str) -> Iterator[Path]:
+        with TemporaryDirectory(prefix="stratalog-export-") as directory:
+            part = Path(directory, "part")
+            yield part
+            self.store.put_file(path, part)

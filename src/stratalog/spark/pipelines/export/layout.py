@@ -1,0 +1,59 @@
+"""How a table is partitioned, and which columns its rows have. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from stratalog.errors import UsageError
+
+#: Columns that a table can be partitioned by, and the SQL that makes those that records do not have. Days and hours are
+#: those of UTC, whatever the session's time zone. Seconds are floored: times before 1970 fall into their own day.
+PARTITION_COLUMNS: Final = {
+    "date": "date_add(DATE'1970-01-01', cast(floor(unix_seconds(timestamp) / 86400) as int))",
+    "hour": "cast(floor(pmod(unix_seconds(timestamp), 86400) / 3600) as int)",
+    "topic": None,
+    "partition": None,
+}
+
+#: Columns of a record in a table, in their order; `headers` where they are wanted, and what stands for `value` when it is
+#: decoded.
+RECORD_COLUMNS: Final = (
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "timestampType",
+    "key",
+    "value",
+    "headers",
+)
+DECODED: Final = "data"
+UNDECODED: Final = "undecoded"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """`partition_by` in the order of directories."""
+
+    partition_by: tuple[str, ...] = ("date",)
+
+    @classmethod
+    def of(cls, partition_by: Sequence[str]) -> Layout:
+        """UsageError for a column that cannot be one, or is there twice."""
+        names = tuple(partition_by)
+        for name in names:
+            if name not in PARTITION_COLUMNS:
+                raise UsageError(f"partition by {name}: expected some of {', '.join(PARTITION_COLUMNS)}")
+        if len(set(names)) < len(names):
+            raise UsageError(f"partition by {','.join(names)}: a column is there twice")
+        if "hour" in names and "date" not in names:
+            raise UsageError("partition by hour: an hour belongs to a date; partition by date,hour")
+        return cls(names)
+
+    @property
+    def derived(self) -> dict[str, str]:
+        """Columns that are made, with their SQL."""
+        sql = {name: PARTITION_COLUMNS[name] for name in self.partition_by}
+        return {name: text for name, text in sql.items() if text is not None}
