@@ -22,6 +22,4 @@ def spark() -> None:
 
 
 app.command()(export)
-
-
 app.command("retention")(retention)
