@@ -84,10 +84,10 @@ class Asker:
         self._wire = Wire(bootstrap_servers)
         self.topic_ids: dict[str, UUID] = {}
 
-    def call(self, key: ApiKey, version: int, **fields: Any) -> Any:
+    def call(self, key: ApiKey, version: int, /, **fields: Any) -> Any:
         return self._wire.call(key, version, **fields)
 
-    def ask(self, key: ApiKey, version: int, **fields: Any) -> Any:
+    def ask(self, key: ApiKey, version: int, /, **fields: Any) -> Any:
         try:
             return self._plain(self._wire.call(key, version, **fields))
         except (ConnectionError, OSError) as error:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
 from stratalog.broker.dispatch import ApiKey, RequestContext, handles
 from stratalog.broker.transactions.transaction import Transaction
 from stratalog.errors import KafkaError
+
+_EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 
 
 @handles(ApiKey.DESCRIBE_TRANSACTIONS, versions=(0, 0))
@@ -24,7 +27,7 @@ def _state(ctx: RequestContext, transactional_id: str) -> Any:
         transactional_id=transactional_id,
         transaction_state=known.state.title,
         transaction_timeout=known.timeout_ms,
-        transaction_start_time=known.start_ms,
+        transaction_start_time=_EPOCH + datetime.timedelta(milliseconds=known.start_ms),  # -1 too
         producer_id=known.producer_id,
         producer_epoch=known.producer_epoch,
         topics=_topics(ctx, known),

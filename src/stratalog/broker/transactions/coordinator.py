@@ -160,9 +160,11 @@ class TransactionCoordinator:
         known = self._find(transactional_id)
         if known is None:
             known = Transaction.new(transactional_id, new_producer_id(), timeout_ms, now_ms)
-        changed = decisions.on_init_producer_id(known, expected, timeout_ms, now_ms, new_producer_id)
-        if changed.state is TransactionState.PREPARE_EPOCH_FENCE:
-            self._abort_fenced(changed)
+        changed = decisions.on_init_producer_id(
+            known, expected, timeout_ms, now_ms, new_producer_id, transaction_version=self.transaction_version
+        )
+        if changed.state is TransactionState.PREPARE_ABORT:
+            self._end(changed)
             raise ConcurrentTransactionsError(f"{transactional_id}: an open transaction has been aborted")
         self._store(changed)
         logger.info(
@@ -217,9 +219,6 @@ class TransactionCoordinator:
         self._complete(prepared, prepared.partitions)
         return prepared.completed(prepared.last_update_ms).producer
 
-    def _abort_fenced(self, fenced: Transaction) -> None:
-        self._end(fenced.ended(self.transaction_version, self._clock.now_ms(), committed=False))
-
     # --- markers ------------------------------------------------------------------------------------------------------
 
     def _complete(self, prepared: Transaction, partitions: Iterable[TopicPartition]) -> None:
@@ -262,7 +261,7 @@ class TransactionCoordinator:
                 "Transactional id %s: aborted, as it was open for more than %d ms",
                 known.transactional_id, known.timeout_ms,
             )  # fmt: skip
-            self._abort_fenced(known.fenced())
+            self._end(known.fenced(self.transaction_version, now_ms))
         return len(late)
 
     def expire(self) -> int:

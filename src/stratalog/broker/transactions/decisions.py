@@ -33,18 +33,20 @@ def on_init_producer_id(
     timeout_ms: int,
     now_ms: int,
     new_producer_id: Callable[[], int],
+    *,
+    transaction_version: int,
 ) -> Transaction:
     """A producer begins, or (with `expected`) goes on after an error.
 
-    The next state is EMPTY; or PREPARE_EPOCH_FENCE when a transaction is open, which has to be aborted before the producer
-    asks again. ProducerFencedError, ConcurrentTransactionsError.
+    The next state is EMPTY; or PREPARE_ABORT when a transaction is open: it is completed first, and the producer asks
+    again. `transaction_version` is the broker's. ProducerFencedError, ConcurrentTransactionsError.
     """
     if expected is not None and not _may_go_on(known, expected):
         raise _fenced(known, expected)
     if known.state.is_prepared:
         raise ConcurrentTransactionsError(f"{known.transactional_id}: the last transaction is being ended")
     if known.state is TransactionState.ONGOING:
-        return known.fenced()
+        return known.fenced(transaction_version, now_ms)
     epoch = known.producer_epoch
     if known.is_epoch_exhausted and (expected is None or expected.epoch == epoch):
         last_epoch = NO_PRODUCER_EPOCH if expected is None else epoch
