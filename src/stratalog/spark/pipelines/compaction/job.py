@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from stratalog.spark.pipelines.compaction import shuffle
@@ -36,10 +36,12 @@ def compacted(
     *,
     dry_run: bool = False,
     progress: Progress = SILENT,
+    discard: Callable[[Sequence[Rewritten]], object] = lambda _: None,
 ) -> Iterator[Compacted]:
     """Make the new segments of all partitions; each partition as soon as its own are made, in no order.
 
-    Segments that would become what they are already are not rewritten. With `dry_run` nothing is. TaskError.
+    Segments that would become what they are already are not rewritten. With `dry_run` nothing is. When this ends early,
+    `discard` is given the new segments of partitions that did not get all of theirs. TaskError.
     """
     if not plans:
         return
@@ -64,7 +66,11 @@ def compacted(
             if not of_part:
                 yield finished(part)
         every = [task for of_part in rewrites for task in of_part]
-        for new in shuffle.rewrite(spark, found, every, progress=progress):
-            done[new.part].append(new)
-            if len(done[new.part]) == len(rewrites[new.part]):
-                yield finished(new.part)
+        try:
+            for new in shuffle.rewrite(spark, found, every, progress=progress):
+                done[new.part].append(new)
+                if len(done[new.part]) == len(rewrites[new.part]):
+                    yield finished(new.part)
+        finally:
+            for made in done.values():
+                discard(made)

@@ -5,7 +5,7 @@ Closed segments from the first to the end offset are looked at; those of one gro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
@@ -18,6 +18,7 @@ from stratalog.log.cleaner.values import LastRecord
 from stratalog.log.txn_index import AbortedTransaction
 from stratalog.records.batch import RecordBatch
 from stratalog.records.batch_format import HEADER_SIZE, LOG_OVERHEAD, MAGIC
+from stratalog.spark.pipelines.compaction.upload import Upload
 from stratalog.spark.pipelines.compaction.values import (
     FilterFacts,
     KeysTask,
@@ -56,6 +57,8 @@ class PartitionPlan:
     now_ms: int
     places: Places
     directory: str
+    #: Where the new segment of some of the sources goes; None: it stays in `directory`.
+    upload: Callable[[range], Upload] | None = None
 
     @property
     def name(self) -> str:
@@ -182,6 +185,7 @@ def rewrite_tasks(part: int, plan: PartitionPlan, survey: SurveyedPartition) -> 
             ),
             config=plan.config,
             directory=plan.directory,
+            upload=None if plan.upload is None else plan.upload(segments),
         )
         for number, segments in enumerate(plan.groups())
         if survey.changes(segments)

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
+from stratalog.log.append import BatchFacts
 from stratalog.log.cleaner.chunk import Chunk
 from stratalog.log.cleaner.cleaned_output import CleanedOutput
-from stratalog.log.cleaner.filter_plain import FilterRules
+from stratalog.log.cleaner.filter_plain import FilterRules, empty_batch
 from stratalog.log.cleaner.rewriting import RewritingFacts, SegmentRewriter
 from stratalog.log.cleaner.superseded import SupersededOffsets
 from stratalog.log.cleaner.throttle import Throttle
 from stratalog.log.cleaner.transactions import CleanedTransactions
 from stratalog.log.cleaner.values import CleanerStats
 from stratalog.log.segment import LogSegment
-from stratalog.spark.pipelines.compaction.sources import CHUNK_BYTES, open_records
+from stratalog.spark.pipelines.compaction.sources import CHUNK_BYTES, last_batch, open_records
 from stratalog.spark.pipelines.compaction.values import RewriteStats, RewriteTask, Rewritten
 from stratalog.util.clock import SYSTEM_CLOCK
 from stratalog.util.filesystem import REAL_FILESYSTEM
@@ -40,7 +42,7 @@ class GroupRewriter:
         self._task = task
         self._started = time.monotonic()
         self._fs = REAL_FILESYSTEM
-        self._directory = Path(task.directory) / f"{random_uuid().hex}{ATTEMPT_SUFFIX}"
+        self._directory = Path(task.directory or gettempdir()) / f"{random_uuid().hex}{ATTEMPT_SUFFIX}"
         self._fs.make_dirs(self._directory)
         self._cleaned = LogSegment.create(
             self._directory, task.sources[0].base_offset, task.config, clock=SYSTEM_CLOCK, fs=self._fs
@@ -69,22 +71,27 @@ class GroupRewriter:
         self._next += 1
 
     def finish(self) -> Rewritten:
-        """Seal and flush the new segment."""
+        """Seal and flush the new segment, and put it into the bucket if that is where it goes."""
         task, cleaned, stats = self._task, self._cleaned, self._stats
+        if task.upload is not None and not cleaned.size_bytes:
+            self._keep_last_batch()
         cleaned.become_inactive()
         cleaned.flush()
         modified_ms = task.sources[-1].last_modified_ms
         for path in (cleaned.log_path, cleaned.offset_index_path, cleaned.time_index_path):
             self._fs.set_mtime_ms(path, modified_ms)
-        largest = cleaned.largest_timestamp()
-        cleaned.close()
         self._fs.sync_dir(self._directory)
+        manifest = None
+        if task.upload is not None:
+            manifest = task.upload.stage(cleaned, self._directory, self._fs)
+        cleaned.close()
+        if manifest is not None:
+            self._fs.remove_tree(self._directory)
         return Rewritten(
             part=task.part,
             group=task.group,
             base_offset=cleaned.base_offset,
             directory=str(self._directory),
-            max_timestamp_ms=largest,
             stats=RewriteStats(
                 stats.bytes_read,
                 stats.bytes_written,
@@ -93,7 +100,27 @@ class GroupRewriter:
                 stats.invalid_messages_read,
                 time.monotonic() - self._started,
             ),
+            manifest=manifest,
         )
+
+    def _keep_last_batch(self) -> None:
+        """Keep the header of the group's last batch: a remote segment has something in it, or readers find a hole."""
+        task = self._task
+        for source in reversed(task.sources):
+            with open_records(source, task.places) as records:
+                last = last_batch(records)
+            if last is not None:
+                data = empty_batch(last)
+                facts = BatchFacts(
+                    last.base_offset,
+                    last.last_offset,
+                    last.max_timestamp,
+                    len(data),
+                    last.partition_leader_epoch,
+                )
+                self._cleaned.append([data], len(data), [facts])
+                self._stats.bytes_written += len(data)
+                return
 
     def discard(self) -> None:
         """Remove what was made."""

@@ -13,6 +13,8 @@ from typing_extensions import Buffer
 
 from stratalog.errors import RemoteResourceNotFoundError
 from stratalog.log.cleaner.chunk import Readable
+from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size
+from stratalog.records.batch_format import HEADER_SIZE, MAGIC, MAGIC_AT
 from stratalog.spark.pipelines.compaction.values import SourceSegment
 from stratalog.spark.places import Place, PlaceMissingError, Places, Tier
 
@@ -43,6 +45,25 @@ def open_records(source: SourceSegment, places: Places) -> Iterator[OpenRecords]
         yield OpenRecords(source.name, source.size, blocks)
     finally:
         blocks.close()
+
+
+def last_batch(records: OpenRecords) -> RecordBatch | None:
+    """The last batch, found from headers: of format 2 its header alone, of others the whole."""
+    position, last = 0, None
+    while position < records.size_bytes:
+        size = min(HEADER_SIZE, records.size_bytes - position)
+        last = position, checked_batch_size(_read(records, position, size), 0)
+        position += last[1]
+    if last is None:
+        return None
+    head = _read(records, last[0], min(HEADER_SIZE, last[1]))
+    return batch_at(head if head[MAGIC_AT] == MAGIC else _read(records, *last), 0)
+
+
+def _read(records: OpenRecords, position: int, size: int) -> bytes:
+    data = bytearray(size)
+    records.file.pread_into(memoryview(data), position)
+    return bytes(data)
 
 
 class _RemoteBlocks:

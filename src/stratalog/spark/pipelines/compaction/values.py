@@ -10,6 +10,8 @@ from stratalog.config.topic import LogConfig
 from stratalog.log.cleaner.transactions import MetData
 from stratalog.log.cleaner.values import LastRecord
 from stratalog.log.txn_index import AbortedTransaction
+from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.spark.pipelines.compaction.upload import Upload
 from stratalog.spark.places import Place, Places
 
 
@@ -96,8 +98,10 @@ class RewriteTask:
     met: MetData
     facts: FilterFacts
     config: LogConfig
-    #: A directory in which the attempt makes one of its own.
+    #: A directory in which the attempt makes one of its own; empty: wherever the worker has room for temporary files.
     directory: str
+    #: Where the new segment goes; None: it stays where it was made.
+    upload: Upload | None = None
 
 
 class RewriteStats(NamedTuple):
@@ -113,11 +117,12 @@ class RewriteStats(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """The new segment of a group: its files are in `directory`, under their plain names."""
+    """The new segment of a group: its files are in `directory`, under their plain names, or its objects in the bucket,
+    to which `manifest` is all that is missing."""
 
     part: int
     group: int
     base_offset: int
     directory: str
-    max_timestamp_ms: int
     stats: RewriteStats
+    manifest: SegmentManifest | None = None

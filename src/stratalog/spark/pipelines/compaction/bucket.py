@@ -1,0 +1,168 @@
+"""Partitions of a bucket: which segments there are, and new ones in their places.
+
+A publication (`remote.publication`) makes the new segments of a partition visible and takes the old ones away in one step;
+the objects of the old ones stay for a while, for whoever is reading them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+
+from stratalog.config.topic import LogConfig
+from stratalog.errors import RemoteStorageError
+from stratalog.log import producer_snapshot
+from stratalog.log.cleaner.values import LastRecord
+from stratalog.log.offset_index_format import LARGE
+from stratalog.log.producer_state import EXPIRATION_MS_DEFAULT
+from stratalog.log.txn_index import AbortedTransaction, decode_entries
+from stratalog.remote.api import TopicIdPartition
+from stratalog.remote.catalog import without_covered
+from stratalog.remote.publication import publish
+from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage.plain_view import PlainView
+from stratalog.spark.pipelines.compaction.plan import PartitionPlan
+from stratalog.spark.pipelines.compaction.upload import Upload
+from stratalog.spark.pipelines.compaction.values import Rewritten, SourceSegment
+from stratalog.spark.places import Place, Places, Tier
+
+
+@dataclass(frozen=True, slots=True)
+class BucketPlan:
+    """A partition of a bucket: `manifests` are those of the plan's sources; `covered` lie within one of these."""
+
+    partition: TopicIdPartition
+    plan: PartitionPlan
+    manifests: tuple[SegmentManifest, ...]
+    covered: tuple[SegmentManifest, ...] = field(repr=False)
+
+    def replaced_by(self, new: Sequence[SegmentManifest]) -> list[SegmentManifest]:
+        """What need not be there when `new` are: what they were made of, and what is covered in any case."""
+        gone = [
+            manifest
+            for manifest in self.manifests
+            if any(_covers(each, manifest) and each.segment_id != manifest.segment_id for each in new)
+        ]
+        return [*gone, *self.covered]
+
+
+def partitions_of(manifests: Iterable[SegmentManifest]) -> list[list[SegmentManifest]]:
+    """Sorted manifests (`list_remote_segments`) by partition."""
+    return [list(group) for _, group in groupby(manifests, key=lambda each: each.topic_id_partition)]
+
+
+def config_of(newest: SegmentManifest, overrides: Mapping[str, str] | None) -> LogConfig:
+    """The topic's configuration, as the newest segment tells it, but for `overrides`. InvalidConfigError."""
+    properties = {**(newest.topic_config or {}), **(overrides or {}), "preallocate": "false"}
+    return LogConfig.from_properties(
+        properties, use_large_index_format=newest.offset_index_entry_size == LARGE.entry_size
+    )
+
+
+def bucket_plan(
+    places: Places,
+    manifests: Sequence[SegmentManifest],
+    config: LogConfig,
+    *,
+    first_dirty_offset: int,
+    now_ms: int,
+) -> BucketPlan:
+    """What is to be done to a partition, of all its manifests in order.
+
+    RemoteStorageError when segments overlap in part, or an object cannot be read.
+    """
+    taken = without_covered(manifests)
+    for before, after in pairwise(taken):
+        if after.base_offset <= before.end_offset:
+            raise RemoteStorageError(
+                f"{before.topic}-{before.partition}: segments {before.key()} and {after.key()} overlap in part"
+                f" (offsets {after.base_offset} to {before.end_offset}); see `stratalog tier audit`"
+            )
+    ids = {each.segment_id for each in taken}
+    first, last = taken[0], taken[-1]
+    end = last.end_offset + 1
+    view = places.store
+    is_done = end <= first_dirty_offset
+    plan = PartitionPlan(
+        topic=first.topic,
+        partition=first.partition,
+        sources=[] if is_done else [_source(each, following) for each, following in _with_next(taken)],
+        aborted=[_aborted(view, each) for each in taken],
+        first_dirty_offset=first_dirty_offset,
+        end_offset=end,
+        high_watermark=end,
+        last_records=_last_records(view, last, now_ms),
+        config=config,
+        now_ms=now_ms,
+        places=places,
+        directory="",
+        upload=lambda segments: Upload(
+            str(places.remote_url), dict(places.remote_options), tuple(taken[number] for number in segments)
+        ),
+    )
+    covered = tuple(each for each in manifests if each.segment_id not in ids)
+    return BucketPlan(first.topic_id_partition, plan, tuple(taken), covered)
+
+
+def _with_next(manifests: Sequence[SegmentManifest]) -> list[tuple[SegmentManifest, int]]:
+    """Each with the offset behind it: offsets between two segments are those of the first."""
+    ends = [*(each.base_offset for each in manifests[1:]), manifests[-1].end_offset + 1]
+    return list(zip(manifests, ends, strict=True))
+
+
+def _source(manifest: SegmentManifest, end_offset: int) -> SourceSegment:
+    def size(kind: ObjectKind) -> int:
+        return manifest.objects[kind].size if kind in manifest.objects else 0
+
+    return SourceSegment(
+        base_offset=manifest.base_offset,
+        end_offset=end_offset,
+        size=manifest.segment_size_in_bytes,
+        place=Place(Tier.REMOTE, manifest.key()),
+        name=manifest.key(),
+        last_modified_ms=manifest.max_timestamp,
+        offset_index_size=size(ObjectKind.OFFSET_INDEX),
+        time_index_size=size(ObjectKind.TIME_INDEX),
+    )
+
+
+def _aborted(view: PlainView, manifest: SegmentManifest) -> list[AbortedTransaction]:
+    if manifest.txn_index_empty or ObjectKind.TXN_INDEX not in manifest.objects:
+        return []
+    return list(decode_entries(view.reader.read(manifest, ObjectKind.TXN_INDEX), manifest.key()))
+
+
+def _last_records(view: PlainView, manifest: SegmentManifest, now_ms: int) -> Mapping[int, LastRecord]:
+    """The producers at the end of the newest segment, but for those that were silent for too long to be remembered."""
+    if ObjectKind.PRODUCER_SNAPSHOT not in manifest.objects:
+        return {}
+    entries = producer_snapshot.decode(
+        view.reader.read(manifest, ObjectKind.PRODUCER_SNAPSHOT), manifest.key(ObjectKind.PRODUCER_SNAPSHOT)
+    )
+    return {
+        entry.producer_id: LastRecord(entry.last_offset, entry.epoch)
+        for entry in entries
+        if entry.current_txn_first_offset >= 0 or now_ms - entry.timestamp_ms < EXPIRATION_MS_DEFAULT
+    }
+
+
+def _covers(one: SegmentManifest, other: SegmentManifest) -> bool:
+    return one.base_offset <= other.base_offset and other.end_offset <= one.end_offset
+
+
+def new_manifests(rewritten: Sequence[Rewritten]) -> list[SegmentManifest]:
+    return [new.manifest for new in rewritten if new.manifest is not None]
+
+
+def publish_in_bucket(
+    view: PlainView, plan: BucketPlan, rewritten: Sequence[Rewritten]
+) -> list[SegmentManifest]:
+    """Put new segments in the place of the old ones, in one step; what may be deleted after a while. RemoteStorageError."""
+    new = new_manifests(rewritten)
+    replaced = plan.replaced_by(new)
+    if new or replaced:
+        name = f"compact-{plan.partition.topic}-{plan.partition.partition}"
+        publish(view, name, new, replaces=replaced)
+    return replaced
