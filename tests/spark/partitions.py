@@ -267,7 +267,10 @@ def scan(filters: Sequence[Filter] = (), **options: Any) -> Scan:
     parsed = ReadOptions.parse({name.replace("__", "."): str(value) for name, value in options.items()})
     constraints, rest = push(filters, Constraints())
     places = Places.of(parsed)
-    plans = Planner(parsed, constraints, places).plan()
+    try:
+        plans = Planner(parsed, constraints, places).plan()
+    finally:
+        places.close()
     planning_bytes, places.bytes_read = places.bytes_read, 0
     schema = spark_schema(parsed.columns)
     times = constraints.timestamps_ms
@@ -278,6 +281,7 @@ def scan(filters: Sequence[Filter] = (), **options: Any) -> Scan:
         maker = RowMaker(schema, plan.topic, plan.partition)
         decoded = reader.read(plan, selection)
         rows_by_plan.append([row for batch in decoded for row in maker.rows(batch).to_pylist()])
+    places.close()
     return Scan(plans, rows_by_plan, planning_bytes, places.bytes_read, rest)
 
 

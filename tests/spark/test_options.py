@@ -163,6 +163,8 @@ def test_a_pattern_does_not_mean_internal_topics() -> None:
     )
 
 
-def test_a_pattern_means_the_whole_name() -> None:
+def test_a_pattern_is_looked_for_in_the_name() -> None:
     subscription = ReadOptions.parse({"path": "/data", "subscribePattern": "order"}).subscription
+    assert subscription.wants_topic("orders")
+    subscription = ReadOptions.parse({"path": "/data", "subscribePattern": "^order$"}).subscription
     assert not subscription.wants_topic("orders")

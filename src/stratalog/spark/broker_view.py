@@ -6,7 +6,8 @@ offset, as of the planning.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -14,6 +15,8 @@ from stratalog.errors import UsageError
 from stratalog.spark.partition_json import TopicPartition
 from stratalog.spark.subscription import Subscription
 from stratalog.wire.client import EARLIEST_OFFSET, LATEST_OFFSET, Cluster, TopicInfo
+
+logger = logging.getLogger("stratalog.spark")
 
 #: A transaction is looked for in the answer to a fetch of about nothing.
 _LITTLE_BYTES = 1
@@ -77,9 +80,14 @@ class BrokerView:
             for key in keys
         }
 
-    def describe(self) -> str:
-        """The cluster, for messages."""
-        return f"the cluster at {self._cluster.any.address}"
+    def check_present(self, present: Collection[TopicPartition]) -> None:
+        """UsageError for a topic that was named and is not there. A missing partition of one is not read, as with Spark."""
+        where = f"the cluster at {self._cluster.any.address}"
+        missing = sorted(self._subscription.named_topics - self._topics.keys())
+        if missing:
+            raise UsageError(f"there is no topic {', '.join(missing)} in {where}")
+        for topic, partition in sorted((self._subscription.partitions or frozenset()) - set(present)):
+            logger.warning("option assign: there is no partition %s-%d in %s", topic, partition, where)
 
 
 def first_offset_at(cluster: Cluster, key: TopicPartition, timestamp_ms: int) -> int | None:

@@ -139,7 +139,7 @@ class SnapshotReader:
         if self._broker is not None:
             told = self._broker.discover()
             if must_exist:
-                self._check_present(told, self._broker.describe())
+                self._broker.check_present(told)
             self._told = self._broker.look(wanted)
 
         def is_wanted(key: TopicPartition) -> bool:
@@ -155,8 +155,7 @@ class SnapshotReader:
             return told
         names = present.keys() | {_key(each) for each in manifests}
         if must_exist:
-            where = filter(None, [*self._options.paths, self._options.remote_url])
-            self._check_present(names, " or ".join(where))
+            self._check_present(names)
         return frozenset(key for key in names if subscription.wants(*key))
 
     def partitions(self) -> list[PartitionSnapshot]:
@@ -241,8 +240,9 @@ class SnapshotReader:
             return []
         return list_remote_segments(store, subscribed, covered=True, known=self._memory.manifests)
 
-    def _check_present(self, present: Collection[TopicPartition], where: str) -> None:
+    def _check_present(self, present: Collection[TopicPartition]) -> None:
         subscription = self._options.subscription
+        where = " or ".join(filter(None, [*self._options.paths, self._options.remote_url]))
         missing = sorted(subscription.named_topics - {topic for topic, _ in present})
         if missing:
             raise UsageError(f"there is no topic {', '.join(missing)} in {where}")

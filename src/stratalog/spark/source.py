@@ -1,4 +1,4 @@
-"""The Spark data source "stratalog": reads of segments, local and remote, as batches and as streams."""
+"""The Spark data source "stratalog": reads and bulk writes of segments, local and remote, as batches and as streams."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
     Filter,
     InputPartition,
 )
@@ -19,10 +21,11 @@ from stratalog.spark.filters import Constraints, push
 from stratalog.spark.options import ReadOptions
 from stratalog.spark.places import Places
 from stratalog.spark.rows import checked_columns, spark_schema
+from stratalog.spark.sink.options import SinkOptions
+from stratalog.spark.sink.writer import BulkStreamWriter, BulkWriter
 from stratalog.spark.split_rows import read_rows
 from stratalog.spark.splits import SplitPlan
 from stratalog.spark.stream.options import StreamOptions, parse_for_either
-from stratalog.spark.stream.reader import StreamReader
 
 FORMAT = "stratalog"
 
@@ -51,7 +54,15 @@ class StratalogDataSource(DataSource):
         return FilteringBatchReader(options, schema) if pushes else BatchReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        from stratalog.spark.stream.reader import StreamReader  # Spark 4.1 lacks what it is made of
+
         return StreamReader(StreamOptions.parse(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return BulkWriter(SinkOptions.parse(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802
+        return BulkStreamWriter(SinkOptions.parse(self.options), schema)
 
 
 class FilteringStratalogDataSource(StratalogDataSource):
@@ -77,9 +88,11 @@ class BatchReader(DataSourceReader):
             return []
         from stratalog.spark.planner import Planner
 
-        return [
-            InputPartition(plan) for plan in Planner(self._options, self._constraints, self._places).plan()
-        ]
+        try:
+            planner = Planner(self._options, self._constraints, self._places)
+            return [InputPartition(plan) for plan in planner.plan()]
+        finally:
+            self._places.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one split as Arrow batches."""

@@ -35,7 +35,10 @@ def read_rows(
     reader = SplitReader(places, on_data_loss(options.fail_on_data_loss), options.read_committed)
     maker = RowMaker(schema, plan.topic, plan.partition)
     decoded = reader.read(plan, Selection(columns, times))
-    yield from run_ahead(map(maker.rows, decoded), _BATCHES_AHEAD)
+    try:
+        yield from run_ahead(map(maker.rows, decoded), _BATCHES_AHEAD)
+    finally:
+        places.close()
 
 
 @cache

@@ -18,7 +18,7 @@ INTERNAL_TOPICS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Exactly one of: names of topics, a pattern that a topic's whole name matches, partitions."""
+    """Exactly one of: names of topics, a pattern that is found in a topic's name (as Spark's source has it), partitions."""
 
     topics: frozenset[str] | None = None
     pattern: re.Pattern[str] | None = None
@@ -28,7 +28,7 @@ class Subscription:
         if self.topics is not None:
             return topic in self.topics
         if self.pattern is not None:
-            return topic not in INTERNAL_TOPICS and self.pattern.fullmatch(topic) is not None
+            return topic not in INTERNAL_TOPICS and self.pattern.search(topic) is not None
         return any(topic == name for name, _ in self.partitions or ())
 
     def wants(self, topic: str, partition: int) -> bool:
