@@ -194,7 +194,8 @@ class LocalSegments:
         """All that have records, in order."""
         files = list_segments(self._directory, self._fs)
         found, sealed = [], {}
-        for each, following in zip(files, [*files[1:], None], strict=True):
+        followers = [*files[1:], None] if files else []  # a partition that is being made has no log yet
+        for each, following in zip(files, followers, strict=True):
             next_base = None if following is None else following.base_offset
             try:
                 segment = self._known(each, next_base) or self._segment(each, next_base)

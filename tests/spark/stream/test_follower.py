@@ -209,6 +209,15 @@ def test_new_partitions_and_topics_are_read_from_their_beginning(partition: Part
     assert stream.end == {"orders": {"0": 80, "1": 15}, "orders-eu": {"0": 10}}
 
 
+def test_a_partition_that_is_being_made_is_empty(partition: Partition) -> None:
+    second = Partition(partition.root, number=1)
+    stream = query(partition)
+    assert stream.trigger() == offsets_of(partition)
+    assert stream.end == {"orders": {"0": 80, "1": 0}}
+    second.segment(steady(1))
+    assert stream.trigger() == offsets_of(second)
+
+
 def test_a_new_partition_that_has_lost_its_beginning_is_told_of(partition: Partition) -> None:
     stream = query(partition)
     stream.trigger()
