@@ -85,6 +85,11 @@ def topic_id_in(data_dir: Path, topic: str, fs: FileSystem = REAL_FILESYSTEM) ->
     return topic_id, count
 
 
+def topics_in(data_dir: Path, fs: FileSystem = REAL_FILESYSTEM) -> set[str]:
+    """The topics that have partitions in a data directory."""
+    return {parsed[0] for name in fs.list_dir(data_dir) if (parsed := parse_partition_dir(name)) is not None}
+
+
 def publish(
     data_dir: Path,
     job: UUID,
@@ -120,6 +125,12 @@ def publish(
 def published_batch(data_dir: Path, name: str, fs: FileSystem = REAL_FILESYSTEM) -> int | None:
     """The number of the last batch published under a name, None without one."""
     return _batch_of(data_dir / f"{_JOURNAL}{name}.json", fs)
+
+
+def is_unfinished(data_dir: Path, name: str, fs: FileSystem = REAL_FILESYSTEM) -> bool:
+    """Whether the one step was done and the renames were not: what is staged belongs to the log then."""
+    journal = data_dir / f"{_JOURNAL}{name}.json"
+    return fs.exists(journal) and bool(_document(journal, fs)["renames"])
 
 
 def finish(data_dir: Path, fs: FileSystem = REAL_FILESYSTEM, clock: Clock = SYSTEM_CLOCK) -> int:

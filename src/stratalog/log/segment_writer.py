@@ -34,7 +34,6 @@ class WrittenSegment:
     base_offset: int
     last_offset: int
     max_timestamp_ms: int
-    first_timestamp_ms: int
     size: int
     records: int
     log: Path
@@ -72,7 +71,6 @@ class SegmentWriter:
         self._segment: LogSegment | None = None
         self._records = 0
         self._last_offset = -1
-        self._first_timestamp = -1
         self._written: list[WrittenSegment] = []
 
     def append(self, batch: EncodedBatch) -> None:
@@ -119,7 +117,6 @@ class SegmentWriter:
                 segment.base_offset,
                 self._last_offset,
                 segment.max_timestamp.timestamp_ms,
-                self._first_timestamp,
                 segment.size_bytes,
                 self._records,
                 segment.log_path,
@@ -159,7 +156,6 @@ class SegmentWriter:
             self._directory, batch.base_offset, self._config, clock=self._clock, fs=self._fs
         )
         self._segment = segment
-        self._first_timestamp = batch.max_timestamp_ms
         return segment
 
     def _must_roll(self, segment: LogSegment, batch: EncodedBatch, size: int) -> bool:

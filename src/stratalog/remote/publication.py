@@ -94,14 +94,20 @@ def publish(
     this batch or a later one of that name was. Raises RemoteStorageError: nothing is visible then, or everything is.
     """
     finish_publications(store, clock=clock)
-    if batch is not None:
-        last = published_batch(store, name)
-        if last is not None and last >= batch:
-            return False
+    if batch is not None and is_published(store, name, batch):
+        return False
     publication = Publication(name, uuid_to_base64(random_uuid()), batch, tuple(manifests), tuple(replaces))
     store.put(_key(name, _PUBLISHED), publication.to_json())
     _spread(store, publication)
     return True
+
+
+def is_published(store: ObjectStore, name: str, batch: int | None) -> bool:
+    """Whether the one step of a job was done, or that of a stream for this batch or a later one."""
+    if batch is not None:
+        last = published_batch(store, name)
+        return last is not None and last >= batch
+    return any(_stem(info.key) == name for info in changes(store))
 
 
 def published_batch(store: ObjectStore, name: str) -> int | None:
@@ -136,7 +142,7 @@ def read_publications(store: ObjectStore, infos: Iterable[ObjectInfo] | None = N
                 data = bytes(store.get(info.key))
             except RemoteResourceNotFoundError:
                 continue  # finished since it was listed
-            found.append(Publication.from_json(_name(info.key), data))
+            found.append(Publication.from_json(_stem(info.key), data))
     return found
 
 
@@ -226,5 +232,6 @@ def _key(name: str, suffix: str) -> str:
     return f"{DIRECTORY}/{name}{suffix}"
 
 
-def _name(key: str) -> str:
-    return key.rsplit("/", 1)[-1].removesuffix(_PUBLISHED)
+def _stem(key: str) -> str:
+    """The name of what a key of a publication or mark belongs to."""
+    return key.rsplit("/", 1)[-1].removesuffix(_PUBLISHED).removesuffix(_DONE)

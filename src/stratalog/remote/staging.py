@@ -118,7 +118,6 @@ def move(
         base_offset,
         manifest.end_offset + shift,
         manifest.max_timestamp,
-        -1,
         manifest.segment_size_in_bytes,
         0,
         paths[ObjectKind.LOG],

@@ -1,0 +1,237 @@
+"""A bucket as target: segments go up as they fill, without manifests, and are published by one object.
+
+Tasks number a partition from its end on, as if each were the only one to write it. Where that holds (a DataFrame that was
+repartitioned by topic and partition, a topic of one partition from one task) nothing is done twice; the segments of the
+second and later tasks to a partition are moved at commit: each is read once and put again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+from uuid import UUID
+
+from stratalog.errors import RemoteStorageError, StratalogError, UsageError
+from stratalog.log.renumbering import renumber
+from stratalog.log.segment_writer import WrittenSegment
+from stratalog.log.values import EpochEntry
+from stratalog.remote import publication
+from stratalog.remote.api import TopicIdPartition
+from stratalog.remote.catalog import list_remote_segments
+from stratalog.remote.staging import Lineage, move, stage
+from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
+from stratalog.spark.sink.options import SinkOptions
+from stratalog.spark.sink.plan import KnownTopic, TaskSegment, TaskSegments, WritePlan, in_log_order
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+from stratalog.util.uuids import random_uuid, uuid_to_base64
+
+#: Of one task: segments on their way to the store, and so on the local disk.
+_UPLOADS_AT_ONCE: Final = 2
+_MOVES_AT_ONCE: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class BucketTarget:
+    """Picklable: the store is opened where it is used."""
+
+    options: SinkOptions
+
+    def _open(self) -> ObjectStore:
+        if self.options.remote_url is None:
+            raise AssertionError("a bucket is the target")
+        return ObjectStore.from_url(self.options.remote_url, self.options.remote_options)
+
+    def plan(self, topic: str | None) -> WritePlan:
+        """Look at the topic, or at all; finish what an earlier job left. Raises RemoteStorageError."""
+        store = self._open()
+        store.check()
+        publication.finish_publications(store)
+        topics = _known_topics(store, None if topic is None else [topic])
+        return WritePlan(random_uuid(), topics, self.options.partitions)
+
+    def stager(self, plan: WritePlan) -> BucketStager:
+        return BucketStager(self._open(), self.options, plan)
+
+    def commit(self, plan: WritePlan, tasks: list[TaskSegments], batch: int | None) -> None:
+        """Move what does not lie where it belongs, and publish; with `batch`, at most once."""
+        store, name = self._open(), self._name(plan)
+        by_partition = in_log_order(tasks, by_time=self.options.sort_by_time)
+        if batch is not None and publication.is_published(store, name, batch):
+            publication.discard(store, _manifests(tasks))
+            return
+        if not by_partition:
+            publication.publish(store, name, [], batch=batch)
+            return
+        known = _known_topics(store, sorted({topic for topic, _, _ in by_partition}))
+        _check_ids(by_partition.keys(), known)
+        manager = ObjectStoreRemoteStorageManager(store)
+        moved: list[SegmentManifest] = []
+        try:
+            final, replaced = self._placed(manager, by_partition, known, moved)
+            publication.publish(store, name, final, batch=batch)
+        except BaseException:
+            if not publication.is_published(store, name, batch):
+                publication.discard(store, moved)
+            raise
+        finally:
+            manager.close()
+        publication.discard(store, replaced)
+
+    def _placed(
+        self,
+        manager: ObjectStoreRemoteStorageManager,
+        by_partition: Mapping[tuple[str, UUID, int], list[TaskSegment]],
+        known: Mapping[str, KnownTopic],
+        moved: list[SegmentManifest],
+    ) -> tuple[list[SegmentManifest], list[SegmentManifest]]:
+        """The manifests with offsets as they are to be, and those that others took the place of."""
+        final: list[SegmentManifest | Future[SegmentManifest]] = []
+        replaced: list[SegmentManifest] = []
+        with (
+            TemporaryDirectory(prefix="stratalog-sink-") as scratch,
+            ThreadPoolExecutor(_MOVES_AT_ONCE, thread_name_prefix="sink-moves") as pool,
+        ):
+            for (topic, _, partition), segments in by_partition.items():
+                there = known.get(topic)
+                end = 0 if there is None else there.ends.get(partition, 0)
+                lineage = _lineage(there, partition, end)
+                for segment in segments:
+                    manifest = _manifest(segment)
+                    if manifest.base_offset == end and lineage.latest in manifest.leader_epochs:
+                        final.append(manifest)
+                    else:
+                        replaced.append(manifest)
+                        final.append(pool.submit(move, manager, manifest, end, lineage, Path(scratch)))
+                    end += manifest.end_offset - manifest.base_offset + 1
+            for each in final:
+                if isinstance(each, Future):
+                    moved.append(each.result())
+        return [each.result() if isinstance(each, Future) else each for each in final], replaced
+
+    def abort(self, plan: WritePlan, tasks: list[TaskSegments], batch: int | None) -> None:
+        """Remove what was staged, unless it was published after all."""
+        store = self._open()
+        if not publication.is_published(store, self._name(plan), batch):
+            publication.discard(store, _manifests(tasks))
+
+    def _name(self, plan: WritePlan) -> str:
+        return self.options.stream or plan.job.hex
+
+
+class BucketStager:
+    """Uploads segments while the next ones are written; files are removed as they are up."""
+
+    def __init__(
+        self, store: ObjectStore, options: SinkOptions, plan: WritePlan, fs: FileSystem = REAL_FILESYSTEM
+    ) -> None:
+        self._temporary = TemporaryDirectory(prefix="stratalog-sink-")
+        self.directory = Path(self._temporary.name)
+        self._store = store
+        self._manager = ObjectStoreRemoteStorageManager(store)
+        self._options = options
+        self._plan = plan
+        self._fs = fs
+        self._pool = ThreadPoolExecutor(_UPLOADS_AT_ONCE, thread_name_prefix="sink-uploads")
+        self._uploads: list[Future[TaskSegment]] = []
+
+    def add(self, segment: WrittenSegment, topic: str, partition: int, first_timestamp_ms: int) -> None:
+        if len(self._uploads) >= _UPLOADS_AT_ONCE:
+            self._uploads[-_UPLOADS_AT_ONCE].result()  # no more files than are going up
+        self._uploads.append(self._pool.submit(self._upload, segment, topic, partition, first_timestamp_ms))
+
+    def _upload(
+        self, segment: WrittenSegment, topic: str, partition: int, first_timestamp_ms: int
+    ) -> TaskSegment:
+        topic_id = self._plan.topic_id(topic)
+        lineage = _lineage(self._plan.topics.get(topic), partition, segment.base_offset)
+        if lineage.latest:
+            with self._fs.open(segment.log, write=True) as file:
+                renumber(file, 0, lineage.latest)
+        manifest = stage(
+            self._manager,
+            TopicIdPartition(topic_id, topic, partition),
+            segment,
+            lineage,
+            index_entry_size=self._options.index_entry_size,
+        )
+        for path in segment.files:
+            self._fs.remove(path)
+        return TaskSegment(
+            topic, topic_id, partition, first_timestamp_ms, segment.records, segment.size, manifest
+        )
+
+    def finish(self) -> tuple[TaskSegment, ...]:
+        segments = tuple(upload.result() for upload in self._uploads)
+        self._close()
+        return segments
+
+    def abort(self) -> None:
+        staged = []
+        for upload in self._uploads:
+            try:
+                staged.append(_manifest(upload.result()))
+            except (StratalogError, OSError):
+                continue  # what it had put is an orphan, as after a copy that failed
+        self._close()
+        publication.discard(self._store, staged)
+
+    def _close(self) -> None:
+        self._pool.shutdown()
+        self._manager.close()
+        self._temporary.cleanup()
+
+
+def _known_topics(store: ObjectStore, topics: list[str] | None) -> dict[str, KnownTopic]:
+    """The topics that have segments; of those that were made again under their name, the one copied to last."""
+    by_topic: dict[str, list[SegmentManifest]] = {}
+    for manifest in list_remote_segments(store, topics, covered=True):
+        by_topic.setdefault(manifest.topic, []).append(manifest)
+    return {topic: _known(manifests) for topic, manifests in by_topic.items()}
+
+
+def _known(manifests: list[SegmentManifest]) -> KnownTopic:
+    topic_id = max(manifests, key=lambda m: m.event_timestamp).topic_id
+    ends: dict[int, int] = {}
+    epochs: dict[int, dict[int, int]] = {}
+    for manifest in sorted((m for m in manifests if m.topic_id == topic_id), key=lambda m: m.end_offset):
+        ends[manifest.partition] = manifest.end_offset + 1
+        of_partition = epochs.setdefault(manifest.partition, {})
+        for epoch, start in manifest.leader_epochs.items():
+            of_partition[epoch] = min(start, of_partition.get(epoch, start))
+    lineages = {
+        partition: Lineage(tuple(EpochEntry(epoch, start) for epoch, start in sorted(found.items())))
+        for partition, found in epochs.items()
+    }
+    return KnownTopic(topic_id, max(ends) + 1, ends, lineages)
+
+
+def _lineage(known: KnownTopic | None, partition: int, base_offset: int) -> Lineage:
+    """That of a partition; a new one begins with epoch 0."""
+    found = None if known is None else known.lineages.get(partition)
+    return found or Lineage((EpochEntry(0, base_offset),))
+
+
+def _check_ids(staged: Iterable[tuple[str, UUID, int]], known: Mapping[str, KnownTopic]) -> None:
+    for topic, topic_id, _ in staged:
+        there = known.get(topic)
+        if there is not None and there.topic_id != topic_id:
+            raise UsageError(
+                f"topic {topic} came into being with the id {uuid_to_base64(there.topic_id)} while this job ran:"
+                " nothing was published; run it again"
+            )
+
+
+def _manifests(tasks: list[TaskSegments]) -> list[SegmentManifest]:
+    return [_manifest(segment) for task in tasks for segment in task.segments]
+
+
+def _manifest(segment: TaskSegment) -> SegmentManifest:
+    if not isinstance(segment.staged, SegmentManifest):
+        raise RemoteStorageError("segments of a bucket have manifests")
+    return segment.staged

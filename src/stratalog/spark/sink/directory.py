@@ -1,0 +1,101 @@
+"""A data directory as target: segments wait in a hidden directory beside the partitions, and are renamed into them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from stratalog.errors import UsageError
+from stratalog.log import publication
+from stratalog.log.publication import StagedPartition, staging_directory
+from stratalog.log.segment_writer import WrittenSegment
+from stratalog.spark.sink.options import SinkOptions
+from stratalog.spark.sink.plan import KnownTopic, TaskSegment, TaskSegments, WritePlan, in_log_order
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+from stratalog.util.uuids import random_uuid
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryTarget:
+    """Picklable. Executors must see the directory as the driver does."""
+
+    options: SinkOptions
+
+    @property
+    def path(self) -> Path:
+        if self.options.path is None:
+            raise AssertionError("a data directory is the target")
+        return Path(self.options.path)
+
+    def plan(self, topic: str | None) -> WritePlan:
+        """Look at the topic, or at all; finish what an earlier job left. UsageError if a broker has the directory."""
+        fs = REAL_FILESYSTEM
+        publication.check_not_served(self.path, fs)
+        publication.finish(self.path, fs)
+        names = publication.topics_in(self.path, fs) if topic is None else {topic}
+        topics = {}
+        for name in names:
+            topic_id, count = publication.topic_id_in(self.path, name, fs)
+            if count:
+                if topic_id is None:
+                    raise UsageError(
+                        f"the partitions of topic {name} in {self.path} do not say whose they are"
+                    )
+                topics[name] = KnownTopic(topic_id, count)
+        return WritePlan(random_uuid(), topics, self.options.partitions)
+
+    def stager(self, plan: WritePlan) -> DirectoryStager:
+        return DirectoryStager(staging_directory(self.path, plan.job) / random_uuid().hex, plan)
+
+    def commit(self, plan: WritePlan, tasks: list[TaskSegments], batch: int | None) -> None:
+        """Publish; with `batch`, at most once."""
+        staged = [
+            StagedPartition(topic, topic_id, partition, tuple(_written(each) for each in segments))
+            for (topic, topic_id, partition), segments in in_log_order(
+                tasks, by_time=self.options.sort_by_time
+            ).items()
+        ]
+        published = publication.publish(self.path, plan.job, self._name(plan), staged, batch=batch)
+        if not published:
+            publication.discard(self.path, plan.job)
+
+    def abort(self, plan: WritePlan, tasks: list[TaskSegments], batch: int | None) -> None:
+        """Remove what was staged, unless it was published after all."""
+        del tasks, batch  # all of it lies in one directory, which a publication takes away
+        if not publication.is_unfinished(self.path, self._name(plan)):
+            publication.discard(self.path, plan.job)
+
+    def _name(self, plan: WritePlan) -> str:
+        return self.options.stream or plan.job.hex
+
+
+def _written(segment: TaskSegment) -> WrittenSegment:
+    if not isinstance(segment.staged, WrittenSegment):
+        raise AssertionError("segments of a data directory are files")
+    return segment.staged
+
+
+class DirectoryStager:
+    """Files stay where they were written."""
+
+    def __init__(self, directory: Path, plan: WritePlan, fs: FileSystem = REAL_FILESYSTEM) -> None:
+        self.directory = directory
+        self._plan = plan
+        self._fs = fs
+        self._segments: list[TaskSegment] = []
+
+    def add(self, segment: WrittenSegment, topic: str, partition: int, first_timestamp_ms: int) -> None:
+        topic_id: UUID = self._plan.topic_id(topic)
+        self._segments.append(
+            TaskSegment(
+                topic, topic_id, partition, first_timestamp_ms, segment.records, segment.size, segment
+            )
+        )
+
+    def finish(self) -> tuple[TaskSegment, ...]:
+        return tuple(self._segments)
+
+    def abort(self) -> None:
+        if self._fs.is_dir(self.directory):
+            self._fs.remove_tree(self.directory)

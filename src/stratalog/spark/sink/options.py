@@ -1,0 +1,109 @@
+"""Options of the sink, checked before any job starts. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from stratalog.config.topic import LogConfig
+from stratalog.errors import UsageError
+from stratalog.records.columns_encode import BATCH_BYTES
+from stratalog.records.compression import Codec
+from stratalog.spark.option_reader import OptionReader
+
+#: What a partition may hold apart from its segments' own age: bulk segments end by size alone.
+_NO_AGE_MS: Final = 1 << 62
+_POSITION_MAX: Final = 0x7FFF_FFFF
+_LEVELS: Final = {Codec.GZIP: (1, 9), Codec.LZ4: (1, 17), Codec.ZSTD: (-131072, 22)}
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """What a bulk write is to make, and where: in the data directory `path`, or in the bucket `remote_url`.
+
+    `stream` names the query of a stream, None where nothing does.
+    """
+
+    path: str | None
+    remote_url: str | None
+    remote_options: Mapping[str, str] = field(repr=False)
+    topic: str | None
+    partitions: int | None
+    codec: Codec
+    level: int | None
+    batch_bytes: int
+    segment_bytes: int
+    index_entry_size: int
+    sort_by_time: bool
+    include_headers: bool
+    stream: str | None
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> SinkOptions:
+        """UsageError names the option that is wrong."""
+        read = OptionReader(options)
+        paths, remote = read.paths(), read.text("remote")
+        if (len(paths) == 1) == (remote is not None) or len(paths) > 1:
+            raise UsageError(
+                "a bulk write goes to one place: give option path (one data directory) or remote (URL of an object store)"
+            )
+        codec = read.parsed("codec", Codec.from_name, "none, gzip, snappy, lz4 or zstd") or Codec.NONE
+        index_entry_size = int(read.choice("indexFormat", ("8", "12"), "8"))
+        checkpoint, query = read.text("checkpointLocation"), read.text("queryId")
+        parsed = cls(
+            paths[0] if paths else None,
+            remote,
+            read.remote_options(),
+            read.text("topic"),
+            read.positive("partitions"),
+            codec,
+            _level(read, codec),
+            read.byte_count("batchBytes", BATCH_BYTES),
+            read.byte_count("segmentBytes", 1 << 30),
+            index_entry_size,
+            read.boolean("sortByTime", False),
+            read.boolean("includeHeaders", True),
+            _stream_name(query or checkpoint),
+        )
+        read.refuse_unknown()
+        parsed._check_sizes()
+        return parsed
+
+    def _check_sizes(self) -> None:
+        if self.batch_bytes > min(self.segment_bytes, _POSITION_MAX):
+            raise UsageError(
+                f"option batchBytes={self.batch_bytes}: expected no more than segmentBytes={self.segment_bytes}"
+            )
+        if self.index_entry_size == 8 and self.segment_bytes > _POSITION_MAX:
+            raise UsageError(
+                f"option segmentBytes={self.segment_bytes}: with indexFormat 8 at most {_POSITION_MAX};"
+                " indexFormat 12 has no limit"
+            )
+
+    @property
+    def log_config(self) -> LogConfig:
+        """For `SegmentWriter`."""
+        return LogConfig(
+            segment_bytes=self.segment_bytes,
+            segment_ms=_NO_AGE_MS,
+            use_large_index_format=self.index_entry_size == 12,
+        )
+
+
+def _level(read: OptionReader, codec: Codec) -> int | None:
+    level = read.parsed("level", int, "the level of the codec, a whole number")
+    if level is None:
+        return None
+    if codec not in _LEVELS:
+        raise UsageError(f"option level={level}: codec {codec.name.lower()} has no levels")
+    low, high = _LEVELS[codec]
+    if not low <= level <= high:
+        raise UsageError(f"option level={level}: expected {low} to {high} for {codec.name.lower()}")
+    return level
+
+
+def _stream_name(identity: str | None) -> str | None:
+    """Of a query, the same whenever it is started again, and fit for a file or object."""
+    return None if identity is None else f"stream-{hashlib.sha256(identity.encode()).hexdigest()[:24]}"

@@ -1,0 +1,99 @@
+"""What a job knows before it begins, and what its tasks tell at their end: plain values that are pickled."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from stratalog.errors import UsageError
+from stratalog.log.segment_writer import WrittenSegment
+from stratalog.remote.staging import Lineage
+from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.util.uuids import uuid_to_base64
+
+_EXPECTED_ID = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTopic:
+    """A topic that is there: its id, its number of partitions as far as can be seen, and the end of each."""
+
+    topic_id: UUID
+    partitions: int
+    ends: Mapping[int, int] = field(default_factory=dict)
+    lineages: Mapping[int, Lineage] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlan:
+    """What is known of the target when the job begins. `job` is its id; `partitions` the option."""
+
+    job: UUID
+    topics: Mapping[str, KnownTopic]
+    partitions: int | None
+
+    def partitions_of(self, topic: str) -> int:
+        """How many partitions a topic has: the option's number, or as many as are there, or one."""
+        known = self.topics.get(topic)
+        if known is None:
+            return self.partitions or 1
+        if self.partitions is not None and self.partitions < known.partitions:
+            raise UsageError(
+                f"option partitions={self.partitions}: topic {topic} has {known.partitions} partitions already"
+            )
+        return self.partitions or known.partitions
+
+    def topic_id(self, topic: str) -> UUID:
+        """That of a topic; of a new one the same in every task of the job."""
+        known = self.topics.get(topic)
+        if known is not None:
+            return known.topic_id
+        for attempt in range(256):
+            seed = f"{self.job.hex} {attempt} {topic}".encode()
+            made = UUID(bytes=hashlib.sha256(seed).digest()[:16], version=4)
+            if not uuid_to_base64(made).startswith(_EXPECTED_ID):
+                return made
+        raise AssertionError(topic)  # one in 64 begins so
+
+    def end(self, topic: str, partition: int) -> int:
+        """Where the first task to write a partition begins, if nobody else writes it meanwhile."""
+        known = self.topics.get(topic)
+        return 0 if known is None else known.ends.get(partition, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSegment:
+    """A segment that a task has staged: its files in a data directory, or its manifest in a bucket."""
+
+    topic: str
+    topic_id: UUID
+    partition: int
+    first_timestamp_ms: int
+    records: int
+    size: int
+    staged: WrittenSegment | SegmentManifest
+
+
+@dataclass
+class TaskSegments(WriterCommitMessage):
+    """Everything that one task has staged, in the order of its rows within each partition."""
+
+    segments: tuple[TaskSegment, ...]
+
+
+def in_log_order(
+    tasks: list[TaskSegments], *, by_time: bool
+) -> dict[tuple[str, UUID, int], list[TaskSegment]]:
+    """The segments of each partition in the order of their offsets: by task and row, or by their first timestamps."""
+    found: dict[tuple[str, UUID, int], list[TaskSegment]] = {}
+    for task in tasks:
+        for segment in task.segments:
+            found.setdefault((segment.topic, segment.topic_id, segment.partition), []).append(segment)
+    if by_time:
+        for segments in found.values():
+            segments.sort(key=lambda each: each.first_timestamp_ms)
+    return found

@@ -1,0 +1,155 @@
+"""One task: rows to batches to segments of every partition they belong to, staged as they fill up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from typing_extensions import Buffer
+
+from stratalog.log.segment_writer import SegmentWriter, WrittenSegment
+from stratalog.records import batch_format as fmt
+from stratalog.records.columns_encode import BatchSettings, encode_batches
+from stratalog.spark.sink.options import SinkOptions
+from stratalog.spark.sink.plan import TaskSegment, TaskSegments, WritePlan
+from stratalog.spark.sink.rows import RowSplitter
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+
+#: What waits to be encoded: of one partition, and of all together.
+_PARTITION_BUFFER_BYTES: Final = 4 << 20
+_BUFFERS_BYTES: Final = 128 << 20
+#: With `sortByTime`: what is sorted at a time.
+_SORT_BYTES: Final = 512 << 20
+
+
+class Stager(Protocol):
+    """Takes finished segments of a task to where they wait for their publication."""
+
+    #: Where the task's files are written, each partition in a directory of its own.
+    directory: Path
+
+    def add(self, segment: WrittenSegment, topic: str, partition: int, first_timestamp_ms: int) -> None:
+        """A segment whose files are the stager's now."""
+
+    def finish(self) -> tuple[TaskSegment, ...]:
+        """All that were added, in that order, once all of them are where they are to be."""
+
+    def abort(self) -> None:
+        """Remove everything."""
+
+
+@dataclass(slots=True)
+class _Partition:
+    writer: SegmentWriter
+    next_offset: int
+    waiting: list[pa.RecordBatch] = field(default_factory=list)
+    waiting_bytes: int = 0
+    #: Of the segment that is being written.
+    first_timestamp_ms: int | None = None
+
+
+class TaskWriter:
+    """Writes the rows of one task attempt. Memory is bounded whatever comes, but for what is sorted at a time."""
+
+    def __init__(
+        self,
+        options: SinkOptions,
+        plan: WritePlan,
+        splitter: RowSplitter,
+        stager: Stager,
+        fs: FileSystem = REAL_FILESYSTEM,
+    ) -> None:
+        self._plan = plan
+        self._splitter = splitter
+        self._stager = stager
+        self._fs = fs
+        self._config = options.log_config
+        self._sorts = options.sort_by_time
+        self._partitions: dict[tuple[str, int], _Partition] = {}
+        self._waiting_bytes = 0
+        self._settings = BatchSettings(
+            codec=options.codec,
+            level=options.level,
+            batch_bytes=options.batch_bytes,
+            partition_leader_epoch=0,
+        )
+        self._buffer_max = (
+            min(_SORT_BYTES, options.segment_bytes)
+            if options.sort_by_time
+            else max(_PARTITION_BUFFER_BYTES, options.batch_bytes)
+        )
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> TaskSegments:
+        """Everything is staged, or nothing is left of it."""
+        try:
+            for rows in batches:
+                for topic, number, records in self._splitter.split(rows):
+                    self._add(topic, number, records)
+            for (topic, number), partition in self._partitions.items():
+                self._encode(topic, number, partition)
+                self._end_segment(topic, number, partition)
+            return TaskSegments(self._stager.finish())
+        except BaseException:
+            for partition in self._partitions.values():
+                partition.writer.abort()
+            self._stager.abort()
+            raise
+
+    def _add(self, topic: str, number: int, records: pa.RecordBatch) -> None:
+        partition = self._partitions.get((topic, number)) or self._open(topic, number)
+        partition.waiting.append(records)
+        partition.waiting_bytes += records.nbytes
+        self._waiting_bytes += records.nbytes
+        if partition.waiting_bytes >= self._buffer_max:
+            self._encode(topic, number, partition)
+        elif self._waiting_bytes >= _BUFFERS_BYTES and not self._sorts:
+            for (name, each), other in self._partitions.items():
+                self._encode(name, each, other)
+
+    def _open(self, topic: str, number: int) -> _Partition:
+        directory = self._stager.directory / f"{topic}-{number}"
+        self._fs.make_dirs(directory)
+        partition = _Partition(
+            SegmentWriter(directory, self._config, fs=self._fs), self._plan.end(topic, number)
+        )
+        self._partitions[topic, number] = partition
+        return partition
+
+    def _encode(self, topic: str, number: int, partition: _Partition) -> None:
+        """Write what waits; what was sorted is a segment of its own, however many it takes."""
+        if not partition.waiting:
+            return
+        table = pa.Table.from_batches(partition.waiting)
+        self._waiting_bytes -= partition.waiting_bytes
+        partition.waiting, partition.waiting_bytes = [], 0
+        if self._sorts:
+            table = table.take(pc.sort_indices(table, [("timestamp", "ascending")]))
+        for columns in table.combine_chunks().to_batches():
+            for batch in encode_batches(columns, partition.next_offset, self._settings):
+                partition.writer.append(batch)
+                for ended in partition.writer.taken():
+                    self._stage(topic, number, partition, ended)
+                if partition.first_timestamp_ms is None:
+                    partition.first_timestamp_ms = _base_timestamp(batch.data)
+            partition.next_offset += columns.num_rows
+        if self._sorts:
+            self._end_segment(topic, number, partition)
+
+    def _end_segment(self, topic: str, number: int, partition: _Partition) -> None:
+        for ended in partition.writer.finish():
+            self._stage(topic, number, partition, ended)
+
+    def _stage(self, topic: str, number: int, partition: _Partition, ended: WrittenSegment) -> None:
+        first = partition.first_timestamp_ms
+        partition.first_timestamp_ms = None
+        self._stager.add(ended, topic, number, -1 if first is None else first)
+
+
+def _base_timestamp(batch: Buffer) -> int:
+    """That of the first record."""
+    timestamp: int = fmt.INT64.unpack_from(batch, fmt.BASE_TIMESTAMP_AT)[0]
+    return timestamp
