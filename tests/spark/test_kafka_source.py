@@ -56,7 +56,6 @@ class SparkKafka:
         return self._answer()
 
     def close(self) -> None:
-        assert self._process.stdin is not None
         self._process.communicate(timeout=60)
 
     def _answer(self) -> dict[str, Any]:
