@@ -350,7 +350,7 @@ def _add(s: Script) -> None:
 def _verify(s: Script) -> None:
     mine = s.init("verify: init", "verify")
     for version in (4, 5):
-        ask = {"version": version, "verify_only": True}
+        ask: dict[str, Any] = {"version": version, "verify_only": True}
         s.add(f"verify v{version}: nothing yet", "verify", mine, ("one", 0), **ask)
         s.add(f"add v{version}", "verify", mine, ("one", 0), version=version)
         s.add(f"verify v{version}", "verify", mine, ("one", 0), **ask)
