@@ -15,6 +15,7 @@ from stratalog.errors import RemoteStorageError
 from stratalog.log import producer_snapshot
 from stratalog.log.cleaner.values import LastRecord
 from stratalog.log.offset_index_format import LARGE
+from stratalog.log.producer_snapshot import ProducerSnapshotEntry
 from stratalog.log.producer_state import EXPIRATION_MS_DEFAULT
 from stratalog.log.txn_index import AbortedTransaction, decode_entries
 from stratalog.remote.api import TopicIdPartition
@@ -80,20 +81,25 @@ def bucket_plan(
                 f"{before.topic}-{before.partition}: segments {before.key()} and {after.key()} overlap in part"
                 f" (offsets {after.base_offset} to {before.end_offset}); see `stratalog tier audit`"
             )
-    ids = {each.segment_id for each in taken}
-    first, last = taken[0], taken[-1]
-    end = last.end_offset + 1
-    view = places.store
-    is_done = end <= first_dirty_offset
+    newest = taken[-1]
+    producers = _producers(places.store, newest)
+    stable = _stable(taken, producers)
+    end = stable[-1].end_offset + 1 if stable else taken[0].base_offset
     plan = PartitionPlan(
-        topic=first.topic,
-        partition=first.partition,
-        sources=[] if is_done else [_source(each, following) for each, following in _with_next(taken)],
-        aborted=[_aborted(view, each) for each in taken],
+        topic=newest.topic,
+        partition=newest.partition,
+        sources=[
+            _source(each, next_base) for each, next_base in _with_next(stable) if end > first_dirty_offset
+        ],
+        aborted=[_aborted(places.store, each) for each in taken],
         first_dirty_offset=first_dirty_offset,
         end_offset=end,
-        high_watermark=end,
-        last_records=_last_records(view, last, now_ms),
+        high_watermark=newest.end_offset + 1,
+        last_records={
+            entry.producer_id: LastRecord(entry.last_offset, entry.epoch)
+            for entry in producers
+            if entry.current_txn_first_offset >= 0 or now_ms - entry.timestamp_ms < EXPIRATION_MS_DEFAULT
+        },
         config=config,
         now_ms=now_ms,
         places=places,
@@ -102,13 +108,23 @@ def bucket_plan(
             str(places.remote_url), dict(places.remote_options), tuple(taken[number] for number in segments)
         ),
     )
+    ids = {each.segment_id for each in taken}
     covered = tuple(each for each in manifests if each.segment_id not in ids)
-    return BucketPlan(first.topic_id_partition, plan, tuple(taken), covered)
+    return BucketPlan(newest.topic_id_partition, plan, tuple(taken), covered)
+
+
+def _stable(
+    manifests: Sequence[SegmentManifest], producers: Sequence[ProducerSnapshotEntry]
+) -> list[SegmentManifest]:
+    """The segments that end before the first transaction of which nobody knows yet how it ends."""
+    open_from = [entry.current_txn_first_offset for entry in producers]
+    bound = min((offset for offset in open_from if offset >= 0), default=manifests[-1].end_offset + 1)
+    return [each for each in manifests if each.end_offset < bound]
 
 
 def _with_next(manifests: Sequence[SegmentManifest]) -> list[tuple[SegmentManifest, int]]:
     """Each with the offset behind it: offsets between two segments are those of the first."""
-    ends = [*(each.base_offset for each in manifests[1:]), manifests[-1].end_offset + 1]
+    ends = [*(each.base_offset for each in manifests[1:]), *(each.end_offset + 1 for each in manifests[-1:])]
     return list(zip(manifests, ends, strict=True))
 
 
@@ -134,18 +150,14 @@ def _aborted(view: PlainView, manifest: SegmentManifest) -> list[AbortedTransact
     return list(decode_entries(view.reader.read(manifest, ObjectKind.TXN_INDEX), manifest.key()))
 
 
-def _last_records(view: PlainView, manifest: SegmentManifest, now_ms: int) -> Mapping[int, LastRecord]:
-    """The producers at the end of the newest segment, but for those that were silent for too long to be remembered."""
-    if ObjectKind.PRODUCER_SNAPSHOT not in manifest.objects:
-        return {}
-    entries = producer_snapshot.decode(
-        view.reader.read(manifest, ObjectKind.PRODUCER_SNAPSHOT), manifest.key(ObjectKind.PRODUCER_SNAPSHOT)
-    )
-    return {
-        entry.producer_id: LastRecord(entry.last_offset, entry.epoch)
-        for entry in entries
-        if entry.current_txn_first_offset >= 0 or now_ms - entry.timestamp_ms < EXPIRATION_MS_DEFAULT
-    }
+def _producers(view: PlainView, newest: SegmentManifest) -> list[ProducerSnapshotEntry]:
+    """The producers at the end of a partition. RemoteStorageError when nothing tells."""
+    kind = ObjectKind.PRODUCER_SNAPSHOT
+    if kind not in newest.objects:
+        raise RemoteStorageError(
+            f"{newest.key()} has no producer snapshot, so nobody knows which transactions are open behind it"
+        )
+    return producer_snapshot.decode(view.reader.read(newest, kind), newest.key(kind))
 
 
 def _covers(one: SegmentManifest, other: SegmentManifest) -> bool:

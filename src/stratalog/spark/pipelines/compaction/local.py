@@ -77,7 +77,7 @@ def plan_of(
         if end <= first_dirty:  # nothing new
             end = log.log_start_offset
         segments = [segment for segment in log.segments if segment.base_offset < end]
-        ends = [*(segment.base_offset for segment in segments[1:]), end]
+        ends = [*(segment.base_offset for segment in segments), end][1:]
         plan = PartitionPlan(
             topic=partition.topic,
             partition=partition.partition,
