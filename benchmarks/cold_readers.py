@@ -6,10 +6,13 @@ A broker with its remote tier on a real S3 server. One producer sends a record o
 time whether or not the last was acknowledged in time, and waits for it (`acks=all`). Each reader reads its own topic, of
 which nothing but the active segment is local, from the beginning and again, at its pace (0: as fast as it can).
 Readers and broker share the cores with the server and the producer here, so a pace below what the machine can do says more.
+How much of the cost is the machine's and not the broker's, the second pair of figures tells: the same producer beside
+readers that get the same bytes from the same store at the same pace with no broker between.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -90,12 +93,9 @@ def produce(broker: KillableBroker, seconds: float) -> Sample:
     return {"p50_seconds": percentile(taken, 0.50), "p99_seconds": percentile(taken, 0.99)}
 
 
-def produce_beside(
-    broker: KillableBroker, seconds: float, readers: int, end: int, bytes_per_second: float
-) -> Sample:
+def produce_beside(broker: KillableBroker, seconds: float, readers: Sequence[str]) -> Sample:
     """The same while readers in a process of their own are at work; how much they read too."""
-    command = [sys.executable, "-m", "benchmarks.support.cold_reader", broker.address, str(readers), str(end)]
-    command += [str(bytes_per_second), str(seconds + 2)]
+    command = [sys.executable, "-m", *readers, str(seconds + 2)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         process.stdout.readline()  # they have begun
@@ -121,22 +121,25 @@ def main(argv: Sequence[str] | None = None) -> None:
     ):
         end = fill(broker, options.readers, options.megabytes)
         pace = options.reader_mb_per_second * 1e6
-        rounds = alternate(
-            (
-                "beside readers",
-                partial(produce_beside, broker, options.seconds, options.readers, end, pace),
-            ),
-            ("alone", partial(produce, broker, options.seconds)),
-            rounds=options.rounds,
+        count = str(options.readers)
+        cold = ("benchmarks.support.cold_reader", broker.address, count, str(end), str(pace))
+        place = s3.url("benchmark/cold"), json.dumps(s3.options)
+        raw = ("benchmarks.support.raw_reader", *place, count, str(pace))
+        beside = "beside readers", partial(produce_beside, broker, options.seconds, cold)
+        peers = (
+            ("alone", partial(produce, broker, options.seconds), 1.3),
+            ("beside raw readers", partial(produce_beside, broker, options.seconds, raw), None),
         )
-        read = rounds.median("beside readers", "read_bytes_per_second") / 1e6
-        for which in ("p50", "p99"):
-            target = 1.3 if which == "p99" else None
-            result = Result.of(
-                f"produce beside {options.readers} cold readers at {read:.0f} MB/s together, {which}", rounds,
-                f"{which}_seconds", unit="ms", scale=1e-3, target=target, more_is_better=False,
-            )  # fmt: skip
-            report.add(result, rounds, readers=options.readers, reader_mb_per_second=pace / 1e6)
+        for name, peer, target in peers:
+            rounds = alternate(beside, (name, peer), rounds=options.rounds)
+            read = rounds.median("beside readers", "read_bytes_per_second") / 1e6
+            for which in ("p50", "p99"):
+                result = Result.of(
+                    f"produce beside {count} cold readers at {read:.0f} MB/s together, {which}", rounds,
+                    f"{which}_seconds", unit="ms", scale=1e-3, target=target if which == "p99" else None,
+                    more_is_better=False,
+                )  # fmt: skip
+                report.add(result, rounds, readers=options.readers, reader_mb_per_second=pace / 1e6)
     report.close()
 
 

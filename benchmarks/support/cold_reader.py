@@ -7,10 +7,10 @@ end how many bytes a second they read together.
 from __future__ import annotations
 
 import sys
-import threading
-import time
+from collections.abc import Iterator
 
 from benchmarks.support.client import Client
+from benchmarks.support.pace import read_at_pace
 
 FETCH_BYTES = 1024 * 1024
 
@@ -18,32 +18,18 @@ FETCH_BYTES = 1024 * 1024
 def main() -> None:
     address, readers, end, pace, seconds = sys.argv[1:]
     host, _, port = address.rpartition(":")
-    until = time.monotonic() + float(seconds)
-    sizes = [0] * int(readers)
-    started = threading.Barrier(int(readers) + 1)
 
-    def read(number: int) -> None:
+    def reads(number: int) -> Iterator[int]:
         offset = 0
         with Client((host, int(port))) as client:
-            started.wait()
-            begun = time.monotonic()
-            while time.monotonic() < until:
+            while True:
                 records = client.fetch(f"cold-{number}", offset, partition_bytes_max=FETCH_BYTES)
-                sizes[number] += len(records)
                 offset = next_offset(records, offset)
                 if offset >= int(end):
                     offset = 0
-                if float(pace):
-                    time.sleep(max(0.0, begun + sizes[number] / float(pace) - time.monotonic()))
+                yield len(records)
 
-    threads = [threading.Thread(target=read, args=(number,)) for number in range(int(readers))]
-    for thread in threads:
-        thread.start()
-    started.wait()
-    print("begun", flush=True)
-    for thread in threads:
-        thread.join()
-    print(sum(sizes) / float(seconds))
+    read_at_pace(reads, int(readers), float(pace), float(seconds))
 
 
 def next_offset(records: bytes, offset: int) -> int:
