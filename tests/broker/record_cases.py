@@ -345,12 +345,12 @@ def _other_cases(asker: Asker) -> Iterator[tuple[str, Callable[[], Any]]]:
             include_topic_authorized_operations=True,
         ),
     )
-    for name, version in (("", "1"), ("a b", "1"), ("ok", ""), ("ok", "1.0")):
+    for name, release in (("", "1"), ("a b", "1"), ("ok", ""), ("ok", "1.0")):
         yield (
-            f"ApiVersions of {name!r} {version!r}",
-            lambda name=name, version=version: int(  # type: ignore[misc]
+            f"ApiVersions of {name!r} {release!r}",
+            lambda name=name, release=release: int(  # type: ignore[misc]
                 asker.call(
-                    ApiKey.API_VERSIONS, 3, client_software_name=name, client_software_version=version
+                    ApiKey.API_VERSIONS, 3, client_software_name=name, client_software_version=release
                 ).error_code
             ),
         )

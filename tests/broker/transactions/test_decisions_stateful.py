@@ -137,4 +137,4 @@ class TransactionalId(RuleBasedStateMachine):
 
 
 TestTransactionalId = TransactionalId.TestCase
-TestTransactionalId.settings = settings(deadline=None, max_examples=150, stateful_step_count=30)
+TestTransactionalId.settings = settings(deadline=None, max_examples=100, stateful_step_count=30)
