@@ -191,8 +191,8 @@ def bytes_read(path: Path, where: str, **more: str) -> tuple[int, int]:
     from stratalog.spark.options import ReadOptions
     from stratalog.spark.places import Places
     from stratalog.spark.planner import Planner
-    from stratalog.spark.read import SplitReader
     from stratalog.spark.snapshot import on_data_loss
+    from stratalog.spark.split_reader import SplitReader
 
     low, high = (datetime.fromtimestamp(int(ms) / 1000, UTC) for ms in where.split())
     filters = [GreaterThanOrEqual(("timestamp",), low), LessThan(("timestamp",), high)]

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import Filter
 
 from stratalog.log import producer_snapshot
 from stratalog.log.checkpoints import encode_partition_metadata
+from stratalog.log.offset_index_format import LEGACY, OffsetIndexFormat
 from stratalog.log.producer_snapshot import ProducerSnapshotEntry
 from stratalog.log.txn_index import AbortedTransaction, encode_entry
 from stratalog.records.batch_builder import build_batch
@@ -36,9 +37,9 @@ from stratalog.spark.intervals import EVERYTHING
 from stratalog.spark.options import ReadOptions
 from stratalog.spark.places import Places
 from stratalog.spark.planner import Planner
-from stratalog.spark.read import SplitReader
 from stratalog.spark.rows import RowMaker, decoded_columns, spark_schema
 from stratalog.spark.snapshot import on_data_loss
+from stratalog.spark.split_reader import SplitReader
 from stratalog.spark.splits import SplitPlan
 
 #: A day in 2023, in milliseconds.
@@ -76,12 +77,16 @@ class Partition:
     topic: str = "orders"
     number: int = 0
     index_interval: int = 256
+    index_format: OffsetIndexFormat = LEGACY
     next_offset: int = 0
     records: list[Record] = field(default_factory=list)
     #: offset -> producer id, of transactional records
     transactional: dict[int, int] = field(default_factory=dict)
     append_times: dict[int, int] = field(default_factory=dict)
     bases: list[int] = field(default_factory=list)
+    #: (base offset, last offset, bytes) of every batch
+    batches: list[tuple[int, int, bytes]] = field(default_factory=list)
+    aborted: list[AbortedTransaction] = field(default_factory=list)
     _open: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -114,7 +119,7 @@ class Partition:
             if max_timestamp > newest:
                 newest, newest_offset = max_timestamp, last
             if since_entry > self.index_interval:
-                offsets += struct.pack(">ii", last - base, len(log))
+                offsets += self.index_format.entry.pack(last - base, len(log))
                 if newest > written_newest:
                     times += struct.pack(">qi", newest, newest_offset - base)
                     written_newest = newest
@@ -148,7 +153,9 @@ class Partition:
             self.next_offset += 1
             if batch.marker is ControlType.ABORT and first is not None:
                 stable = min([self.next_offset, *self._open.values()])
-                aborted += encode_entry(AbortedTransaction(batch.producer_id, first, base, stable))
+                self.aborted.append(AbortedTransaction(batch.producer_id, first, base, stable))
+                aborted += encode_entry(self.aborted[-1])
+            self.batches.append((base, base, data))
             return data, timestamp, base
         kept = [
             record(base + i, timestamp, batch.value_size)
@@ -176,7 +183,12 @@ class Partition:
             self.append_times.update({each.offset: batch.log_append_time_ms for each in kept})
         self.next_offset = last + 1
         newest = batch.log_append_time_ms or max(each.timestamp_ms for each in kept)
+        self.batches.append((base, last, data))
         return data, newest, last
+
+    @property
+    def last_stable_offset(self) -> int:
+        return min([self.next_offset, *self._open.values()])
 
     def _write_snapshot(self, offset: int) -> None:
         entries = [

@@ -18,8 +18,8 @@ from stratalog.spark.intervals import EVERYTHING
 from stratalog.spark.options import ReadOptions
 from stratalog.spark.places import Places
 from stratalog.spark.planner import Planner
-from stratalog.spark.read import SplitReader
 from stratalog.spark.snapshot import DataLossError, on_data_loss
+from stratalog.spark.split_reader import SplitReader
 from tests.spark.partitions import T0, Batch, Partition, expected_row, scan, steady
 from tests.spark.test_filters import at
 

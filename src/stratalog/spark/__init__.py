@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stratalog.spark.builder import read, read_stream, write, write_stream
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["local_session", "register"]
+__all__ = ["local_session", "read", "read_stream", "register", "write", "write_stream"]
 
 
 def register(spark: SparkSession) -> None:

@@ -26,8 +26,8 @@ def read_rows(
     """The rows of one split as Arrow batches in `schema`."""
     from stratalog.spark.decode import Selection
     from stratalog.spark.prefetch import run_ahead
-    from stratalog.spark.read import SplitReader
     from stratalog.spark.snapshot import on_data_loss
+    from stratalog.spark.split_reader import SplitReader
 
     _settle_worker()
     times = constraints.timestamps_ms

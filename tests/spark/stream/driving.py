@@ -10,8 +10,8 @@ from stratalog.spark.decode import Selection
 from stratalog.spark.intervals import EVERYTHING
 from stratalog.spark.options import TopicPartition
 from stratalog.spark.places import Places
-from stratalog.spark.read import SplitReader
 from stratalog.spark.snapshot import on_data_loss
+from stratalog.spark.split_reader import SplitReader
 from stratalog.spark.stream.follower import Follower
 from stratalog.spark.stream.offsets import parse, render
 from stratalog.spark.stream.options import StreamOptions

@@ -1,0 +1,248 @@
+"""The source and the sink with Python's own types: `read`, `read_stream`, `write`, `write_stream`.
+
+Each argument is the option of the same name in snake case: `starting_offsets` is `startingOffsets`. Values are what Python
+has for them: a `datetime`, a `timedelta`, a list of topics, offsets by (topic, partition). A wrong one is a UsageError at
+once, before Spark hears of it. A test holds the arguments to the options that source and sink know.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal
+
+from stratalog.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+FORMAT = "stratalog"
+
+TopicPartition = tuple[str, int]
+Path = str | PathLike[str]
+#: Milliseconds since the epoch, or a time; one without a zone is in UTC.
+Time = int | datetime
+#: A number of bytes, or text such as "64m".
+Bytes = int | str
+#: Milliseconds, a difference of times, or text such as "10m".
+Duration = int | str | timedelta
+
+
+def read(
+    spark: SparkSession,
+    *,
+    path: Path | Iterable[Path] | None = None,
+    remote: str | None = None,
+    remote_options: Mapping[str, str] | None = None,
+    kafka: Mapping[str, str] | None = None,
+    subscribe: str | Iterable[str] | None = None,
+    subscribe_pattern: str | None = None,
+    assign: Iterable[TopicPartition] | None = None,
+    starting_offsets: Literal["earliest"] | Mapping[TopicPartition, int] | None = None,
+    ending_offsets: Literal["latest"] | Mapping[TopicPartition, int] | None = None,
+    starting_timestamp: Time | None = None,
+    ending_timestamp: Time | None = None,
+    starting_offsets_by_timestamp: Mapping[TopicPartition, Time] | None = None,
+    ending_offsets_by_timestamp: Mapping[TopicPartition, Time] | None = None,
+    starting_offsets_by_timestamp_strategy: Literal["error", "latest"] | None = None,
+    include_headers: bool | None = None,
+    columns: Iterable[str] | None = None,
+    fail_on_data_loss: bool | None = None,
+    isolation_level: Literal["read_uncommitted", "read_committed"] | None = None,
+    split_bytes: Bytes | None = None,
+    min_partitions: int | None = None,
+    max_records_per_partition: int | None = None,
+    timestamp_disorder: Duration | None = None,
+    push_filters: bool | None = None,
+) -> DataFrame:
+    """The records of topics, as `spark.read.format("stratalog")` gives them; docs/spark.md explains each option.
+
+        stratalog.spark.read(spark, path="/data", subscribe=["orders"], starting_offsets={("orders", 0): 5})
+
+    `path` (data directories), `remote` (URL of an object store, with `remote_options`) and `kafka` (properties of a client,
+    `{"bootstrap.servers": "host:9092"}`) say where, at least one of them; `subscribe`, `subscribe_pattern` and `assign`
+    say what, just one of them. What is None has the option's default. UsageError.
+    """
+    arguments = {name: value for name, value in locals().items() if name != "spark"}
+    from stratalog.spark.options import ReadOptions
+
+    options = encode(arguments)
+    ReadOptions.parse(options)
+    return spark.read.format(FORMAT).options(**options).load()
+
+
+def read_stream(
+    spark: SparkSession,
+    *,
+    path: Path | Iterable[Path] | None = None,
+    remote: str | None = None,
+    remote_options: Mapping[str, str] | None = None,
+    kafka: Mapping[str, str] | None = None,
+    subscribe: str | Iterable[str] | None = None,
+    subscribe_pattern: str | None = None,
+    assign: Iterable[TopicPartition] | None = None,
+    starting_offsets: Literal["earliest", "latest"] | Mapping[TopicPartition, int] | None = None,
+    starting_timestamp: Time | None = None,
+    starting_offsets_by_timestamp: Mapping[TopicPartition, Time] | None = None,
+    starting_offsets_by_timestamp_strategy: Literal["error", "latest"] | None = None,
+    max_offsets_per_trigger: int | None = None,
+    min_offsets_per_trigger: int | None = None,
+    max_bytes_per_trigger: Bytes | None = None,
+    max_trigger_delay: Duration | None = None,
+    remote_poll_interval: Duration | None = None,
+    include_headers: bool | None = None,
+    columns: Iterable[str] | None = None,
+    fail_on_data_loss: bool | None = None,
+    isolation_level: Literal["read_uncommitted", "read_committed"] | None = None,
+    split_bytes: Bytes | None = None,
+    min_partitions: int | None = None,
+    max_records_per_partition: int | None = None,
+    timestamp_disorder: Duration | None = None,
+    push_filters: bool | None = None,
+) -> DataFrame:
+    """The same as a stream; begins at the latest offsets unless told otherwise. docs/spark_streaming.md.
+
+    stratalog.spark.read_stream(spark, path="/data", subscribe="orders", max_offsets_per_trigger=100_000)
+    """
+    arguments = {name: value for name, value in locals().items() if name != "spark"}
+    from stratalog.spark.stream.options import StreamOptions
+
+    options = encode(arguments)
+    StreamOptions.parse(options)
+    return spark.readStream.format(FORMAT).options(**options).load()
+
+
+def write(
+    rows: DataFrame,
+    *,
+    path: Path | None = None,
+    remote: str | None = None,
+    remote_options: Mapping[str, str] | None = None,
+    topic: str | None = None,
+    partitions: int | None = None,
+    codec: Literal["none", "gzip", "snappy", "lz4", "zstd"] | None = None,
+    level: int | None = None,
+    batch_bytes: Bytes | None = None,
+    segment_bytes: Bytes | None = None,
+    index_format: Literal[8, 12] | None = None,
+    sort_by_time: bool | None = None,
+    include_headers: bool | None = None,
+) -> None:
+    """Write rows as whole segments into a data directory or a bucket, all of them or none. docs/spark_sink.md.
+
+    stratalog.spark.write(frame.selectExpr("value"), path="/data", topic="orders", partitions=4, codec="zstd")
+    """
+    arguments = {name: value for name, value in locals().items() if name != "rows"}
+    from stratalog.spark.sink.options import SinkOptions
+
+    options = encode(arguments)
+    SinkOptions.parse(options)
+    rows.write.format(FORMAT).mode("append").options(**options).save()
+
+
+def write_stream(
+    rows: DataFrame,
+    *,
+    checkpoint_location: Path,
+    path: Path | None = None,
+    remote: str | None = None,
+    remote_options: Mapping[str, str] | None = None,
+    topic: str | None = None,
+    partitions: int | None = None,
+    codec: Literal["none", "gzip", "snappy", "lz4", "zstd"] | None = None,
+    level: int | None = None,
+    batch_bytes: Bytes | None = None,
+    segment_bytes: Bytes | None = None,
+    index_format: Literal[8, 12] | None = None,
+    sort_by_time: bool | None = None,
+    include_headers: bool | None = None,
+) -> DataStreamWriter:
+    """A writer of a stream, to be given a trigger and started; each batch is written once. docs/spark_sink.md.
+
+    stratalog.spark.write_stream(frame, checkpoint_location="/state/q", remote="s3://lake/tiered", topic="orders").start()
+    """
+    arguments = {name: value for name, value in locals().items() if name != "rows"}
+    from stratalog.spark.sink.options import SinkOptions
+
+    options = encode(arguments)
+    SinkOptions.parse(options)
+    return rows.writeStream.format(FORMAT).options(**options)
+
+
+# --- from Python's values to the text of options -----------------------------------------------------------------------
+
+
+def encode(arguments: Mapping[str, Any]) -> dict[str, str]:
+    """Options from arguments that are not None. Pure. UsageError for a value that none of them can be."""
+    options: dict[str, str] = {}
+    for name, value in arguments.items():
+        if value is None:
+            continue
+        match name:
+            case "remote_options":
+                options |= {f"remote.{key}": str(each) for key, each in value.items()}
+            case "kafka":
+                options |= {f"kafka.{key}": str(each) for key, each in value.items()}
+            case "assign":
+                options["assign"] = _assignment(value)
+            case _:
+                options[option_name(name)] = _text(name, value)
+    return options
+
+
+def option_name(argument: str) -> str:
+    """`starting_offsets` as `startingOffsets`."""
+    first, *rest = argument.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def _text(name: str, value: Any) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | str():
+            return str(value)
+        case datetime() | timedelta():
+            return str(_milliseconds(value))
+        case Mapping():
+            return _by_partition(name, value)
+        case PathLike():
+            return str(value.__fspath__())
+        case Iterable():
+            return ",".join(str(each) for each in value)
+    raise UsageError(f"{name}={value!r}: {type(value).__name__} is nothing that an option can be")
+
+
+def _milliseconds(value: Any) -> int:
+    """Of a number, a time or a difference of times."""
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+        value = aware - datetime(1970, 1, 1, tzinfo=UTC)
+    return value // timedelta(milliseconds=1) if isinstance(value, timedelta) else int(value)
+
+
+def _by_partition(name: str, value: Mapping[Any, Any]) -> str:
+    """{("orders", 0): 5} as the JSON that the option wants."""
+    found: dict[str, dict[str, int]] = {}
+    for key, each in value.items():
+        topic, partition = _topic_partition(name, key)
+        found.setdefault(topic, {})[str(partition)] = _milliseconds(each)
+    return json.dumps(found)
+
+
+def _assignment(value: Iterable[TopicPartition]) -> str:
+    found: dict[str, list[int]] = {}
+    for each in value:
+        topic, partition = _topic_partition("assign", each)
+        found.setdefault(topic, []).append(partition)
+    return json.dumps(found)
+
+
+def _topic_partition(name: str, key: Any) -> TopicPartition:
+    match key:
+        case (str(topic), int(partition)):
+            return topic, partition
+    raise UsageError(f'{name}: {key!r} is no partition; expected (topic, number), such as ("orders", 0)')
