@@ -18,12 +18,14 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonScanBuilder;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.MetadataBuilder;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Function1;
+import scala.Function2;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.AbstractPartialFunction;
 
@@ -38,18 +40,43 @@ public class StratalogScans extends Rule {
     /** The column that stays when a query needs none: it costs least. */
     private static final String CHEAPEST = "partition";
 
+    /** Columns with one value for all rows of a partition. */
+    private static final List CONSTANTS = Arrays.asList(new String[] {"topic", "partition"});
+
+    /** Property of a session: `false` lets Spark take rows, as it does of any Python data source. */
+    private static final String BY_COLUMNS = "spark.stratalog.scan.columns";
+
+    /** From a scan of what Python sends, and the columns wanted, to a scan by columns; null where there is none such. */
+    private final Function2 intake;
+
+    public StratalogScans(Function2 intake) {
+        this.intake = intake;
+    }
+
     public TreeNode apply(TreeNode plan) {
-        return ((LogicalPlan) plan).transformUp(new Replace());
+        return ((LogicalPlan) plan).transformUp(new Replace(this.intake));
     }
 
     /** What SparkSessionExtensions asks for: from a session to the rule. */
     public static class Builder extends AbstractFunction1 {
+        private final Function2 intake;
+
+        public Builder(Function2 intake) {
+            this.intake = intake;
+        }
+
         public Object apply(Object session) {
-            return new StratalogScans();
+            return new StratalogScans(this.intake);
         }
     }
 
     private static class Replace extends AbstractPartialFunction {
+        private final Function2 intake;
+
+        Replace(Function2 intake) {
+            this.intake = intake;
+        }
+
         public boolean isDefinedAt(Object node) {
             if (!(node instanceof DataSourceV2Relation)) {
                 return false;
@@ -66,7 +93,7 @@ public class StratalogScans extends Rule {
             PythonTable shared = (PythonTable) relation.table();
             PythonDataSourceV2 source = (PythonDataSourceV2) get(PythonTable.class, "ds", shared);
             return relation.copy(
-                new OwnTable(source, shared.schema()),
+                new OwnTable(source, shared.schema(), this.intake),
                 relation.output(),
                 relation.catalog(),
                 relation.identifier(),
@@ -79,15 +106,17 @@ public class StratalogScans extends Rule {
     public static class OwnTable extends PythonTable {
         private final PythonDataSourceV2 source;
         private final StructType whole;
+        private final Function2 intake;
 
-        public OwnTable(PythonDataSourceV2 source, StructType schema) {
+        public OwnTable(PythonDataSourceV2 source, StructType schema, Function2 intake) {
             super(source, FORMAT, schema);
+            this.intake = intake;
             this.source = source;
             this.whole = schema;
         }
 
         public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-            return new OwnScanBuilder(this.source, this.whole, options);
+            return new OwnScanBuilder(this.source, this.whole, options, this.intake);
         }
     }
 
@@ -96,12 +125,15 @@ public class StratalogScans extends Rule {
         private final PythonDataSourceV2 shared;
         private final StructType whole;
         private final CaseInsensitiveStringMap options;
+        private final Function2 intake;
         private StructType wanted;
         private Filter[] filters = new Filter[0];
         private Filter[] applied = new Filter[0];
 
-        public OwnScanBuilder(PythonDataSourceV2 shared, StructType whole, CaseInsensitiveStringMap options) {
+        public OwnScanBuilder(
+                PythonDataSourceV2 shared, StructType whole, CaseInsensitiveStringMap options, Function2 intake) {
             this.shared = shared;
+            this.intake = intake;
             this.whole = whole;
             this.wanted = whole;
             this.options = options;
@@ -132,14 +164,29 @@ public class StratalogScans extends Rule {
         }
 
         public Scan build() {
-            PythonScanBuilder builder = inner(this.wanted);
+            boolean byColumns = this.intake != null && !"false".equals(SQLConf.get().getConfString(BY_COLUMNS, "true"));
+            PythonScanBuilder builder = inner(byColumns ? sent() : this.wanted);
             if (this.filters.length > 0) {
                 builder.pushFilters(this.filters);
                 if (builder.pushedFilters().length != this.applied.length) {
                     throw new IllegalStateException("the source changed its mind about which filters it applies");
                 }
             }
-            return builder.build();
+            Scan scan = builder.build();
+            return !byColumns ? scan : (Scan) this.intake.apply(scan, this.wanted);
+        }
+
+        /** What Python sends: not what is the same in all rows of a partition, unless Python is to filter by it. */
+        private StructType sent() {
+            Set names = new HashSet(Arrays.asList(this.wanted.fieldNames()));
+            names.removeAll(CONSTANTS);
+            for (int i = 0; i < this.filters.length; i++) {
+                names.addAll(Arrays.asList(this.filters[i].references()));
+            }
+            if (names.isEmpty()) {
+                names.add(CHEAPEST);
+            }
+            return select(this.whole, names);
         }
 
         /** The fields with these names, each whole; all fields if there is none such. */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import signature
 from typing import Any, Final
 
 import numpy as np
@@ -45,6 +46,9 @@ _DECODED: Final = {
 }
 """The column of `decode_columns` that a column of ours is made of."""
 
+#: Prefix of a constant column's name in the metadata of a field. As in `StratalogColumns.java`.
+CONSTANT: Final = "stratalog."
+
 _TIMESTAMP: Final = pa.timestamp("us", "UTC")
 _MILLISECONDS_MAX: Final = ((1 << 63) - 1) // 1000
 
@@ -52,6 +56,12 @@ _MILLISECONDS_MAX: Final = ((1 << 63) - 1) // 1000
 def spark_schema(columns: Sequence[str]) -> StructType:
     """The schema with these columns, in this order."""
     return StructType([StructField(name, _TYPES[name]) for name in columns])
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The schema that Spark demands of Arrow, with times in UTC: what Spark 4.1 gives anyhow, and later ones when asked."""
+    takes_zone = "timezone" in signature(to_arrow_schema).parameters
+    return to_arrow_schema(schema, timezone="UTC") if takes_zone else to_arrow_schema(schema)
 
 
 def checked_columns(schema: StructType) -> tuple[str, ...]:
@@ -77,10 +87,15 @@ def decoded_columns(columns: Sequence[str], *, with_timestamp: bool) -> tuple[st
 
 
 class RowMaker:
-    """Makes rows of one partition. Columns with one value for all rows are made once and sliced."""
+    """Makes rows of one partition. Columns with one value for all rows are made once and sliced.
+
+    Their values also stand in the metadata of the first field, for a schema that leaves their columns to the receiver.
+    """
 
     def __init__(self, schema: StructType, topic: str, partition: int) -> None:
-        self._schema = to_arrow_schema(schema, timezone="UTC")
+        arrow = arrow_schema(schema)
+        constants = {f"{CONSTANT}topic": topic, f"{CONSTANT}partition": str(partition)}
+        self._schema = arrow.set(0, arrow.field(0).with_metadata(constants)) if len(arrow) else arrow
         self._topic = _Constant(pa.scalar(topic, pa.string()))
         self._partition = _Constant(pa.scalar(partition, pa.int32()))
 

@@ -1,15 +1,20 @@
-"""What Spark's Python data sources lack in the JVM, as an optimizer rule: separate scans and column pruning.
+"""What Spark's Python data sources lack in the JVM: separate scans, column pruning, and taking columns as columns.
 
 Spark 4.1 to 4.3 keep what a pushed filter left of a Python data source (its partitions and its read function) in an object
 that all scans of one DataFrame share. `df.filter(a).union(df.filter(b))` then reads one of the two twice, and `df.count()`
 after `df.filter(a).count()` counts what was filtered: wrong answers without an error. And no Python data source is told
-which columns a query needs: all of them go through the socket.
+which columns a query needs: all of them go through the socket. What arrives, Arrow batches, is taken apart row by row, each
+row copied, before the query sees it: two thirds of what a scan of small records costs.
 
-The rule replaces the table behind each relation of our format, query by query, by one that shares nothing with other scans
-and tells the source the columns. So each query also takes a snapshot of its own. It is a little Java
-(`StratalogScans.java`), compiled in the session's JVM by Janino, the compiler that Spark itself generates code with, and
-put among the session's extensions. Where that cannot be done (Spark Connect, another version of Spark), filters are not
-pushed down unless a query asks for it with the option `pushFilters`, and columns are pruned by the option `columns`.
+An optimizer rule (`StratalogScans.java`) replaces the table behind each relation of our format, query by query, by one
+that shares nothing with other scans and tells the source the columns. So each query also takes a snapshot of its own. The
+scans of that table hand the batches to Spark as columns (`StratalogColumns.java`) and fill in the columns that are the same
+for all rows of a partition, which Python need not send. Both are compiled in the session's JVM; the first is put among the
+session's extensions, the second goes to the executors as a jar of the application.
+
+Where the second cannot be done (another version of Spark), or `spark.stratalog.scan.columns` is false, Spark takes rows as
+of any Python data source. Where the first cannot be done (Spark Connect), filters are not pushed down unless a query asks
+for it with the option `pushFilters`, and columns are pruned by the option `columns`.
 """
 
 from __future__ import annotations
@@ -18,17 +23,17 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from stratalog.util.filesystem import REAL_FILESYSTEM
+from stratalog.spark.jvm_classes import JvmClasses
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 logger = logging.getLogger("stratalog.spark")
 
-_SOURCE: Final = Path(__file__).with_name("StratalogScans.java")
-_BUILDER: Final = "io.stratalog.spark.StratalogScans$Builder"
+_SCANS: Final = Path(__file__).with_name("StratalogScans.java")
+_COLUMNS: Final = Path(__file__).with_name("StratalogColumns.java")
 
-#: Set in a session's JVM, for each extensions object that has the rule.
+#: Set in a session's JVM, for each application and extensions object that has the rule.
 _MARK: Final = "stratalog.scanRule."
 
 
@@ -37,9 +42,11 @@ def install_scan_rule(spark: SparkSession) -> bool:
     try:
         jvm: Any = spark._jvm
         extensions = spark._jsparkSession.extensions()
-        mark = f"{_MARK}{jvm.java.lang.System.identityHashCode(extensions)}"
+        identity = jvm.java.lang.System.identityHashCode(extensions)
+        mark = f"{_MARK}{spark.sparkContext.applicationId}.{identity}"
         if jvm.java.lang.System.getProperty(mark) is None:
-            extensions.injectOptimizerRule(_compile(spark, jvm))
+            rule = JvmClasses.compile(spark, _SCANS)
+            extensions.injectOptimizerRule(rule.new("Builder", _columnar_intake(spark)))
             jvm.java.lang.System.setProperty(mark, "true")
     except Exception as error:
         # Whatever is missing (a Connect session has no JVM here, another Spark other classes): the source works without.
@@ -48,15 +55,12 @@ def install_scan_rule(spark: SparkSession) -> bool:
     return True
 
 
-def _compile(spark: SparkSession, jvm: Any) -> Any:
-    """An instance of the rule's builder."""
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
-    compiler.cook(REAL_FILESYSTEM.read_bytes(_SOURCE).decode())
-    builder = compiler.getClassLoader().loadClass(_BUILDER)
-    gateway: Any = spark.sparkContext._gateway
-    no_types, no_values = (
-        gateway.new_array(jvm.java.lang.Class, 0),
-        gateway.new_array(jvm.java.lang.Object, 0),
-    )
-    return builder.getDeclaredConstructor(no_types).newInstance(no_values)
+def _columnar_intake(spark: SparkSession) -> Any:
+    """What makes a scan by rows one by columns; None where that cannot be had."""
+    try:
+        classes = JvmClasses.compile(spark, _COLUMNS)
+        classes.ship()
+        return classes.new("Intake")
+    except Exception as error:
+        logger.info("this session takes rows of the source, not columns: %s", error)
+        return None

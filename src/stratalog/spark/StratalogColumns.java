@@ -1,0 +1,357 @@
+// See columnar_intake.py. Compiled at run time by Janino, which knows no lambdas, no type inference and few generics.
+package io.stratalog.spark;
+
+import org.apache.arrow.vector.BigIntVector;
+import org.apache.arrow.vector.IntVector;
+import org.apache.arrow.vector.TimeStampMicroTZVector;
+import org.apache.arrow.vector.ValueVector;
+import org.apache.arrow.vector.VarBinaryVector;
+import org.apache.spark.TaskContext;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.metric.CustomMetric;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonCustomMetric;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonPartitionReaderFactory;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonScan;
+import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
+import org.apache.spark.sql.execution.python.MapInBatchEvaluatorFactory;
+import org.apache.spark.sql.execution.vectorized.ConstantColumnVector;
+import org.apache.spark.sql.internal.connector.SupportsMetadata;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.vectorized.ArrowColumnVector;
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarArray;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.apache.spark.sql.vectorized.ColumnarMap;
+import org.apache.spark.unsafe.Platform;
+import org.apache.spark.unsafe.types.UTF8String;
+import org.apache.spark.util.AccumulatorV2;
+import org.apache.spark.util.TaskCompletionListener;
+import scala.Option;
+import scala.Tuple2;
+import scala.collection.Iterator;
+import scala.collection.immutable.Map;
+import scala.collection.immutable.Map$;
+import scala.collection.immutable.Nil$;
+import scala.collection.immutable.Seq;
+import scala.runtime.AbstractFunction2;
+
+/** Hands Spark the Arrow batches of a Python data source as columns, where Spark itself takes them apart into rows. */
+public class StratalogColumns implements PartitionReaderFactory {
+    private static final long serialVersionUID = 1L;
+
+    /** Prefix of a constant column's name, in Arrow. As in rows.py. */
+    private static final String CONSTANT = "stratalog.";
+
+    private final PythonPartitionReaderFactory python;
+    private final StructType sent;
+    private final StructType wanted;
+
+    /** `sent` is what Python sends; what else is `wanted` is the same in all rows of a partition. */
+    public StratalogColumns(PythonPartitionReaderFactory python, StructType sent, StructType wanted) {
+        this.python = python;
+        this.sent = sent;
+        this.wanted = wanted;
+    }
+
+    public boolean supportColumnarReads(InputPartition partition) {
+        return true;
+    }
+
+    public PartitionReader createReader(InputPartition partition) {
+        throw new UnsupportedOperationException("these scans are read by columns");
+    }
+
+    public PartitionReader createColumnarReader(InputPartition partition) {
+        return new Reader(this, (PythonInputPartition) partition);
+    }
+
+    /** From a scan of what Python sends, and the schema that is wanted, to a scan by columns. */
+    public static class Intake extends AbstractFunction2 {
+        public Object apply(Object scan, Object wanted) {
+            return new ColumnarScan((PythonScan) scan, (StructType) wanted);
+        }
+    }
+
+    private static class ColumnarScan implements Scan, SupportsMetadata {
+        private final PythonScan python;
+        private final StructType wanted;
+
+        ColumnarScan(PythonScan python, StructType wanted) {
+            this.python = python;
+            this.wanted = wanted;
+        }
+
+        public StructType readSchema() {
+            return this.wanted;
+        }
+
+        public String description() {
+            return this.python.description();
+        }
+
+        public Map getMetaData() {
+            return this.python.getMetaData();
+        }
+
+        public CustomMetric[] supportedCustomMetrics() {
+            return this.python.supportedCustomMetrics();
+        }
+
+        public Scan.ColumnarSupportMode columnarSupportMode() {
+            return Scan.ColumnarSupportMode.SUPPORTED;
+        }
+
+        public Batch toBatch() {
+            return new ColumnarBatches(this.python.toBatch(), this.python.readSchema(), this.wanted);
+        }
+    }
+
+    private static class ColumnarBatches implements Batch {
+        private final Batch python;
+        private final StructType sent;
+        private final StructType wanted;
+
+        ColumnarBatches(Batch python, StructType sent, StructType wanted) {
+            this.python = python;
+            this.sent = sent;
+            this.wanted = wanted;
+        }
+
+        public InputPartition[] planInputPartitions() {
+            return this.python.planInputPartitions();
+        }
+
+        public PartitionReaderFactory createReaderFactory() {
+            return new StratalogColumns(
+                (PythonPartitionReaderFactory) this.python.createReaderFactory(), this.sent, this.wanted);
+        }
+    }
+
+    /** One task's batches. Spark's runner frees each when the next is asked for, and the last with the task. */
+    private static class Reader implements PartitionReader {
+        private final UserDefinedPythonDataSource source;
+        private final Map metrics;
+        private final Iterator batches;
+        private final StructType sent;
+        private final StructType wanted;
+        private final Lifetime lifetime = new Lifetime();
+
+        Reader(StratalogColumns factory, PythonInputPartition partition) {
+            PythonPartitionReaderFactory python = factory.python;
+            this.source = python.org$apache$spark$sql$execution$datasources$v2$python$PythonPartitionReaderFactory$$source;
+            this.metrics = PythonCustomMetric.pythonMetrics();
+            this.sent = factory.sent;
+            this.wanted = factory.wanted;
+            MapInBatchEvaluatorFactory evaluators = this.source.createMapInBatchEvaluatorFactory(
+                python.org$apache$spark$sql$execution$datasources$v2$python$PythonPartitionReaderFactory$$pickledReadFunc,
+                "read_from_data_source",
+                UserDefinedPythonDataSource.readInputSchema(),
+                this.sent,
+                this.metrics,
+                python.org$apache$spark$sql$execution$datasources$v2$python$PythonPartitionReaderFactory$$jobArtifactUUID,
+                python.org$apache$spark$sql$execution$datasources$v2$python$PythonPartitionReaderFactory$$sessionUUID);
+            MapInBatchEvaluatorFactory.MapInBatchEvaluator evaluator =
+                (MapInBatchEvaluatorFactory.MapInBatchEvaluator) evaluators.createEvaluator();
+            TaskContext context = TaskContext.get();
+            this.batches = new org.apache.spark.sql.execution.python.MapInBatchEvaluatorFactory$MapInBatchEvaluator$$anon$1(
+                evaluator, new int[][] {{0}}).compute(input(partition), context.partitionId(), context);
+            // Listeners are told in reverse: this one before that of the runner, which frees the memory.
+            context.addTaskCompletionListener(this.lifetime);
+        }
+
+        /** What Python gets: one batch of one row of one struct, with the pickled partition. */
+        private static Iterator input(PythonInputPartition partition) {
+            InternalRow row = InternalRow.fromSeq(one(InternalRow.fromSeq(one(partition.pickedPartition()))));
+            return one(one(row).iterator()).iterator();
+        }
+
+        private static Seq one(Object element) {
+            return Nil$.MODULE$.prepended(element);
+        }
+
+        public boolean next() {
+            return this.batches.hasNext();
+        }
+
+        public Object get() {
+            ColumnarBatch found = (ColumnarBatch) this.batches.next();
+            ArrowColumnVector struct = (ArrowColumnVector) found.column(0);
+            StructField[] fields = this.wanted.fields();
+            ColumnVector[] vectors = new ColumnVector[fields.length];
+            for (int i = 0; i < fields.length; i++) {
+                Option at = this.sent.getFieldIndex(fields[i].name());
+                vectors[i] = at.isDefined()
+                    ? new Column(struct.getChild(((Integer) at.get()).intValue()), this.lifetime)
+                    : constant(fields[i], struct.getChild(0).getValueVector(), found.numRows());
+            }
+            return new ColumnarBatch(vectors, found.numRows());
+        }
+
+        /** A column that has one value, which stands in the metadata of the first field that was sent. */
+        private static ColumnVector constant(StructField field, ValueVector first, int rows) {
+            String value = (String) first.getField().getMetadata().get(CONSTANT + field.name());
+            if (value == null) {
+                throw new IllegalStateException(
+                    "the worker's stratalog sends no value for " + field.name() + ": is it the driver's version?");
+            }
+            ConstantColumnVector column = new ConstantColumnVector(rows, field.dataType());
+            if (field.dataType().equals(DataTypes.StringType)) {
+                column.setUtf8String(UTF8String.fromString(value));
+            } else {
+                column.setInt(Integer.parseInt(value));
+            }
+            return column;
+        }
+
+        public CustomTaskMetric[] currentMetricsValues() {
+            Map values = Map$.MODULE$.empty();
+            Iterator each = this.metrics.iterator();
+            while (each.hasNext()) {
+                Tuple2 metric = (Tuple2) each.next();
+                values = (Map) values.updated(metric._1(), ((AccumulatorV2) metric._2()).value());
+            }
+            return this.source.createPythonTaskMetrics(values);
+        }
+
+        public void close() {
+        }
+    }
+
+    /** Whether a task's memory is still there: a thread of its own may read on behind its back. */
+    private static class Lifetime implements TaskCompletionListener {
+        private volatile boolean over;
+
+        public void onTaskCompletion(TaskContext context) {
+            this.over = true;
+        }
+
+        void check() {
+            if (this.over) {
+                throw new IllegalStateException("the task has ended, and its columns are gone");
+            }
+        }
+    }
+
+    /**
+     * An Arrow vector. Numbers and bytes are read where they lie: Arrow's accessors check each access several times, which is
+     * most of what they cost. It is no ArrowColumnVector, for what one queues batches of those that it has not done with.
+     */
+    private static class Column extends ColumnVector {
+        private final ArrowColumnVector arrow;
+        private final Lifetime lifetime;
+        private final boolean flat;
+        private final boolean nulls;
+        private final long validity;
+        private final long data;
+        private final long offsets;
+
+        Column(ArrowColumnVector arrow, Lifetime lifetime) {
+            super(arrow.dataType());
+            this.arrow = arrow;
+            this.lifetime = lifetime;
+            ValueVector vector = arrow.getValueVector();
+            boolean binary = vector instanceof VarBinaryVector;
+            this.flat = binary || vector instanceof BigIntVector || vector instanceof TimeStampMicroTZVector
+                || vector instanceof IntVector;
+            this.nulls = arrow.hasNull();
+            this.validity = this.flat ? vector.getValidityBuffer().memoryAddress() : 0L;
+            this.data = this.flat ? vector.getDataBuffer().memoryAddress() : 0L;
+            this.offsets = binary ? vector.getOffsetBuffer().memoryAddress() : 0L;
+        }
+
+        public boolean hasNull() {
+            return this.nulls;
+        }
+
+        public int numNulls() {
+            return this.arrow.numNulls();
+        }
+
+        public boolean isNullAt(int row) {
+            if (!this.nulls) {
+                return false;
+            }
+            this.lifetime.check();
+            return this.flat
+                ? (Platform.getByte(null, this.validity + (row >> 3)) >> (row & 7) & 1) == 0
+                : this.arrow.isNullAt(row);
+        }
+
+        public int getInt(int row) {
+            this.lifetime.check();
+            return Platform.getInt(null, this.data + 4L * row);
+        }
+
+        public long getLong(int row) {
+            this.lifetime.check();
+            return Platform.getLong(null, this.data + 8L * row);
+        }
+
+        public byte[] getBinary(int row) {
+            if (isNullAt(row)) {
+                return null;
+            }
+            this.lifetime.check();
+            long entry = this.offsets + 4L * row;
+            int start = Platform.getInt(null, entry);
+            byte[] value = new byte[Platform.getInt(null, entry + 4L) - start];
+            Platform.copyMemory(null, this.data + start, value, Platform.BYTE_ARRAY_OFFSET, value.length);
+            return value;
+        }
+
+        public UTF8String getUTF8String(int row) {
+            return this.arrow.getUTF8String(row);
+        }
+
+        public ColumnarArray getArray(int row) {
+            return this.arrow.getArray(row);
+        }
+
+        public ColumnVector getChild(int ordinal) {
+            return this.arrow.getChild(ordinal);
+        }
+
+        public void close() {
+        }
+
+        // The source has no columns of these types.
+
+        public boolean getBoolean(int row) {
+            return this.arrow.getBoolean(row);
+        }
+
+        public byte getByte(int row) {
+            return this.arrow.getByte(row);
+        }
+
+        public short getShort(int row) {
+            return this.arrow.getShort(row);
+        }
+
+        public float getFloat(int row) {
+            return this.arrow.getFloat(row);
+        }
+
+        public double getDouble(int row) {
+            return this.arrow.getDouble(row);
+        }
+
+        public Decimal getDecimal(int row, int precision, int scale) {
+            return this.arrow.getDecimal(row, precision, scale);
+        }
+
+        public ColumnarMap getMap(int row) {
+            return this.arrow.getMap(row);
+        }
+    }
+}

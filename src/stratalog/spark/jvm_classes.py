@@ -1,0 +1,62 @@
+"""Classes of our own in a session's JVM: compiled from source by Janino, the compiler that Spark generates code with."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from stratalog.util.filesystem import REAL_FILESYSTEM
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PACKAGE: Final = "io.stratalog.spark"
+
+
+@dataclass(frozen=True, slots=True)
+class JvmClasses:
+    """The classes of one source file, loaded in the JVM of a session."""
+
+    spark: SparkSession
+    name: str
+    _loader: Any
+    _bytecode: Mapping[str, bytes]
+
+    @classmethod
+    def compile(cls, spark: SparkSession, source: Path) -> JvmClasses:
+        """`source` is `<name>.java`. Raises what Py4J raises: this Spark may lack what the source is written for."""
+        jvm: Any = spark._jvm
+        compiler = jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
+        compiler.cook(REAL_FILESYSTEM.read_bytes(source).decode())
+        bytecode = {
+            str(entry.getKey()): bytes(entry.getValue()) for entry in compiler.getBytecodes().entrySet()
+        }
+        return cls(spark, source.stem, compiler.getClassLoader(), bytecode)
+
+    def new(self, nested: str, *arguments: Any) -> Any:
+        """An instance of a class in it that has one public constructor."""
+        gateway: Any = self.spark.sparkContext._gateway
+        values = gateway.new_array(gateway.jvm.java.lang.Object, len(arguments))
+        for index, argument in enumerate(arguments):
+            values[index] = argument
+        found = self._loader.loadClass(f"{_PACKAGE}.{self.name}${nested}")
+        return found.getConstructors()[0].newInstance(values)
+
+    def ship(self) -> None:
+        """Give the classes to the executors, as a jar of the application; nothing to do when it has it already."""
+        context: Any = self.spark.sparkContext
+        jar = Path(context._temp_dir) / f"{self.name}.jar"
+        if REAL_FILESYSTEM.exists(jar):
+            return
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, code in self._bytecode.items():
+                archive.writestr(f"{name.replace('.', '/')}.class", code)
+        with REAL_FILESYSTEM.open(jar, write=True, create=True) as file:
+            file.write_at(packed.getvalue(), 0)
+        context._jsc.sc().addJar(str(jar))
