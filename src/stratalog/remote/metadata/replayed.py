@@ -48,9 +48,12 @@ class ReplayedPartition:
         self.deletes: dict[TopicIdPartition, RemotePartitionDeleteMetadata] = {}
         #: Whether everything that was stored has been read.
         self.is_current = False
+        #: Whether we are about to store an event: the log may end behind what was read, and nothing is missing.
+        self.is_appending = False
         self.next_offset = 0
+        self.number = number
         self._log = log
-        self._number = number
+        self.number = number
         self._is_loaded = False
         self._start_offset = 0
         self._last_event = -1, 0  # its offset, and the CRC-32C of its value
@@ -62,8 +65,8 @@ class ReplayedPartition:
         """Apply all events up to the end of the log."""
         if not self._is_loaded:
             self._load()
-        while self.next_offset < self._log.end_offset(self._number):
-            events, next_offset = self._log.read(self._number, self.next_offset, _READ_BYTES)
+        while self.next_offset < self._log.end_offset(self.number):
+            events, next_offset = self._log.read(self.number, self.next_offset, _READ_BYTES)
             if next_offset <= self.next_offset:
                 break  # what is behind this cannot be seen yet
             for offset, value in events:
@@ -78,7 +81,7 @@ class ReplayedPartition:
         try:
             event = decode(value)
         except CorruptRecordError as error:
-            logger.error("Event %d of metadata partition %d is skipped: %s", offset, self._number, error)
+            logger.error("Event %d of metadata partition %d is skipped: %s", offset, self.number, error)
             return
         if isinstance(event, RemotePartitionDeleteMetadata):
             self._apply_delete(event)
@@ -119,9 +122,9 @@ class ReplayedPartition:
 
     def _load(self) -> None:
         """Begin with the snapshot, if it stands for the beginning of this very log."""
-        self._start_offset = self._log.start_offset(self._number)
+        self._start_offset = self._log.start_offset(self.number)
         try:
-            data = self._log.read_snapshot(self._number)
+            data = self._log.read_snapshot(self.number)
             if data is not None:
                 snapshot = decode_snapshot(data)
                 self._check(snapshot.covers)
@@ -129,13 +132,13 @@ class ReplayedPartition:
         except (CorruptSnapshotError, OSError) as error:
             logger.warning(
                 "The snapshot of metadata partition %d is not used, all its events are replayed: %s",
-                self._number, error,
+                self.number, error,
             )  # fmt: skip
         self._is_loaded = True
 
     def _check(self, covers: Covers) -> None:
         """Raise CorruptSnapshotError unless the log begins with the events that the snapshot was made of."""
-        end = self._log.end_offset(self._number)
+        end = self._log.end_offset(self.number)
         if covers.log_start_offset != self._start_offset:
             raise CorruptSnapshotError(
                 f"it begins at offset {covers.log_start_offset}, the log at {self._start_offset}"
@@ -143,7 +146,7 @@ class ReplayedPartition:
         if not covers.log_start_offset <= covers.next_offset <= end:
             raise CorruptSnapshotError(f"it goes up to offset {covers.next_offset}, the log ends at {end}")
         if covers.last_event_offset >= 0:
-            events = self._log.read(self._number, covers.last_event_offset, 1).events
+            events = self._log.read(self.number, covers.last_event_offset, 1).events
             if not events or (events[0][0], crc32c(events[0][1])) != covers.last_event:
                 raise CorruptSnapshotError(f"event {covers.last_event_offset} of the log is another one")
 
@@ -181,8 +184,8 @@ class ReplayedPartition:
             for partition in names
         }
         try:
-            if self._log.start_offset(self._number) == self._start_offset:
-                self._log.write_snapshot(self._number, encode_snapshot(MetadataSnapshot(covers, content)))
+            if self._log.start_offset(self.number) == self._start_offset:
+                self._log.write_snapshot(self.number, encode_snapshot(MetadataSnapshot(covers, content)))
         except (StratalogError, OSError) as error:
-            logger.warning("No snapshot of metadata partition %d was written: %s", self._number, error)
+            logger.warning("No snapshot of metadata partition %d was written: %s", self.number, error)
         self._events_since_snapshot = 0

@@ -81,8 +81,12 @@ class TopicBasedRemoteLogMetadataManager:
                 missing = replayed.missing_segment(event)
                 if missing is not None:  # refused before it is written
                     raise RemoteResourceNotFoundError(f"there is no remote segment {missing}")
-                offset = self._log.append(number, encode(event), self._clock.now_ms())
-                self._await(replayed, number, offset)
+                replayed.is_appending = True
+                try:
+                    offset = self._log.append(number, encode(event), self._clock.now_ms())
+                    self._await(replayed, number, offset)
+                finally:
+                    replayed.is_appending = False
                 replayed.snapshot_if_due()
         except (StratalogError, OSError) as error:
             replayed.is_current = False  # the event may be in the log all the same: the next lookup reads on
@@ -109,14 +113,20 @@ class TopicBasedRemoteLogMetadataManager:
     def _cache(self, partition: TopicIdPartition) -> RemoteLogMetadataCache:
         """The cache of a partition, with its metadata partition read to the end."""
         replayed = self._partitions[metadata_partition(partition, len(self._partitions))]
-        if replayed.is_current and (known := replayed.caches.get(partition)) is not None:
+        if self._is_current(replayed) and (known := replayed.caches.get(partition)) is not None:
             return known  # without the lock: an event may just be on its way to the disk
         with replayed.lock:
             self._make_current(replayed)
             return replayed.cache(partition)
 
-    def _make_current(self, replayed: ReplayedPartition) -> None:
+    def _is_current(self, replayed: ReplayedPartition) -> bool:
+        """Whether all is read but what we are appending; others may append too."""
         if not replayed.is_current:
+            return False
+        return replayed.is_appending or replayed.next_offset >= self._log.end_offset(replayed.number)
+
+    def _make_current(self, replayed: ReplayedPartition) -> None:
+        if not self._is_current(replayed):
             replayed.catch_up()
             replayed.snapshot_if_due()
 

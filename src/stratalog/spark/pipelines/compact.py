@@ -7,6 +7,7 @@ What stays is, batch by batch, what a cleaning of the log cleaner leaves that se
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,14 +15,16 @@ from stratalog.config.topic import LogConfig
 from stratalog.errors import UsageError
 from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.publication import finish_publications, remove_objects
-from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.spark.pipelines.compaction import bucket, data_dirs, local
 from stratalog.spark.pipelines.compaction.job import compacted
+from stratalog.spark.pipelines.compaction.metadata_topic import TieredCluster
 from stratalog.spark.pipelines.compaction.result import CompactedPartition, CompactResult
+from stratalog.spark.pipelines.compaction.tiered import InBucket, InCluster, Place
 from stratalog.spark.pipelines.progress import SILENT, Progress
 from stratalog.spark.pipelines.state import Ledger, State
 from stratalog.spark.places import Places
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
+from stratalog.wire.client import ConnectionOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,62 +86,85 @@ def compact_bucket(
     overrides: Mapping[str, str] | None = None,
     min_dirty_ratio: float = 0.0,
     state: State | None = None,
+    kafka: Mapping[str, str] | None = None,
     grace_seconds: float = GRACE_SECONDS,
     dry_run: bool = False,
     progress: Progress = SILENT,
     clock: Clock = SYSTEM_CLOCK,
 ) -> CompactResult:
-    """Compact `topics` of a bucket of the remote tier that no broker writes to.
+    """Compact `topics` of a bucket of the remote tier. Where brokers serve it, `kafka` has to say how they are reached
+    (`kafka.bootstrap.servers`, ...): they learn of every change through `__remote_log_metadata`.
 
     `options` are those of the store, with keys for encrypted segments. Topics have the configuration that their newest
     segment tells, `overrides` go before it. Without a `state` everything is looked at; with one, partitions of which less
     than `min_dirty_ratio` is new are left out, and only new records count as newer ones. Objects of old segments are
     deleted `grace_seconds` after the new ones are visible.
 
-    UsageError, TaskError, RemoteStorageError. What was published by then stays, and the next run finishes it.
+    UsageError, TaskError, RemoteStorageError, UnreachableError. What was published by then stays, and the next run
+    finishes it.
     """
-    places = Places(url, dict(options or {}))
-    view = places.store
-    finish_publications(view, clock=clock)
-    listed = list_remote_segments(view, topics, covered=True)
-    missing = sorted(set(topics) - {manifest.topic for manifest in listed})
-    if missing:
-        raise UsageError(f"{url} has no segment of {', '.join(missing)}")
-    with Ledger(state, "compact", clock=clock) as ledger:
-        planned = [
-            bucket.bucket_plan(
-                places,
-                manifests,
-                bucket.config_of(manifests[-1], overrides),
-                first_dirty_offset=int(ledger.get(str(manifests[0].topic_id_partition)) or 0),
-                now_ms=clock.now_ms(),
-            )
-            for manifests in bucket.partitions_of(listed)
-        ]
+    with ExitStack() as stack:
+        places = Places(url, dict(options or {}))
+        view = places.store
+        target: Place = InBucket(view, clock)
+        if kafka is not None:
+            cluster = stack.enter_context(TieredCluster(ConnectionOptions.of(kafka), clock))
+            target = InCluster(view, cluster, clock)
+        finish_publications(view, clock=clock)
+        ledger = stack.enter_context(Ledger(state, "compact", clock=clock))
+        planned = _bucket_plans(places, target, topics, overrides, ledger, clock)
         plans = [each for each in planned if each.plan.dirty_ratio >= min_dirty_ratio]
         results: list[CompactedPartition] = []
-        replaced: list[SegmentManifest] = []
-        staged: list[SegmentManifest] = []
-        try:
-            for part, result, rewritten in compacted(
-                spark,
-                [each.plan for each in plans],
-                dry_run=dry_run,
-                progress=progress,
-                discard=lambda made: remove_objects(view, bucket.new_manifests(made)),
-            ):
-                results.append(result)
-                if not dry_run:
-                    staged = bucket.new_manifests(rewritten)
-                    replaced += bucket.publish_in_bucket(view, plans[part], rewritten)
-                    staged = []
-                    ledger.add(str(plans[part].partition), plans[part].plan.end_offset)
-        finally:
-            remove_objects(view, staged)
-        if replaced:
-            clock.sleep(grace_seconds)
-            remove_objects(view, replaced)
+        for part, result, rewritten in compacted(
+            spark,
+            [each.plan for each in plans],
+            dry_run=dry_run,
+            progress=progress,
+            discard=lambda made: remove_objects(view, bucket.new_manifests(made)),
+        ):
+            results.append(result)
+            if not dry_run:
+                target.replace(plans[part], bucket.new_manifests(rewritten))
+                ledger.add(str(plans[part].partition), plans[part].plan.end_offset)
+        if not dry_run:
+            target.clean_up(grace_seconds)
     return CompactResult(sorted(results), dry_run)
+
+
+def _bucket_plans(
+    places: Places,
+    target: Place,
+    topics: Sequence[str],
+    overrides: Mapping[str, str] | None,
+    ledger: Ledger,
+    clock: Clock,
+) -> list[bucket.BucketPlan]:
+    """All partitions that have segments. UsageError for a topic that has none."""
+    listed = list_remote_segments(places.store, topics, covered=True)
+    partitions = [target.readable(manifests) for manifests in bucket.partitions_of(listed)]
+    missing = sorted(set(topics) - {manifests[0].topic for manifests in partitions if manifests})
+    if missing:
+        raise UsageError(f"{places.remote_url} has no segment of {', '.join(missing)}")
+    return [
+        bucket.bucket_plan(
+            places,
+            manifests,
+            bucket.config_of(manifests[-1], overrides),
+            first_dirty_offset=int(ledger.get(str(manifests[0].topic_id_partition)) or 0),
+            now_ms=clock.now_ms(),
+        )
+        for manifests in partitions
+        if manifests
+    ]
+
+
+def _local_plan(partition: data_dirs.LocalPartition, config: LogConfig, clock: Clock) -> local.LocalPlan:
+    """UsageError for a partition that is in two tiers: what its tombstones delete may lie in the other one."""
+    if config.remote_storage_enable:
+        raise UsageError(
+            f"{partition.path}: {partition.topic} is tiered (remote.storage.enable); compact its bucket instead"
+        )
+    return local.plan_of(partition, config, clock)
 
 
 def _config(

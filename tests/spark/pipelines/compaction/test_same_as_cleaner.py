@@ -10,9 +10,9 @@ import pytest
 
 from stratalog.config.topic import LogConfig
 from stratalog.remote.catalog import list_remote_segments
-from stratalog.remote.publication import remove_objects
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.spark.pipelines.compaction import bucket, local
+from stratalog.spark.pipelines.compaction.tiered import InBucket
 from stratalog.spark.places import Places
 from stratalog.testing.clock import ManualClock
 from tests.log.parity.cleaning_lives import DIRECTORY
@@ -81,7 +81,9 @@ def test_a_random_bucket_becomes_what_the_cleaner_makes_of_the_log(tmp_path: Pat
     manifests = list_remote_segments(store, covered=True)
     plan = bucket.bucket_plan(places, manifests, config, first_dirty_offset=0, now_ms=now_ms)
     (made,) = compact_in_process([plan.plan], buckets=1 + seed % 3)
-    remove_objects(store, bucket.publish_in_bucket(places.store, plan, made))
+    target = InBucket(places.store, ManualClock(now_ms))
+    target.replace(plan, bucket.new_manifests(made))
+    target.clean_up(0)
     assert plan.plan.end_offset == end
     expected = local_batches(cleaners, below=2**62)
     extra = [batch for batch in bucket_batches(store) if batch not in expected]

@@ -13,6 +13,7 @@ from itertools import groupby, pairwise
 from stratalog.config.topic import LogConfig
 from stratalog.errors import RemoteStorageError
 from stratalog.log import producer_snapshot
+from stratalog.log.checkpoints import decode_epochs
 from stratalog.log.cleaner.values import LastRecord
 from stratalog.log.offset_index_format import LARGE
 from stratalog.log.producer_snapshot import ProducerSnapshotEntry
@@ -20,7 +21,7 @@ from stratalog.log.producer_state import EXPIRATION_MS_DEFAULT
 from stratalog.log.txn_index import AbortedTransaction, decode_entries
 from stratalog.remote.api import TopicIdPartition
 from stratalog.remote.catalog import without_covered
-from stratalog.remote.publication import publish
+from stratalog.remote.lineage import is_within_lineage, lineage_of
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import ObjectKind
 from stratalog.remote.storage.plain_view import PlainView
@@ -70,11 +71,17 @@ def bucket_plan(
     first_dirty_offset: int,
     now_ms: int,
 ) -> BucketPlan:
-    """What is to be done to a partition, of all its manifests in order.
+    """What is to be done to a partition, of all its manifests; of two with the same offsets the newer one is taken.
 
-    RemoteStorageError when segments overlap in part, or an object cannot be read.
+    Segments of a history that was given up are left alone. RemoteStorageError when others overlap in part, or an object
+    cannot be read.
     """
-    taken = without_covered(manifests)
+    newest_first = sorted(
+        manifests,
+        key=lambda each: (each.base_offset, -each.end_offset, -each.event_timestamp, each.segment_id),
+    )
+    own = _of_lineage(places.store, newest_first)
+    taken = without_covered(own)
     for before, after in pairwise(taken):
         if after.base_offset <= before.end_offset:
             raise RemoteStorageError(
@@ -109,8 +116,17 @@ def bucket_plan(
         ),
     )
     ids = {each.segment_id for each in taken}
-    covered = tuple(each for each in manifests if each.segment_id not in ids)
+    covered = tuple(each for each in own if each.segment_id not in ids)
     return BucketPlan(newest.topic_id_partition, plan, tuple(taken), covered)
+
+
+def _of_lineage(view: PlainView, manifests: Sequence[SegmentManifest]) -> list[SegmentManifest]:
+    """Those whose leader epochs fit the newest of them; the others are of a history that was given up, and nobody's."""
+    newest = max(manifests, key=lambda each: (max(each.leader_epochs), each.end_offset, each.event_timestamp))
+    epochs = decode_epochs(view.reader.read(newest, ObjectKind.LEADER_EPOCHS), newest.key())
+    lineage = lineage_of(epochs) or dict(newest.leader_epochs)
+    end = newest.end_offset + 1
+    return [each for each in manifests if is_within_lineage(each.metadata(), end, lineage)]
 
 
 def _stable(
@@ -166,15 +182,3 @@ def _covers(one: SegmentManifest, other: SegmentManifest) -> bool:
 
 def new_manifests(rewritten: Sequence[Rewritten]) -> list[SegmentManifest]:
     return [new.manifest for new in rewritten if new.manifest is not None]
-
-
-def publish_in_bucket(
-    view: PlainView, plan: BucketPlan, rewritten: Sequence[Rewritten]
-) -> list[SegmentManifest]:
-    """Put new segments in the place of the old ones, in one step; what may be deleted after a while. RemoteStorageError."""
-    new = new_manifests(rewritten)
-    replaced = plan.replaced_by(new)
-    if new or replaced:
-        name = f"compact-{plan.partition.topic}-{plan.partition.partition}"
-        publish(view, name, new, replaces=replaced)
-    return replaced

@@ -1,0 +1,164 @@
+"""`__remote_log_metadata` through a broker, Kafka's or ours: what is known of remote segments, and saying more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Final
+from uuid import UUID
+
+from stratalog.errors import UnknownTopicOrPartitionError, UsageError
+from stratalog.records.batch import iter_batches
+from stratalog.records.batch_builder import build_batch
+from stratalog.records.record import Record
+from stratalog.remote.api import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    TopicIdPartition,
+)
+from stratalog.remote.metadata.log import EventsRead
+from stratalog.remote.metadata.partitioner import metadata_partition
+from stratalog.remote.metadata.serde import encode
+from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
+from stratalog.remote.segment_state import RemoteLogSegmentState
+from stratalog.remote.staging import BULK_BROKER_ID
+from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.util.clock import SYSTEM_CLOCK, Clock
+from stratalog.wire.api_keys import ApiKey
+from stratalog.wire.client import EARLIEST_OFFSET, LATEST_OFFSET, Cluster, ConnectionOptions, check
+
+TOPIC: Final = "__remote_log_metadata"
+
+#: By topic name, with batches of format 2.
+_PRODUCE_VERSIONS: Final = (3, 12)
+_ALL_REPLICAS: Final = -1
+
+
+class BrokerMetadataLog:
+    """The metadata topic of a cluster as the log that a metadata manager asks for (`remote.metadata.log.MetadataLog`)."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """UsageError when the cluster has no such topic: nothing is tiered there."""
+        self._cluster = cluster
+        try:
+            self.partition_count = len(cluster.topic(TOPIC).partitions)
+        except UnknownTopicOrPartitionError as error:
+            raise UsageError(f"the cluster has no topic {TOPIC}: it has no tiered topics") from error
+
+    def append(self, partition: int, value: bytes, timestamp_ms: int) -> int:
+        return self.append_all(partition, [value], timestamp_ms)
+
+    def append_all(self, partition: int, values: Sequence[bytes], timestamp_ms: int) -> int:
+        """Store events in one batch, all or none, on all replicas in sync; the offset of the first."""
+        batch = build_batch([Record(n, timestamp_ms, None, value) for n, value in enumerate(values)])
+
+        def produce() -> int:
+            answer = self._cluster.leader(TOPIC, partition).call(
+                ApiKey.PRODUCE,
+                _PRODUCE_VERSIONS,
+                acks=_ALL_REPLICAS,
+                timeout_ms=int(self._cluster.options.request_timeout_s * 1000),
+                topic_data=[{"name": TOPIC, "partition_data": [{"index": partition, "records": batch}]}],
+            )
+            (said,) = answer.responses[0].partition_responses
+            check(said.error_code, getattr(said, "error_message", None), f"{TOPIC}-{partition}")
+            return int(said.base_offset)
+
+        return self._cluster.retry(produce, f"{TOPIC}-{partition}", [TOPIC])
+
+    def read(self, partition: int, offset: int, max_bytes: int) -> EventsRead:
+        fetched = self._cluster.fetch(TOPIC, partition, offset, max_bytes, max_wait_ms=100)
+        events: list[tuple[int, bytes]] = []
+        next_offset = offset
+        for batch in iter_batches(fetched.records):
+            batch.ensure_valid()
+            next_offset = batch.next_offset
+            if not batch.is_control:
+                events += [
+                    (record.offset, bytes(record.value))
+                    for record in batch.records()
+                    if record.value is not None and record.offset >= offset
+                ]
+        return EventsRead(events, next_offset)
+
+    def start_offset(self, partition: int) -> int:
+        return self._offset(partition, EARLIEST_OFFSET)
+
+    def end_offset(self, partition: int) -> int:
+        return self._offset(partition, LATEST_OFFSET)
+
+    def _offset(self, partition: int, which: int) -> int:
+        return self._cluster.list_offsets({(TOPIC, partition): which})[TOPIC, partition].offset
+
+    def read_snapshot(self, partition: int) -> bytes | None:  # noqa: ARG002
+        """None: a snapshot is the broker's own business."""
+        return None
+
+    def write_snapshot(self, partition: int, data: bytes) -> None:
+        """Nothing is kept here."""
+
+
+class TieredCluster:
+    """The remote segments of a cluster, as its metadata topic has them. Not thread-safe."""
+
+    def __init__(self, options: ConnectionOptions, clock: Clock = SYSTEM_CLOCK) -> None:
+        """Connects. UnreachableError, AuthenticationError, UsageError."""
+        self._cluster = Cluster(options)
+        self._log = BrokerMetadataLog(self._cluster)
+        self._manager = TopicBasedRemoteLogMetadataManager(self._log, clock=clock)
+        self._clock = clock
+
+    def __enter__(self) -> TieredCluster:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._cluster.close()
+
+    def segments(self, partition: TopicIdPartition) -> dict[UUID, RemoteLogSegmentMetadata]:
+        """All that is known of a partition now, by id, in whichever state."""
+        return {each.segment_id.id: each for each in self._manager.list_remote_log_segments(partition)}
+
+    def announce(self, partition: TopicIdPartition, new: Iterable[SegmentManifest]) -> None:
+        """Make segments known whose objects and manifests are in the bucket: begun and finished, in one batch."""
+        events: list[bytes] = []
+        for manifest in new:
+            finished = manifest.metadata()
+            now_ms = self._clock.now_ms()
+            events += [
+                encode(_started(finished, now_ms)),
+                encode(_update(finished, RemoteLogSegmentState.COPY_SEGMENT_FINISHED, now_ms)),
+            ]
+        if events:
+            number = metadata_partition(partition, self._log.partition_count)
+            self._log.append_all(number, events, self._clock.now_ms())
+
+    def to(self, state: RemoteLogSegmentState, segments: Iterable[RemoteLogSegmentMetadata]) -> None:
+        """Move segments to another state. StratalogError."""
+        for segment in segments:
+            update = _update(segment, state, self._clock.now_ms())
+            self._manager.update_remote_log_segment_metadata(update).result()
+
+
+def _started(finished: RemoteLogSegmentMetadata, now_ms: int) -> RemoteLogSegmentMetadata:
+    return RemoteLogSegmentMetadata(
+        segment_id=finished.segment_id,
+        start_offset=finished.start_offset,
+        end_offset=finished.end_offset,
+        max_timestamp_ms=finished.max_timestamp_ms,
+        broker_id=BULK_BROKER_ID,
+        event_timestamp_ms=now_ms,
+        segment_size_bytes=finished.segment_size_bytes,
+        segment_leader_epochs=finished.segment_leader_epochs,
+        state=RemoteLogSegmentState.COPY_SEGMENT_STARTED,
+        txn_index_empty=finished.txn_index_empty,
+    )
+
+
+def _update(
+    segment: RemoteLogSegmentMetadata, state: RemoteLogSegmentState, now_ms: int
+) -> RemoteLogSegmentMetadataUpdate:
+    return RemoteLogSegmentMetadataUpdate(
+        segment.segment_id, now_ms, segment.custom_metadata, state, BULK_BROKER_ID
+    )

@@ -1,0 +1,126 @@
+"""How the partitions of a bucket are changed: by the bucket alone, or with the brokers that serve them.
+
+    InBucket                                       InCluster
+    one publication: new ones in, old ones out     a publication of the new ones, then their events in one batch:
+                                                   brokers read the new ones from now on
+                       ------------ the grace: whoever was reading old ones ends ------------
+    objects deleted                                DELETE_SEGMENT_STARTED, objects deleted, DELETE_SEGMENT_FINISHED
+
+Every step may be repeated. After a crash at any of them each offset is served, by old segments or new ones; the next run
+takes away what is covered by others, and finishes deletions that were begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+from uuid import UUID
+
+from stratalog.remote.api import RemoteLogSegmentMetadata
+from stratalog.remote.publication import publish, remove_objects
+from stratalog.remote.segment_state import RemoteLogSegmentState
+from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.remote.storage.plain_view import PlainView
+from stratalog.spark.pipelines.compaction.bucket import BucketPlan
+from stratalog.spark.pipelines.compaction.metadata_topic import TieredCluster
+from stratalog.util.clock import Clock
+
+#: Between the last lookup of a segment that is being deleted, and its objects.
+_SETTLE_SECONDS_MAX: Final = 5.0
+
+
+class Place(Protocol):
+    """Where compacted partitions become visible."""
+
+    def readable(self, manifests: Sequence[SegmentManifest]) -> list[SegmentManifest]:
+        """Those segments of one partition that count."""
+
+    def replace(self, plan: BucketPlan, new: Sequence[SegmentManifest]) -> None:
+        """Make new segments of a partition visible, and keep in mind what need not be there any more."""
+
+    def clean_up(self, grace_seconds: float) -> None:
+        """Delete that, after a while."""
+
+
+class InBucket:
+    """See the module."""
+
+    def __init__(self, view: PlainView, clock: Clock) -> None:
+        self._view = view
+        self._clock = clock
+        self._replaced: list[SegmentManifest] = []
+
+    def readable(self, manifests: Sequence[SegmentManifest]) -> list[SegmentManifest]:
+        return list(manifests)
+
+    def replace(self, plan: BucketPlan, new: Sequence[SegmentManifest]) -> None:
+        replaced = plan.replaced_by(new)
+        if new or replaced:
+            publish(self._view, _name(plan), new, replaces=replaced, clock=self._clock)
+        self._replaced += replaced
+
+    def clean_up(self, grace_seconds: float) -> None:
+        if self._replaced:
+            self._clock.sleep(grace_seconds)
+            remove_objects(self._view, self._replaced)
+
+
+class InCluster:
+    """See the module."""
+
+    def __init__(self, view: PlainView, cluster: TieredCluster, clock: Clock) -> None:
+        self._view = view
+        self._cluster = cluster
+        self._clock = clock
+        self._replaced: list[tuple[RemoteLogSegmentMetadata, SegmentManifest]] = []
+
+    def readable(self, manifests: Sequence[SegmentManifest]) -> list[SegmentManifest]:
+        if not manifests:
+            return []
+        known = self._cluster.segments(manifests[0].topic_id_partition)
+        for manifest in manifests:
+            metadata = known.get(manifest.segment_id)
+            if metadata is not None and metadata.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
+                self._replaced.append((metadata, manifest))
+        return [each for each in manifests if each.segment_id in known and known[each.segment_id].is_readable]
+
+    def replace(self, plan: BucketPlan, new: Sequence[SegmentManifest]) -> None:
+        known = self._cluster.segments(plan.partition)
+        gone = {
+            each.segment_id
+            for each in plan.manifests
+            if each.segment_id not in known or not known[each.segment_id].is_readable
+        }
+        good = [each for each in new if not _is_made_of(each, plan, gone)]
+        remove_objects(self._view, [each for each in new if each not in good])
+        if good:
+            publish(self._view, _name(plan), good, clock=self._clock)
+            self._cluster.announce(plan.partition, good)
+        self._replaced += [
+            (known[each.segment_id], each) for each in plan.replaced_by(good) if each.segment_id not in gone
+        ]
+
+    def clean_up(self, grace_seconds: float) -> None:
+        if not self._replaced:
+            return
+        self._clock.sleep(grace_seconds)
+        self._cluster.to(
+            RemoteLogSegmentState.DELETE_SEGMENT_STARTED, [metadata for metadata, _ in self._replaced]
+        )
+        self._clock.sleep(min(grace_seconds, _SETTLE_SECONDS_MAX))
+        remove_objects(self._view, [manifest for _, manifest in self._replaced])
+        self._cluster.to(
+            RemoteLogSegmentState.DELETE_SEGMENT_FINISHED, [metadata for metadata, _ in self._replaced]
+        )
+
+
+def _is_made_of(new: SegmentManifest, plan: BucketPlan, gone: set[UUID]) -> bool:
+    """Whether one of the segments that a new one was made of is gone by now: retention was quicker."""
+    return any(
+        each.segment_id in gone and new.base_offset <= each.base_offset and each.end_offset <= new.end_offset
+        for each in plan.manifests
+    )
+
+
+def _name(plan: BucketPlan) -> str:
+    return f"compact-{plan.partition.topic}-{plan.partition.partition}"
