@@ -53,7 +53,6 @@ class ReplayedPartition:
         self.next_offset = 0
         self.number = number
         self._log = log
-        self.number = number
         self._is_loaded = False
         self._start_offset = 0
         self._last_event = -1, 0  # its offset, and the CRC-32C of its value
