@@ -31,6 +31,7 @@ from stratalog.remote.api import (
 from stratalog.remote.storage.encoder import Encoding
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
+from stratalog.spark.data_loss import on_data_loss
 from stratalog.spark.decode import Selection
 from stratalog.spark.filters import Constraints, push
 from stratalog.spark.intervals import EVERYTHING
@@ -38,7 +39,6 @@ from stratalog.spark.options import ReadOptions
 from stratalog.spark.places import Places
 from stratalog.spark.planner import Planner
 from stratalog.spark.rows import RowMaker, decoded_columns, spark_schema
-from stratalog.spark.snapshot import on_data_loss
 from stratalog.spark.split_reader import SplitReader
 from stratalog.spark.splits import SplitPlan
 
@@ -287,13 +287,15 @@ def scan(filters: Sequence[Filter] = (), **options: Any) -> Scan:
     schema = spark_schema(parsed.columns)
     times = constraints.timestamps_ms
     selection = Selection(decoded_columns(parsed.columns, with_timestamp=times != EVERYTHING), times)
-    reader = SplitReader(places, on_data_loss(parsed.fail_on_data_loss), parsed.read_committed)
+    lost = on_data_loss(parsed.fail_on_data_loss)
+    reader = SplitReader(places, lost, parsed.read_committed)
     rows_by_plan = []
     for plan in plans:
         maker = RowMaker(schema, plan.topic, plan.partition)
         decoded = reader.read(plan, selection)
         rows_by_plan.append([row for batch in decoded for row in maker.rows(batch).to_pylist()])
     places.close()
+    lost.close("the scan")
     return Scan(plans, rows_by_plan, planning_bytes, places.bytes_read, rest)
 
 

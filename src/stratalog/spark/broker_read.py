@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -23,6 +23,7 @@ from stratalog.records.batch import RecordBatch
 from stratalog.records.control import ControlType, parse_control_key
 from stratalog.spark.batch_table import BatchTable
 from stratalog.spark.blocks import Block
+from stratalog.spark.data_loss import OnDataLoss
 from stratalog.spark.decode import PieceDecoder, Selection
 from stratalog.spark.intervals import INT64_MAX
 from stratalog.spark.prefetch import run_ahead
@@ -66,7 +67,7 @@ class BrokerReader:
     partition: int
     topic_id: UUID | None
     read_committed: bool
-    on_data_loss: Callable[[str], None]
+    on_data_loss: OnDataLoss
 
     def read(self, piece: Piece, selection: Selection) -> Iterator[pa.RecordBatch | Missing]:
         """The wanted records in order of their offsets, and in their places the ranges that are missing.
@@ -106,7 +107,9 @@ class BrokerReader:
             if not len(table):
                 self.on_data_loss(
                     f"{self.topic}-{self.partition}: what the broker holds at offset {at} is no batch; "
-                    f"offsets up to {piece.end - 1} cannot be read"
+                    f"offsets up to {piece.end - 1} cannot be read",
+                    piece.end - at,
+                    len(fetched.records),
                 )
                 return
             records = fetched.records[: table.end]

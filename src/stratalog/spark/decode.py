@@ -8,7 +8,7 @@ served: it is reported with file and position, and left out if `on_data_loss` re
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from stratalog.records.batch import batch_at, checked_batch_size
 from stratalog.records.columns import decode_columns
 from stratalog.spark.batch_table import BatchTable
 from stratalog.spark.blocks import Block
+from stratalog.spark.data_loss import OnDataLoss
 from stratalog.spark.intervals import Intervals
 from stratalog.spark.splits import Piece
 
@@ -52,7 +53,7 @@ class PieceDecoder:
     piece: Piece
     source: str
     selection: Selection
-    on_data_loss: Callable[[str], None]
+    on_data_loss: OnDataLoss
     _ratio: float = _RATIO_UNKNOWN
     _compressed: int = 0
     _decompressed: int = 0
@@ -74,7 +75,7 @@ class PieceDecoder:
                 try:
                     at = _complete(carry, view)
                 except KafkaError as error:
-                    self._report(carry_position, error)
+                    self._report_rest(carry_position, error)
                     return
                 if at < 0:
                     continue
@@ -92,7 +93,9 @@ class PieceDecoder:
         if carry or reached < self.piece.end_position:
             self.on_data_loss(
                 f"{self.source}: no whole batch at position {reached - len(carry)}; expected batches up to position "
-                f"{self.piece.end_position}"
+                f"{self.piece.end_position}",
+                self._wanted_of(self._base_min, self.piece.end),
+                self.piece.end_position - reached + len(carry),
             )
 
     def _base_at(self, view: memoryview) -> int:
@@ -112,7 +115,7 @@ class PieceDecoder:
         wanted = self._in_place(position, table, next_base)
         ruled_out = wanted & self._ruled_out(table)
         for index in np.flatnonzero(ruled_out).tolist():
-            self._verify(position, view, int(table.positions[index]))
+            self._verify(position, view, table, index)
         wanted &= (
             ~ruled_out & (table.attributes & fmt.CONTROL_BIT == 0) & (table.base_offsets < self.piece.end)
         )
@@ -140,7 +143,9 @@ class PieceDecoder:
             self.on_data_loss(
                 f"{self.source}: batch at position {position + int(table.positions[index])} has offsets "
                 f"{int(bases[index])} to {int(lasts[index])}, but those around it leave {int(lows[index])} to "
-                f"{int(highs[index])}"
+                f"{int(highs[index])}",
+                self._wanted_of(int(lows[index]), int(highs[index]) + 1),
+                int(table.sizes[index]),
             )
         if fits.any():
             self._base_min = int(lasts[fits][-1]) + 1
@@ -195,7 +200,7 @@ class PieceDecoder:
             elif isinstance(error, RecordListTooLargeError):
                 raise
             else:
-                self._report(position + start, error)
+                self._report(position, table, first, error)
             return
         if table.attributes[first] & fmt.CODEC_MASK:
             self._compressed += end - start
@@ -215,22 +220,39 @@ class PieceDecoder:
             keep |= (values >= low) & (values <= high)
         return found if keep.all() else found.filter(pa.array(keep))
 
-    def _verify(self, position: int, view: memoryview, at: int) -> None:
+    def _verify(self, position: int, view: memoryview, table: BatchTable, index: int) -> None:
         """A batch is ruled out by a header that its CRC vouches for."""
         try:
-            batch_at(view, at).ensure_valid()
+            batch_at(view, int(table.positions[index])).ensure_valid()
         except KafkaError as error:
-            self._report(position + at, error)
+            self._report(position, table, index, error)
 
     def _report_header(self, position: int, view: memoryview) -> None:
         try:
             checked_batch_size(view, 0)
         except KafkaError as error:
-            self._report(position, error)
+            self._report_rest(position, error)
 
-    def _report(self, position: int, error: KafkaError) -> None:
-        """An error about the batch at `position`; the decoder's own positions are relative to a block."""
-        self.on_data_loss(f"{self.source}: {_POSITION.sub(f'position {position}', str(error), count=1)}")
+    def _report(self, position: int, table: BatchTable, index: int, error: KafkaError) -> None:
+        """An error about a batch of a block that begins at `position`."""
+        first, last = int(table.base_offsets[index]), int(table.last_offsets[index])
+        self._tell(position + int(table.positions[index]), error, first, last + 1, int(table.sizes[index]))
+
+    def _report_rest(self, position: int, error: KafkaError) -> None:
+        """An error because of which nothing from `position` on can be read."""
+        first = max(self._base_min, self.piece.start)
+        self._tell(position, error, first, self.piece.end, self.piece.end_position - position)
+
+    def _tell(self, position: int, error: KafkaError, start: int, end: int, size: int) -> None:
+        """The decoder's own positions, in the text of an error, are relative to a block."""
+        what = _POSITION.sub(f"position {position}", str(error), count=1)
+        self.on_data_loss(
+            f"{self.source}: {what}; offsets {start} to {end - 1}", self._wanted_of(start, end), size
+        )
+
+    def _wanted_of(self, start: int, end: int) -> int:
+        """How many of the offsets [start, end) are asked for."""
+        return max(0, min(end, self.piece.end) - max(start, self.piece.start))
 
 
 def _complete(carry: bytearray, view: memoryview) -> int:

@@ -12,13 +12,14 @@ from stratalog.log.txn_index import AbortedTransaction
 from stratalog.records import batch_format as fmt
 from stratalog.records.batch import RecordBatch
 from stratalog.spark.broker_ranges import BrokerRanges
+from stratalog.spark.data_loss import on_data_loss
 from stratalog.spark.filters import Constraints
 from stratalog.spark.index_access import IndexAccess
 from stratalog.spark.limits import LimitResolver, check_names_all
 from stratalog.spark.options import ReadOptions
 from stratalog.spark.places import PlaceMissingError, Places, Tier
 from stratalog.spark.segments import Segment, SegmentRange, holes
-from stratalog.spark.snapshot import PartitionSnapshot, SnapshotReader, on_data_loss
+from stratalog.spark.snapshot import PartitionSnapshot, SnapshotReader
 from stratalog.spark.splits import (
     Piece,
     SplitPlan,

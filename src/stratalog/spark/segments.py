@@ -145,13 +145,13 @@ def without_compacted_away(ranges: Sequence[SegmentRange]) -> list[SegmentRange]
         if each.segment.tier is not Tier.BROKER
         or not (
             0 < i < len(ranges) - 1
-            and _may_be_compacted(ranges[i - 1].segment)
-            and _may_be_compacted(ranges[i + 1].segment)
+            and may_be_compacted(ranges[i - 1].segment)
+            and may_be_compacted(ranges[i + 1].segment)
         )
     ]
 
 
-def _may_be_compacted(segment: Segment) -> bool:
+def may_be_compacted(segment: Segment) -> bool:
     """Whether records next to those of a segment may have been compacted away.
 
     On disk nothing tells, so that any may; in the bucket those of topics whose policy says so, as the manifest has noted.
@@ -356,7 +356,7 @@ def holes(ranges: Sequence[SegmentRange], start: int, end: int) -> list[tuple[in
     """Offsets of [start, end) that are in no range and that no compaction explains."""
     found = []
     for before, after in pairwise(ranges):
-        explained = _may_be_compacted(before.segment) and _may_be_compacted(after.segment)
+        explained = may_be_compacted(before.segment) and may_be_compacted(after.segment)
         low, high = max(before.end, start), min(after.start, end)
         if low < high and not explained:
             found.append((low, high))

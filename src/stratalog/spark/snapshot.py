@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
-from stratalog.errors import CorruptCheckpointError, StratalogError, UsageError
+from stratalog.errors import CorruptCheckpointError, UsageError
 from stratalog.log.checkpoints import LOG_START_OFFSETS, OffsetCheckpoint, PartitionMetadataFile
 from stratalog.log.file_names import PARTITION_METADATA, parse_partition_dir
 from stratalog.log.scan import list_partitions
@@ -24,6 +24,7 @@ from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import parse_topic_directory
 from stratalog.spark.broker_view import BrokerPartition, BrokerView
+from stratalog.spark.data_loss import on_data_loss
 from stratalog.spark.options import ReadOptions, TopicPartition
 from stratalog.spark.places import Place, Places, Tier
 from stratalog.spark.segments import (
@@ -39,22 +40,6 @@ from stratalog.spark.snapshot_memory import SnapshotMemory
 from stratalog.util.filesystem import FileSystem
 
 logger = logging.getLogger("stratalog.spark")
-
-
-class DataLossError(StratalogError):
-    """Records that were asked for are not there, or not readable; `failOnDataLoss=false` reads around them."""
-
-
-def on_data_loss(fail: bool) -> Callable[[str], None]:
-    """What to do about lost or damaged data: raise DataLossError, or warn."""
-
-    def fail_with(message: str) -> None:
-        raise DataLossError(f"{message}; set failOnDataLoss=false to read around it")
-
-    def warn(message: str) -> None:
-        logger.warning("%s; read around, as failOnDataLoss=false says", message)
-
-    return fail_with if fail else warn
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,21 +24,23 @@ def read_rows(
     plan: SplitPlan, options: ReadOptions, places: Places, schema: StructType, constraints: Constraints
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one split as Arrow batches in `schema`."""
+    from stratalog.spark.data_loss import on_data_loss
     from stratalog.spark.decode import Selection
     from stratalog.spark.prefetch import run_ahead
-    from stratalog.spark.snapshot import on_data_loss
     from stratalog.spark.split_reader import SplitReader
 
     _settle_worker()
     times = constraints.timestamps_ms
     columns = decoded_columns(schema.fieldNames(), with_timestamp=not times.is_everything)
-    reader = SplitReader(places, on_data_loss(options.fail_on_data_loss), options.read_committed)
+    lost = on_data_loss(options.fail_on_data_loss)
+    reader = SplitReader(places, lost, options.read_committed)
     maker = RowMaker(schema, plan.topic, plan.partition)
     decoded = reader.read(plan, Selection(columns, times))
     try:
         yield from run_ahead(map(maker.rows, decoded), _BATCHES_AHEAD)
     finally:
         places.close()
+        lost.close(f"{plan.topic}-{plan.partition}")
 
 
 @cache

@@ -22,9 +22,10 @@ from stratalog.records.batch import RecordBatch
 from stratalog.records.control import ControlType, parse_control_key
 from stratalog.remote.storage.object_key import ObjectKind
 from stratalog.spark.broker_view import was_aborted
+from stratalog.spark.data_loss import DataLossError
 from stratalog.spark.places import Place, PlaceMissingError, Places, Tier
 from stratalog.spark.segments import Segment
-from stratalog.spark.snapshot import DataLossError, PartitionSnapshot
+from stratalog.spark.snapshot import PartitionSnapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,60 @@
+"""What is done about records that were asked for and are not there, or not readable: an error, or a counted way around."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Protocol
+
+from stratalog.errors import StratalogError
+
+logger = logging.getLogger("stratalog.spark")
+
+
+class DataLossError(StratalogError):
+    """Records that were asked for are not there, or not readable; `failOnDataLoss=false` reads around them."""
+
+
+class OnDataLoss(Protocol):
+    """Is told of each loss: what and where, how many offsets of those asked for at most, and how many bytes of a log."""
+
+    def __call__(self, message: str, offsets: int = 0, size: int = 0) -> None: ...
+
+
+@dataclass(slots=True)
+class DataLoss:
+    """Raises DataLossError at the first loss if `fails`; else warns of each and counts them."""
+
+    fails: bool
+    losses: int = 0
+    offsets: int = 0
+    size: int = 0
+
+    def __call__(self, message: str, offsets: int = 0, size: int = 0) -> None:
+        if self.fails:
+            raise DataLossError(f"{message}; set failOnDataLoss=false to read around it")
+        self.losses += 1
+        self.offsets += offsets
+        self.size += size
+        counted = f" ({_count(offsets, size)})" if offsets or size else ""
+        logger.warning("%s; read around%s, as failOnDataLoss=false says", message, counted)
+
+    def close(self, what: str) -> None:
+        """Tell the total of reading `what`, if there is anything to tell."""
+        if self.losses:
+            logger.warning(
+                "%s: %d %s, in all %s not read",
+                what,
+                self.losses,
+                "loss" if self.losses == 1 else "losses",
+                _count(self.offsets, self.size),
+            )
+
+
+def on_data_loss(fail: bool) -> DataLoss:
+    """What to do about lost or damaged data: raise DataLossError, or warn."""
+    return DataLoss(fail)
+
+
+def _count(offsets: int, size: int) -> str:
+    return f"up to {offsets} offsets" + (f" in {size} bytes" if size else "")
