@@ -186,12 +186,12 @@ def bytes_read(path: Path, where: str, **more: str) -> tuple[int, int]:
 
     from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 
+    from stratalog.spark.data_loss import on_data_loss
     from stratalog.spark.decode import Selection
     from stratalog.spark.filters import Constraints, push
     from stratalog.spark.options import ReadOptions
     from stratalog.spark.places import Places
     from stratalog.spark.planner import Planner
-    from stratalog.spark.snapshot import on_data_loss
     from stratalog.spark.split_reader import SplitReader
 
     low, high = (datetime.fromtimestamp(int(ms) / 1000, UTC) for ms in where.split())
