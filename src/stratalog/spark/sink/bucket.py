@@ -120,12 +120,19 @@ class BucketTarget:
         if not publication.is_published(store, self._name(plan), batch):
             publication.discard(store, _manifests(tasks))
 
+    def is_published(self, batch: int) -> bool:
+        """Whether this batch of the options' query, or a later one, is published."""
+        stream = self.options.stream
+        return stream is not None and publication.is_published(self._open(), stream, batch)
+
     def _name(self, plan: WritePlan) -> str:
         return self.options.stream or plan.job.hex
 
 
 class BucketStager:
     """Uploads segments while the next ones are written; files are removed as they are up."""
+
+    is_durable = False
 
     def __init__(
         self, store: ObjectStore, options: SinkOptions, plan: WritePlan, fs: FileSystem = REAL_FILESYSTEM

@@ -66,6 +66,13 @@ class DirectoryTarget:
         if not publication.is_unfinished(self.path, self._name(plan)):
             publication.discard(self.path, plan.job)
 
+    def is_published(self, batch: int) -> bool:
+        """Whether this batch of the options' query, or a later one, is published."""
+        if self.options.stream is None:
+            return False
+        last = publication.published_batch(self.path, self.options.stream)
+        return last is not None and last >= batch
+
     def _name(self, plan: WritePlan) -> str:
         return self.options.stream or plan.job.hex
 
@@ -78,6 +85,8 @@ def _written(segment: TaskSegment) -> WrittenSegment:
 
 class DirectoryStager:
     """Files stay where they were written."""
+
+    is_durable = True
 
     def __init__(self, directory: Path, plan: WritePlan, fs: FileSystem = REAL_FILESYSTEM) -> None:
         self.directory = directory

@@ -23,7 +23,8 @@ _LEVELS: Final = {Codec.GZIP: (1, 9), Codec.LZ4: (1, 17), Codec.ZSTD: (-131072, 
 class SinkOptions:
     """What a bulk write is to make, and where: in the data directory `path`, or in the bucket `remote_url`.
 
-    `stream` names the query of a stream, None where nothing does.
+    `stream` names the query of a stream, None where nothing does; `batch` is the number of this batch for a write that is
+    no stream but is to happen once (as `txnAppId` and `txnVersion` of other tables).
     """
 
     path: str | None
@@ -39,6 +40,7 @@ class SinkOptions:
     sort_by_time: bool
     include_headers: bool
     stream: str | None
+    batch: int | None
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
@@ -66,9 +68,14 @@ class SinkOptions:
             read.boolean("sortByTime", False),
             read.boolean("includeHeaders", True),
             _stream_name(query or checkpoint),
+            read.parsed(
+                "batchId", _number, "a whole number, 0 or more, larger than that of the batch before"
+            ),
         )
         read.refuse_unknown()
         parsed._check_sizes()
+        if parsed.batch is not None and query is None:
+            raise UsageError(f"option batchId={parsed.batch}: option queryId has to say whose batch this is")
         return parsed
 
     def _check_sizes(self) -> None:
@@ -90,6 +97,13 @@ class SinkOptions:
             segment_ms=_NO_AGE_MS,
             use_large_index_format=self.index_entry_size == 12,
         )
+
+
+def _number(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ValueError(text)
+    return number
 
 
 def _level(read: OptionReader, codec: Codec) -> int | None:

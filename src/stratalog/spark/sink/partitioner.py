@@ -67,10 +67,10 @@ class Partitioner:
         return result
 
     def _spread(self, rows: int) -> Partitions:
-        """Runs of equal length, one for each partition, beginning where the last call ended."""
-        run = max(1, -(-rows // self.count))
-        result = ((np.arange(rows) // run + self._next) % self.count).astype(np.int32)
-        self._next = (self._next + -(-rows // run)) % self.count
+        """Runs of about equal length, one for each partition; who gets the first one takes turns."""
+        turns = np.arange(rows) if rows < self.count else np.arange(rows) * self.count // rows
+        result = ((turns + self._next) % self.count).astype(np.int32)
+        self._next = (self._next + min(rows, self.count - 1)) % self.count
         return result
 
     def _apply(self, result: Partitions, given: pa.Array) -> None:

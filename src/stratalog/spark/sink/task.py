@@ -31,6 +31,8 @@ class Stager(Protocol):
 
     #: Where the task's files are written, each partition in a directory of its own.
     directory: Path
+    #: Whether the files have to survive a power failure.
+    is_durable: bool
 
     def add(self, segment: WrittenSegment, topic: str, partition: int, first_timestamp_ms: int) -> None:
         """A segment whose files are the stager's now."""
@@ -114,7 +116,8 @@ class TaskWriter:
         directory = self._stager.directory / f"{topic}-{number}"
         self._fs.make_dirs(directory)
         partition = _Partition(
-            SegmentWriter(directory, self._config, fs=self._fs), self._plan.end(topic, number)
+            SegmentWriter(directory, self._config, fs=self._fs, sync=self._stager.is_durable),
+            self._plan.end(topic, number),
         )
         self._partitions[topic, number] = partition
         return partition

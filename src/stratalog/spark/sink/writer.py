@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from typing import Protocol
 
@@ -33,6 +34,8 @@ class Target(Protocol):
 
     def abort(self, plan: WritePlan, tasks: list[TaskSegments], batch: int | None) -> None: ...
 
+    def is_published(self, batch: int) -> bool: ...
+
 
 class BulkWrite:
     """What a write of a batch and one of a stream have in common."""
@@ -40,7 +43,7 @@ class BulkWrite:
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
         self._columns = SinkColumns.of(schema, options.topic, include_headers=options.include_headers)
-        self._target = _target(options)
+        self._target = target_of(options)
         self._plan = self._target.plan(options.topic)
         if options.topic is not None:
             self._plan.partitions_of(options.topic)  # a wrong number is told before any task begins
@@ -68,16 +71,18 @@ class BulkWriter(DataSourceArrowWriter):
             raise UsageError(
                 "mode overwrite is not supported: a log only grows; delete the topic first, or use mode append"
             )
-        self._write = BulkWrite(options, schema)
+        self._batch = options.batch
+        # A name is for what is numbered; another write under it is a job like any other.
+        self._write = BulkWrite(options if self._batch is not None else replace(options, stream=None), schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskSegments:
         return self._write.run(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._write.publish(messages, None)
+        self._write.publish(messages, self._batch)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._write.discard(messages, None)
+        self._write.discard(messages, self._batch)
 
 
 class BulkStreamWriter(DataSourceStreamArrowWriter):
@@ -100,7 +105,7 @@ class BulkStreamWriter(DataSourceStreamArrowWriter):
         self._write.discard(messages, batchId)
 
 
-def _target(options: SinkOptions) -> Target:
+def target_of(options: SinkOptions) -> Target:
     if options.path is not None:
         from stratalog.spark.sink.directory import DirectoryTarget
 
