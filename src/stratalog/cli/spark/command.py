@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from stratalog.cli.options import command_group
+from stratalog.cli.spark.audit import audit
+from stratalog.cli.spark.compact import compact
 from stratalog.cli.spark.export import export
+from stratalog.cli.spark.index import app as index
+from stratalog.cli.spark.ingest import ingest
+from stratalog.cli.spark.restore import restore
 from stratalog.cli.spark.retention import retention
 
 app = command_group()
@@ -23,3 +28,8 @@ def spark() -> None:
 
 app.command()(export)
 app.command("retention")(retention)
+app.command("audit")(audit)
+app.command()(ingest)
+app.command()(compact)
+app.add_typer(index, name="index")
+app.command("restore")(restore)

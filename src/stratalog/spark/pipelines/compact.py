@@ -149,7 +149,7 @@ def _bucket_plans(
         bucket.bucket_plan(
             places,
             manifests,
-            bucket.config_of(manifests[-1], overrides),
+            bucket.config_of(manifests, overrides),
             first_dirty_offset=int(ledger.get(str(manifests[0].topic_id_partition)) or 0),
             now_ms=clock.now_ms(),
         )

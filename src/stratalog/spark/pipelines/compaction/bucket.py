@@ -55,12 +55,11 @@ def partitions_of(manifests: Iterable[SegmentManifest]) -> list[list[SegmentMani
     return [list(group) for _, group in groupby(manifests, key=lambda each: each.topic_id_partition)]
 
 
-def config_of(newest: SegmentManifest, overrides: Mapping[str, str] | None) -> LogConfig:
+def config_of(manifests: Sequence[SegmentManifest], overrides: Mapping[str, str] | None) -> LogConfig:
     """The topic's configuration, as the newest segment tells it, but for `overrides`. InvalidConfigError."""
-    properties = {**(newest.topic_config or {}), **(overrides or {}), "preallocate": "false"}
-    return LogConfig.from_properties(
-        properties, use_large_index_format=newest.offset_index_entry_size == LARGE.entry_size
-    )
+    properties = {**(manifests[-1].topic_config or {}), **(overrides or {}), "preallocate": "false"}
+    is_large = any(each.offset_index_entry_size == LARGE.entry_size for each in manifests)
+    return LogConfig.from_properties(properties, use_large_index_format=is_large)
 
 
 def bucket_plan(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from stratalog.log.cleaner.cleanable import LogFacts
 from stratalog.log.cleaner.log_view import last_records
 from stratalog.log.cleaner.selection import Candidate
 from stratalog.log.file_names import CLEANED_SUFFIX
+from stratalog.log.offset_index_format import LARGE
 from stratalog.log.partition_log import PartitionLog
 from stratalog.log.segment import LogSegment
 from stratalog.spark.pipelines.compaction.data_dirs import LocalPartition, clear_attempts, note_cleaned
@@ -88,12 +90,18 @@ def plan_of(
             end_offset=end,
             high_watermark=log.high_watermark,
             last_records=last_records(log),
-            config=config,
+            config=_as_indexed(config, log.segments),
             now_ms=now_ms,
             places=Places(),
             directory=str(partition.path),
         )
     return LocalPlan(partition, plan, candidate.is_due)
+
+
+def _as_indexed(config: LogConfig, segments: Sequence[LogSegment]) -> LogConfig:
+    """The configuration, with large indexes if there are some: nobody but a broker knows its own."""
+    is_large = any(segment.offset_index.entry_size == LARGE.entry_size for segment in segments)
+    return replace(config, use_large_index_format=config.use_large_index_format or is_large)
 
 
 def _source(segment: LogSegment, end_offset: int) -> SourceSegment:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Final
 from uuid import UUID
 
-from stratalog.errors import UnknownTopicOrPartitionError, UsageError
+from stratalog.errors import RemoteResourceNotFoundError, UnknownTopicOrPartitionError, UsageError
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
@@ -135,10 +136,11 @@ class TieredCluster:
             self._log.append_all(number, events, self._clock.now_ms())
 
     def to(self, state: RemoteLogSegmentState, segments: Iterable[RemoteLogSegmentMetadata]) -> None:
-        """Move segments to another state. StratalogError."""
+        """Move segments to another state; those that are gone are passed over: a broker was quicker. StratalogError."""
         for segment in segments:
             update = _update(segment, state, self._clock.now_ms())
-            self._manager.update_remote_log_segment_metadata(update).result()
+            with suppress(RemoteResourceNotFoundError):
+                self._manager.update_remote_log_segment_metadata(update).result()
 
 
 def _started(finished: RemoteLogSegmentMetadata, now_ms: int) -> RemoteLogSegmentMetadata:

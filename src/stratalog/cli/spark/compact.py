@@ -1,0 +1,152 @@
+"""`stratalog spark compact`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stratalog.cli.spark.options import (
+    Json,
+    Paths,
+    Remote,
+    RemoteOptions,
+    data_dirs,
+    remote_options,
+    remote_url,
+)
+from stratalog.cli.spark.session import Conf, Master, RemoteSession, key_values, spark_session
+from stratalog.cli.tier.times import span_ms
+from stratalog.cli.topic_configs import stored_configs
+from stratalog.config.topic import LogConfig
+from stratalog.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from stratalog.spark.pipelines.compact import CompactResult
+
+
+def compact(
+    topics: Annotated[
+        str | None,
+        typer.Argument(metavar="[TOPICS]", help="Topics, with commas between; needed with --remote."),
+    ] = None,
+    path: Paths = None,
+    remote: Remote = None,
+    remote_option: RemoteOptions = None,
+    kafka: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--kafka",
+            metavar="KEY=VALUE",
+            help="How brokers that serve the bucket are reached: bootstrap.servers, security.protocol, ...",
+        ),
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--config",
+            metavar="KEY=VALUE",
+            help="Instead of the topics' own: delete.retention.ms, segment.bytes, ...; may be repeated.",
+        ),
+    ] = None,
+    min_dirty_ratio: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Leave partitions out of which a smaller share is new."),
+    ] = None,
+    state: Annotated[
+        str | None,
+        typer.Option(metavar="DIR|URL", help="With --remote: how far partitions are clean is kept there."),
+    ] = None,
+    grace: Annotated[
+        str,
+        typer.Option(
+            metavar="SPAN", help="With --remote: old objects are deleted so long after the new ones count."
+        ),
+    ] = "1m",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Change nothing; say what would be gained.")
+    ] = False,
+    master: Master = None,
+    remote_session: RemoteSession = None,
+    conf: Conf = None,
+    as_json: Json = False,
+) -> int:
+    """Keep the newest record of each key, of closed segments of any size, as the log cleaner does.
+
+    With --path in log directories that no broker serves; with --remote in a bucket, tiered topics too, which brokers may
+    serve meanwhile (--kafka).
+
+    \b
+    Examples:
+      stratalog spark compact --path /var/lib/stratalog --dry-run
+      stratalog spark compact prices --path /var/lib/stratalog --config delete.retention.ms=0
+      stratalog spark compact prices --remote s3://bucket/tiered --kafka bootstrap.servers=localhost:9092
+    """
+    if (path is None) == (remote is None):
+        raise UsageError("give either --path, for log directories, or --remote, for a bucket")
+    names = None if topics is None else [name.strip() for name in topics.split(",") if name.strip()]
+    overrides = key_values("--config", config)
+    if path is not None:
+        _refuse({"--kafka": kafka, "--state": state, "--remote-option": remote_option}, "--remote")
+        if min_dirty_ratio is not None:
+            overrides["min.cleanable.dirty.ratio"] = str(min_dirty_ratio)
+    elif not names:
+        raise UsageError("name the topics of the bucket that are to be compacted")
+    LogConfig.from_properties(overrides)  # before a session is started
+    grace_seconds = span_ms(grace, "--grace") / 1000
+    directories, url = data_dirs(path), remote_url(remote)
+    store_options = remote_options(remote_option)
+
+    def run(spark: SparkSession) -> CompactResult:
+        from stratalog.spark.pipelines.compact import compact_bucket, compact_data_dirs
+        from stratalog.spark.pipelines.progress import terminal_progress
+        from stratalog.spark.pipelines.state import State
+
+        if url is None:
+            return compact_data_dirs(
+                spark,
+                directories,
+                topics=names,
+                configs=stored_configs(Path(each) for each in directories),
+                overrides=overrides,
+                only_due=min_dirty_ratio is not None,
+                dry_run=dry_run,
+                progress=terminal_progress(),
+            )
+        return compact_bucket(
+            spark,
+            url,
+            topics=names or [],
+            options=store_options,
+            overrides=overrides,
+            min_dirty_ratio=min_dirty_ratio or 0.0,
+            state=None if state is None else State(state, store_options),
+            kafka=_kafka(kafka),
+            grace_seconds=grace_seconds,
+            dry_run=dry_run,
+            progress=terminal_progress(),
+        )
+
+    with spark_session("stratalog compact", master, remote_session, conf) as spark:
+        result = run(spark)
+    result.report().print(as_json=as_json)
+    return 0
+
+
+def _refuse(given: dict[str, object], needed: str) -> None:
+    for option, value in given.items():
+        if value is not None:
+            raise UsageError(f"{option} has no meaning without {needed}")
+
+
+def _kafka(texts: list[str] | None) -> dict[str, str] | None:
+    """Properties under the names that the source has for them. UsageError."""
+    found = {
+        f"kafka.{key.removeprefix('kafka.')}": value for key, value in key_values("--kafka", texts).items()
+    }
+    if texts and "kafka.bootstrap.servers" not in found:
+        raise UsageError("--kafka needs bootstrap.servers=HOST:PORT")
+    return found or None

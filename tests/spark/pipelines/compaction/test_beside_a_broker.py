@@ -1,0 +1,144 @@
+"""A tiered topic is compacted while our broker serves it and a consumer reads it, on a real S3 server."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from pyspark.sql import SparkSession
+
+from stratalog.remote.audit_run import AuditOptions, audit_bucket
+from stratalog.remote.catalog import list_remote_segments
+from stratalog.spark.pipelines.compact import compact_bucket
+from stratalog.spark.pipelines.state import State
+from tests.scenarios.tiered_story import TieredStory
+from tests.support.s3_server import S3Server, require_s3_server
+
+RECORDS, KEYS = 6_000, 150
+TOPIC = "prices"
+
+
+def produce(address: str, first: int, count: int) -> dict[bytes, bytes]:
+    """Records of about 1 KB; the newest value of each key."""
+    producer = Producer({"bootstrap.servers": address, "enable.idempotence": True})
+    newest = {}
+    for number in range(first, first + count):
+        key, value = b"key-%d" % (number % KEYS), b"%08d" % number + b"x" * 1000
+        producer.produce(TOPIC, value, key=key)
+        newest[key] = value
+    producer.flush(60)
+    return newest
+
+
+class Reader(threading.Thread):
+    """Reads the topic from its start to its end, again and again, and notes what it did not find."""
+
+    def __init__(self, address: str, newest: dict[bytes, bytes]) -> None:
+        super().__init__()
+        self.address, self.newest = address, newest
+        self.ended = threading.Event()
+        self.faults: list[str] = []
+        self.rounds = 0
+
+    def run(self) -> None:
+        while not self.ended.is_set():
+            try:
+                found, offsets = self.read()
+            except KafkaException as error:
+                self.faults.append(str(error))
+                continue
+            if found != self.newest:
+                self.faults.append(f"{len(found)} keys, last offset {offsets[-1:]}")
+            if offsets != sorted(set(offsets)):
+                self.faults.append("offsets do not ascend")
+            self.rounds += 1
+
+    def read(self) -> tuple[dict[bytes, bytes], list[int]]:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.address,
+                "group.id": "none",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "enable.partition.eof": True,
+                "fetch.message.max.bytes": 200_000,
+            }
+        )
+        found: dict[bytes, bytes] = {}
+        offsets: list[int] = []
+        try:
+            start, _ = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), 30)
+            consumer.assign([TopicPartition(TOPIC, 0, start)])
+            deadline = time.monotonic() + 120
+            while time.monotonic() < deadline:
+                message = consumer.poll(10)
+                if message is None:
+                    continue
+                error = message.error()
+                if error is not None:
+                    if error.name() == "_PARTITION_EOF":
+                        break
+                    raise KafkaException(error)
+                key, value, offset = message.key(), message.value(), message.offset()
+                assert isinstance(key, bytes)
+                assert isinstance(value, bytes)
+                assert offset is not None
+                found[key] = value
+                offsets.append(offset)
+        finally:
+            consumer.close()
+        return found, offsets
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.mark.spark
+def test_a_consumer_reads_on_while_its_topic_is_compacted(tmp_path: Path, spark: SparkSession) -> None:
+    require_s3_server()
+    with S3Server(tmp_path / "s3") as s3, TieredStory(tmp_path / "home", s3=s3) as story:
+        story.create_topic(TOPIC, batches_per_segment=1)
+        newest = produce(story.address, 0, RECORDS)
+        wait_until(lambda: len(list_remote_segments(story.store)) >= 5)
+        before = list_remote_segments(story.store)
+        reader = Reader(story.address, newest)
+        reader.start()
+        try:
+            wait_until(lambda: reader.rounds or reader.faults)
+            state = State(tmp_path / "state")
+            for _ in range(2):
+                result = compact_bucket(
+                    spark,
+                    story.store.url,
+                    topics=[TOPIC],
+                    options=s3.options,
+                    kafka={"kafka.bootstrap.servers": story.address},
+                    state=state,
+                    grace_seconds=2,
+                )
+            rounds = reader.rounds
+            wait_until(lambda: reader.rounds > rounds + 1 or reader.faults)
+        finally:
+            reader.ended.set()
+            reader.join()
+        assert reader.faults == []
+        (again,) = result.partitions
+        assert again.bytes_in == again.bytes_out, "the second run finds everything clean"
+        after = list_remote_segments(story.store)
+        assert {each.segment_id for each in after}.isdisjoint(each.segment_id for each in before)
+        assert sum(each.segment_size_in_bytes for each in after) < 400_000
+        assert (after[0].base_offset, after[-1].end_offset) == (before[0].base_offset, before[-1].end_offset)
+        story.bounce()
+        found, _ = Reader(story.address, newest).read()
+        assert found == newest
+        audited = audit_bucket(story.store, AuditOptions(now_ms=2**60, grace_ms=0, deep=True))
+        assert audited.segments == len(after)
+        assert audited.findings == []
