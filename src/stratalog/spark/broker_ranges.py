@@ -40,15 +40,17 @@ class BrokerRanges:
 
     def _size_of_one(self, key: TopicPartition, wanted: SegmentRange) -> float:
         """Bytes that an offset takes in the log; 0 where it does not matter."""
-        if wanted.end - wanted.start < _OFFSETS_MIN:
-            return 0.0
+        return 0.0 if wanted.end - wanted.start < _OFFSETS_MIN else self.bytes_per_offset(key, wanted)
+
+    def bytes_per_offset(self, key: TopicPartition, wanted: SegmentRange) -> float:
+        """Bytes that an offset takes in the log, by a sample of the first records; 0 where nothing tells."""
         if key not in self._bytes_per_offset:
             try:
                 records = self.cluster.fetch(*key, wanted.start, _SAMPLE_BYTES, max_wait_ms=0).records
             except KafkaError:  # deleted by now, or what reading will tell of
                 return 0.0
             table = BatchTable.scan(records)
-            offsets = int(table.last_offsets.max()) + 1 - wanted.start if len(table) else 0
+            offsets = int(table.last_offsets.max()) + 1 - int(table.base_offsets.min()) if len(table) else 0
             self._bytes_per_offset[key] = table.end / offsets if offsets > 0 else 0.0
         return self._bytes_per_offset[key]
 

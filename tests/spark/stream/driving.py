@@ -6,11 +6,11 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from stratalog.spark.data_loss import on_data_loss
 from stratalog.spark.decode import Selection
 from stratalog.spark.intervals import EVERYTHING
 from stratalog.spark.options import TopicPartition
 from stratalog.spark.places import Places
-from stratalog.spark.snapshot import on_data_loss
 from stratalog.spark.split_reader import SplitReader
 from stratalog.spark.stream.follower import Follower
 from stratalog.spark.stream.offsets import parse, render
@@ -48,18 +48,31 @@ class Query:
     finished: int = 0
     #: records (topic, partition, offset) by number of batch
     batches: dict[int, list[Record]] = field(default_factory=dict)
+    _follower: Follower | None = None
 
     def __post_init__(self) -> None:
         self.restart()
 
     def restart(self, **options: Any) -> None:
+        self.close()
         self.options |= options
         parsed = StreamOptions.parse(
             {name.replace("__", "."): str(value) for name, value in self.options.items()}
         )
         self._options = parsed.read
-        self.places = Places(parsed.read.remote_url, parsed.read.remote_options)
-        self.follower = Follower(parsed, self.places, self.clock)
+        self.places = Places.of(parsed.read)
+        self._follower = Follower(parsed, self.places, self.clock)
+
+    def close(self) -> None:
+        """The process ends."""
+        if self._follower is not None:
+            self._follower.close()
+
+    @property
+    def follower(self) -> Follower:
+        """What this process has of the source."""
+        assert self._follower is not None
+        return self._follower
 
     @property
     def start(self) -> dict[TopicPartition, int]:
@@ -103,7 +116,8 @@ class Query:
         raise AssertionError("the stream does not come to an end")
 
     def _read(self, start: dict[TopicPartition, int], end: dict[TopicPartition, int]) -> list[Record]:
-        reader = SplitReader(self.places, on_data_loss(self._options.fail_on_data_loss))
+        lost = on_data_loss(self._options.fail_on_data_loss)
+        reader = SplitReader(self.places, lost, self._options.read_committed)
         return [
             (plan.topic, plan.partition, offset)
             for plan in self.follower.plan(start, end)

@@ -1,14 +1,18 @@
 """Bytes of segments between offsets, for `maxBytesPerTrigger`: from sizes and offset indexes, without reading a record.
 
 An offset index knows positions to within `index.interval.bytes`; a limit is kept to within that, and a batch gets at least
-one interval, so that it gets on. A segment without an index is one step.
+one interval, so that it gets on. A segment without an index is one step. What only brokers have is measured by a sample.
 """
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from stratalog.spark.broker_ranges import BrokerRanges
 from stratalog.spark.index_access import IndexAccess
+from stratalog.spark.places import Tier
 from stratalog.spark.segments import SegmentRange
 from stratalog.spark.snapshot import PartitionSnapshot
 
@@ -16,18 +20,23 @@ from stratalog.spark.snapshot import PartitionSnapshot
 class ByteLag:
     """Measures by the indexes of a query."""
 
-    def __init__(self, indexes: IndexAccess) -> None:
+    def __init__(self, indexes: IndexAccess, brokers: BrokerRanges | None = None) -> None:
         self._indexes = indexes
+        self._brokers = brokers
 
     def between(self, snapshot: PartitionSnapshot, start: int, end: int) -> int:
         """About how many bytes a task must read for the offsets [start, end)."""
-        return sum(high - low for low, high in map(self._positions, snapshot.between(start, end)))
+        positions = [self._positions(snapshot, each) for each in snapshot.between(start, end)]
+        return sum(high - low for low, high in positions)
 
     def end_within(self, snapshot: PartitionSnapshot, start: int, end: int, budget: int) -> int:
         """The offset up to which [start, end) has about `budget` bytes; one step behind `start` at least."""
         taken_to = start
         for each in snapshot.between(start, end):
-            low, high = self._positions(each)
+            low, high = self._positions(snapshot, each)
+            if high - low > budget and each.segment.tier is Tier.BROKER:
+                offsets = (each.end - each.start) * budget // (high - low)
+                return each.start + max(offsets, 1 if taken_to == start else 0)
             if high - low > budget:
                 return self._end_in(each, low, high, budget, must_advance=taken_to == start)
             budget -= high - low
@@ -47,9 +56,14 @@ class ByteLag:
         first = np.flatnonzero(usable)
         return int(entries.offsets[first[0]]) + 1 if len(first) else wanted.end
 
-    def _positions(self, wanted: SegmentRange) -> tuple[int, int]:
+    def _positions(self, snapshot: PartitionSnapshot, wanted: SegmentRange) -> tuple[int, int]:
         """Where a task begins and ends to read for this range."""
         segment = wanted.segment
+        if segment.tier is Tier.BROKER:
+            if self._brokers is None:
+                return 0, 0
+            key = snapshot.topic, snapshot.partition
+            return 0, math.ceil(self._brokers.bytes_per_offset(key, wanted) * (wanted.end - wanted.start))
         low, high = 0, segment.size
         if wanted.start > segment.base_offset or wanted.end < segment.end_offset:
             entries = self._indexes.offset_entries(segment)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from stratalog.spark.broker_ranges import BrokerRanges
 from stratalog.spark.filters import Constraints
 from stratalog.spark.limits import LimitResolver
 from stratalog.spark.options import TopicPartition
@@ -111,7 +112,8 @@ class Follower:
     def _limited_by_bytes(
         self, limit: int, view: View, begin: Offsets, ends: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        lag = ByteLag(self._indexes.access(view))
+        brokers = None if self._places.broker is None else BrokerRanges(self._places.cluster)
+        lag = ByteLag(self._indexes.access(view), brokers)
         waiting = {
             key: lag.between(view.partitions[key], begin[key], end)
             for key, end in ends.items()
@@ -126,6 +128,10 @@ class Follower:
             else end
             for key, end in ends.items()
         }
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._places.close()
 
     # --- plans ------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import logging
 from typing import Final
 
 from stratalog.spark.options import TopicPartition
-from stratalog.spark.snapshot import DataLossError
+from stratalog.spark.data_loss import DataLossError
 
 logger = logging.getLogger("stratalog.spark")
 
@@ -17,7 +17,7 @@ _TOLD_MAX: Final = 10_000
 class Losses:
     """Told of losses; raises DataLossError where `fail`, and else warns once of each.
 
-    `offsets` counts those that are known to have been there.
+    `offsets` counts what the plans of all batches lack. What a task finds damaged when it reads, it tells of itself.
     """
 
     def __init__(self, fail: bool) -> None:
@@ -26,12 +26,14 @@ class Losses:
         self._gone_to: dict[TopicPartition, int] = {}
         self.offsets = 0
 
-    def __call__(self, message: str) -> None:
+    def __call__(self, message: str, offsets: int = 0, size: int = 0) -> None:  # noqa: ARG002
+        """What planning tells of; `OnDataLoss`."""
         self._raise_if_asked(message)
         if message not in self._told:
             self._told[message] = None
             if len(self._told) > _TOLD_MAX:
                 del self._told[next(iter(self._told))]
+            self.offsets += offsets
             self._warn(message)
 
     def offsets_gone(self, key: TopicPartition, start: int, end: int, message: str) -> None:

@@ -84,3 +84,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         plan = partition.value
         if isinstance(plan, SplitPlan):
             yield from read_rows(plan, self._options.read, self._places, self._schema, Constraints())
+
+    def stop(self) -> None:
+        if self._follower is not None:
+            self._follower.close()
