@@ -8,12 +8,14 @@ from importlib.metadata import PackageNotFoundError, version
 
 from stratalog.broker.groups.state import GroupState
 from stratalog.broker.state import BrokerState
+from stratalog.broker.transactions.states import TransactionState
 from stratalog.config.metadata_version import METADATA_VERSION
 from stratalog.engine.metric import Kind, Metric, Sample, kafka_metric, own_metric, single
 
 _PURGATORY = "kafka.server:type=DelayedOperationPurgatory,name="
 _CONTROLLER = "kafka.controller:type=KafkaController,name="
 _LOADER = "kafka.server:type=MetadataLoader,name="
+_MARKERS = "kafka.coordinator.transaction:type=TransactionMarkerChannelManager,name="
 _GROUPS = "kafka.coordinator.group:type=GroupMetadataManager,name="
 
 #: Kafka's number for a broker that serves.
@@ -53,6 +55,13 @@ def _groups_in(state: GroupState) -> Callable[[BrokerState], Iterable[Sample]]:
     return lambda broker: single(Counter(group.state for group in broker.groups.groups())[state])
 
 
+def _transactional_ids(broker: BrokerState) -> Iterable[Sample]:
+    counts = Counter(known.state for known in broker.transactions.transactions())
+    for state in TransactionState:
+        if state not in (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE):  # never at rest
+            yield Sample((state.title,), counts[state])
+
+
 def _build(_: BrokerState) -> Iterable[Sample]:
     try:
         yield Sample((version("stratalog"),), 1)
@@ -88,5 +97,9 @@ METRICS: tuple[Metric[BrokerState], ...] = (
     kafka_metric(_GROUPS + "NumGroups", lambda broker: single(len(broker.groups.groups())), "Consumer groups."),
     *(kafka_metric(_GROUPS + f"NumGroups{name}", _groups_in(state), f"Consumer groups in the state {name}.")
       for name, state in _STATES.items()),
+    kafka_metric(_MARKERS + "LogAppendRetryQueueSize", lambda broker: single(broker.transactions.unfinished),
+                 "Transactions whose outcome is decided, and whose end cannot be written at the moment."),
+    own_metric("transactional_ids", _transactional_ids, "Transactional ids, by the state of their transactions.",
+               ("state",), kind=Kind.GAUGE),
     own_metric("build_info", _build, "1, with the version of the broker.", ("version",), kind=Kind.GAUGE),
 )  # fmt: skip

@@ -17,7 +17,7 @@ class Absent(NamedTuple):
 
 _ONE_REPLICA = "partitions have one replica: there is nothing to replicate, reassign or fall behind"
 _SHARE = "share groups are not there"
-_TRANSACTIONS = "there is no transaction coordinator yet"
+_TRANSACTIONS = "one broker: markers and verifications are calls, not requests to other brokers"
 _KRAFT = "the metadata is a local store, not a KRaft log: no controller, no quorum, no listener for it"
 _REQUESTS = "requests are not timed one by one: that would cost more than small ones take"
 
@@ -72,7 +72,8 @@ ABSENT = (
     Absent("kafka.server:type=registration-metrics", _KRAFT),
     Absent("kafka.server:type=share-coordinator-metrics", _SHARE),
     Absent("kafka.server:type=socket-server-metrics", "there are no network threads that could be told apart"),
-    Absent("kafka.server:type=transaction-coordinator-metrics", _TRANSACTIONS),
+    Absent("kafka.server:type=transaction-coordinator-metrics",
+           "the partitions of __transaction_state are all loaded before the broker serves"),
     Absent("kafka.server:type=txn-marker-channel-metrics", _TRANSACTIONS),
     Absent("kafka.utils:type=Throttler,name=cleaner-io", "what cleanings read and write is in LogCleaner"),
     Absent("kafka:type=kafka.Log4jController", "not a metric"),

@@ -121,6 +121,11 @@ class TransactionCoordinator:
     def transactions(self) -> list[Transaction]:
         return list(self._transactions.values())
 
+    @property
+    def unfinished(self) -> int:
+        """Transactions whose end is decided and cannot be written at the moment."""
+        return len(self._unmarked)
+
     def describe(self, transactional_id: str) -> Transaction:
         """InvalidRequestError for the empty id, NotCoordinatorError, TransactionalIdNotFoundError."""
         _check_id(transactional_id)
