@@ -60,9 +60,13 @@ def open_local_session(name: str, conf: Mapping[str, str | int | bool]) -> Spark
         raise UsageError("Spark is not installed: `pip install stratalog[spark]`") from error
 
     properties: dict[str, str] = _DEFAULTS | {key: _property_value(value) for key, value in conf.items()}
-    # Workers are started by the JVM and import the source by name, from wherever this process has it.
-    python_path = properties.get("spark.executorEnv.PYTHONPATH", "").split(os.pathsep)
-    properties["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(filter(None, [*python_path, _import_root()]))
+    worker_python = properties.get("spark.pyspark.python", sys.executable)
+    if worker_python == sys.executable:
+        # Workers are started by the JVM and import the source by name, from wherever this process has it.
+        python_path = properties.get("spark.executorEnv.PYTHONPATH", "").split(os.pathsep)
+        properties["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(
+            filter(None, [*python_path, _import_root()])
+        )
     log4j = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"
     java_options = properties.get("spark.driver.extraJavaOptions", "")
     properties["spark.driver.extraJavaOptions"] = f"{log4j} {java_options}".strip()
@@ -70,7 +74,7 @@ def open_local_session(name: str, conf: Mapping[str, str | int | bool]) -> Spark
     builder = SparkSession.builder.appName(name)
     for key, value in properties.items():
         builder = builder.config(key, value)
-    with _launch_environment():
+    with _launch_environment(worker_python):
         spark = builder.getOrCreate()
     register_source(spark)
     return spark
@@ -86,14 +90,14 @@ def _import_root() -> str:
 
 
 @contextmanager
-def _launch_environment() -> Iterator[None]:
+def _launch_environment(worker_python: str) -> Iterator[None]:
     """What Spark's launcher and the workers take from the environment; put back afterwards."""
     from pyspark import SparkContext
 
     if SparkContext._active_spark_context is not None:
         yield
         return
-    changes = {"JAVA_HOME": str(spark_java_home()), "PYSPARK_PYTHON": sys.executable}
+    changes = {"JAVA_HOME": str(spark_java_home()), "PYSPARK_PYTHON": worker_python}
     changes["PYSPARK_DRIVER_PYTHON"] = sys.executable
     before = {key: os.environ.get(key) for key in changes}
     os.environ.update(changes)

@@ -8,6 +8,7 @@ from stratalog.cli.spark.compact import compact
 from stratalog.cli.spark.export import export
 from stratalog.cli.spark.index import app as index
 from stratalog.cli.spark.ingest import ingest
+from stratalog.cli.spark.package import package
 from stratalog.cli.spark.restore import restore
 from stratalog.cli.spark.retention import retention
 
@@ -33,3 +34,4 @@ app.command()(ingest)
 app.command()(compact)
 app.add_typer(index, name="index")
 app.command("restore")(restore)
+app.command("package")(package)

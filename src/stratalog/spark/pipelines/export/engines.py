@@ -11,7 +11,6 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.errors import UsageError
-from stratalog.spark.options import TopicPartition
 from stratalog.spark.pipelines.export.commits import Commit
 from stratalog.spark.pipelines.export.counts import Counts
 from stratalog.spark.pipelines.export.layout import UNDECODED
@@ -19,7 +18,7 @@ from stratalog.spark.pipelines.export.parquet_table import OverlappingRunsError
 from stratalog.spark.pipelines.export.targets import Outcome, Target
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import Row
 
     from stratalog.spark.pipelines.progress import Progress
@@ -77,25 +76,31 @@ class EngineTarget(Target):
         )  # files of runs that died are the engine's to clean: `VACUUM`, `remove_orphan_files`
 
     def add(self, rows: DataFrame, commit: Commit, progress: Progress) -> Outcome:
-        from pyspark.sql import Observation
-
-        keys = sorted({each.key for each in commit.ranges})
-        observation = Observation()
-        has_undecoded = UNDECODED in rows.columns
-        self._append(rows.observe(observation, *_counters(keys, has_undecoded)), commit)
+        self._append(rows, commit)
         last = self._last()
         if last is None or last.run_id != commit.run_id:
             raise OverlappingRunsError(
                 f"{self._to}: another run exported to the table meanwhile; start this one again when the other is done"
             )
         self._remember(commit)
-        counted = observation.get
-        records = {key: counted[f"records{i}"] or 0 for i, key in enumerate(keys)}
-        undecoded = (
-            {key: counted[f"undecoded{i}"] or 0 for i, key in enumerate(keys)} if has_undecoded else {}
-        )
-        progress.advance(sum(records.values()))
-        return Outcome(Counts(records, undecoded), *self._size_of_last())
+        counts = self._count(commit)
+        progress.advance(sum(counts.records.values()))
+        return Outcome(counts, *self._size_of_last())
+
+    def _count(self, commit: Commit) -> Counts:
+        """The records of the commit, as the table has them: engines keep the offsets of each file, and read few files."""
+        from pyspark.sql import functions as F
+
+        table = self.read()
+        bad = F.count(UNDECODED) if UNDECODED in table.columns else F.lit(0)
+        is_new = F.lit(False)
+        for each in commit.ranges:
+            is_there = (F.col("topic") == each.topic) & (F.col("partition") == each.partition)
+            is_new |= is_there & (F.col("offset") >= each.start) & (F.col("offset") < each.end)
+        counted = table.where(is_new).groupBy("topic", "partition").agg(F.count("*"), bad).collect()
+        records = {(row[0], row[1]): row[2] for row in counted}
+        undecoded = {(row[0], row[1]): row[3] for row in counted}
+        return Counts(records, undecoded)
 
     @abstractmethod
     def _last(self) -> Commit | None:
@@ -230,20 +235,6 @@ class IcebergTarget(EngineTarget):
     def _size_of_last(self) -> tuple[int | None, int | None]:
         summary = self._last_snapshot()["summary"]
         return int(summary.get("added-data-files", 0)), int(summary.get("added-files-size", 0))
-
-
-def _counters(keys: list[TopicPartition], with_undecoded: bool) -> list[Column]:
-    """Records, and undecoded ones, of each partition."""
-    from pyspark.sql import functions as F
-
-    counters = []
-    for number, (topic, partition) in enumerate(keys):
-        is_one = (F.col("topic") == topic) & (F.col("partition") == partition)
-        counters.append(F.count_if(is_one).alias(f"records{number}"))
-        if with_undecoded:
-            is_bad = is_one & F.col(UNDECODED).isNotNull()
-            counters.append(F.count_if(is_bad).alias(f"undecoded{number}"))
-    return counters
 
 
 def _quoted(commit: Commit) -> str:

@@ -48,9 +48,9 @@ class _Reading:
         self._schema = schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark.sql.pandas.types import to_arrow_schema
+        from stratalog.spark.rows import arrow_schema
 
-        schema = to_arrow_schema(self._schema, timezone="UTC")
+        schema = arrow_schema(self._schema)
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for path in self._chunks[number]:

