@@ -12,6 +12,7 @@ import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import pandas_udf
 
 from stratalog.records.compression import Codec
 from tests.spark.partitions import T0, Batch, Partition, steady
@@ -66,7 +67,7 @@ def is_columnar(found: DataFrame) -> bool:
 
 
 def user_function_beside_headers(records: DataFrame) -> DataFrame:
-    @F.pandas_udf("long")  # type: ignore[call-overload]
+    @pandas_udf("long")  # type: ignore[call-overload, untyped-decorator]
     def twice(offsets: pd.Series) -> pd.Series:
         return offsets * 2
 
@@ -91,7 +92,7 @@ def join_with_itself(records: DataFrame) -> DataFrame:
 def user_function(records: DataFrame) -> DataFrame:
     """Spark hands columns straight on to Python, and queues what else the rows have until the answers come."""
 
-    @F.pandas_udf("string")  # type: ignore[call-overload]
+    @pandas_udf("string")  # type: ignore[call-overload, untyped-decorator]
     def both(topics: pd.Series, offsets: pd.Series) -> pd.Series:
         return topics + ":" + offsets.astype(str)
 
