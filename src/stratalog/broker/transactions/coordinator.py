@@ -236,6 +236,8 @@ class TransactionCoordinator:
                 return
         except KafkaError as error:
             logger.error("Transactional id %s cannot be completed: %s", prepared.transactional_id, error)
+        except Exception:  # whatever it is: the outcome is decided, and nobody else would go on
+            logger.exception("Transactional id %s cannot be completed", prepared.transactional_id)
         if not self._unmarked:
             self._later("markers", _RETRY_S, self._retry)
         self._unmarked[prepared.transactional_id] = left
