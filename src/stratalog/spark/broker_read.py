@@ -81,6 +81,7 @@ class BrokerReader:
                 continue
             part = replace(
                 piece,
+                start=found.offset,  # the batch may begin before it
                 start_position=0,
                 end_position=len(found.records),
                 base_min=low,
