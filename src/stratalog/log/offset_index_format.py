@@ -35,6 +35,9 @@ class OffsetIndexFormat:
     def __str__(self) -> str:
         return f"{self.name} ({self.entry_size} bytes an entry)"
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return format_of, (self.entry_size,)  # there are two of them, in every process
+
     @property
     def entry_size(self) -> int:
         return self.entry.size

@@ -82,27 +82,17 @@ def audit_bucket(
     run = _Audit(store, options, data_dirs, progress or AuditProgress())
     bucket = find_partitions(store, options.topics)
     run.progress.on_total(len(bucket.partitions))
-    run.result.findings += _beside_partitions(bucket)
+    run.result.findings += beside_partitions(bucket)
     with PartitionReader(store) as reader, ThreadPoolExecutor(options.readers, "tier-read") as pool:
         for partition, stored, metadata in _with_metadata(reader, bucket, data_dirs, options.topics):
             run.partition(partition, stored, metadata, pool)
-    run.result.findings.sort(key=_order)
+    run.result.findings.sort(key=order_of)
     return run.result
 
 
 def plain_view(store: ObjectStore) -> PlainView:
     """A view on the contents of segments: `store` itself where it is one, without keys else."""
     return store if isinstance(store, PlainView) else PlainView(SegmentReader(store))
-
-
-def _order(finding: Finding) -> tuple[str, int, int, str, str]:
-    return (
-        finding.topic,
-        -1 if finding.partition is None else finding.partition,
-        -1 if finding.offsets is None else finding.offsets.first,
-        str(finding.segment_id),
-        finding.object_key or "",
-    )
 
 
 _Partition = tuple[TopicIdPartition, PartitionObjects, PartitionMetadata | None]
@@ -165,45 +155,68 @@ class _Audit:
     def _to_read(
         self, stored: PartitionObjects, metadata: PartitionMetadata | None, pool: ThreadPoolExecutor
     ) -> Iterator[list[Finding]]:
-        sets, _ = group_objects(stored.objects)
-        segments = (
-            SegmentFacts(
-                sets[segment_id],
-                manifest,
-                None if metadata is None else metadata.segments.get(segment_id),
-                state_of(segment_id, metadata),
-                is_young=False,
-            )
-            for segment_id, manifest in stored.manifests.items()
-            if isinstance(manifest, SegmentManifest) and segment_id in sets
-        )
+        segments = segments_to_read(stored, metadata)
         return in_order(pool, self._read, segments, self._options.readers * 2)
 
     def _read(self, facts: SegmentFacts) -> list[Finding]:
-        """The findings of one segment's content. What the listing has told (missing, wrong size) is not told again."""
-        manifest = read_manifest(self._view.inner, facts.stored.manifest_key)
-        if not isinstance(manifest, SegmentManifest):
-            return []  # it has gone meanwhile
-        self._view.reader.remember(manifest)
-        told = {key for key, _, _ in misfits(facts.stored, manifest)}
-        try:
-            read = read_segment(self._view, manifest, self._on_bytes)
-        except RemoteStorageError as error:
-            if manifest.encryption is None or isinstance(error, RetriableRemoteStorageError):
-                raise
-            return [_sealed(facts, str(error))]
-        return [
-            object_finding(facts, manifest, key, fault.kind, fault.text, read.records.records_are_sound)
-            for fault in read.faults
-            if (key := object_key(manifest, fault.object)) not in told
-        ]
+        return check_content(self._view, facts, self._on_bytes)
 
     def _on_bytes(self, count: int) -> None:
         self.result.read_bytes += count
         self.progress.on_bytes(count)
 
 
-def _beside_partitions(bucket: BucketPartitions) -> Iterator[Finding]:
+def segments_to_read(stored: PartitionObjects, metadata: PartitionMetadata | None) -> Iterator[SegmentFacts]:
+    """The segments of a partition whose content can be checked: those with a manifest that can be read."""
+    sets, _ = group_objects(stored.objects)
+    for segment_id, manifest in stored.manifests.items():
+        if isinstance(manifest, SegmentManifest) and segment_id in sets:
+            yield SegmentFacts(
+                sets[segment_id],
+                manifest,
+                None if metadata is None else metadata.segments.get(segment_id),
+                state_of(segment_id, metadata),
+                is_young=False,
+            )
+
+
+def check_content(
+    view: PlainView, facts: SegmentFacts, on_bytes: Callable[[int], None] = lambda _: None
+) -> list[Finding]:
+    """The findings of one segment's content. What the listing has told (missing, wrong size) is not told again.
+
+    Raises RemoteStorageError when the store fails.
+    """
+    manifest = read_manifest(view.inner, facts.stored.manifest_key)
+    if not isinstance(manifest, SegmentManifest):
+        return []  # it has gone meanwhile
+    view.reader.remember(manifest)
+    told = {key for key, _, _ in misfits(facts.stored, manifest)}
+    try:
+        read = read_segment(view, manifest, on_bytes)
+    except RemoteStorageError as error:
+        if manifest.encryption is None or isinstance(error, RetriableRemoteStorageError):
+            raise
+        return [_sealed(facts, str(error))]
+    return [
+        object_finding(facts, manifest, key, fault.kind, fault.text, read.records.records_are_sound)
+        for fault in read.faults
+        if (key := object_key(manifest, fault.object)) not in told
+    ]
+
+
+def order_of(finding: Finding) -> tuple[str, int, int, str, str]:
+    """By topic, partition and offset."""
+    return (
+        finding.topic,
+        -1 if finding.partition is None else finding.partition,
+        -1 if finding.offsets is None else finding.offsets.first,
+        str(finding.segment_id),
+        finding.object_key or "",
+    )
+
+
+def beside_partitions(bucket: BucketPartitions) -> Iterator[Finding]:
     """What lies in the bucket and belongs to no partition; topics that have several ids."""
     for name in bucket.foreign_directories:
         yield Finding(

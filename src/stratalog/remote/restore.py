@@ -94,7 +94,7 @@ def write_restore(
     if metadata_only:
         _set_aside_metadata(data_dir, fs)
     else:
-        _begin_anew(data_dir, fs)
+        begin_anew(data_dir, fs)
     ends: dict[tuple[str, int], int] = {}
     notes: list[str] = []
     for partition in plan.partitions:
@@ -119,7 +119,7 @@ def write_restore(
     return Written(tuple(notes))
 
 
-def _begin_anew(data_dir: Path, fs: FileSystem) -> None:
+def begin_anew(data_dir: Path, fs: FileSystem) -> None:
     """Set the mark, and remove what an earlier restore had made."""
     restore_marker.begin(data_dir, restore_marker.EVERYTHING, fs)
     for name in sorted(set(fs.list_dir(data_dir)) - _NO_CONTENT - {restore_marker.RESTORE_UNFINISHED}):

@@ -90,12 +90,17 @@ def log_size(paths: Sequence[Path], fs: FileSystem) -> int:
     return total
 
 
+#: `check_partition`, or somebody who has its report from elsewhere.
+PartitionCheck = Callable[..., PartitionReport]
+
+
 def check_dirs(
     paths: Sequence[Path],
     fs: FileSystem,
     *,
     threads: int | None = None,
     on_progress: Callable[[int], None] = lambda _: None,
+    check: PartitionCheck = check_partition,
 ) -> CheckReport:
     """Check log directories, or single partition directories, and what must agree between them.
 
@@ -106,9 +111,9 @@ def check_dirs(
         for path in paths:
             if is_partition_dir(path, fs):
                 report = DirReport(path.parent)
-                report.partitions.append(check_partition(path, fs, pool, on_progress=on_progress))
+                report.partitions.append(check(path, fs, pool, on_progress=on_progress))
             else:
-                report = _check_dir(path, fs, pool, on_progress)
+                report = _check_dir(path, fs, pool, on_progress, check)
             dirs.append(report)
     _compare_meta(dirs)
     _compare_partitions(dirs)
@@ -119,17 +124,21 @@ def check_dirs(
 
 
 def _check_dir(
-    path: Path, fs: FileSystem, pool: ThreadPoolExecutor, on_progress: Callable[[int], None]
+    path: Path,
+    fs: FileSystem,
+    pool: ThreadPoolExecutor,
+    on_progress: Callable[[int], None],
+    check: PartitionCheck,
 ) -> DirReport:
     report = DirReport(path, was_clean=fs.exists(path / CLEAN_SHUTDOWN))
-    starts = _log_starts(path, fs) if report.was_clean else None
+    starts = log_starts(path, fs) if report.was_clean else None
     for name in fs.list_dir(path):
         entry = path / name
         key = parse_partition_dir(name)
         if key is not None and fs.is_dir(entry):
             try:
                 report.partitions.append(
-                    check_partition(
+                    check(
                         entry,
                         fs,
                         pool,
@@ -149,8 +158,8 @@ def _check_dir(
     return report
 
 
-def _log_starts(path: Path, fs: FileSystem) -> dict[tuple[str, int], int] | None:
-    """None if the checkpoint cannot be read, which is told elsewhere."""
+def log_starts(path: Path, fs: FileSystem) -> dict[tuple[str, int], int] | None:
+    """The log start offsets that a directory's checkpoint has; None if it cannot be read, which is told elsewhere."""
     try:
         return checkpoints.OffsetCheckpoint(path / checkpoints.LOG_START_OFFSETS, fs).read()
     except (CorruptCheckpointError, OSError):

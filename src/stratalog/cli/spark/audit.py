@@ -1,0 +1,85 @@
+"""`stratalog spark audit`: every segment of directories and buckets checked, and what to do about what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stratalog.cli.fsck.locks import held
+from stratalog.cli.spark.options import (
+    Json,
+    Paths,
+    Remote,
+    RemoteOptions,
+    Topics,
+    data_dirs,
+    remote_options,
+    remote_url,
+    require_place,
+)
+from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
+from stratalog.cli.tier.times import span_ms
+from stratalog.util.filesystem import REAL_FILESYSTEM
+
+
+def audit(
+    path: Paths = None,
+    remote: Remote = None,
+    topic: Topics = None,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            "--state", metavar="DIR|URL", help="What was found sound is kept there, and not read again."
+        ),
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", metavar="URL", help="Write the findings there too, as Parquet.")
+    ] = None,
+    grace: Annotated[
+        str, typer.Option("--grace", metavar="SPAN", help="What is younger may be under way: 30m, 24h, 7d.")
+    ] = "24h",
+    remote_option: RemoteOptions = None,
+    master: Master = None,
+    remote_session: RemoteSession = None,
+    conf: Conf = None,
+    as_json: Json = False,
+) -> int:
+    """Check every segment: CRC of every batch, order, lineage, gaps, overlaps, orphans, what is missing, metadata.
+
+    Log directories must not be served meanwhile; a bucket may be in use. Exit code 1: errors or warnings. Nothing is
+    changed: `fsck --repair` and `tier repair` do what is proposed.
+
+    \b
+    Examples:
+      stratalog spark audit --path /var/lib/stratalog
+      stratalog spark audit --remote s3://bucket/tiered --state /var/lib/audit --json
+      stratalog spark audit --path /var/lib/stratalog --remote s3://bucket/tiered --output /tmp/findings
+    """
+    require_place(path, remote)
+    paths, url, options = data_dirs(path), remote_url(remote), remote_options(remote_option)
+    grace_ms = span_ms(grace, "--grace")
+    from stratalog.spark.pipelines.audit import audit as run_audit
+    from stratalog.spark.pipelines.progress import terminal_progress
+    from stratalog.spark.pipelines.state import State
+
+    kept = None if state is None else State(state, options)
+    with (
+        held([Path(each) for each in paths], REAL_FILESYSTEM, exclusively=False),
+        spark_session("stratalog audit", master, remote_session, conf) as spark,
+    ):
+        result = run_audit(
+            spark,
+            paths=paths,
+            remote=url,
+            remote_options=options,
+            topics=set(topic) if topic else None,
+            state=kept,
+            grace_ms=grace_ms,
+            progress=terminal_progress(),
+        )
+        if output is not None:
+            result.to_frame(spark).write.mode("overwrite").parquet(output)
+    result.report().print(as_json=as_json)
+    return 1 if result.problems else 0

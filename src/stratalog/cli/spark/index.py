@@ -1,0 +1,179 @@
+"""`stratalog spark index`: verify, rebuild and convert the indexes of whole directories and buckets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stratalog.cli.fsck.locks import held
+from stratalog.cli.options import command_group
+from stratalog.cli.spark.options import (
+    Json,
+    Paths,
+    Remote,
+    RemoteOptions,
+    Topics,
+    data_dirs,
+    remote_options,
+    remote_url,
+    require_place,
+)
+from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
+from stratalog.errors import UsageError
+from stratalog.util.filesystem import REAL_FILESYSTEM
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from stratalog.spark.pipelines.index import IndexResult
+
+app = command_group()
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")]
+
+
+@app.callback()
+def index() -> None:
+    """Hold indexes against records, make them anew, change their format: whole directories and buckets, on Spark.
+
+    \b
+    Examples:
+      stratalog spark index verify --path /var/lib/stratalog
+      stratalog spark index convert --to 12 --remote s3://bucket/tiered --dry-run
+    """
+
+
+@app.command()
+def verify(
+    path: Paths = None,
+    remote: Remote = None,
+    topic: Topics = None,
+    remote_option: RemoteOptions = None,
+    master: Master = None,
+    remote_session: RemoteSession = None,
+    conf: Conf = None,
+    as_json: Json = False,
+) -> int:
+    """Hold every entry of offset, time and transaction indexes against the records. Exit code 1: something is wrong.
+
+    \b
+    Example:
+      stratalog spark index verify --path /var/lib/stratalog --remote s3://bucket/tiered
+    """
+    from stratalog.spark.pipelines.index import verify_indexes
+
+    places = _places(path, remote, topic, remote_option)
+    with _locked(places, False), spark_session("stratalog index", master, remote_session, conf) as spark:
+        return _done(verify_indexes, spark, places, as_json)
+
+
+@app.command()
+def rebuild(
+    path: Paths = None,
+    remote: Remote = None,
+    topic: Topics = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="8|12", help="Bytes of an entry, in directories; as it is without."),
+    ] = None,
+    interval: Annotated[
+        int, typer.Option("--interval", min=0, metavar="BYTES", help="The topics' index.interval.bytes.")
+    ] = 4096,
+    only_damaged: Annotated[
+        bool, typer.Option("--only-damaged", help="Only those that verify has findings for.")
+    ] = False,
+    dry_run: DryRun = False,
+    remote_option: RemoteOptions = None,
+    master: Master = None,
+    remote_session: RemoteSession = None,
+    conf: Conf = None,
+    as_json: Json = False,
+) -> int:
+    """Make indexes anew from the records. Exit code 1: some could not be, or a log ends in no whole batch.
+
+    \b
+    Example:
+      stratalog spark index rebuild --only-damaged --path /var/lib/stratalog
+    """
+    from stratalog.spark.pipelines.index import rebuild_indexes
+
+    places = _places(path, remote, topic, remote_option)
+    more = {
+        "to": None if to is None else _entry_size(to),
+        "interval_bytes": interval,
+        "only_damaged": only_damaged,
+        "dry_run": dry_run,
+    }
+    with (
+        _locked(places, not dry_run),
+        spark_session("stratalog index", master, remote_session, conf) as spark,
+    ):
+        return _done(rebuild_indexes, spark, places | more, as_json)
+
+
+@app.command()
+def convert(
+    to: Annotated[str, typer.Option("--to", metavar="8|12", help="Bytes of an offset index entry.")],
+    path: Paths = None,
+    remote: Remote = None,
+    topic: Topics = None,
+    dry_run: DryRun = False,
+    remote_option: RemoteOptions = None,
+    master: Master = None,
+    remote_session: RemoteSession = None,
+    conf: Conf = None,
+    as_json: Json = False,
+) -> int:
+    """Give offset indexes entries of 8 or 12 bytes. Nothing is written unless all are right and fit. Exit 1: damage.
+
+    \b
+    Example:
+      stratalog spark index convert --to 12 --path /var/lib/stratalog
+    """
+    from stratalog.spark.pipelines.index import convert_indexes
+
+    places = _places(path, remote, topic, remote_option)
+    more = {"to": _entry_size(to), "dry_run": dry_run}
+    with (
+        _locked(places, not dry_run),
+        spark_session("stratalog index", master, remote_session, conf) as spark,
+    ):
+        return _done(convert_indexes, spark, places | more, as_json)
+
+
+def _places(
+    path: list[Path] | None, remote: str | None, topic: list[str] | None, remote_option: list[str] | None
+) -> dict[str, Any]:
+    require_place(path, remote)
+    return {
+        "paths": data_dirs(path),
+        "remote": remote_url(remote),
+        "remote_options": remote_options(remote_option),
+        "topics": set(topic) if topic else None,
+    }
+
+
+@contextmanager
+def _locked(places: dict[str, Any], exclusively: bool) -> Iterator[None]:
+    with held([Path(each) for each in places["paths"]], REAL_FILESYSTEM, exclusively=exclusively):
+        yield
+
+
+def _done(
+    job: Callable[..., IndexResult], spark: SparkSession, options: dict[str, Any], as_json: bool
+) -> int:
+    from stratalog.spark.pipelines.progress import terminal_progress
+
+    result = job(spark, **options, progress=terminal_progress())
+    result.report().print(as_json=as_json)
+    return 1 if result.problems else 0
+
+
+def _entry_size(text: str) -> int:
+    if text not in ("8", "12"):
+        raise UsageError(f"--to {text}: an offset index entry has 8 or 12 bytes")
+    return int(text)

@@ -1,0 +1,139 @@
+"""Findings of both tiers in one table: what is wrong, where, how many bytes it is about, and what to do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING, Final
+
+from stratalog.log.check.findings import Finding as LocalFinding
+from stratalog.log.file_names import parse_partition_dir
+from stratalog.remote.audit_findings import Finding as RemoteFinding
+from stratalog.spark.pipelines.report import Column, Report, Unit
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FRAME_SCHEMA: Final = (
+    "severity string, tier string, kind string, topic string, partition int, place string, first_offset bigint, "
+    "last_offset bigint, bytes bigint, finding string, action string"
+)
+
+_COLUMNS: Final = (
+    Column("severity"), Column("tier"), Column("kind"), Column("topic"), Column("partition"), Column("place"),
+    Column("first_offset"), Column("last_offset"), Column("bytes", Unit.BYTES), Column("finding"), Column("action"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFinding:
+    """One thing that is wrong. `place` is a file or an object; `partition` None and `topic` "" for what is of none."""
+
+    severity: str
+    tier: str
+    kind: str
+    topic: str
+    partition: int | None
+    place: str
+    first_offset: int | None
+    last_offset: int | None
+    bytes: int
+    finding: str
+    action: str
+
+    @property
+    def is_problem(self) -> bool:
+        return self.severity != "note"
+
+    @classmethod
+    def of_remote(cls, found: RemoteFinding) -> AuditFinding:
+        return cls(
+            found.severity.name.lower(),
+            "remote",
+            found.kind.value,
+            found.topic,
+            found.partition,
+            found.object_key or "",
+            None if found.offsets is None else found.offsets.first,
+            None if found.offsets is None else found.offsets.last,
+            found.bytes,
+            found.text,
+            found.action,
+        )
+
+    @classmethod
+    def of_local(cls, found: LocalFinding) -> AuditFinding:
+        parsed = parse_partition_dir(found.partition) if found.partition else None
+        where = "" if found.position is None else f" at position {found.position}"
+        action = (
+            "none: it is for you to decide"
+            if found.action is None
+            else f"fsck --repair: {found.action.describe()}"
+        )
+        return cls(
+            found.severity.name.lower(),
+            "local",
+            found.kind.value,
+            found.partition if parsed is None else parsed[0],
+            None if parsed is None else parsed[1],
+            str(found.path),
+            None,
+            None,
+            found.size,
+            f"found {found.found}{where}, expected {found.expected}",
+            action,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    """All findings, worst first within each partition, and what was looked at.
+
+    `read_bytes` is of contents that were read; `known_segments` are those whose content was found sound by an earlier run
+    and is the same since.
+    """
+
+    findings: tuple[AuditFinding, ...]
+    partitions: int
+    segments: int
+    bytes: int
+    read_bytes: int
+    known_segments: int
+
+    @property
+    def problems(self) -> int:
+        """How many findings are more than notes."""
+        return sum(finding.is_problem for finding in self.findings)
+
+    def report(self) -> Report:
+        counts = Counter(finding.severity for finding in self.findings)
+        totals = {
+            "partitions": self.partitions,
+            "segments": self.segments,
+            "total_bytes": self.bytes,
+            "read_bytes": self.read_bytes,
+            "unchanged_segments": self.known_segments,
+            "errors": counts["error"],
+            "warnings": counts["warning"],
+            "notes": counts["note"],
+            "affected_bytes": sum(finding.bytes for finding in self.findings if finding.is_problem),
+        }
+        return Report("Audit", _COLUMNS, [list(astuple(finding)) for finding in self.findings], totals)
+
+    def to_frame(self, spark: SparkSession) -> DataFrame:
+        """The findings as a table, with the columns of `FRAME_SCHEMA`."""
+        return spark.createDataFrame([astuple(finding) for finding in self.findings], FRAME_SCHEMA)
+
+
+def ordered(findings: Sequence[AuditFinding]) -> tuple[AuditFinding, ...]:
+    worst = {"error": 0, "warning": 1, "note": 2}
+    return tuple(
+        sorted(
+            findings,
+            key=lambda f: (
+                f.topic, -1 if f.partition is None else f.partition, worst[f.severity], f.tier,
+                -1 if f.first_offset is None else f.first_offset, f.place,
+            ),
+        )
+    )  # fmt: skip

@@ -1,0 +1,204 @@
+"""Indexes of a bucket: a task a segment. The manifest is rewritten last, with the new checksum."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from stratalog.errors import RemoteStorageError, UsageError
+from stratalog.log.offset_index_format import format_of
+from stratalog.remote.audit_findings import Kind, RemakeIndexes
+from stratalog.remote.audit_mend import carry_out
+from stratalog.remote.audit_read import read_segment
+from stratalog.remote.catalog import list_remote_segments
+from stratalog.remote.index_convert import convert_index, remake_txn_index, why_untouchable
+from stratalog.remote.storage.layouts import read_manifest
+from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage.plain_view import PlainView, open_bucket
+from stratalog.spark.pipelines.index_rows import IndexChange, Outcome
+from stratalog.spark.pipelines.progress import Progress
+from stratalog.spark.pipelines.runner import run_tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_INDEXES: Final = (ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX, ObjectKind.TXN_INDEX)
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    url: str
+    options: dict[str, str] = field(hash=False)
+    manifest_key: str
+    #: Of the segment before it, for what it knows of producers.
+    before_key: str | None
+    size: int
+    action: str
+    entry_size: int | None
+    only_damaged: bool
+    is_dry: bool
+
+    def __str__(self) -> str:
+        return f"{self.url}/{self.manifest_key}"
+
+
+def change_remote(
+    spark: SparkSession,
+    url: str,
+    options: Mapping[str, str],
+    topics: Collection[str] | None,
+    progress: Progress,
+    *,
+    action: str,
+    entry_size: int | None = None,
+    only_damaged: bool = False,
+    is_dry: bool = False,
+) -> tuple[list[IndexChange], int]:
+    """Verify, rebuild or convert every segment's indexes; and how many segments there are.
+
+    A conversion is tried first everywhere, and with a position that does not fit (UsageError) or a damaged index nothing is
+    written.
+    """
+    manifests = list_remote_segments(open_bucket(url, options).inner, topics, covered=True)
+    tasks = _tasks(url, options, manifests, action, entry_size, only_damaged, is_dry or action == "convert")
+    changes = _run(spark, tasks, f"{action} indexes", progress)
+    misfits = [change for change in changes if change.outcome is Outcome.MISFIT]
+    if misfits:
+        raise UsageError(
+            f"{misfits[0].place}: {misfits[0].detail} ({len(misfits)} such indexes); nothing was converted"
+        )
+    damaged = any(change.outcome is Outcome.DAMAGED for change in changes)
+    if action == "convert" and not is_dry and not damaged:
+        wanted = {change.place for change in changes if change.outcome is Outcome.CONVERTED}
+        again = _tasks(url, options, manifests, action, entry_size, only_damaged, False)
+        again = [
+            task for task, manifest in zip(again, manifests, strict=True) if _place(url, manifest) in wanted
+        ]
+        converted = _run(spark, again, "converting indexes", progress)
+        changes = [change for change in changes if change.place not in wanted] + converted
+    return changes, len(manifests)
+
+
+def _tasks(
+    url: str,
+    options: Mapping[str, str],
+    manifests: Sequence[SegmentManifest],
+    action: str,
+    entry_size: int | None,
+    only_damaged: bool,
+    is_dry: bool,
+) -> list[_Task]:
+    tasks = []
+    before: SegmentManifest | None = None
+    for manifest in manifests:
+        if before is not None and before.topic_id_partition != manifest.topic_id_partition:
+            before = None
+        key = _manifest_key(manifest)
+        before_key = None if before is None else _manifest_key(before)
+        size = manifest.segment_size_in_bytes
+        tasks.append(
+            _Task(url, dict(options), key, before_key, size, action, entry_size, only_damaged, is_dry)
+        )
+        before = manifest
+    return tasks
+
+
+def _manifest_key(manifest: SegmentManifest) -> str:
+    from stratalog.remote.storage.layouts import object_key
+
+    return object_key(manifest, ObjectKind.MANIFEST)
+
+
+def _place(url: str, manifest: SegmentManifest, kind: ObjectKind = ObjectKind.OFFSET_INDEX) -> str:
+    return f"{url}/{manifest.key(kind)}"
+
+
+def _run(spark: SparkSession, tasks: Sequence[_Task], title: str, progress: Progress) -> list[IndexChange]:
+    def cost(task: _Task) -> int:
+        return 1 if task.action == "convert" else task.size
+
+    found = run_tasks(spark, tasks, _work, title=title, progress=progress, cost=cost)
+    return [change for changes in found for change in changes]
+
+
+# --- on the workers -----------------------------------------------------------------------------------------------------
+
+
+def _work(task: _Task) -> list[IndexChange]:
+    view = open_bucket(task.url, task.options)
+    manifest = read_manifest(view.inner, task.manifest_key)
+    if task.action == "verify":
+        return _wrong(task, view, manifest)
+    if (why := why_untouchable(manifest)) is not None:
+        return [_change(task, manifest, ObjectKind.OFFSET_INDEX, Outcome.SKIPPED, why)]
+    return _convert(task, view, manifest) if task.action == "convert" else _rebuild(task, view, manifest)
+
+
+def _wrong(task: _Task, view: PlainView, manifest: SegmentManifest) -> list[IndexChange]:
+    """Indexes that are missing, damaged or not what the records say."""
+    faults = {
+        fault.object: fault.text for fault in read_segment(view, manifest).faults if fault.object in _INDEXES
+    }
+    for kind in _INDEXES:
+        if kind is ObjectKind.TXN_INDEX and manifest.txn_index_empty:
+            continue
+        if kind not in manifest.objects:
+            faults.setdefault(kind, "the manifest does not list it")
+        elif kind not in faults and not _is_there(view, manifest, kind):
+            faults[kind] = f"{Kind.MISSING_OBJECT.value}: the manifest lists it, and it is not there"
+    return [_change(task, manifest, kind, Outcome.DAMAGED, text) for kind, text in faults.items()]
+
+
+def _is_there(view: PlainView, manifest: SegmentManifest, kind: ObjectKind) -> bool:
+    try:
+        view.head(manifest.key(kind))
+    except RemoteStorageError:
+        return False
+    return True
+
+
+def _rebuild(task: _Task, view: PlainView, manifest: SegmentManifest) -> list[IndexChange]:
+    wrong = {change.place for change in _wrong(task, view, manifest)}
+    asked = [kind for kind in (ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX)
+             if not task.only_damaged or _place(task.url, manifest, kind) in wrong]  # fmt: skip
+    changes = [_change(task, manifest, kind, Outcome.REBUILT, "made anew from the records") for kind in asked]
+    if asked and not task.is_dry:
+        carry_out(view.inner, RemakeIndexes(task.manifest_key, tuple(asked)))
+    if _place(task.url, manifest, ObjectKind.TXN_INDEX) in wrong:
+        changes.append(_rebuild_txn(task, open_bucket(task.url, task.options)))
+    return changes
+
+
+def _rebuild_txn(task: _Task, view: PlainView) -> IndexChange:
+    manifest = read_manifest(view.inner, task.manifest_key)
+    before = None if task.before_key is None else read_manifest(view.inner, task.before_key)
+    try:
+        count = remake_txn_index(view, manifest, before, is_dry=task.is_dry)
+    except RemoteStorageError as error:
+        return _change(task, manifest, ObjectKind.TXN_INDEX, Outcome.SKIPPED, str(error))
+    return _change(task, manifest, ObjectKind.TXN_INDEX, Outcome.REBUILT, f"{count} aborted transactions")
+
+
+def _convert(task: _Task, view: PlainView, manifest: SegmentManifest) -> list[IndexChange]:
+    assert task.entry_size is not None
+    form = format_of(task.entry_size)
+    kind = ObjectKind.OFFSET_INDEX
+    try:
+        done = convert_index(view, manifest, form, is_dry=task.is_dry)
+    except (RemoteStorageError, KeyError) as error:
+        return [_change(task, manifest, kind, Outcome.DAMAGED, str(error))]
+    if done.misfit is not None:
+        text = f"position {done.misfit} does not fit entries of {form.entry_size} bytes"
+        return [_change(task, manifest, kind, Outcome.MISFIT, text)]
+    if not done.is_needed:
+        return [_change(task, manifest, kind, Outcome.LEFT, f"already {form.name} or empty")]
+    return [_change(task, manifest, kind, Outcome.CONVERTED, f"{done.entries} entries, to {form.name}")]
+
+
+def _change(
+    task: _Task, manifest: SegmentManifest, kind: ObjectKind, outcome: Outcome, detail: str
+) -> IndexChange:
+    partition = f"{manifest.topic}-{manifest.partition}"
+    return IndexChange(partition, _place(task.url, manifest, kind), outcome, detail)

@@ -1,0 +1,266 @@
+"""Topics out of a bucket: into a data directory, records and all, or into another bucket.
+
+    restore_to_directory(spark, "s3://bucket/tiered", "/var/lib/new", register=..., topics={"orders"})
+    restore_to_bucket(spark, "s3://aiven-bucket/tiered", "s3://other/tiered", target_options={"compression": "zstd"})
+
+`stratalog tier restore` is the other way: it makes a data directory that leaves the records in the bucket. Here they are
+copied in parallel, a task a segment. The lineage decides what is taken, by the same rules (`remote.restore_plan`). A
+directory is marked as unfinished until it is whole; a bucket gets all segments in one step. What was interrupted is run
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from stratalog.errors import UsageError
+from stratalog.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, OffsetCheckpoint
+from stratalog.remote import restore_marker
+from stratalog.remote.api import RemoteLogSegmentMetadata
+from stratalog.remote.catalog import list_remote_segments
+from stratalog.remote.publication import publish
+from stratalog.remote.restore import begin_anew, check_target
+from stratalog.remote.restore_bucket import RestoredTopic, RestorePlan, plan_restore
+from stratalog.remote.restore_files import write_partition
+from stratalog.remote.restore_plan import PartitionPlan
+from stratalog.remote.storage.layouts import object_key, parse_manifest_key
+from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
+from stratalog.remote.storage.plain_view import PlainView, open_bucket
+from stratalog.spark.pipelines.progress import SILENT, Progress
+from stratalog.spark.pipelines.report import Column, Report, Unit
+from stratalog.spark.pipelines.restore_copy import (
+    BucketTask,
+    LocalTask,
+    Source,
+    can_encode,
+    copy_to_bucket,
+    copy_to_directory,
+)
+from stratalog.spark.pipelines.runner import run_tasks
+from stratalog.util.clock import SYSTEM_CLOCK
+from stratalog.util.filesystem import REAL_FILESYSTEM
+from stratalog.util.uuids import random_uuid
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Makes the topics known to the broker of the directory, durably, with the largest producer id (-1: none).
+Register = Callable[[Sequence[RestoredTopic], int], None]
+
+_COLUMNS: Final = (
+    Column("topic"), Column("partition"), Column("log_start_offset"), Column("log_end_offset"), Column("segments"),
+    Column("bytes", Unit.BYTES),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreResult:
+    """What was restored, or with a dry run would be; `problems` name what is missing, `notes` what should be known."""
+
+    title: str
+    partitions: tuple[tuple[str, int, int, int, int, int], ...]
+    problems: tuple[str, ...]
+    notes: tuple[str, ...]
+    copied_segments: int
+    copied_bytes: int
+
+    def report(self) -> Report:
+        totals = {
+            "partitions": len(self.partitions),
+            "copied_segments": self.copied_segments,
+            "copied_bytes": self.copied_bytes,
+            "problems": len(self.problems),
+        }
+        return Report(self.title, _COLUMNS, [list(row) for row in self.partitions], totals)
+
+
+def restore_to_directory(
+    spark: SparkSession,
+    remote: str,
+    data_dir: str | Path,
+    *,
+    register: Register | None = None,
+    remote_options: Mapping[str, str] | None = None,
+    topics: Collection[str] | None = None,
+    topic_config: Mapping[str, str] | None = None,
+    at_ms: int | None = None,
+    dry_run: bool = False,
+    progress: Progress = SILENT,
+) -> RestoreResult:
+    """Make plain topics, all of their records local, in a new or empty directory that driver and workers share.
+
+    Retention is switched off (-1) unless `topic_config` says otherwise: else a broker would delete old records at once.
+    `register` is told of the topics before the directory counts as whole; without it a Kafka or a broker has to be told
+    otherwise. Errors as `plan_restore`; DataDirError for a directory that is not empty; UsageError when the workers wrote
+    somewhere else.
+    """
+    target = Path(data_dir).absolute()
+    check_target(target, metadata_only=False)
+    view = open_bucket(remote, remote_options or {})
+    plan = plan_restore(view, topics, at_ms=at_ms)
+    keys = _manifest_keys(view, plan, topics)
+    tasks = [
+        LocalTask(source, _directory(target, partition))
+        for partition in plan.partitions
+        for source in _sources(remote, remote_options or {}, partition, keys)
+    ]
+    if dry_run:
+        return _result("To be restored", plan, len(tasks), sum(task.source.size for task in tasks), ())
+    fs = REAL_FILESYSTEM
+    fs.make_dirs(target)
+    begin_anew(target, fs)
+    ends: dict[tuple[str, int], int] = {}
+    notes: list[str] = []
+    for partition in plan.partitions:
+        key = partition.partition.topic, partition.partition.partition
+        ends[key], aborted = write_partition(target, partition, clock=SYSTEM_CLOCK, fs=fs)
+        notes += (
+            f"{key[0]}-{key[1]}: the transaction of producer {each} had no end and is aborted"
+            for each in aborted
+        )
+    written = list(
+        run_tasks(
+            spark,
+            tasks,
+            copy_to_directory,
+            title="restoring",
+            progress=progress,
+            cost=lambda task: task.source.size,
+        )
+    )
+    for each in written:
+        if each.log is not None and (not fs.exists(each.log) or fs.size(each.log) != each.size):
+            raise UsageError(
+                f"{each.log}: a worker wrote it, and it is not here: driver and workers must share {target}; the directory "
+                "is marked as unfinished"
+            )
+    starts = {(p.partition.topic, p.partition.partition): p.log_start_offset for p in plan.partitions}
+    for name, offsets in ((RECOVERY_POINTS, ends), (HIGH_WATERMARKS, ends), (LOG_START_OFFSETS, starts)):
+        OffsetCheckpoint(target / name, fs).write(
+            {key: offset for key, offset in offsets.items() if offset > 0}
+        )
+    if register is not None:
+        register([_plain_topic(topic, topic_config or {}) for topic in plan.topics], plan.producer_id_max)
+    restore_marker.end(target, fs)
+    return _result("Restored", plan, len(written), sum(each.size for each in written), notes)
+
+
+def restore_to_bucket(
+    spark: SparkSession,
+    remote: str,
+    target: str,
+    *,
+    remote_options: Mapping[str, str] | None = None,
+    target_options: Mapping[str, str] | None = None,
+    topics: Collection[str] | None = None,
+    at_ms: int | None = None,
+    dry_run: bool = False,
+    progress: Progress = SILENT,
+) -> RestoreResult:
+    """Copy segments into another bucket, in our layout, encoded as `target_options` say; visible all in one step.
+
+    Topic ids, segment ids and leader epochs stay. What is there already, complete and of the same size, is not copied
+    again. UsageError when both are one place.
+    """
+    if remote.rstrip("/") == target.rstrip("/"):
+        raise UsageError(f"{target}: a bucket cannot be restored into itself")
+    options = dict(target_options or {})
+    can_encode(options)
+    view = open_bucket(remote, remote_options or {})
+    plan = plan_restore(view, topics, at_ms=at_ms)
+    keys = _manifest_keys(view, plan, topics)
+    there = open_bucket(target, {key: value for key, value in options.items() if key != "compression"}).inner
+    known = {m.segment_id: m.segment_size_in_bytes for m in list_remote_segments(there, topics, covered=True)}
+    tasks = [
+        BucketTask(source, target, options)
+        for partition in plan.partitions
+        for source, segment in zip(
+            _sources(remote, remote_options or {}, partition, keys), _uncovered(partition), strict=True
+        )
+        if known.get(segment.segment_id.id) != segment.segment_size_bytes
+    ]
+    size = sum(task.source.size for task in tasks)
+    if dry_run:
+        return _result("To be copied", plan, len(tasks), size, ())
+    staged: list[SegmentManifest] = list(
+        run_tasks(
+            spark,
+            tasks,
+            copy_to_bucket,
+            title="copying",
+            progress=progress,
+            cost=lambda task: task.source.size,
+        )
+    )
+    if staged:
+        publish(there, f"restore-{random_uuid().hex}", staged)
+    return _result("Copied", plan, len(staged), size, ())
+
+
+def _plain_topic(topic: RestoredTopic, overrides: Mapping[str, str]) -> RestoredTopic:
+    """Its settings without what is of the remote tier, and without retention."""
+    kept = {
+        key: value
+        for key, value in topic.configs.items()
+        if not key.startswith(("remote.", "local.retention."))
+    }
+    configs = {**kept, "retention.ms": "-1", "retention.bytes": "-1", **overrides}
+    return RestoredTopic(topic.name, topic.topic_id, topic.partition_count, configs)
+
+
+def _directory(target: Path, partition: PartitionPlan) -> Path:
+    return target / f"{partition.partition.topic}-{partition.partition.partition}"
+
+
+def _uncovered(partition: PartitionPlan) -> list[RemoteLogSegmentMetadata]:
+    """The segments that are needed for every offset once, in order."""
+    kept: list[RemoteLogSegmentMetadata] = []
+    for segment in sorted(
+        partition.segments, key=lambda s: (s.start_offset, -s.end_offset, s.event_timestamp_ms)
+    ):
+        if not kept or segment.end_offset > kept[-1].end_offset:
+            kept.append(segment)
+    return kept
+
+
+def _sources(
+    url: str, options: Mapping[str, str], partition: PartitionPlan, keys: Mapping[ObjectKey, str]
+) -> Iterator[Source]:
+    reached = -1
+    for segment in _uncovered(partition):
+        key = keys[ObjectKey.of(segment, ObjectKind.MANIFEST)]
+        yield Source(url, dict(options), key, reached + 1, segment.segment_size_bytes)
+        reached = segment.end_offset
+
+
+def _manifest_keys(
+    view: PlainView, plan: RestorePlan, topics: Collection[str] | None
+) -> dict[ObjectKey, str]:
+    """Where the manifest of each planned segment lies: that depends on the layout."""
+    wanted = {ObjectKey.of(segment, ObjectKind.MANIFEST) for segment in plan.segments}
+    found: dict[ObjectKey, str] = {}
+    for manifest in list_remote_segments(view.inner, topics, covered=True):
+        key = object_key(manifest, ObjectKind.MANIFEST)
+        parsed = parse_manifest_key(key)
+        if parsed is not None and parsed in wanted:
+            found[parsed] = key
+    return found
+
+
+def _result(title: str, plan: RestorePlan, segments: int, size: int, notes: Sequence[str]) -> RestoreResult:
+    rows = tuple(
+        (
+            each.partition.topic,
+            each.partition.partition,
+            each.log_start_offset,
+            each.log_end_offset,
+            len(_uncovered(each)),
+            sum(segment.segment_size_bytes for segment in _uncovered(each)),
+        )
+        for each in plan.partitions
+    )
+    return RestoreResult(title, rows, plan.problems, (*plan.notes, *notes), segments, size)

@@ -1,0 +1,213 @@
+"""One segment out of a bucket, by a worker: into files of a partition directory, or into another bucket.
+
+Contents are opened and checked on the way, whichever layout, compression or key they lie under.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stratalog.errors import CorruptRecordError, RemoteStorageError
+from stratalog.log import txn_index
+from stratalog.log.file_names import log_file, offset_index_file, time_index_file, txn_index_file
+from stratalog.log.index_rebuild import format_for_rebuild, index_log, write_offset_index, write_time_index
+from stratalog.records.batch import checked_batch_size, iter_batches
+from stratalog.records.batch_format import HEADER_SIZE_UP_TO_MAGIC
+from stratalog.remote.api import LogSegmentData
+from stratalog.remote.storage.encoder import Encoding
+from stratalog.remote.storage.layouts import ReadKeys, SegmentReader, read_manifest
+from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.remote.storage.plain_view import open_bucket
+from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
+from stratalog.util.atomic_file import write_atomic
+from stratalog.util.filesystem import REAL_FILESYSTEM
+
+_RANGE_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A segment of a bucket. `from_offset`: batches below are not wanted, as the segment before has them."""
+
+    url: str
+    options: dict[str, str] = field(hash=False)
+    manifest_key: str
+    from_offset: int
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.url}/{self.manifest_key}"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTask:
+    """Write a segment into a partition directory."""
+
+    source: Source
+    directory: Path
+
+    def __str__(self) -> str:
+        return str(self.source)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSegment:
+    """What was written: the `.log` and its size; None for a segment of which nothing was wanted."""
+
+    log: Path | None
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class BucketTask:
+    """Stage a segment in another bucket, encoded as `target_options` say (compression, encryption.key.file)."""
+
+    source: Source
+    target_url: str
+    target_options: dict[str, str] = field(hash=False)
+
+    def __str__(self) -> str:
+        return str(self.source)
+
+
+def copy_to_directory(task: LocalTask) -> LocalSegment:
+    """All files of a segment, synced. RemoteStorageError, CorruptRecordError, OSError."""
+    reader, manifest = _open(task.source)
+    return _write_files(reader, manifest, task.directory, task.source.from_offset)
+
+
+def copy_to_bucket(task: BucketTask) -> SegmentManifest:
+    """Everything but the manifest, which is given back; a disk of this machine has the segment meanwhile."""
+    reader, manifest = _open(task.source)
+    keys, options = ReadKeys.split(task.target_options)
+    encoding = Encoding.of(options.pop("compression", "none"), keys.keyring)
+    with tempfile.TemporaryDirectory(prefix="stratalog-restore-") as temporary:
+        directory = Path(temporary)
+        written = _write_files(reader, manifest, directory, manifest.base_offset)
+        if written.log is None:
+            raise RemoteStorageError(f"{task.source}: it has no records")
+        base, entry_size = manifest.base_offset, manifest.offset_index_entry_size
+        snapshot = _optional(reader, manifest, ObjectKind.PRODUCER_SNAPSHOT, directory / "snapshot")
+        aborted = directory / txn_index_file(base)
+        data = LogSegmentData(
+            written.log,
+            directory / offset_index_file(base),
+            directory / time_index_file(base),
+            aborted if aborted.exists() else None,
+            snapshot,
+            reader.read(manifest, ObjectKind.LEADER_EPOCHS),
+            offset_index_entry_size=entry_size,
+            topic_config=manifest.topic_config,
+        )
+        target = ObjectStoreRemoteStorageManager(
+            ObjectStore.from_url(task.target_url, options), encoding=encoding, keys=keys
+        )
+        try:
+            return target.stage(manifest.metadata(), data)
+        finally:
+            target.close()
+
+
+def can_encode(options: dict[str, str]) -> None:
+    """UsageError for options of a target that nobody can write with."""
+    keys, rest = ReadKeys.split(options)
+    Encoding.of(rest.get("compression", "none"), keys.keyring)
+
+
+def _open(source: Source) -> tuple[SegmentReader, SegmentManifest]:
+    reader = open_bucket(source.url, source.options).reader
+    manifest = read_manifest(reader.store, source.manifest_key)
+    reader.remember(manifest)
+    return reader, manifest
+
+
+def _write_files(
+    reader: SegmentReader, manifest: SegmentManifest, directory: Path, from_offset: int
+) -> LocalSegment:
+    is_whole = from_offset <= manifest.base_offset
+    part = directory / f"{manifest.base_offset:020d}.part"
+    base = manifest.base_offset
+    with REAL_FILESYSTEM.open(part, create=True) as file:
+        file.truncate(0)
+        size, first = 0, None
+        for piece, offset in _pieces(reader, manifest, None if is_whole else from_offset):
+            first = offset if first is None else first
+            size += file.write_at(piece, size)
+        file.sync()
+    if not size:
+        REAL_FILESYSTEM.remove(part)
+        return LocalSegment(None, 0)
+    if not is_whole and first is not None:
+        base = first
+    log = directory / log_file(base)
+    REAL_FILESYSTEM.rename(part, log)
+    _write_indexes(reader, manifest, directory, log, base, is_whole=is_whole)
+    REAL_FILESYSTEM.sync_dir(directory)
+    return LocalSegment(log, size)
+
+
+def _pieces(
+    reader: SegmentReader, manifest: SegmentManifest, from_offset: int | None
+) -> Iterator[tuple[bytes, int]]:
+    """The records in pieces; with `from_offset` whole batches of them, each with its base offset."""
+    position, size, rest = 0, manifest.segment_size_in_bytes, b""
+    while position < size:
+        end = min(position + _RANGE_BYTES, size)
+        data = bytes(reader.read_range(manifest, ObjectKind.LOG, position, end))
+        if len(data) != end - position:
+            raise RemoteStorageError(f"{manifest.key()}: {len(data)} bytes came for [{position}, {end})")
+        position = end
+        if from_offset is None:
+            yield data, manifest.base_offset
+            continue
+        data, consumed = rest + data, 0
+        for batch in iter_batches(data):
+            consumed = batch.start + batch.size
+            if batch.last_offset < from_offset:
+                continue
+            if batch.base_offset < from_offset:
+                raise CorruptRecordError(
+                    f"{manifest.key()}: the batch with offsets {batch.base_offset} to {batch.last_offset} lies across "
+                    f"offset {from_offset}, where the segment before ends"
+                )
+            yield data[batch.start : consumed], batch.base_offset
+        rest = data[consumed:]
+        if len(rest) >= HEADER_SIZE_UP_TO_MAGIC:
+            checked_batch_size(rest, 0)
+    if rest:
+        raise CorruptRecordError(f"{manifest.key()}: the last {len(rest)} bytes are no whole batch")
+
+
+def _write_indexes(
+    reader: SegmentReader, manifest: SegmentManifest, directory: Path, log: Path, base: int, *, is_whole: bool
+) -> None:
+    """As they were; anew from the records, where they are not to be had or are of more than was wanted."""
+    index, times = directory / offset_index_file(base), directory / time_index_file(base)
+    try:
+        if not is_whole:
+            raise RemoteStorageError("only a part of the segment is wanted")
+        write_atomic(index, reader.read(manifest, ObjectKind.OFFSET_INDEX))
+        write_atomic(times, reader.read(manifest, ObjectKind.TIME_INDEX))
+    except (RemoteStorageError, KeyError):
+        REAL_FILESYSTEM.remove(index)
+        form = format_for_rebuild(log, index, base)
+        made = index_log(log, base)
+        write_offset_index(index, base, made.offset, form)
+        write_time_index(times, base, made.time)
+    if not manifest.txn_index_empty and ObjectKind.TXN_INDEX in manifest.objects:
+        entries = txn_index.decode_entries(reader.read(manifest, ObjectKind.TXN_INDEX))
+        wanted = b"".join(txn_index.encode_entry(entry) for entry in entries if entry.last_offset >= base)
+        if wanted:
+            write_atomic(directory / txn_index_file(base), wanted)
+
+
+def _optional(reader: SegmentReader, manifest: SegmentManifest, kind: ObjectKind, path: Path) -> Path | None:
+    if kind not in manifest.objects:
+        return None
+    write_atomic(path, reader.read(manifest, kind))
+    return path
