@@ -20,13 +20,14 @@ from stratalog.remote.api import TopicIdPartition
 from stratalog.remote.audit_bucket import PartitionReader, find_partitions
 from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.publication import finish_publications, publish, published_batch, remove_objects
-from stratalog.remote.staging import Lineage, move, stage
+from stratalog.remote.staging import Lineage, move, stage, sweep
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import ObjectKind
 from stratalog.remote.storage.object_store import Listing, ObjectInfo, ObjectStore, Uploaded
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.testing.clock import ManualClock
 
+JOB = UUID(int=5 << 64)
 PARTITION = TopicIdPartition(UUID(int=77), "flights", 3)
 LINEAGE = Lineage((EpochEntry(0, 0),))
 
@@ -39,7 +40,7 @@ class Bucket:
         self.store = ObjectStore.from_url((directory / "bucket").as_uri())
         self.manager = ObjectStoreRemoteStorageManager(self.store)
 
-    def staged(self, base_offset: int, records: int = 20) -> SegmentManifest:
+    def staged(self, base_offset: int, records: int = 20, job: UUID = JOB) -> SegmentManifest:
         scratch = self.directory / f"scratch-{base_offset}"
         scratch.mkdir(exist_ok=True)
         columns = pa.RecordBatch.from_pydict({"value": [b"v"] * records, "timestamp": list(range(records))})
@@ -47,7 +48,7 @@ class Bucket:
         for batch in encode_batches(columns, base_offset, BatchSettings(partition_leader_epoch=0)):
             writer.append(batch)
         (written,) = writer.finish()
-        return stage(self.manager, PARTITION, written, LINEAGE, index_entry_size=8)
+        return stage(self.manager, PARTITION, written, LINEAGE, job=job, index_entry_size=8)
 
     def visible(self) -> list[tuple[int, int]]:
         return [(m.base_offset, m.end_offset) for m in list_remote_segments(self.store)]
@@ -234,7 +235,12 @@ def test_a_moved_segment_is_whole_at_its_new_place(bucket: Bucket) -> None:
     scratch = bucket.directory / "move"
     scratch.mkdir()
     moved = move(
-        bucket.manager, staged, 5_000_000_000, Lineage((EpochEntry(0, 0), EpochEntry(4, 900))), scratch
+        bucket.manager,
+        staged,
+        5_000_000_000,
+        Lineage((EpochEntry(0, 0), EpochEntry(4, 900))),
+        scratch,
+        job=JOB,
     )
     publish(bucket.store, "job", [moved])
     assert bucket.visible() == [(5_000_000_000, 5_000_000_019)]
@@ -243,6 +249,18 @@ def test_a_moved_segment_is_whole_at_its_new_place(bucket: Bucket) -> None:
     assert set(decoded.column("leader_epoch").to_pylist()) == {4}
     assert moved.leader_epochs == {4: 5_000_000_000}
     assert list(scratch.iterdir()) == []
+
+
+def test_what_a_job_left_is_told_from_everything_else(bucket: Bucket) -> None:
+    other = bucket.staged(0, job=UUID(int=6 << 64))
+    publish(bucket.store, "job", [bucket.staged(20)])
+    before = bucket.names()
+    bucket.staged(40)
+    assert sweep(bucket.store, JOB, "orders") == 0
+    assert sweep(bucket.store, JOB, "flights") == 5
+    assert sweep(bucket.store, JOB, None) == 0
+    assert bucket.names() == before
+    assert other.key() in before
 
 
 def test_an_audit_sees_what_is_published_and_not_in_its_place(bucket: Bucket) -> None:

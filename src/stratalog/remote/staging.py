@@ -1,7 +1,8 @@
 """Segments that were written in bulk, put into a bucket without being visible; `publication` makes them so.
 
 A writer that does not know yet where his offsets will lie guesses. Where he guessed wrong, `move` puts the segment where it
-belongs, under a new segment id, so that no object ever changes.
+belongs, under a new segment id, so that no object ever changes. The first half of a segment id is the job's: what a job
+has left behind can be told from everything else (`sweep`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from uuid import UUID
 
 from stratalog.log.checkpoints import encode_epochs
 from stratalog.log.renumbering import renumber
@@ -22,7 +24,8 @@ from stratalog.remote.api import (
     TopicIdPartition,
 )
 from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage.object_key import ObjectKey, ObjectKind, parse_topic_directory
+from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
@@ -31,6 +34,7 @@ from stratalog.util.uuids import random_uuid
 #: No broker's: what is told of who copied a segment that no broker had.
 BULK_BROKER_ID: Final = -1
 
+_JOB_BYTES: Final = 8
 _PIECE_BYTES: Final = 8 << 20
 
 
@@ -55,13 +59,14 @@ def stage(
     written: WrittenSegment,
     lineage: Lineage,
     *,
+    job: UUID,
     index_entry_size: int,
     topic_config: Mapping[str, str] | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> SegmentManifest:
     """Put a written segment's objects; its manifest is returned. Raises RemoteStorageError."""
     metadata = RemoteLogSegmentMetadata(
-        RemoteLogSegmentId(partition, random_uuid()),
+        RemoteLogSegmentId(partition, _segment_id(job)),
         written.base_offset,
         written.last_offset,
         written.max_timestamp_ms if written.max_timestamp_ms >= 0 else clock.now_ms(),
@@ -91,6 +96,7 @@ def move(
     lineage: Lineage,
     scratch: Path,
     *,
+    job: UUID,
     fs: FileSystem = REAL_FILESYSTEM,
     clock: Clock = SYSTEM_CLOCK,
 ) -> SegmentManifest:
@@ -131,6 +137,7 @@ def move(
             manifest.topic_id_partition,
             written,
             lineage,
+            job=job,
             index_entry_size=manifest.offset_index_entry_size or 8,
             topic_config=manifest.topic_config,
             clock=clock,
@@ -138,6 +145,29 @@ def move(
     finally:
         for path in written.files:
             fs.remove(path)
+
+
+def sweep(store: ObjectStore, job: UUID, topic: str | None) -> int:
+    """Delete what a job has put for `topic` (None: for any) and not published; return how many objects that were.
+
+    What is published is at its place by now: `finish_publications` comes first. Raises RemoteStorageError.
+    """
+    deleted = 0
+    for directory in store.list_level("").directories:
+        name = parse_topic_directory(directory)
+        if name is None or topic not in (None, name):
+            continue
+        own = [(info.key, key) for info in store.list(directory) if (key := ObjectKey.parse(info.key)) is not None
+               and key.segment_id.id.bytes[:_JOB_BYTES] == job.bytes[:_JOB_BYTES]]  # fmt: skip
+        published = {key.segment_id for _, key in own if key.kind is ObjectKind.MANIFEST}
+        left = [text for text, key in own if key.segment_id not in published]
+        store.delete(left)
+        deleted += len(left)
+    return deleted
+
+
+def _segment_id(job: UUID) -> UUID:
+    return UUID(bytes=job.bytes[:_JOB_BYTES] + random_uuid().bytes[_JOB_BYTES:])
 
 
 def _cut(lineage: Lineage, base_offset: int) -> list[EpochEntry]:

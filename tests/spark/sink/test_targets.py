@@ -64,6 +64,13 @@ class Place:
         return {name for name in found if not name.startswith(("_publications", ".lock"))}
 
 
+@pytest.fixture(autouse=True)
+def _no_stragglers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are no tasks here that an abort would have to wait for."""
+    for target in ("bucket", "directory"):
+        monkeypatch.setattr(f"stratalog.spark.sink.{target}._SWEEP_AFTER_SECONDS", 0)
+
+
 @pytest.fixture(params=["path", "remote"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return Place(request.param, tmp_path)
@@ -173,6 +180,16 @@ def test_a_job_that_is_aborted_leaves_nothing(place: Place) -> None:
     writer.abort([writer.write(iter([rows(["a", "b"])])), None])
     assert place.files() == before
     assert place.records() == {0: [(0, "before")]}
+
+
+def test_an_abort_finds_what_no_message_names(place: Place) -> None:
+    """Of a task that was told to stop while it was writing, Spark has nothing to tell."""
+    write(place, [[rows(["before"])]])
+    before = place.files()
+    writer = BulkWriter(place.options(), SCHEMA, overwrite=False)
+    writer.write(iter([rows(["a", "b"])]))
+    writer.abort([None])
+    assert place.files() == before
 
 
 def test_a_wrong_partition_names_the_column_and_leaves_nothing(place: Place) -> None:

@@ -22,18 +22,22 @@ from stratalog.log.values import EpochEntry
 from stratalog.remote import publication
 from stratalog.remote.api import TopicIdPartition
 from stratalog.remote.catalog import list_remote_segments
-from stratalog.remote.staging import Lineage, move, stage
+from stratalog.remote.staging import Lineage, move, stage, sweep
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.spark.sink.options import SinkOptions
 from stratalog.spark.sink.plan import KnownTopic, TaskSegment, TaskSegments, WritePlan, in_log_order
+from stratalog.util.clock import SYSTEM_CLOCK
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
 from stratalog.util.uuids import random_uuid, uuid_to_base64
 
 #: Of one task: segments on their way to the store, and so on the local disk.
 _UPLOADS_AT_ONCE: Final = 2
 _MOVES_AT_ONCE: Final = 4
+#: Longer than Spark waits for a worker whose task is to end.
+_SWEEP_AFTER_SECONDS: Final = 2.5
+_SWEEPS_MAX: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,7 @@ class BucketTarget:
         manager = ObjectStoreRemoteStorageManager(store)
         moved: list[SegmentManifest] = []
         try:
-            final, replaced = self._placed(manager, by_partition, known, moved)
+            final, replaced = self._placed(manager, plan.job, by_partition, known, moved)
             publication.publish(store, name, final, batch=batch)
         except BaseException:
             if not publication.is_published(store, name, batch):
@@ -86,6 +90,7 @@ class BucketTarget:
     def _placed(
         self,
         manager: ObjectStoreRemoteStorageManager,
+        job: UUID,
         by_partition: Mapping[tuple[str, UUID, int], list[TaskSegment]],
         known: Mapping[str, KnownTopic],
         moved: list[SegmentManifest],
@@ -107,7 +112,9 @@ class BucketTarget:
                         final.append(manifest)
                     else:
                         replaced.append(manifest)
-                        final.append(pool.submit(move, manager, manifest, end, lineage, Path(scratch)))
+                        final.append(
+                            pool.submit(move, manager, manifest, end, lineage, Path(scratch), job=job)
+                        )
                     end += manifest.end_offset - manifest.base_offset + 1
             for each in final:
                 if isinstance(each, Future):
@@ -117,8 +124,15 @@ class BucketTarget:
     def abort(self, plan: WritePlan, tasks: list[TaskSegments], batch: int | None) -> None:
         """Remove what was staged, unless it was published after all."""
         store = self._open()
-        if not publication.is_published(store, self._name(plan), batch):
-            publication.discard(store, _manifests(tasks))
+        if publication.is_published(store, self._name(plan), batch):
+            return
+        publication.discard(store, _manifests(tasks))
+        publication.finish_publications(store)
+        # Tasks that Spark has just told to stop may still be putting objects, which no message names.
+        for _ in range(_SWEEPS_MAX):
+            SYSTEM_CLOCK.sleep(_SWEEP_AFTER_SECONDS)
+            if not sweep(store, plan.job, self.options.topic):
+                return
 
     def is_published(self, batch: int) -> bool:
         """Whether this batch of the options' query, or a later one, is published."""
@@ -165,6 +179,7 @@ class BucketStager:
             TopicIdPartition(topic_id, topic, partition),
             segment,
             lineage,
+            job=self._plan.job,
             index_entry_size=self._options.index_entry_size,
         )
         for path in segment.files:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 from uuid import UUID
 
 from stratalog.errors import UsageError
@@ -12,8 +13,13 @@ from stratalog.log.publication import StagedPartition, staging_directory
 from stratalog.log.segment_writer import WrittenSegment
 from stratalog.spark.sink.options import SinkOptions
 from stratalog.spark.sink.plan import KnownTopic, TaskSegment, TaskSegments, WritePlan, in_log_order
+from stratalog.util.clock import SYSTEM_CLOCK
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
 from stratalog.util.uuids import random_uuid
+
+#: Longer than Spark waits for a worker whose task is to end.
+_SWEEP_AFTER_SECONDS: Final = 2.5
+_SWEEPS_MAX: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +69,14 @@ class DirectoryTarget:
     def abort(self, plan: WritePlan, tasks: list[TaskSegments], batch: int | None) -> None:
         """Remove what was staged, unless it was published after all."""
         del tasks, batch  # all of it lies in one directory, which a publication takes away
-        if not publication.is_unfinished(self.path, self._name(plan)):
+        if publication.is_unfinished(self.path, self._name(plan)):
+            return
+        publication.discard(self.path, plan.job)
+        # Tasks that Spark has just told to stop may still be writing.
+        for _ in range(_SWEEPS_MAX):
+            SYSTEM_CLOCK.sleep(_SWEEP_AFTER_SECONDS)
+            if not REAL_FILESYSTEM.exists(staging_directory(self.path, plan.job)):
+                return
             publication.discard(self.path, plan.job)
 
     def is_published(self, batch: int) -> bool:
