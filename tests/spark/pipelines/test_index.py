@@ -1,0 +1,155 @@
+"""Indexes of whole directories and buckets: what is wrong is found, mended and converted, and nothing else is touched."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from stratalog.cli.main import run
+from stratalog.errors import UsageError
+from stratalog.records.control import ControlType
+from stratalog.remote.catalog import list_remote_segments
+from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.spark.pipelines.index import Outcome, convert_indexes, rebuild_indexes, verify_indexes
+from tests.spark.partitions import T0, Batch, Partition, steady
+from tests.support.s3_server import S3Server, require_s3_server
+
+pytestmark = pytest.mark.spark
+
+
+def content(root: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def with_aborts() -> list[Batch]:
+    """A transaction that is aborted between plain batches."""
+    return [
+        *steady(10, value_size=50),
+        Batch([T0, T0 + 1], producer_id=7, transactional=True),
+        Batch([T0 + 2], producer_id=7, marker=ControlType.ABORT),
+        *steady(10, value_size=50),
+    ]
+
+
+def written(root: Path, topic: str = "orders") -> Partition:
+    partition = Partition(root, topic)
+    for _ in range(3):
+        partition.segment(with_aborts())
+    (partition.directory / "leader-epoch-checkpoint").write_bytes(b"0\n1\n0 0\n")
+    return partition
+
+
+def test_damaged_indexes_of_a_directory_are_found_and_made_as_they_were(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    partition = written(tmp_path)
+    assert rebuild_indexes(spark, paths=[tmp_path], interval_bytes=256).problems == 0
+    before = content(tmp_path)
+    assert verify_indexes(spark, paths=[tmp_path]).changes == ()
+    partition.file(partition.bases[0], "index").write_bytes(b"\0\0\0\5\0\0\0\5")
+    partition.file(partition.bases[1], "timeindex").unlink()
+    partition.file(partition.bases[2], "txnindex").unlink()
+    spoilt = content(tmp_path)
+    found = verify_indexes(spark, paths=[tmp_path])
+    assert {Path(change.place).suffix for change in found.changes} == {".index", ".timeindex", ".txnindex"}
+    dry = rebuild_indexes(spark, paths=[tmp_path], only_damaged=True, dry_run=True, interval_bytes=256)
+    assert content(tmp_path) == spoilt
+    done = rebuild_indexes(spark, paths=[tmp_path], only_damaged=True, interval_bytes=256)
+    assert [change.place for change in done.changes] == [change.place for change in dry.changes]
+    assert len(done.changes) == 5  # both indexes of two segments, and the transactions of the third
+    assert content(tmp_path) == before
+
+
+def test_a_directory_is_converted_there_and_back_unless_something_is_damaged(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    partition = written(tmp_path)
+    before = content(tmp_path)
+    there = convert_indexes(spark, 12, paths=[tmp_path])
+    assert [change.outcome for change in there.changes] == [Outcome.CONVERTED] * 3
+    assert all(len(data) % 12 == 0 for path, data in content(tmp_path).items() if path.endswith(".index"))
+    assert verify_indexes(spark, paths=[tmp_path]).changes == ()
+    assert {change.outcome for change in convert_indexes(spark, 12, paths=[tmp_path]).changes} == {
+        Outcome.LEFT
+    }
+    assert convert_indexes(spark, 8, paths=[tmp_path], dry_run=True).is_dry
+    assert convert_indexes(spark, 8, paths=[tmp_path]).problems == 0
+    assert content(tmp_path) == before
+    partition.file(partition.bases[0], "index").write_bytes(b"\0\0\0\5\0\0\0\5")
+    spoilt = content(tmp_path)
+    refused = convert_indexes(spark, 12, paths=[tmp_path])
+    assert refused.problems == 1
+    assert content(tmp_path) == spoilt
+
+
+def test_a_bucket_is_verified_mended_and_converted_and_its_manifests_agree(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    require_s3_server()
+    partition = written(tmp_path / "data")
+    with S3Server(tmp_path / "s3") as s3:
+        url = s3.url("bucket/tiered")
+        store = ObjectStore.from_url(url, s3.options)
+        for base in partition.bases:
+            partition.upload_to(store, base)
+        place = {"remote": url, "remote_options": s3.options}
+        assert verify_indexes(spark, **place).changes == ()  # type: ignore[arg-type]
+        first, second, third = list_remote_segments(store)
+        aborted = bytes(store.get(third.key(ObjectKind.TXN_INDEX)))
+        store.put(first.key(ObjectKind.OFFSET_INDEX), b"\0\0\0\5\0\0\0\5")
+        store.delete([second.key(ObjectKind.TIME_INDEX), third.key(ObjectKind.TXN_INDEX)])
+        found = verify_indexes(spark, **place)  # type: ignore[arg-type]
+        assert [Path(change.place).suffix for change in found.changes] == [
+            ".index",
+            ".timeindex",
+            ".txnindex",
+        ]
+        refused = convert_indexes(spark, 12, **place)  # type: ignore[arg-type]
+        assert refused.problems == 1
+        assert all(m.offset_index_entry_size != 12 for m in list_remote_segments(store))
+        done = rebuild_indexes(spark, only_damaged=True, **place)  # type: ignore[arg-type]
+        assert [change.outcome for change in done.changes] == [Outcome.REBUILT] * 3
+        assert bytes(store.get(third.key(ObjectKind.TXN_INDEX))) == aborted
+        assert verify_indexes(spark, **place).changes == ()  # type: ignore[arg-type]
+        there = convert_indexes(spark, 12, **place)  # type: ignore[arg-type]
+        assert [change.outcome for change in there.changes] == [Outcome.CONVERTED] * 3
+        for manifest in list_remote_segments(store):
+            assert manifest.offset_index_entry_size == 12
+            manifest.check_object(ObjectKind.OFFSET_INDEX, store.get(manifest.key(ObjectKind.OFFSET_INDEX)))
+        assert verify_indexes(spark, **place).changes == ()  # type: ignore[arg-type]
+
+
+def test_the_command_has_its_exit_codes_and_refuses_what_cannot_be(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "data"
+    partition = written(data)
+    assert run(["spark", "index", "verify", "--path", str(data), "--json"]) == 0
+    partition.file(partition.bases[0], "index").unlink()
+    capsys.readouterr()
+    assert run(["spark", "index", "verify", "--path", str(data), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["totals"] == {"segments": 3, "damaged": 1}
+    assert run(["spark", "index", "rebuild", "--only-damaged", "--path", str(data)]) == 0
+    assert "rebuilt: 2" in capsys.readouterr().out
+    assert run(["spark", "index", "convert", "--to", "12", "--path", str(data), "--dry-run"]) == 0
+    assert "converted: 3" in capsys.readouterr().out
+    assert run(["spark", "index", "convert", "--to", "9", "--path", str(data)]) == 2
+    assert "8 or 12 bytes" in capsys.readouterr().err
+    assert run(["spark", "index", "verify"]) == 2
+
+
+def test_a_log_too_large_for_the_format_is_refused_before_anything_is_written(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    partition = written(tmp_path)
+    with partition.logs[0].open("r+b") as log:
+        log.truncate(1 << 31)
+    before = partition.file(partition.bases[1], "index").stat().st_mtime_ns
+    with pytest.raises(UsageError, match="too many for entries of 8 bytes"):
+        rebuild_indexes(spark, paths=[tmp_path], to=8)
+    assert partition.file(partition.bases[1], "index").stat().st_mtime_ns == before
