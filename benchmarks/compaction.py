@@ -35,7 +35,7 @@ SEGMENT_BYTES = 128 * 1024 * 1024
 TARGET = 1.0
 TIMESTAMP_MS = 1_700_000_000_000
 _DRIVER = Path(__file__).parent / "support" / "KafkaCleaner.java"
-_OURS = """
+CLEANER = """
 import sys, time
 from pathlib import Path
 from stratalog.config.topic import LogConfig
@@ -145,7 +145,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 path = root / name / "latest-0"
                 logs.append((path, write_log(path, size * 10**6, *shape)))
             rounds = alternate(
-                ("stratalog", partial(run, [sys.executable, "-c", _OURS], root, *logs)),
+                ("stratalog", partial(run, [sys.executable, "-c", CLEANER], root, *logs)),
                 ("kafka", partial(run, kafkas_command(), root, *logs)),
                 rounds=options.rounds,
             )

@@ -69,7 +69,11 @@ def compact_data_dirs(
         plans = [each for each in planned if each.is_due or not only_due]
         results: list[CompactedPartition] = []
         for part, result, rewritten in compacted(
-            spark, [each.plan for each in plans], dry_run=dry_run, progress=progress
+            spark,
+            [each.plan for each in plans],
+            dry_run=dry_run,
+            progress=progress,
+            discard=local.discard,
         ):
             if not dry_run:
                 local.swap_in(plans[part], rewritten, clock)
@@ -108,7 +112,7 @@ def compact_bucket(
         view = places.store
         target: Place = InBucket(view, clock)
         if kafka is not None:
-            cluster = stack.enter_context(TieredCluster(ConnectionOptions.of(kafka), clock))
+            cluster = stack.enter_context(TieredCluster.connected(ConnectionOptions.of(kafka), clock))
             target = InCluster(view, cluster, clock)
         finish_publications(view, clock=clock)
         ledger = stack.enter_context(Ledger(state, "compact", clock=clock))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
@@ -36,10 +37,10 @@ PARTITION = TopicIdPartition(UUID(int=0x5EED), "latest", 0)
 
 
 def lived(
-    seed: int, root: Path, *, codecs: bool, old_formats: bool, large_index: bool
+    seed: int, root: Path, *, codecs: bool, old_formats: bool, large_index: bool, steps: int = STEPS
 ) -> tuple[Path, LogConfig, int]:
     """A partition directory with a random past, some cleanings in it, its configuration, and the time."""
-    lines = random_cleaning_life(seed, STEPS, codecs=codecs, old_formats=old_formats)[:-7]
+    lines = random_cleaning_life(seed, steps, codecs=codecs, old_formats=old_formats)[:-7]
     live_as_stratalog([*lines, "hw end", "roll", "close"], root)
     opening = next(line for line in lines if line.startswith("open"))
     properties = dict(word.split("=", 1) for word in opening.split(" ")[6:])
@@ -74,7 +75,7 @@ def clean(directory: Path, config: LogConfig, now_ms: int, first_dirty: int) -> 
     return result.next_dirty_offset
 
 
-def upload(log: PartitionLog, store: ObjectStore) -> None:
+def upload(log: PartitionLog, store: ObjectStore, *, topic: str = "latest") -> None:
     """Copy every closed segment."""
     manager = ObjectStoreRemoteStorageManager(store)
     for segment, following in zip(log.segments, log.segments[1:], strict=False):
@@ -82,7 +83,7 @@ def upload(log: PartitionLog, store: ObjectStore) -> None:
         snapshot = log.directory / snapshot_file(end)
         epochs = log.leader_epochs.entries_in_range(segment.base_offset, end)
         metadata = RemoteLogSegmentMetadata(
-            RemoteLogSegmentId.generate_new(PARTITION),
+            RemoteLogSegmentId.generate_new(replace(PARTITION, topic=topic)),
             segment.base_offset,
             end - 1,
             segment.largest_timestamp(),

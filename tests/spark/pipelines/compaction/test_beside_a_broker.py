@@ -18,7 +18,9 @@ from stratalog.spark.pipelines.state import State
 from tests.scenarios.tiered_story import TieredStory
 from tests.support.s3_server import S3Server, require_s3_server
 
-RECORDS, KEYS = 6_000, 150
+RECORDS, KEYS = 4_000, 150
+#: Segments of 1 MiB that are full.
+CLOSED = 4
 TOPIC = "prices"
 
 
@@ -107,7 +109,7 @@ def test_a_consumer_reads_on_while_its_topic_is_compacted(tmp_path: Path, spark:
     with S3Server(tmp_path / "s3") as s3, TieredStory(tmp_path / "home", s3=s3) as story:
         story.create_topic(TOPIC, batches_per_segment=1)
         newest = produce(story.address, 0, RECORDS)
-        wait_until(lambda: len(list_remote_segments(story.store)) >= 5)
+        wait_until(lambda: len(list_remote_segments(story.store)) == CLOSED)
         before = list_remote_segments(story.store)
         reader = Reader(story.address, newest)
         reader.start()

@@ -141,3 +141,9 @@ def _move_in(attempt: Path, directory: Path, fs: FileSystem) -> None:
         fs.rename(attempt / name, directory / (name + CLEANED_SUFFIX))
     fs.sync_dir(directory)
     fs.remove_tree(attempt)
+
+
+def discard(rewritten: Sequence[Rewritten], fs: FileSystem = REAL_FILESYSTEM) -> None:
+    """Remove new segments that are not going to be swapped in."""
+    for new in rewritten:
+        fs.remove_tree(Path(new.directory))

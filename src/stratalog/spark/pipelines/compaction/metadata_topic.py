@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from types import TracebackType
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final, Protocol
 from uuid import UUID
 
 from stratalog.errors import RemoteResourceNotFoundError, UnknownTopicOrPartitionError, UsageError
@@ -17,7 +16,7 @@ from stratalog.remote.api import (
     RemoteLogSegmentMetadataUpdate,
     TopicIdPartition,
 )
-from stratalog.remote.metadata.log import EventsRead
+from stratalog.remote.metadata.log import EventsRead, MetadataLog
 from stratalog.remote.metadata.partitioner import metadata_partition
 from stratalog.remote.metadata.serde import encode
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
@@ -99,23 +98,26 @@ class BrokerMetadataLog:
         """Nothing is kept here."""
 
 
+class EventLog(MetadataLog, Protocol):
+    """A metadata log that takes several events at once."""
+
+    def append_all(self, partition: int, values: Sequence[bytes], timestamp_ms: int) -> int: ...
+
+
 class TieredCluster:
     """The remote segments of a cluster, as its metadata topic has them. Not thread-safe."""
 
-    def __init__(self, options: ConnectionOptions, clock: Clock = SYSTEM_CLOCK) -> None:
-        """Connects. UnreachableError, AuthenticationError, UsageError."""
-        self._cluster = Cluster(options)
-        self._log = BrokerMetadataLog(self._cluster)
-        self._manager = TopicBasedRemoteLogMetadataManager(self._log, clock=clock)
+    def __init__(self, log: EventLog, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._log = log
+        self._manager = TopicBasedRemoteLogMetadataManager(log, clock=clock)
         self._clock = clock
 
-    def __enter__(self) -> TieredCluster:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._cluster.close()
+    @classmethod
+    @contextmanager
+    def connected(cls, options: ConnectionOptions, clock: Clock = SYSTEM_CLOCK) -> Iterator[TieredCluster]:
+        """A cluster that is there. UnreachableError, AuthenticationError, UsageError."""
+        with Cluster(options) as cluster:
+            yield cls(BrokerMetadataLog(cluster), clock)
 
     def segments(self, partition: TopicIdPartition) -> dict[UUID, RemoteLogSegmentMetadata]:
         """All that is known of a partition now, by id, in whichever state."""

@@ -20,7 +20,7 @@ from stratalog.remote.api import RemoteLogSegmentMetadata
 from stratalog.remote.publication import publish, remove_objects
 from stratalog.remote.segment_state import RemoteLogSegmentState
 from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.plain_view import PlainView
+from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.spark.pipelines.compaction.bucket import BucketPlan
 from stratalog.spark.pipelines.compaction.metadata_topic import TieredCluster
 from stratalog.util.clock import Clock
@@ -45,8 +45,8 @@ class Place(Protocol):
 class InBucket:
     """See the module."""
 
-    def __init__(self, view: PlainView, clock: Clock) -> None:
-        self._view = view
+    def __init__(self, store: ObjectStore, clock: Clock) -> None:
+        self._store = store
         self._clock = clock
         self._replaced: list[SegmentManifest] = []
 
@@ -56,20 +56,20 @@ class InBucket:
     def replace(self, plan: BucketPlan, new: Sequence[SegmentManifest]) -> None:
         replaced = plan.replaced_by(new)
         if new or replaced:
-            publish(self._view, _name(plan), new, replaces=replaced, clock=self._clock)
+            publish(self._store, _name(plan), new, replaces=replaced, clock=self._clock)
         self._replaced += replaced
 
     def clean_up(self, grace_seconds: float) -> None:
         if self._replaced:
             self._clock.sleep(grace_seconds)
-            remove_objects(self._view, self._replaced)
+            remove_objects(self._store, self._replaced)
 
 
 class InCluster:
     """See the module."""
 
-    def __init__(self, view: PlainView, cluster: TieredCluster, clock: Clock) -> None:
-        self._view = view
+    def __init__(self, store: ObjectStore, cluster: TieredCluster, clock: Clock) -> None:
+        self._store = store
         self._cluster = cluster
         self._clock = clock
         self._replaced: list[tuple[RemoteLogSegmentMetadata, SegmentManifest]] = []
@@ -92,9 +92,9 @@ class InCluster:
             if each.segment_id not in known or not known[each.segment_id].is_readable
         }
         good = [each for each in new if not _is_made_of(each, plan, gone)]
-        remove_objects(self._view, [each for each in new if each not in good])
+        remove_objects(self._store, [each for each in new if each not in good])
         if good:
-            publish(self._view, _name(plan), good, clock=self._clock)
+            publish(self._store, _name(plan), good, clock=self._clock)
             self._cluster.announce(plan.partition, good)
         self._replaced += [
             (known[each.segment_id], each) for each in plan.replaced_by(good) if each.segment_id not in gone
@@ -108,7 +108,7 @@ class InCluster:
             RemoteLogSegmentState.DELETE_SEGMENT_STARTED, [metadata for metadata, _ in self._replaced]
         )
         self._clock.sleep(min(grace_seconds, _SETTLE_SECONDS_MAX))
-        remove_objects(self._view, [manifest for _, manifest in self._replaced])
+        remove_objects(self._store, [manifest for _, manifest in self._replaced])
         self._cluster.to(
             RemoteLogSegmentState.DELETE_SEGMENT_FINISHED, [metadata for metadata, _ in self._replaced]
         )

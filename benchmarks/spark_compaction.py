@@ -1,0 +1,132 @@
+"""Compaction on Spark against our own log cleaner and Apache Kafka's, one core each, on the same files.
+
+    python -m benchmarks.spark_compaction [--megabytes 400,1600] [--record-size 1000] [--batch-bytes 16384]
+                                         [--rounds 3] [--kafka] [--json FILE]
+
+The log is that of `benchmarks.compaction`: half clean, half dirty. Spark works on one core (`local[1]`); its session is
+there before, and has compacted a log. What is timed is the whole job, with its shuffles and the swap, and what its tasks took
+in sum; a cleaner's time is that of the cleaning alone. Fixed costs of a Spark job (some seconds) weigh less the larger the
+log is. Peak memory is that of the Python worker that has most, for each of the sizes: it should be the same for all.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from benchmarks.compaction import CLEANER, SEGMENT_BYTES, kafkas_command, run, write_log
+from benchmarks.support.arguments import benchmark_parser
+from benchmarks.support.measure import Sample, alternate
+from benchmarks.support.report import Report, Result, figure
+from stratalog.log.checkpoints import CLEANER_OFFSETS, OffsetCheckpoint
+from stratalog.records import Codec
+from stratalog.spark import local_session
+from stratalog.spark.pipelines.compact import compact_data_dirs
+
+TARGET = 1.0
+_WORKER = b"worker_daemon"
+
+
+class WorkerMemory(threading.Thread):
+    """The largest resident set that any Python worker had, in bytes."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.peak = 0
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        while not self._ended.wait(0.05):
+            for process in Path("/proc").glob("[0-9]*"):
+                with suppress(OSError):
+                    if _WORKER in (process / "cmdline").read_bytes():
+                        status = (process / "status").read_text()
+                        line = next(line for line in status.splitlines() if line.startswith("VmHWM"))
+                        self.peak = max(self.peak, int(line.split()[1]) * 1024)
+
+    def end(self) -> int:
+        self._ended.set()
+        self.join()
+        return self.peak
+
+
+def on_spark(spark: object, scratch: Path, source: Path, first_dirty: int) -> Sample:
+    directory = scratch / "spark"
+    shutil.copytree(source, directory / source.name)
+    OffsetCheckpoint(directory / CLEANER_OFFSETS).write({("latest", 0): first_dirty})
+    overrides = {"cleanup.policy": "compact", "segment.bytes": str(SEGMENT_BYTES)}
+    memory = WorkerMemory()
+    memory.start()
+    try:
+        start = time.perf_counter()
+        result = compact_data_dirs(spark, [directory], topics=["latest"], overrides=overrides)  # type: ignore[arg-type]
+        seconds = time.perf_counter() - start
+    finally:
+        peak = memory.end()
+        shutil.rmtree(directory)
+    (done,) = result.partitions
+    return {
+        "seconds": seconds,
+        "bytes_per_s": done.bytes_in / seconds,
+        "bytes_per_core_s": done.bytes_in / done.core_seconds,
+        "peak": peak,
+    }
+
+
+def cleaner(
+    command: Sequence[object], scratch: Path, small: tuple[Path, int], large: tuple[Path, int]
+) -> Sample:
+    """The whole log a second: clean and dirty part, as for Spark."""
+    sample = dict(run(command, scratch, small, large))
+    size = sum(path.stat().st_size for path in large[0].glob("*.log"))
+    sample["bytes_per_s"] = sample["bytes_per_core_s"] = size / sample["seconds"]
+    return sample
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = benchmark_parser(__doc__, rounds=3)
+    parser.add_argument("--megabytes", default="400,1600", help="sizes of the log (default: 400,1600)")
+    parser.add_argument("--record-size", type=int, default=1000, help="bytes (default: 1000)")
+    parser.add_argument("--batch-bytes", type=int, default=16_384, help="before compression (default: 16384)")
+    parser.add_argument("--kafka", action="store_true", help="beside Kafka's cleaner too")
+    options = parser.parse_args(argv)
+    report = Report(options.json)
+    spark = local_session("stratalog benchmark", **{"spark.master": "local[1]"})
+    peers = {"cleaner": [sys.executable, "-c", CLEANER]}
+    if options.kafka:
+        peers["kafka"] = [str(word) for word in kafkas_command()]
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory)
+        shape = options.record_size, options.batch_bytes, Codec.NONE
+        small = root / "small" / "latest-0"
+        smalls = small, write_log(small, 50 * 10**6, *shape)
+        for megabytes in map(int, options.megabytes.split(",")):
+            path = root / str(megabytes) / "latest-0"
+            large = path, write_log(path, megabytes * 10**6, *shape)
+            for name, command in peers.items():
+                rounds = alternate(
+                    ("spark", partial(on_spark, spark, root, *large)),
+                    (name, partial(cleaner, command, root, smalls, large)),
+                    rounds=options.rounds,
+                )
+                job = f"compaction on Spark, {options.record_size} B records, {megabytes} MB"
+                for what, words in (("bytes_per_s", "whole job"), ("bytes_per_core_s", "tasks alone")):
+                    result = Result.of(
+                        f"{job}, {words}", rounds, what, unit="MB/s a core", scale=1e6, target=TARGET
+                    )
+                    report.add(result, rounds)
+                print(f"{job}: peak memory of a worker {figure(rounds.median('spark', 'peak') / 1e6)} MB")
+            shutil.rmtree(path.parent)
+    spark.stop()
+    report.close()
+
+
+if __name__ == "__main__":
+    main()

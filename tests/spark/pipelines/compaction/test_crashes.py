@@ -1,0 +1,227 @@
+"""A compaction that ends at any step: everything is served at every moment, and the next run finishes."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from stratalog.errors import RemoteStorageError
+from stratalog.remote.api import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
+from stratalog.remote.audit_run import AuditOptions, audit_bucket
+from stratalog.remote.catalog import list_remote_segments
+from stratalog.remote.metadata.partitioner import metadata_partition
+from stratalog.remote.metadata.serde import encode
+from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
+from stratalog.remote.publication import finish_publications
+from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.remote.storage.plain_view import PlainView
+from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
+from stratalog.spark.pipelines.compaction import bucket, data_dirs, local
+from stratalog.spark.pipelines.compaction.bucket import BucketPlan
+from stratalog.spark.pipelines.compaction.metadata_topic import TieredCluster
+from stratalog.spark.pipelines.compaction.tiered import InBucket, InCluster, Place
+from stratalog.spark.places import Places
+from stratalog.testing.clock import ManualClock
+from stratalog.testing.lossy_filesystem import Killed
+from stratalog.util.filesystem import FileSystem
+from tests.log.cleaner.test_crash_in_a_cleaning import CONFIG, NOW, Life
+from tests.remote.test_publication import FailingAfter
+from tests.remote.world import MemoryMetadataLog
+from tests.spark.pipelines.compaction.in_process import compact_in_process
+from tests.spark.pipelines.compaction.lives import (
+    PARTITION,
+    Found,
+    bucket_batches,
+    cleanable_end,
+    lived,
+    partition_at,
+    upload,
+)
+
+# --- log directories ----------------------------------------------------------------------------------------------------
+
+
+def compact_locally(life: Life) -> None:
+    partition = data_dirs.LocalPartition("t", 0, life.directory, False, None, None, 0, life.recovery_point)
+    planned = local.plan_of(partition, CONFIG, ManualClock(NOW), life.fs)
+    (made,) = compact_in_process([planned.plan])
+    for new in made:
+        adopt(Path(new.directory), life.fs)
+    local.swap_in(planned, made, ManualClock(NOW), life.fs)
+
+
+def adopt(directory: Path, fs: FileSystem) -> None:
+    """Write what workers wrote through `fs`, durably, as they did."""
+    contents = {path: path.read_bytes() for path in directory.iterdir()}
+    shutil.rmtree(directory)
+    fs.make_dirs(directory)
+    for path, content in contents.items():
+        with fs.open(path, create=True) as file:
+            file.write_at(content, 0)
+            file.sync()
+    fs.sync_dir(directory)
+
+
+@pytest.mark.parametrize("power_loss", [False, True], ids=["kill-9", "power-loss"])
+def test_a_compaction_may_be_killed_at_any_change(tmp_path: Path, power_loss: bool) -> None:
+    whole = Life(tmp_path / "whole" / "t-0", 0)
+    whole.log.close()
+    before = whole.fs.changes
+    compact_locally(whole)
+    steps = whole.fs.changes - before
+    whole.log = whole.open()
+    assert whole.offsets() == sorted(whole.newest.values())
+    for step in range(0, steps, 5):
+        life = Life(tmp_path / str(step) / "t-0", step)
+        life.log.close()
+        life.fs.kill_at = step
+        with contextlib.suppress(Killed):
+            compact_locally(life)
+        life.fs.crash(power_loss=power_loss)
+        data_dirs.clear_attempts(life.directory)
+        life.log = life.open()
+        life.check(step)
+        life.log.close()
+        compact_locally(life)
+        life.log = life.open()
+        assert life.offsets() == sorted(life.newest.values()), step
+
+
+# --- buckets ------------------------------------------------------------------------------------------------------------
+
+
+class FailingMetadataLog(MemoryMetadataLog):
+    """Takes so many appends yet."""
+
+    left = 1 << 30
+
+    def append(self, partition: int, value: bytes, timestamp_ms: int) -> int:
+        return self.append_all(partition, [value], timestamp_ms)
+
+    def append_all(self, partition: int, values: Sequence[bytes], timestamp_ms: int) -> int:
+        self.left -= 1
+        if self.left < 0:
+            raise RemoteStorageError("the process ended")
+        first = len(self.values[partition])
+        for value in values:
+            super().append(partition, value, timestamp_ms)
+        return first
+
+
+class Tier:
+    """A bucket with a random life in it, and a metadata topic that knows its segments."""
+
+    def __init__(self, root: Path, seed: int) -> None:
+        self.root = root
+        directory, self.config, self.now_ms = lived(
+            seed, root / "life", codecs=False, old_formats=False, large_index=False, steps=40
+        )
+        self.url = (root / "bucket").as_uri()
+        self.store = ObjectStore.from_url(self.url)
+        with local.opened(partition_at(directory), self.config, ManualClock(self.now_ms)) as log:
+            log.truncate_to(cleanable_end(log))
+            log.update_high_watermark(log.log_end_offset)
+            log.roll()
+            upload(log, self.store)
+        self.log = FailingMetadataLog()
+        for manifest in self.listed():
+            finished = manifest.metadata()
+            started = RemoteLogSegmentMetadata(
+                finished.segment_id,
+                *(finished.start_offset, finished.end_offset, finished.max_timestamp_ms, 0, 1),
+                *(finished.segment_size_bytes, finished.segment_leader_epochs),
+                txn_index_empty=finished.txn_index_empty,
+            )
+            update = RemoteLogSegmentMetadataUpdate(finished.segment_id, 1, None, finished.state, 0)
+            number = metadata_partition(PARTITION, self.log.partition_count)
+            self.log.append_all(number, [encode(started), encode(update)], 1)
+
+    def listed(self) -> list[SegmentManifest]:
+        return list_remote_segments(self.store, covered=True)
+
+    def target(self, store: ObjectStore, *, served: bool) -> Place:
+        clock = ManualClock(self.now_ms)
+        return InCluster(store, TieredCluster(self.log, clock), clock) if served else InBucket(store, clock)
+
+    def compact(self, store: ObjectStore, *, served: bool) -> BucketPlan:
+        finish_publications(store)
+        target = self.target(store, served=served)
+        manifests = target.readable(self.listed())
+        plan = bucket.bucket_plan(
+            Places(self.url), manifests, self.config, first_dirty_offset=0, now_ms=self.now_ms
+        )
+        (made,) = compact_in_process([plan.plan])
+        target.replace(plan, bucket.new_manifests(made))
+        target.clean_up(0)
+        return plan
+
+    def served(self) -> list[SegmentManifest]:
+        """What brokers read, offset by offset: each a readable segment whose manifest and objects are there."""
+        manager = TopicBasedRemoteLogMetadataManager(self.log)
+        by_id = {each.segment_id: each for each in self.listed()}
+        found: list[SegmentManifest] = []
+        known = manager.list_remote_log_segments(PARTITION)
+        end = max(each.end_offset for each in known)
+        offset = min(each.start_offset for each in known)
+        while offset <= end:
+            epochs = sorted({epoch for each in known for epoch in each.segment_leader_epochs}, reverse=True)
+            segment = next(
+                each
+                for epoch in epochs
+                if (each := manager.remote_log_segment_metadata(PARTITION, epoch, offset)) is not None
+            )
+            found.append(by_id[segment.segment_id.id])
+            offset = segment.end_offset + 1
+        return found
+
+
+def survivors(found: list[Found]) -> set[tuple[int, bytes | None, bytes | None]]:
+    """Offset, key and value of every record."""
+    return {(record.offset, record.key, record.value) for batch in found for record in batch.records}
+
+
+@pytest.mark.parametrize("served", [False, True], ids=["bucket", "cluster"])
+def test_a_compaction_of_a_bucket_may_end_at_any_step(tmp_path: Path, served: bool) -> None:
+    """At any change of the store, and at any event of the metadata topic."""
+    tier = Tier(tmp_path, 52)
+    objects, events = tmp_path / "objects", [list(each) for each in tier.log.values]
+    shutil.copytree(tmp_path / "bucket", objects)
+    before = tier.listed()
+    tier.compact(tier.store, served=served)
+    expected = survivors(bucket_batches(tier.store))
+    steps = 0
+    for of_store in [True, False] if served else [True]:
+        for step in range(100):
+            shutil.rmtree(tmp_path / "bucket")
+            shutil.copytree(objects, tmp_path / "bucket")
+            tier.log = FailingMetadataLog()
+            tier.log.values[:] = [list(each) for each in events]
+            tier.log.left = 1 << 30 if of_store else step
+            is_done = False
+            with suppress(RemoteStorageError):
+                tier.compact(FailingAfter(tier.store, step) if of_store else tier.store, served=served)
+                is_done = True
+            tier.log.left = 1 << 30
+            seen = list_remote_segments(tier.store)
+            assert (seen[0].base_offset, seen[-1].end_offset) == (
+                before[0].base_offset,
+                before[-1].end_offset,
+            )
+            assert survivors(bucket_batches(tier.store)) >= expected, step
+            if served:
+                reader = PlainView(ObjectStoreRemoteStorageManager(tier.store).reader).reader
+                assert all(reader.read(each, next(iter(each.objects))) for each in tier.served()), step
+            if is_done:
+                break
+            tier.compact(tier.store, served=served)
+            assert survivors(bucket_batches(tier.store)) == expected, step
+            steps += 1
+    assert steps > 10
+    audited = audit_bucket(tier.store, AuditOptions(now_ms=2**60, grace_ms=0, deep=True))
+    assert audited.findings == []

@@ -1,0 +1,164 @@
+"""The whole of it on Spark: the function, the command, the page, and what is refused."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from stratalog.cli.spark.command import app
+from stratalog.config.topic import LogConfig
+from stratalog.errors import DataDirError, UsageError
+from stratalog.log.checkpoints import CLEANER_OFFSETS, OffsetCheckpoint
+from stratalog.log.partition_log import PartitionLog
+from stratalog.records.batch_builder import build_batch
+from stratalog.records.compression import Codec
+from stratalog.records.record import Record
+from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.spark.pipelines.compact import compact_data_dirs
+from stratalog.spark.pipelines.runner import TaskError
+from tests.spark.pipelines.compaction.lives import bucket_batches, clean, local_batches, upload
+
+PAGE = Path(__file__).parents[4] / "docs" / "spark_compact.md"
+T0 = 1_700_000_000_000
+
+
+def write_log(directory: Path, *, records: int = 600, keys: int = 40) -> None:
+    """A partition with several closed segments."""
+    config = LogConfig.from_properties({"internal.segment.bytes": "8192"})
+    log = PartitionLog.open(directory, config)
+    for first in range(0, records, 20):
+        batch = [
+            Record(n, T0 + first + n, b"%d" % ((first + n) % keys), b"value %d" % (first + n))
+            for n in range(20)
+        ]
+        codec = Codec.ZSTD if first % 40 else Codec.NONE
+        log.append_as_leader(build_batch(batch, codec=codec), leader_epoch=0)
+    log.roll()
+    log.update_high_watermark(log.log_end_offset)
+    log.close()
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    for number in (0, 1):
+        write_log(tmp_path / "data" / f"prices-{number}", records=600 + 100 * number)
+    return tmp_path / "data"
+
+
+@pytest.mark.spark
+def test_on_spark_as_the_cleaner_does_it(tmp_path: Path, data_dir: Path, spark: SparkSession) -> None:
+    expected = {}
+    now_ms = T0 + 1_000_000
+    config = LogConfig.from_properties({"cleanup.policy": "compact", "internal.segment.bytes": "8192"})
+    for number in (0, 1):
+        cleaners = shutil.copytree(data_dir / f"prices-{number}", tmp_path / "cleaners" / f"prices-{number}")
+        clean(cleaners, config, now_ms, 0)
+        expected[number] = local_batches(cleaners, below=2**62)
+    overrides = {"cleanup.policy": "compact", "internal.segment.bytes": "8192"}
+    foreseen = compact_data_dirs(spark, [data_dir], overrides=overrides, dry_run=True)
+    result = compact_data_dirs(spark, [data_dir], overrides=overrides)
+    for number in (0, 1):
+        assert local_batches(data_dir / f"prices-{number}", below=2**62) == expected[number]
+    assert foreseen.records_gained == result.records_gained == 600 + 700 - 80
+    assert result.bytes_gained > 0
+    assert [
+        (each.topic, each.partition, each.records_in, each.records_out) for each in result.partitions
+    ] == [
+        ("prices", 0, 600, 40),
+        ("prices", 1, 700, 40),
+    ]
+    assert OffsetCheckpoint(data_dir / CLEANER_OFFSETS).read() == {("prices", 0): 600, ("prices", 1): 700}
+    assert not list(data_dir.rglob("*.compacting"))
+
+
+@pytest.mark.spark
+def test_the_page_and_the_command(
+    tmp_path: Path, data_dir: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = ObjectStore.from_url((tmp_path / "bucket").as_uri())
+    log = PartitionLog.open(data_dir / "prices-0", LogConfig(), clean_shutdown=True)
+    upload(log, store, topic="prices")
+    log.close()
+    code = CliRunner().invoke(
+        app, ["compact", "prices", "--path", str(data_dir), "--dry-run", "--json"], catch_exceptions=False
+    )
+    assert code.exit_code == 0
+    assert json.loads(code.stdout.splitlines()[-1])["totals"]["records_gained"] == 600 + 700 - 80
+    names = {
+        "spark": spark,
+        "data_dir": data_dir,
+        "bucket_url": (tmp_path / "bucket").as_uri(),
+        "state_dir": tmp_path / "state",
+    }
+    for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
+        exec(block, names)
+    said = capsys.readouterr().out
+    assert "1220 records" in said
+    assert re.search(r"prices 0 \d+ -> 1", said)
+    assert len({record.key for batch in bucket_batches(store, "prices") for record in batch.records}) == 40
+
+
+@pytest.mark.spark
+def test_what_is_refused(tmp_path: Path, data_dir: Path, spark: SparkSession) -> None:
+    with pytest.raises(UsageError, match="no partition of nowhere"):
+        compact_data_dirs(spark, [data_dir], topics=["nowhere"])
+    with pytest.raises(UsageError, match="is tiered"):
+        compact_data_dirs(spark, [data_dir], topics=["prices"], overrides={"remote.storage.enable": "true"})
+    log = sorted((data_dir / "prices-0").glob("*.log"))[1]
+    data = bytearray(log.read_bytes())
+    data[100] ^= 1
+    log.write_bytes(data)
+    before = local_batches(data_dir / "prices-1", below=2**62)
+    (data_dir / ".kafka_cleanshutdown").touch()
+    with pytest.raises(TaskError, match=f"{log.name}: position 0"):
+        compact_data_dirs(spark, [data_dir], topics=["prices"])
+    assert local_batches(data_dir / "prices-1", below=2**62) == before
+    assert not list(data_dir.rglob("*.compacting"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["prices"], "either --path"),
+        (["--remote", "file:///tmp"], "name the topics"),
+        (["--path", "/tmp", "--kafka", "bootstrap.servers=x:1"], "--kafka has no meaning"),
+        (["prices", "--remote", "file:///tmp", "--kafka", "client.id=x"], "bootstrap.servers"),
+        (["prices", "--path", "/tmp", "--config", "segment.bytes=many"], "segment.bytes"),
+    ],
+)
+def test_wrong_options_are_said_before_a_session_is_started(arguments: list[str], said: str) -> None:
+    with pytest.raises(Exception, match=said):
+        CliRunner().invoke(app, ["compact", *arguments], catch_exceptions=False, standalone_mode=False)
+
+
+def test_a_served_directory_is_left_alone(tmp_path: Path) -> None:
+    from multiprocessing import get_context
+
+    data_dir = tmp_path / "served"
+    data_dir.mkdir()
+    process = get_context("spawn").Process(target=_hold, args=(str(data_dir / ".lock"),))
+    process.start()
+    try:
+        while not (data_dir / "held").exists():
+            process.join(0.05)
+        with pytest.raises(DataDirError, match="in use by a broker"):
+            compact_data_dirs(None, [data_dir])  # type: ignore[arg-type]
+    finally:
+        process.kill()
+        process.join()
+
+
+def _hold(path: str) -> None:
+    import time
+
+    with Path(path).open("w") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        (Path(path).parent / "held").touch()
+        time.sleep(600)
