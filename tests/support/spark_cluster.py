@@ -105,6 +105,7 @@ class SparkCluster:
             "JAVA_HOME": str(spark_java_home()),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",  # it would want a port of its own
             **self._environment,
         }
         command = [str(home / "bin" / "spark-class"), class_name, "--host", "127.0.0.1", "--webui-port", "0"]

@@ -130,8 +130,12 @@ def write(
     index_format: Literal[8, 12] | None = None,
     sort_by_time: bool | None = None,
     include_headers: bool | None = None,
+    query_id: str | None = None,
+    batch_id: int | None = None,
 ) -> None:
     """Write rows as whole segments into a data directory or a bucket, all of them or none. docs/spark_sink.md.
+
+    `query_id` and `batch_id` together number a write, such as one of `foreachBatch`: the same number is written once.
 
     stratalog.spark.write(frame.selectExpr("value"), path="/data", topic="orders", partitions=4, codec="zstd")
     """
