@@ -6,6 +6,7 @@ import logging
 import shutil
 import tempfile
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -381,6 +382,20 @@ def test_a_stream_that_keeps_up_reads_no_index_to_plan(tmp_path: Path) -> None:
     plans = stream.follower.plan(stream.start, end)
     assert stream.places.bytes_read == before
     assert sum(plan.size for plan in plans) == grown.logs[0].stat().st_size
+
+
+def test_a_log_that_compaction_replaced_is_read_by_its_new_index(tmp_path: Path) -> None:
+    partition = Partition(tmp_path / "data")
+    partition.segment(steady(40))
+    partition.segment(steady(1))
+    stream = query(partition, maxOffsetsPerTrigger=30)
+    stream.trigger()
+    kept = Partition(tmp_path / "cleaned")
+    kept.segment([replace(each, holes=frozenset({1, 2})) for each in steady(40)])
+    for suffix in ("log", "index", "timeindex"):
+        shutil.copy(kept.file(0, suffix), partition.file(0, suffix))
+    stream.run_until_idle()
+    assert stream.records == offsets_of(partition)[:30] + offsets_of(kept, 30) + offsets_of(partition, 200)
 
 
 # --- transactions -------------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ class IndexMemory:
 
     def __init__(self, places: Places) -> None:
         self._places = places
-        self._sealed: OrderedDict[Place, OffsetEntries] = OrderedDict()
+        self._sealed: OrderedDict[tuple[Place, int], OffsetEntries] = OrderedDict()
         self._sealed_entries = 0
         self._anchors: dict[Place, list[tuple[int, int]]] = {}
         self._lock = threading.Lock()
@@ -64,20 +64,22 @@ class IndexMemory:
                     anchored[last.log] = entries
         return _RememberedAccess(self._places, self, anchored)
 
-    def sealed(self, log: Place) -> OffsetEntries | None:
-        """The index of a sealed segment, if it is kept."""
+    def sealed(self, segment: Segment) -> OffsetEntries | None:
+        """The index of a sealed segment, if it is kept; not that of a log that compaction has put in its place."""
+        key = segment.log, segment.size
         with self._lock:
-            found = self._sealed.get(log)
+            found = self._sealed.get(key)
             if found is not None:
-                self._sealed.move_to_end(log)
+                self._sealed.move_to_end(key)
             return found
 
-    def keep(self, log: Place, entries: OffsetEntries) -> None:
+    def keep(self, segment: Segment, entries: OffsetEntries) -> None:
         """Keep it, in the place of those that were not used for longest."""
+        key = segment.log, segment.size
         with self._lock:
-            if log in self._sealed:
+            if key in self._sealed:
                 return
-            self._sealed[log] = entries
+            self._sealed[key] = entries
             self._sealed_entries += len(entries)
             while self._sealed_entries > _ENTRIES_KEPT:
                 self._sealed_entries -= len(self._sealed.popitem(last=False)[1])
@@ -102,10 +104,10 @@ class _RememberedAccess(IndexAccess):
         if segment.is_active:
             found = self._anchored.get(segment.log)
             return super().offset_entries(segment) if found is None else found
-        found = self._memory.sealed(segment.log)
+        found = self._memory.sealed(segment)
         if found is None:
             found = super().offset_entries(segment)
-            self._memory.keep(segment.log, found)
+            self._memory.keep(segment, found)
         return found
 
 

@@ -43,9 +43,10 @@ def lag(progress: Any, source: int = 0) -> Lag:
     """The lag in a progress report: `query.lastProgress`, an event's `progress`, its JSON, or what that was parsed to.
 
     `source` is the number of the source in the query. A query that has not had a trigger yet has no lag.
-    UsageError for what is no progress report, or has no offsets of this source.
+    UsageError for what is no progress report with this source, CorruptOffsetsError for a source of another kind.
     """
-    sources = _document(progress).get("sources")
+    document = _document(progress)
+    sources = document.get("sources") if isinstance(document, Mapping) else None
     if not isinstance(sources, list) or not 0 <= source < len(sources):
         raise UsageError(f"this is no progress report with a source {source}: {str(progress)[:200]}")
     latest, end = (_offsets(sources[source].get(field)) for field in ("latestOffset", "endOffset"))
@@ -53,15 +54,16 @@ def lag(progress: Any, source: int = 0) -> Lag:
 
 
 def _document(progress: Any) -> Any:
+    """What JSON has of a report, whatever form it came in."""
     if progress is None:
         return {"sources": [{}]}
-    if isinstance(progress, str):
-        return json.loads(progress)
     if isinstance(progress, Mapping):
         return progress
-    if hasattr(progress, "json"):
-        return json.loads(progress.json)
-    raise UsageError(f"this is no progress report: {str(progress)[:200]}")
+    text = progress if isinstance(progress, str) else getattr(progress, "json", "")
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
 
 
 def _offsets(value: Any) -> dict[TopicPartition, int]:
