@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from stratalog.errors import UsageError
+from stratalog.errors import OffsetOutOfRangeError, UsageError
 from stratalog.spark.partition_json import TopicPartition
 from stratalog.spark.subscription import Subscription
 from stratalog.wire.client import EARLIEST_OFFSET, LATEST_OFFSET, Cluster, TopicInfo
@@ -98,7 +98,15 @@ def first_offset_at(cluster: Cluster, key: TopicPartition, timestamp_ms: int) ->
     return None if found < 0 else found
 
 
-def was_aborted(cluster: Cluster, key: TopicPartition, producer_id: int, first_offset: int) -> bool:
-    """Whether the transaction that this producer began at this offset ended in an abort, as far as it has ended."""
-    found = cluster.fetch(*key, first_offset, _LITTLE_BYTES, read_committed=True, max_wait_ms=0)
-    return (producer_id, first_offset) in found.aborted
+def was_aborted(cluster: Cluster, key: TopicPartition, transaction: tuple[int, int], log_start: int) -> bool:
+    """Whether a transaction (producer id, first offset) ended in an abort, as far as it has ended.
+
+    The log may begin within it: a fetch from there tells of it too.
+    """
+    at = max(transaction[1], log_start)
+    try:
+        found = cluster.fetch(*key, at, _LITTLE_BYTES, read_committed=True, max_wait_ms=0)
+    except OffsetOutOfRangeError:  # retention went on since
+        at = max(at, cluster.list_offsets({key: EARLIEST_OFFSET})[key].offset)
+        found = cluster.fetch(*key, at, _LITTLE_BYTES, read_committed=True, max_wait_ms=0)
+    return transaction in found.aborted

@@ -70,7 +70,8 @@ def _decided_later(
     return [
         AbortedTransaction(producer_id, first, end - 1, first)
         for producer_id, first in open_.items()
-        if first < end <= snapshot.end and was_aborted(places.cluster, key, producer_id, first)
+        if first < end <= snapshot.end
+        and was_aborted(places.cluster, key, (producer_id, first), snapshot.log_start)
     ]
 
 
