@@ -9,8 +9,10 @@ from stratalog.cli.spark.export import export
 from stratalog.cli.spark.index import app as index
 from stratalog.cli.spark.ingest import ingest
 from stratalog.cli.spark.package import package
+from stratalog.cli.spark.read import read
 from stratalog.cli.spark.restore import restore
 from stratalog.cli.spark.retention import retention
+from stratalog.cli.spark.stats import stats
 
 app = command_group()
 
@@ -35,3 +37,5 @@ app.command()(compact)
 app.add_typer(index, name="index")
 app.command("restore")(restore)
 app.command("package")(package)
+app.command("stats")(stats)
+app.command("read")(read)

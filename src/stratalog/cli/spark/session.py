@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from collections.abc import Iterable, Iterator
@@ -53,6 +54,8 @@ def spark_session(
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise UsageError("Spark is not installed: `pip install stratalog[spark]`") from error
+    # pyspark tells of every wrong expression in JSON on stderr; what is wrong is said once, by the command.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     active = SparkSession.getActiveSession()
     if active is not None:
         yield active

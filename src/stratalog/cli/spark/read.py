@@ -1,0 +1,145 @@
+"""`stratalog spark read`: records of a query, printed or piped on."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+import sys
+from collections.abc import Iterable
+from datetime import datetime
+from enum import Enum
+from itertools import chain
+from typing import Annotated, Any
+
+import typer
+
+from stratalog.cli.spark.options import (
+    Paths,
+    Remote,
+    RemoteOptions,
+    Topics,
+    data_dirs,
+    remote_options,
+    remote_url,
+)
+from stratalog.cli.spark.session import Conf, Master, RemoteSession, key_values, spark_session
+from stratalog.cli.tables import print_table
+
+_TABLE_ROWS = 20
+
+
+class Format(Enum):
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+def read(
+    path: Paths = None,
+    remote: Remote = None,
+    topic: Topics = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            metavar="KEY=VALUE",
+            help="An option of the source, such as startingOffsets; may be repeated.",
+        ),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option("--columns", metavar="EXPR,..", help="What to show: SQL over the source's columns."),
+    ] = None,
+    where: Annotated[str | None, typer.Option("--where", metavar="SQL", help="Which records.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=0, help=f"So many rows; {_TABLE_ROWS} for a table, else all.")
+    ] = None,
+    form: Annotated[
+        Format, typer.Option("--format", help="table, json (one object a line) or csv.")
+    ] = Format.TABLE,
+    remote_option: RemoteOptions = None,
+    master: Master = None,
+    remote_session: RemoteSession = None,
+    conf: Conf = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+) -> int:
+    """Print records of segments, straight from directories and buckets. Bytes that are no UTF-8 are told in base64.
+
+    \b
+    Examples:
+      stratalog spark read --path /var/lib/stratalog --topic orders --limit 5
+      stratalog spark read --remote s3://bucket/tiered --topic orders --where "timestamp > '2026-01-01'" \\
+        --columns "offset, string(value)" --format csv
+    """
+    from stratalog.spark.pipelines.read import read_rows, source_options
+
+    places = source_options(
+        paths=data_dirs(path),
+        remote=remote_url(remote),
+        remote_options=remote_options(remote_option),
+        topics=topic or (),
+    )
+    given = key_values("--option", option)
+    if not topic:
+        del places["subscribe"]
+    chosen = Format.JSON if as_json else form
+    rows_max = _TABLE_ROWS if limit is None and chosen is Format.TABLE else limit
+    wanted = _expressions(columns)
+    with spark_session("stratalog read", master, remote_session, conf) as spark:
+        rows = read_rows(spark, {**places, **given}, columns=wanted, where=where, limit=rows_max)
+        _print(rows, chosen)
+    return 0
+
+
+def _expressions(text: str | None) -> list[str]:
+    """Apart at commas that are not within parentheses."""
+    found, depth = [""], 0
+    for character in text or "":
+        depth += (character == "(") - (character == ")")
+        if character == "," and depth == 0:
+            found.append("")
+        else:
+            found[-1] += character
+    return [each.strip() for each in found if each.strip()]
+
+
+def _print(rows: Iterable[dict[str, Any]], form: Format) -> None:
+    shown = ({name: _plain(value) for name, value in row.items()} for row in rows)
+    if form is Format.JSON:
+        for row in shown:
+            print(json.dumps(row, ensure_ascii=False, separators=(",", ":")))
+        return
+    first = next(shown, None)
+    if first is None:
+        return
+    lines = (
+        [[_cell(value) for value in row.values()] for row in chain([first], shown)]
+        if form is Format.TABLE
+        else None
+    )
+    if lines is not None:
+        print_table(list(first), lines)
+        return
+    writer = csv.writer(sys.stdout)
+    writer.writerow(first)
+    for row in chain([first], shown):
+        writer.writerow([_cell(value) for value in row.values()])
+
+
+def _cell(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold."""
+    if isinstance(value, bytes | bytearray):
+        try:
+            return bytes(value).decode()
+        except UnicodeDecodeError:
+            return "base64:" + base64.b64encode(value).decode()
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds")
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,63 @@
+"""`stratalog spark stats`: what is in topics, and what other codecs would make of it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stratalog.cli.spark.options import (
+    Json,
+    Paths,
+    Remote,
+    RemoteOptions,
+    Topics,
+    data_dirs,
+    remote_options,
+    remote_url,
+    require_place,
+)
+from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
+
+
+def stats(
+    path: Paths = None,
+    remote: Remote = None,
+    topic: Topics = None,
+    segments: Annotated[bool, typer.Option("--segments", help="A line for each segment.")] = False,
+    codecs: Annotated[
+        bool, typer.Option("--codecs", help="What every codec makes of samples: size and speed.")
+    ] = False,
+    keys: Annotated[
+        bool, typer.Option("--keys", help="Count distinct keys too (an estimate; reads all keys).")
+    ] = False,
+    sample_bytes: Annotated[
+        int, typer.Option("--sample-bytes", min=0, metavar="BYTES", help="So much of each segment is opened.")
+    ] = 1024 * 1024,
+    remote_option: RemoteOptions = None,
+    master: Master = None,
+    remote_session: RemoteSession = None,
+    conf: Conf = None,
+    as_json: Json = False,
+) -> int:
+    """Tell of batch sizes, codecs, compression, time order and keys. Exit code 1: a segment could not be read whole.
+
+    \b
+    Examples:
+      stratalog spark stats --path /var/lib/stratalog
+      stratalog spark stats --path /var/lib/stratalog --topic orders --codecs
+      stratalog spark stats --remote s3://bucket/tiered --segments --keys --json
+    """
+    require_place(path, remote)
+    paths, url, options = data_dirs(path), remote_url(remote), remote_options(remote_option)
+    from stratalog.spark.pipelines.progress import terminal_progress
+    from stratalog.spark.pipelines.stats import stats as run_stats
+
+    with spark_session("stratalog stats", master, remote_session, conf) as spark:
+        found = run_stats(
+            spark, paths=paths, remote=url, remote_options=options, topics=set(topic) if topic else None, keys=keys,
+            sample_bytes=sample_bytes, progress=terminal_progress(),
+        )  # fmt: skip
+    report = found.what_if() if codecs else found.by_segment() if segments else found.by_topic()
+    report.print(as_json=as_json)
+    return 1 if found.damaged else 0

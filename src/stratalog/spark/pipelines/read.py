@@ -1,0 +1,97 @@
+"""Records of a query, one by one: the source with options, an expression for rows and some for columns.
+
+for row in read_rows(spark, {"path": "/var/lib/stratalog", "subscribe": "orders"}, where="offset < 10"):
+    print(row)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stratalog.errors import UsageError
+from stratalog.spark.options import ReadOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def source_options(
+    *,
+    paths: Sequence[str | Path] = (),
+    remote: str | None = None,
+    remote_options: Mapping[str, str] | None = None,
+    topics: Collection[str] | None = None,
+) -> dict[str, str]:
+    """Options of `format("stratalog")` for places and topics; without topics all that are not internal."""
+    options: dict[str, str] = {}
+    if paths:
+        options["path"] = ",".join(str(path) for path in paths)
+    if remote is not None:
+        options["remote"] = remote
+        options |= {f"remote.{key}": value for key, value in (remote_options or {}).items()}
+    if topics is None:
+        options["subscribePattern"] = ".*"
+    else:
+        options["subscribe"] = ",".join(sorted(topics))
+    return options
+
+
+def read_frame(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    *,
+    columns: Sequence[str] = (),
+    where: str | None = None,
+    limit: int | None = None,
+) -> DataFrame:
+    """The query. `columns` and `where` are SQL expressions over the source's columns; keys and values are bytes.
+
+    UsageError, before any job, for options, columns or a condition that cannot be.
+    """
+    from pyspark.errors import PySparkException
+
+    ReadOptions.parse(options)  # Spark hands names on in small letters only
+    asked = "the options"
+    try:
+        frame = spark.read.format("stratalog").options(**options).load()
+        _ = frame.schema
+        if where is not None:
+            asked = f"where {where}"
+            frame = frame.where(where)
+            _ = frame.schema
+        if columns:
+            asked = f"columns {', '.join(columns)}"
+            frame = frame.selectExpr(*columns)
+            _ = frame.schema
+    except PySparkException as error:
+        raise UsageError(f"{asked}: {_why(error)}") from error
+    return frame if limit is None else frame.limit(limit)
+
+
+def read_rows(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    *,
+    columns: Sequence[str] = (),
+    where: str | None = None,
+    limit: int | None = None,
+) -> Iterator[dict[str, Any]]:
+    """The rows of `read_frame`, a part at a time. UsageError in one line for what goes wrong on the way, too."""
+    from pyspark.errors import PySparkException
+
+    frame = read_frame(spark, options, columns=columns, where=where, limit=limit)
+    try:
+        for row in frame.toLocalIterator(prefetchPartitions=True):
+            yield row.asDict(recursive=True)
+    except PySparkException as error:
+        raise UsageError(_why(error)) from error
+
+
+def _why(error: Exception) -> str:
+    """The line that matters: of our own error in a worker or planner, else the first."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = [line for line in lines if line.startswith("stratalog.")]
+    line = (ours or lines or [type(error).__name__])[-1 if ours else 0]
+    return line.split("Error: ", 1)[-1] if ours else line

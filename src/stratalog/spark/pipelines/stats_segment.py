@@ -1,0 +1,161 @@
+"""What one segment is like: its batches by their headers, and a sample of them opened and compressed with every codec.
+
+Of a local segment only headers and the sample are read; of a remote one everything, in ranges.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from stratalog.errors import StratalogError
+from stratalog.log.scan import scan_headers
+from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size, iter_batches
+from stratalog.records.batch_format import HEADER_SIZE, HEADER_SIZE_UP_TO_MAGIC
+from stratalog.records.compression import Codec, compress
+from stratalog.remote.storage.plain_view import open_bucket
+from stratalog.util.filesystem import REAL_FILESYSTEM
+
+_RANGE_BYTES: Final = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentTask:
+    """`key` is a path, or with `url` the key of the records' object."""
+
+    topic: str
+    partition: int
+    base_offset: int
+    size: int
+    key: str
+    url: str | None
+    options: dict[str, str] = field(hash=False)
+    sample_bytes: int
+
+    @property
+    def tier(self) -> str:
+        return "local" if self.url is None else "remote"
+
+    def __str__(self) -> str:
+        return self.key if self.url is None else f"{self.url}/{self.key}"
+
+
+@dataclass(slots=True)
+class CodecTrial:
+    """The sample compressed with one codec."""
+
+    bytes: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class SegmentStats:
+    """Sizes in bytes, times in milliseconds. `disorder_ms`: how far a batch's newest record is behind one before it.
+
+    `sample_bytes` of batches were opened, to `sample_plain_bytes`; `trials` by the codec's name are of those, and
+    `sample_headers` is what the headers of those batches take, whatever the codec.
+    """
+
+    topic: str
+    partition: int
+    tier: str
+    base_offset: int
+    last_offset: int = -1
+    size: int = 0
+    batches: int = 0
+    control_batches: int = 0
+    records: int = 0
+    batch_bytes_max: int = 0
+    codec_bytes: dict[str, int] = field(default_factory=dict)
+    first_ms: int = -1
+    newest_ms: int = -1
+    disorder_ms: int = 0
+    sample_batches: int = 0
+    sample_bytes: int = 0
+    sample_plain_bytes: int = 0
+    sample_headers: int = 0
+    trials: dict[str, CodecTrial] = field(default_factory=dict)
+    #: what could not be read any further, with its reason
+    damage: str | None = None
+
+    def see(self, batch: RecordBatch) -> None:
+        """The next batch, by its header."""
+        self.batches += 1
+        self.size += batch.size
+        self.last_offset = batch.last_offset
+        self.batch_bytes_max = max(self.batch_bytes_max, batch.size)
+        self.codec_bytes[batch.codec_name] = self.codec_bytes.get(batch.codec_name, 0) + batch.size
+        if batch.is_control:
+            self.control_batches += 1
+            return
+        self.records += batch.record_count
+        newest = batch.max_timestamp
+        if newest >= 0:
+            self.first_ms = newest if self.first_ms < 0 else self.first_ms
+            self.disorder_ms = max(self.disorder_ms, self.newest_ms - newest)
+            self.newest_ms = max(self.newest_ms, newest)
+
+    def sample(self, batch: RecordBatch) -> None:
+        """Open a whole batch and compress what is in it with every codec."""
+        plain = bytes(batch.decompressed_payload())
+        self.sample_batches += 1
+        self.sample_bytes += batch.size
+        self.sample_plain_bytes += len(plain)
+        self.sample_headers += HEADER_SIZE
+        for codec in Codec:
+            trial = self.trials.setdefault(codec.name.lower(), CodecTrial())
+            started = time.perf_counter()
+            trial.bytes += len(compress(codec, plain)) if codec is not Codec.NONE else len(plain)
+            trial.seconds += time.perf_counter() - started
+
+
+def measure(task: SegmentTask) -> SegmentStats:
+    """Look at a segment; bytes that are no batch end the look and are told of. RemoteStorageError, OSError."""
+    stats = SegmentStats(task.topic, task.partition, task.tier, task.base_offset)
+    every = max(task.size // max(task.sample_bytes, 1), 1)
+    sampled_at = 0
+    try:
+        for batch, whole in _local(task, every) if task.url is None else _remote(task):
+            stats.see(batch)
+            is_turn = stats.size >= sampled_at and stats.sample_bytes < task.sample_bytes
+            if whole is not None and is_turn and not batch.is_control:
+                stats.sample(whole)
+                sampled_at = stats.size + batch.size * (every - 1)
+    except StratalogError as error:
+        if type(error).__name__.endswith("StorageError"):
+            raise
+        stats.damage = str(error)
+    return stats
+
+
+def _local(task: SegmentTask, every: int) -> Iterator[tuple[RecordBatch, RecordBatch | None]]:
+    """Each batch by its header; and whole, where a sample is due."""
+    due = 0
+    with REAL_FILESYSTEM.open(Path(task.key)) as log:
+        for position, batch in scan_headers(log):
+            whole = None
+            if position >= due:
+                whole = batch_at(log.pread(batch.size, position))
+                due = position + batch.size * every
+            yield batch, whole
+
+
+def _remote(task: SegmentTask) -> Iterator[tuple[RecordBatch, RecordBatch | None]]:
+    assert task.url is not None
+    view = open_bucket(task.url, task.options)
+    position, rest = 0, b""
+    while position < task.size:
+        piece = bytes(view.get_range(task.key, position, min(position + _RANGE_BYTES, task.size)))
+        if not piece:
+            return
+        position += len(piece)
+        data, consumed = rest + piece, 0
+        for batch in iter_batches(data):
+            yield batch, batch
+            consumed = batch.start + batch.size
+        rest = data[consumed:]
+        if len(rest) >= HEADER_SIZE_UP_TO_MAGIC:
+            checked_batch_size(rest, 0)
