@@ -97,6 +97,10 @@ def test_starting_offsets_must_name_all_partitions(partition: Partition) -> None
 def test_a_topic_that_is_nowhere_is_an_error(partition: Partition) -> None:
     with pytest.raises(UsageError, match="no topic nowhere"):
         query(partition, subscribe="nowhere").trigger()
+    stream = query(partition, subscribe="orders,nowhere")
+    stream.follower.fix_end()
+    with pytest.raises(UsageError, match="no topic nowhere"):
+        stream.trigger()
 
 
 def test_a_checkpoint_of_sparks_kafka_source_goes_on(partition: Partition) -> None:

@@ -60,7 +60,8 @@ class Follower:
     def initial(self) -> Offsets:
         """Where a query without a checkpoint begins; the same whenever it is asked. UsageError."""
         if self._initial is None:
-            view = self._fixed or self._look(must_exist=True)
+            now = self._look(must_exist=True)
+            view = self._fixed or now
             resolver = LimitResolver(self._places, self._indexes.access(view), self.losses)
             self._initial = initial_offsets(self._read, view.partitions, resolver)
             self._holds_initial = True
