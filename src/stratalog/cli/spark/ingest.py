@@ -1,0 +1,134 @@
+"""`stratalog spark ingest`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stratalog.cli.spark.options import Json, RemoteOptions, data_dirs, remote_options, remote_url
+from stratalog.cli.spark.session import Conf, Master, RemoteSession, key_values, spark_session
+
+
+def ingest(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic; made if it is not there.")],
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILES..", help="Files, directories, globs; whatever Spark reads.")
+    ],
+    path: Annotated[
+        Path | None,
+        typer.Option("--path", metavar="DIR", help="Into this data directory; no broker may serve it."),
+    ] = None,
+    remote: Annotated[
+        str | None,
+        typer.Option(
+            "--remote", metavar="URL", help="Into this bucket: s3://bucket/prefix, file:///directory."
+        ),
+    ] = None,
+    remote_option: RemoteOptions = None,
+    file_format: Annotated[
+        str, typer.Option("--format", metavar="FORMAT", help="parquet, json, csv, orc or text.")
+    ] = "parquet",
+    read_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--read-option",
+            metavar="KEY=VALUE",
+            help="An option of Spark's reader: header, sep; may be repeated.",
+        ),
+    ] = None,
+    schema: Annotated[
+        str | None, typer.Option(metavar="DDL", help="Columns of the files; else inferred.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(metavar="SQL", help="The key, an expression over the columns.")
+    ] = None,
+    value: Annotated[
+        str | None, typer.Option(metavar="SQL", help="The value; the row as JSON without.")
+    ] = None,
+    timestamp: Annotated[
+        str | None,
+        typer.Option(metavar="SQL", help="The timestamp: a time, a date, text, or milliseconds; else now."),
+    ] = None,
+    headers: Annotated[
+        str | None, typer.Option(metavar="SQL", help="array<struct<key:string,value:binary>>.")
+    ] = None,
+    partition: Annotated[
+        str | None, typer.Option(metavar="SQL", help="The partition; else the key's hash.")
+    ] = None,
+    partitions: Annotated[
+        int | None, typer.Option(metavar="N", help="How many partitions a new topic has.")
+    ] = None,
+    codec: Annotated[str, typer.Option(metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")] = "none",
+    segment_bytes: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Largest segment, such as 512m.")
+    ] = None,
+    sink_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sink-option",
+            metavar="KEY=VALUE",
+            help="An option of the sink: level, batchBytes, indexFormat.",
+        ),
+    ] = None,
+    sort_by_time: Annotated[
+        bool,
+        typer.Option("--sort-by-time", help="Offsets in the order of timestamps, not of files and rows."),
+    ] = False,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR|URL", help="Where to remember what was loaded: only new files are, each once."
+        ),
+    ] = None,
+    files_per_round: Annotated[
+        int, typer.Option(metavar="N", min=1, help="So many files at most are published in one step.")
+    ] = 128,
+    master: Master = None,
+    remote_session: RemoteSession = None,
+    conf: Conf = None,
+    as_json: Json = False,
+) -> int:
+    """Load files into a topic of a data directory or bucket, past any broker, each round visible in one step.
+
+    \b
+    Examples:
+      stratalog spark ingest flights /lake/flights --path /var/lib/stratalog --key tailnum --timestamp time_hour
+      stratalog spark ingest events '/lake/events/2024-*' --format json --remote s3://bucket/tiered --state /var/lib/ingest
+      stratalog spark ingest prices prices.csv --format csv --read-option header=true --value price --path /data
+    """
+    sink: dict[str, str | int | bool] = {"codec": codec, **key_values("--sink-option", sink_option)}
+    if path is not None:
+        sink["path"] = data_dirs([path])[0]
+    if remote is not None:
+        sink["remote"] = str(remote_url(remote))
+        sink |= {f"remote.{name}": text for name, text in remote_options(remote_option).items()}
+    if partitions is not None:
+        sink["partitions"] = partitions
+    if segment_bytes is not None:
+        sink["segmentBytes"] = segment_bytes
+
+    from stratalog.spark.pipelines import ingest as pipeline
+    from stratalog.spark.pipelines.progress import terminal_progress
+    from stratalog.spark.pipelines.state import State
+    from stratalog.spark.sink.options import SinkOptions
+
+    SinkOptions.parse({name: str(text) for name, text in sink.items()})  # before a session is started
+    with spark_session("stratalog spark ingest", master, remote_session, conf) as spark:
+        result = pipeline.ingest(
+            spark,
+            files,
+            topic,
+            sink=sink,
+            rows=pipeline.Rows(value, key, timestamp, headers, partition),
+            file_format=file_format,
+            read_options=key_values("--read-option", read_option),
+            schema=schema,
+            sort_by_time=sort_by_time,
+            state=None if state is None else State(state, remote_options(remote_option)),
+            files_per_round=files_per_round,
+            progress=terminal_progress(),
+        )
+    result.report().print(as_json=as_json)
+    return 1 if result.changed else 0
