@@ -1,11 +1,15 @@
 """Spark over segments, beside Spark's own Kafka source through a broker; and how little of a month one hour reads.
 
-    python -m benchmarks.spark_scan [--megabytes 512] [--rounds 5] [--only scan|hour] [--json FILE]
+    python -m benchmarks.spark_scan [--megabytes 512] [--rounds 5] [--only scan|remote|hour] [--codecs none,lz4]
 
-Apache Kafka gets a topic of 4 partitions with records of 1 KB, and one with records of 100 bytes. Spark counts the records,
-adds up the lengths of the values and finds the largest offset and timestamp, and then does the like with every column:
-through the Kafka source and the broker, and through ours straight from the broker's log directory. The sessions have the
-same settings; results must be equal.
+Apache Kafka gets a topic of 4 partitions with records of 1 KB, and one with records of 100 bytes, each uncompressed, with
+lz4 and with zstd (random bytes; with a codec, random words). Spark counts the records, adds up the lengths of the values
+and finds the largest offset and timestamp, and then, of the uncompressed ones, does the like with every column: through
+the Kafka source and the broker, and through ours straight from the broker's log directory. The sessions have the same
+settings; results must be equal.
+
+The remote tier: a partition of sealed segments of 1 KB records, scanned from its directory and from a real S3 server on
+this machine, whose work takes the same cores.
 
 The hour: a topic of a month of CreateTime records, each second some, and a filter on `timestamp` for one hour of it. Bytes
 are those that planning and reading ask of files. Without `timestampDisorder` everything after the hour is read too, because
@@ -17,11 +21,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -30,14 +36,21 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.support.reference_kafka import ReferenceKafka
+from tests.support.s3_server import S3Server
 
 from benchmarks.support.measure import Sample, alternate
 from benchmarks.support.report import Report, Result
 from benchmarks.support.spark_kafka_source import spark_kafka_source
+from benchmarks.support.tier import BATCHES, MetadataEvents, SealedPartition
+from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.spark.java import spark_java_home
 
 PARTITIONS = 4
 TARGETS = {1024: 2.0, 100: 4.0}
+CODECS = ("none", "lz4", "zstd")
+
+#: How much longer a scan of the remote tier may take than one of the same segments in a directory.
+REMOTE_TARGET = 1.3
 
 HOUR_MS = 3_600_000
 T0 = 1_700_000_000_000 // HOUR_MS * HOUR_MS
@@ -86,14 +99,23 @@ class Scanner:
         self._process.wait(60)
 
 
-def fill(kafka: ReferenceKafka, topic: str, record_bytes: int, size: int) -> int:
-    """Make a topic of about `size` bytes; returns how many records."""
+def some_values(record_bytes: int, codec: str) -> list[bytes]:
+    """Values of one size, that a codec has something to do with."""
+    if codec == "none":
+        return [os.urandom(record_bytes) for _ in range(1000)]
+    words = [os.urandom(4).hex().encode() for _ in range(1000)]
+    return [b" ".join(random.choices(words, k=record_bytes // 9 + 1))[:record_bytes] for _ in range(1000)]
+
+
+def fill(kafka: ReferenceKafka, topic: str, record_bytes: int, codec: str, size: int) -> int:
+    """Make a topic of about `size` bytes before compression; returns how many records."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(60)
     count = size // record_bytes
-    values = [os.urandom(record_bytes) for _ in range(1000)]
+    values = some_values(record_bytes, codec)
     producer = Producer(
         {
+            "compression.type": codec,
             "bootstrap.servers": kafka.bootstrap_servers,
             "linger.ms": 20,
             "batch.size": 256 * 1024,
@@ -113,7 +135,7 @@ def fill(kafka: ReferenceKafka, topic: str, record_bytes: int, size: int) -> int
     return count
 
 
-def compare(report: Report, directory: Path, size: int, rounds: int) -> None:
+def compare(report: Report, directory: Path, codecs: Sequence[str], size: int, rounds: int) -> None:
     """Both sources over the same topics."""
     kafka_source = spark_kafka_source()
     with (
@@ -121,12 +143,13 @@ def compare(report: Report, directory: Path, size: int, rounds: int) -> None:
         Scanner(sys.executable, "stratalog") as ours,
         Scanner(str(kafka_source.python), "kafka", ",".join(map(str, kafka_source.jars))) as theirs,
     ):
-        for record_bytes, target in TARGETS.items():
-            topic = f"records-of-{record_bytes}"
-            count = fill(kafka, topic, record_bytes, size)
+        for codec, record_bytes in product(codecs, TARGETS):
+            topic = f"records-of-{record_bytes}-{codec}"
+            count = fill(kafka, topic, record_bytes, codec, size)
             ours_options = {"path": str(kafka.data_dir), "subscribe": topic}
             theirs_options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic}
-            for name, every_column in (("values and times", False), ("every column", True)):
+            queries = [("values and times", False)] + [("every column", True)] * (codec == "none")
+            for name, every_column in queries:
                 expected = theirs.scan(theirs_options, every_column)
                 found = ours.scan(ours_options, every_column)
                 if _answer(found) != _answer(expected) or found["records"] != count:
@@ -138,14 +161,43 @@ def compare(report: Report, directory: Path, size: int, rounds: int) -> None:
                     ("Spark's Kafka source", partial(_scan, theirs, theirs_options, every_column)),
                     rounds=rounds,
                 )
+                compressed = "" if codec == "none" else f", {codec}"
                 result = Result.of(
-                    f"scan of {record_bytes}-byte records, {name}",
+                    f"scan of {record_bytes}-byte records{compressed}, {name}",
                     measured,
                     "records_per_second",
                     unit="records/s",
-                    target=target,
+                    target=TARGETS[record_bytes],
                 )
                 report.add(result, measured, records=count)
+
+
+def compare_tiers(report: Report, directory: Path, size: int, rounds: int) -> None:
+    """The same segments in a directory and on an S3 server."""
+    with S3Server(directory / "s3") as s3, Scanner(sys.executable, "stratalog") as scanner:
+        sealed = SealedPartition(directory / "local", BATCHES["batches of 16 KiB"], size)
+        url = s3.url("benchmark/tiered")
+        sealed.copy(ObjectStore.from_url(url, s3.options), MetadataEvents())
+        end = {"endingOffsets": json.dumps({"t": {"0": sealed.log.log_end_offset}}), "subscribe": "t"}
+        local = end | {"path": str(directory / "local")}
+        remote = end | {"remote": url} | {f"remote.{name}": value for name, value in s3.options.items()}
+        for name, every_column in (("values and times", False), ("every column", True)):
+            if _answer(scanner.scan(local, every_column)) != _answer(scanner.scan(remote, every_column)):
+                raise SystemExit("the two tiers do not hold the same")
+            measured = alternate(
+                ("remote", partial(_scan, scanner, remote, every_column)),
+                ("local", partial(_scan, scanner, local, every_column)),
+                rounds=rounds,
+            )
+            result = Result.of(
+                f"scan of the remote tier, 1 KB records, {name}",
+                measured,
+                "seconds",
+                unit="s",
+                target=REMOTE_TARGET,
+                more_is_better=False,
+            )
+            report.add(result, measured)
 
 
 def _answer(found: dict[str, Any]) -> dict[str, Any]:
@@ -231,16 +283,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--rounds", type=int, default=5, help="that count, after one that does not (default: 5)"
     )
-    parser.add_argument("--only", choices=("scan", "hour"), help="one of the two parts")
+    parser.add_argument("--only", choices=("scan", "remote", "hour"), help="one of the parts")
+    parser.add_argument("--codecs", default=",".join(CODECS), help="of the scans beside Kafka's source")
     parser.add_argument("--json", help="write all samples there (- for stdout)")
     options = parser.parse_args(argv)
     report = Report(options.json)
     size = options.megabytes * 1_000_000
     with tempfile.TemporaryDirectory(prefix="stratalog-spark-") as directory:
-        if options.only != "scan":
+        if options.only in (None, "hour"):
             one_hour(report, Path(directory), size)
-        if options.only != "hour":
-            compare(report, Path(directory), size, options.rounds)
+        if options.only in (None, "remote"):
+            compare_tiers(report, Path(directory), size, options.rounds)
+        if options.only in (None, "scan"):
+            compare(report, Path(directory), options.codecs.split(","), size, options.rounds)
     report.close()
 
 
