@@ -6,6 +6,7 @@ import itertools
 import logging
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -230,6 +231,20 @@ def test_records_of_a_transaction_need_a_transactional_id(broker: Broker, wire: 
     records = batch(b"v", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
     assert produce(broker, wire, topic, records).error_code == 53
     assert values_in(broker, topic) == []
+
+
+def test_a_producer_without_transactional_id_cannot_slip_into_a_transaction(tmp_path: Path) -> None:
+    config = {"transaction.partition.verification.enable": "false"}
+    with Broker(data_dir=tmp_path, config=config) as broker, Wire(broker.bootstrap_servers) as wire:
+        broker.state.topics.create("t", 1)
+        options: dict[str, Any] = {"producer_id": 1, "producer_epoch": 0}
+        codes = [
+            produce(
+                broker, wire, "t", batch(b"v", base_sequence=n, is_transactional=n == 4, **options)
+            ).error_code
+            for n in range(5)
+        ]
+    assert codes == [0, 0, 0, 0, 53]
 
 
 def test_log_append_time_is_told(broker: Broker, wire: Wire) -> None:

@@ -33,6 +33,8 @@ _NO_TAGGED_FIELDS = b"\0\0\0"
 #: No record errors, no message, no tagged fields of partition and topic, no throttling, no tagged fields.
 _RESPONSE_TAIL = b"\x01\x00\x00\x00" + b"\0\0\0\0" + b"\x00"
 
+_ATTRIBUTES_LOW_BYTE_AT = fmt.ATTRIBUTES_AT + 1
+
 
 class ProduceTemplate:
     """Made of a request that succeeded; the next ones are `take`n and `answer`ed. Belongs to one connection."""
@@ -94,6 +96,8 @@ class ProduceTemplate:
             return False
         records = frame[position:end]
         if INT32.unpack_from(records, fmt.LENGTH_AT)[0] != length - fmt.LOG_OVERHEAD:
+            return False
+        if records[_ATTRIBUTES_LOW_BYTE_AT] & fmt.TRANSACTIONAL_BIT:
             return False
         self.frames.append(frame)
         self._records.append(records)

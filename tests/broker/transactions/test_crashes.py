@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from tests.broker.transactions.cases import Script, script
 
-from stratalog.broker.coordinator_log import CoordinatorLog
+from stratalog.broker.coordinator_log import CoordinatorLog, read_contents
 from stratalog.broker.groups.offsets import TopicPartition
 from stratalog.broker.server import Broker
 from stratalog.broker.transactions.markers import Markers
+from stratalog.broker.transactions.records import decode_key
 from stratalog.wire.api_keys import ApiKey
 
 CONFIG = {
@@ -182,3 +183,24 @@ def test_ids_that_nobody_uses_are_forgotten_for_good(tmp_path: Path) -> None:
         made.asker.close()
     with Broker(data_dir=tmp_path, config=CONFIG) as broker:
         assert [known.transactional_id for known in broker.state.transactions.transactions()] == ["open"]
+
+
+def test_before_transactions_version_1_the_records_are_those_of_old_brokers(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path, config=CONFIG) as broker, script(broker.bootstrap_servers) as s:
+        broker.state.metadata.finalize({"transaction.version": 0})
+        mine = s.init("init", "tx")
+        s.add("add", "tx", mine, ("one", 0))
+        s.end("end", "tx", mine, True)
+        again = s.init("init again", "tx")
+        s.add("add again", "tx", again, ("one", 0))
+        s.init("fence", "tx", again=False)
+        assert s.answers["fence"]["error_code"] == 51
+        (partition,) = broker.state.logs.partitions("__transaction_state")
+        (entry,) = (
+            found for key, found in read_contents(partition).latest.items() if decode_key(key) == "tx"
+        )
+        assert entry.value is not None
+        assert entry.value[:2] == b"\0\0"
+    with Broker(data_dir=tmp_path, config=CONFIG) as broker:
+        known = broker.state.transactions.describe("tx")
+        assert (known.state.title, known.producer_epoch) == ("CompleteAbort", again[1] + 1)
