@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import RecordListTooLargeError
@@ -18,9 +19,11 @@ from stratalog.log.file_names import snapshot_file
 from stratalog.log.producer_snapshot import encode as encode_producers
 from stratalog.log.roll import roll_reason, segment_ms_max, time_waited
 from stratalog.log.segment import LogSegment
-from stratalog.records.columns_encode import EncodedBatch
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+
+if TYPE_CHECKING:
+    from stratalog.records.columns_encode import EncodedBatch
 
 
 @dataclass(frozen=True, slots=True)
