@@ -72,7 +72,7 @@ def visible(partition: Partition, start: int, end: int, read_committed: bool) ->
     ),
     columns=st.sampled_from([None, "offset", "value,timestamp"]),
 )
-@settings(deadline=None, max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 def test_every_workload_is_read_as_a_plain_read_does(
     data: list[list[Batch]],
     index_format: OffsetIndexFormat,

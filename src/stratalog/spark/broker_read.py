@@ -36,6 +36,7 @@ FETCH_BYTES_MIN: Final = 64 * 1024
 
 #: The first fetch, before anything tells how large records are.
 _FETCH_BYTES_FIRST: Final = 1024 * 1024
+_RECORD_BYTES_GUESS: Final = 1024
 _FETCHES_AHEAD: Final = 2
 
 _GONE: Final = (UnknownTopicIdError, UnknownTopicOrPartitionError, InconsistentTopicIdError)
@@ -94,7 +95,9 @@ class BrokerReader:
 
     def _chunks(self, piece: Piece) -> Iterator[_Chunk | Missing]:
         """What the fetches give, up to the end of the piece."""
-        at, wanted = piece.start, min(piece.size or _FETCH_BYTES_FIRST, FETCH_BYTES_MAX)
+        at = piece.start
+        guess = min((piece.end - at) * _RECORD_BYTES_GUESS, _FETCH_BYTES_FIRST)
+        wanted = min(piece.size or guess, FETCH_BYTES_MAX)
         while at < piece.end:
             fetched = self._fetch(at, piece.end, max(wanted, FETCH_BYTES_MIN))
             if isinstance(fetched, Missing):

@@ -137,20 +137,6 @@ def broker_segment(topic: str, partition: int, start: int, end: int) -> Segment:
     return Segment(start, end, 0, None, place, None, None, None, None)
 
 
-def without_compacted_away(ranges: Sequence[SegmentRange]) -> list[SegmentRange]:
-    """The ranges but for those that a broker would be asked for in vain: holes that compaction explains."""
-    return [
-        each
-        for i, each in enumerate(ranges)
-        if each.segment.tier is not Tier.BROKER
-        or not (
-            0 < i < len(ranges) - 1
-            and may_be_compacted(ranges[i - 1].segment)
-            and may_be_compacted(ranges[i + 1].segment)
-        )
-    ]
-
-
 def may_be_compacted(segment: Segment) -> bool:
     """Whether records next to those of a segment may have been compacted away.
 

@@ -34,7 +34,6 @@ from stratalog.spark.segments import (
     broker_segment,
     merge_tiers,
     remote_segment,
-    without_compacted_away,
 )
 from stratalog.spark.snapshot_memory import SnapshotMemory
 from stratalog.util.filesystem import FileSystem
@@ -252,7 +251,6 @@ def _merge(
     else:
         log_start, end = told.log_start, told.end
         ranges = merge_tiers([*local_segments, *remote_segments, broker_segment(*key, log_start, end)])
-        ranges = without_compacted_away(ranges)
     by_range = {(each.base_offset, each.end_offset, each.size): each.log for each in remote_segments}
     copies = {
         each.log: by_range[each.base_offset, each.end_offset, each.size]
