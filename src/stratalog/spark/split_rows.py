@@ -29,7 +29,7 @@ def read_rows(
     from stratalog.spark.prefetch import run_ahead
     from stratalog.spark.split_reader import SplitReader
 
-    _settle_worker()
+    settle_worker()
     times = constraints.timestamps_ms
     columns = decoded_columns(schema.fieldNames(), with_timestamp=not times.is_everything)
     lost = on_data_loss(options.fail_on_data_loss)
@@ -44,8 +44,8 @@ def read_rows(
 
 
 @cache
-def _settle_worker() -> None:
-    """Load what reading needs, once for each worker process, and take it out of the garbage collector's sight.
+def settle_worker() -> None:
+    """Load what reading needs, once for each process, and take it out of the garbage collector's sight.
 
     Spark's workers collect garbage after every task: 70 ms each time over the modules of numba and pyarrow, but for this.
     """

@@ -1,0 +1,71 @@
+"""What a first query does not wait for: compilation, and the loading of native code by each worker."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stratalog.records.compression import Codec
+from tests.spark.partitions import Batch, Partition, steady
+
+#: After the rest of a script: how often numba compiled, and how often it found what was compiled before.
+_STATISTICS = """
+import json, sys
+from numba.core.registry import CPUDispatcher
+loops = {
+    id(each): each
+    for name, module in list(sys.modules.items())
+    if name.startswith("stratalog.")
+    for each in vars(module).values()
+    if isinstance(each, CPUDispatcher) and each.signatures
+}
+compiled = [each.__name__ for each in loops.values() if sum(each.stats.cache_misses.values())]
+found = [each.__name__ for each in loops.values() if sum(each.stats.cache_hits.values())]
+print(json.dumps({"compiled": sorted(compiled), "found": sorted(found)}))
+"""
+
+_SET_UP = "from stratalog.records import columns; columns.warm()"
+
+_FIRST_QUERY = """
+import sys
+from tests.spark.partitions import scan
+from pyspark.sql.datasource import GreaterThanOrEqual
+found = scan([GreaterThanOrEqual(("offset",), 3)], path=sys.argv[1], subscribe="orders", includeHeaders="true",
+             isolationLevel="read_committed")
+assert found.offsets == list(range(3, 43)), found.offsets
+"""
+
+
+def run(script: str, *arguments: str) -> dict[str, list[str]]:
+    command = [sys.executable, "-c", script + _STATISTICS, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Path:
+    partition = Partition(tmp_path / "data")
+    partition.segment([*steady(4, codec=Codec.ZSTD), *steady(4, codec=Codec.LZ4), Batch([1, 2, 3])])
+    return partition.root
+
+
+def test_a_first_query_after_set_up_compiles_nothing(records: Path) -> None:
+    set_up = run(_SET_UP)  # compiles what is not in the cache
+    query = run(_FIRST_QUERY, str(records))
+    assert query["compiled"] == []
+    assert query["found"] == sorted({*set_up["compiled"], *set_up["found"]}) != []
+
+
+def test_workers_are_forked_with_what_a_query_loads() -> None:
+    loaded = run(
+        "import sys\n"
+        "from stratalog.spark import worker_daemon; worker_daemon._load_ahead()\n"
+        "assert 'stratalog.spark.split_reader' in sys.modules\n"
+    )
+    assert loaded["found"] == run(_SET_UP)["found"] != []
