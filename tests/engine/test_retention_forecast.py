@@ -13,7 +13,8 @@ from stratalog.engine.log_manager import TopicSpec
 from stratalog.log.partition_log import PartitionLog
 from stratalog.log.retention import RetentionLimits
 from stratalog.log.retention_facts import read_local_facts
-from stratalog.log.retention_forecast import Fate, forecast_local
+from stratalog.log.retention_fate import Fate
+from stratalog.log.retention_forecast import forecast_local
 
 MINUTE_MS = 60_000
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from stratalog.config.topic import LogConfig
 from stratalog.log.retention import RetentionLimits, plan_retention
-from stratalog.log.retention_forecast import Fate, Hold, LocalSegment, forecast_local
+from stratalog.log.retention_fate import Fate, Hold, LocalSegment
+from stratalog.log.retention_forecast import forecast_local
 from stratalog.log.retention_words import roll_text, span_text
 
 NOW_MS = 1_700_000_000_000

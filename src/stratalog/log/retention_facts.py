@@ -12,7 +12,7 @@ from pathlib import Path
 from stratalog.errors import CorruptRecordError, UnsupportedForMessageFormatError
 from stratalog.log.index_check import offset_entries, time_entries
 from stratalog.log.offset_index_detection import detect_file
-from stratalog.log.retention_forecast import LocalSegment
+from stratalog.log.retention_fate import LocalSegment
 from stratalog.log.scan import SegmentFiles, list_segments, scan_headers
 from stratalog.log.values import OffsetPosition
 from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from stratalog.config.topic import LogConfig
-from stratalog.log.retention_forecast import Due, Fate, Hold, Rhythm, Tier
+from stratalog.log.retention_fate import Due, Fate, Hold, Rhythm, Tier
 from stratalog.log.retention_words import span_text, time_text
 from stratalog.remote.api import RemoteLogSegmentMetadata
 from stratalog.remote.retention import ExpirationReason, RetentionFacts, plan_expiration, readable_sizes

@@ -16,7 +16,8 @@ from stratalog.log.checkpoints import LOG_START_OFFSETS, OffsetCheckpoint, decod
 from stratalog.log.file_names import LEADER_EPOCH_CHECKPOINT
 from stratalog.log.retention import RetentionLimits
 from stratalog.log.retention_facts import LocalLogFacts, read_local_facts
-from stratalog.log.retention_forecast import Fate, Rhythm, forecast_local
+from stratalog.log.retention_fate import Fate, Rhythm
+from stratalog.log.retention_forecast import forecast_local
 from stratalog.remote.api import RemoteLogSegmentMetadata
 from stratalog.remote.lineage import is_within_lineage, lineage_of, without_empty_epochs
 from stratalog.remote.retention import RetentionFacts

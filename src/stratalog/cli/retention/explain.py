@@ -13,7 +13,7 @@ from stratalog.cli.retention.sources import Sources, gather
 from stratalog.cli.spark.session import key_values
 from stratalog.cli.tier.times import span_ms, time_ms
 from stratalog.errors import UnknownTopicOrPartitionError, UsageError
-from stratalog.log.retention_forecast import Rhythm
+from stratalog.log.retention_fate import Rhythm
 from stratalog.remote.retention_survey import config_of, survey
 from stratalog.util.clock import SYSTEM_CLOCK
 

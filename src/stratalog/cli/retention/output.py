@@ -9,7 +9,7 @@ from stratalog.cli.retention.sources import ServedPartition, Sources
 from stratalog.cli.tables import on_terminal, print_json, print_table
 from stratalog.cli.tier.progress import size_text
 from stratalog.config.topic import LogConfig
-from stratalog.log.retention_forecast import Fate
+from stratalog.log.retention_fate import Fate
 from stratalog.log.retention_words import span_text, time_text
 
 _LESSON = (

@@ -21,7 +21,7 @@ from stratalog.cli.spark.options import (
 from stratalog.cli.spark.session import Conf, Master, RemoteSession, key_values, spark_session
 from stratalog.cli.tier.times import span_ms, time_ms
 from stratalog.cli.topic_configs import stored_configs
-from stratalog.log.retention_forecast import Rhythm
+from stratalog.log.retention_fate import Rhythm
 
 WhatIf = Annotated[
     list[str] | None,

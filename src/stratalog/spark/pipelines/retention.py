@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from stratalog.errors import CorruptCheckpointError, UsageError
 from stratalog.log.checkpoints import PartitionMetadataFile
 from stratalog.log.file_names import PARTITION_METADATA
-from stratalog.log.retention_forecast import Fate, Rhythm
+from stratalog.log.retention_fate import Fate, Rhythm
 from stratalog.log.scan import list_partitions
 from stratalog.remote.api import TopicIdPartition
 from stratalog.remote.audit_bucket import PartitionReader, find_partitions

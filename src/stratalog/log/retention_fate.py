@@ -1,0 +1,114 @@
+"""What a forecast of retention is made of: segments in, fates out. Values only; the rules are in `retention_forecast`."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+CHECK_INTERVAL_MS: Final = 300_000
+"""`log.retention.check.interval.ms` by default."""
+
+
+class Tier(enum.Enum):
+    """Where a copy of the records is."""
+
+    LOCAL = "local"
+    REMOTE = "remote"
+
+
+class Hold(enum.Enum):
+    """What keeps a segment from going now. The value names it for machines; `fate_text` explains it."""
+
+    #: its newest record is younger than the limit
+    NEWEST_TIMESTAMP = "newest-timestamp"
+    #: its newest record says that it is of the future
+    FUTURE_TIMESTAMP = "future-timestamp"
+    #: an older segment stays, and retention stops at the first that does
+    EARLIER_SEGMENT = "earlier-segment"
+    #: without it the log would be smaller than the limit on its size, and no limit on age is set
+    SIZE_BUDGET = "size-budget"
+    #: no limit is set
+    UNLIMITED = "unlimited"
+    #: cleanup.policy does not have delete
+    NO_DELETE_POLICY = "no-delete-policy"
+    #: appends go there
+    ACTIVE = "active"
+    #: the active segment, without records
+    EMPTY = "empty"
+    #: not every replica has it yet
+    HIGH_WATERMARK = "high-watermark"
+    #: the remote tier does not have it yet
+    NOT_COPIED = "not-copied"
+    #: a copy in the remote tier whose offsets another copy has too
+    COVERED = "covered"
+    #: a copy in the remote tier that is not of this log's history: nobody reads it
+    OTHER_LINEAGE = "other-lineage"
+    #: a copy that is under way
+    COPYING = "copying"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSegment:
+    """A segment of a partition directory. `largest_timestamp_ms` is that of the records, or the file's time without any.
+
+    `first_timestamp_ms` is that of the first batch, None where it has none. Times in milliseconds, sizes in bytes.
+    """
+
+    base_offset: int
+    size_bytes: int
+    largest_timestamp_ms: int
+    first_timestamp_ms: int | None = None
+
+    def largest_timestamp(self) -> int:
+        return self.largest_timestamp_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """When a segment goes. `rule_ms`: the rule begins to hold; no deletion is earlier, and readers have it until then.
+
+    `deleted_by_ms`: the first check after that is over; `files_gone_by_ms`: its files are gone from the disk.
+    """
+
+    rule_ms: int
+    deleted_by_ms: int
+    files_gone_by_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What becomes of one copy of a stretch of records. `end_offset` is inclusive, `base_offset - 1` for an empty segment.
+
+    `rule` takes it, at `due`, if nothing is appended; None: nothing does. `holds` keep it until then, the first one is the
+    reason. `text` explains.
+    """
+
+    tier: Tier
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    largest_timestamp_ms: int
+    rule: str | None
+    due: Due | None
+    holds: tuple[Hold, ...]
+    text: str
+    #: How long the first record stays beyond retention.ms, at the least; None where that cannot be said.
+    overstay_ms: int | None = None
+
+    def is_due(self, now_ms: int) -> bool:
+        return self.due is not None and self.due.rule_ms <= now_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """How often a broker looks, and how long deleted files stay. Milliseconds."""
+
+    check_interval_ms: int = CHECK_INTERVAL_MS
+    file_delete_delay_ms: int = 60_000
+
+    def due(self, rule_ms: int, now_ms: int) -> Due:
+        """For a rule that holds from `rule_ms` on; a time that has passed is now."""
+        begins = max(rule_ms, now_ms)
+        deleted = begins + self.check_interval_ms
+        return Due(begins, deleted, deleted + self.file_delete_delay_ms)
