@@ -4,13 +4,15 @@
                                          [--rounds 3] [--kafka] [--json FILE]
 
 The log is that of `benchmarks.compaction`: half clean, half dirty. Spark works on one core (`local[1]`); its session is
-there before, and has compacted a log. What is timed is the whole job, with its shuffles and the swap, and what its tasks took
-in sum; a cleaner's time is that of the cleaning alone. Fixed costs of a Spark job (some seconds) weigh less the larger the
-log is. Peak memory is that of the Python worker that has most, for each of the sizes: it should be the same for all.
+there before, and has compacted a log. What is timed is the whole job, with its shuffles and the swap, and what its tasks
+took in sum; a cleaner's time is that of the cleaning alone. Fixed costs of a Spark job (some seconds) weigh less the
+larger the log is. Peak memory is that of the Python worker that has most, for each of the sizes: it should be the same for
+all.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -44,7 +46,7 @@ class WorkerMemory(threading.Thread):
 
     def run(self) -> None:
         while not self._ended.wait(0.05):
-            for process in Path("/proc").glob("[0-9]*"):
+            for process in descendants(os.getpid()):
                 with suppress(OSError):
                     if _WORKER in (process / "cmdline").read_bytes():
                         status = (process / "status").read_text()
@@ -55,6 +57,16 @@ class WorkerMemory(threading.Thread):
         self._ended.set()
         self.join()
         return self.peak
+
+
+def descendants(pid: int) -> list[Path]:
+    """The processes below one, by their directories in /proc."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            for child in map(int, task.read_text().split()):
+                found += [Path(f"/proc/{child}"), *descendants(child)]
+    return found
 
 
 def on_spark(spark: object, scratch: Path, source: Path, first_dirty: int) -> Sample:

@@ -19,7 +19,6 @@ from stratalog.cli.spark.options import (
 from stratalog.cli.spark.session import Conf, Master, RemoteSession, key_values, spark_session
 from stratalog.cli.tier.times import span_ms
 from stratalog.cli.topic_configs import stored_configs
-from stratalog.config.topic import LogConfig
 from stratalog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -85,6 +84,8 @@ def compact(
       stratalog spark compact prices --path /var/lib/stratalog --config delete.retention.ms=0
       stratalog spark compact prices --remote s3://bucket/tiered --kafka bootstrap.servers=localhost:9092
     """
+    from stratalog.spark.pipelines.compaction.plan import topic_config
+
     if (path is None) == (remote is None):
         raise UsageError("give either --path, for log directories, or --remote, for a bucket")
     names = None if topics is None else [name.strip() for name in topics.split(",") if name.strip()]
@@ -95,7 +96,7 @@ def compact(
             overrides["min.cleanable.dirty.ratio"] = str(min_dirty_ratio)
     elif not names:
         raise UsageError("name the topics of the bucket that are to be compacted")
-    LogConfig.from_properties(overrides)  # before a session is started
+    topic_config(overrides)  # before a session is started
     grace_seconds = span_ms(grace, "--grace") / 1000
     directories, url = data_dirs(path), remote_url(remote)
     store_options = remote_options(remote_option)

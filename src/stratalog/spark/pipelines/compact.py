@@ -18,6 +18,7 @@ from stratalog.remote.publication import finish_publications, remove_objects
 from stratalog.spark.pipelines.compaction import bucket, data_dirs, local
 from stratalog.spark.pipelines.compaction.job import compacted
 from stratalog.spark.pipelines.compaction.metadata_topic import TieredCluster
+from stratalog.spark.pipelines.compaction.plan import topic_config
 from stratalog.spark.pipelines.compaction.result import CompactedPartition, CompactResult
 from stratalog.spark.pipelines.compaction.tiered import InBucket, InCluster, Place
 from stratalog.spark.pipelines.progress import SILENT, Progress
@@ -65,7 +66,7 @@ def compact_data_dirs(
             for partition in data_dirs.local_partitions(paths, topics)
             if topics is not None or _config(partition.topic, configs, overrides).compacted
         ]
-        planned = [local.plan_of(each, _config(each.topic, configs, overrides), clock) for each in partitions]
+        planned = [_local_plan(each, _config(each.topic, configs, overrides), clock) for each in partitions]
         plans = [each for each in planned if each.is_due or not only_due]
         results: list[CompactedPartition] = []
         for part, result, rewritten in compacted(
@@ -177,4 +178,4 @@ def _config(
     overrides: Mapping[str, str] | None,
 ) -> LogConfig:
     """InvalidConfigError for a value that cannot be."""
-    return LogConfig.from_properties({**(configs or {}).get(topic, {}), **(overrides or {})})
+    return topic_config({**(configs or {}).get(topic, {}), **(overrides or {})})

@@ -15,6 +15,8 @@ from stratalog.log.file_names import snapshot_file
 from stratalog.log.partition_log import PartitionLog
 from stratalog.records import batch_format as fmt
 from stratalog.records.batch import iter_batches
+from stratalog.records.batch_builder import build_batch
+from stratalog.records.compression import Codec
 from stratalog.records.record import Record
 from stratalog.remote.api import (
     LogSegmentData,
@@ -33,6 +35,7 @@ from tests.log.parity.cleaning_lives import DIRECTORY, random_cleaning_life
 from tests.log.parity.scenario import live_as_stratalog
 
 STEPS = 120
+T0 = 1_700_000_000_000
 PARTITION = TopicIdPartition(UUID(int=0x5EED), "latest", 0)
 
 
@@ -152,3 +155,19 @@ def _end_of_batches(data: bytes) -> int:
     while position < len(data) and (length := int.from_bytes(data[position + 8 : position + 12], "big")):
         position += length + fmt.LOG_OVERHEAD
     return position
+
+
+def write_log(directory: Path, *, records: int = 600, keys: int = 40) -> None:
+    """A partition with several closed segments."""
+    config = LogConfig.from_properties({"internal.segment.bytes": "8192"})
+    log = PartitionLog.open(directory, config)
+    for first in range(0, records, 20):
+        batch = [
+            Record(n, T0 + first + n, b"%d" % ((first + n) % keys), b"value %d" % (first + n))
+            for n in range(20)
+        ]
+        codec = Codec.ZSTD if first % 40 else Codec.NONE
+        log.append_as_leader(build_batch(batch, codec=codec), leader_epoch=0)
+    log.roll()
+    log.update_high_watermark(log.log_end_offset)
+    log.close()

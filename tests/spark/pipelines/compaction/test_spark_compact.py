@@ -17,32 +17,12 @@ from stratalog.config.topic import LogConfig
 from stratalog.errors import DataDirError, UsageError
 from stratalog.log.checkpoints import CLEANER_OFFSETS, OffsetCheckpoint
 from stratalog.log.partition_log import PartitionLog
-from stratalog.records.batch_builder import build_batch
-from stratalog.records.compression import Codec
-from stratalog.records.record import Record
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.spark.pipelines.compact import compact_data_dirs
 from stratalog.spark.pipelines.runner import TaskError
-from tests.spark.pipelines.compaction.lives import bucket_batches, clean, local_batches, upload
+from tests.spark.pipelines.compaction.lives import T0, bucket_batches, clean, local_batches, upload, write_log
 
 PAGE = Path(__file__).parents[4] / "docs" / "spark_compact.md"
-T0 = 1_700_000_000_000
-
-
-def write_log(directory: Path, *, records: int = 600, keys: int = 40) -> None:
-    """A partition with several closed segments."""
-    config = LogConfig.from_properties({"internal.segment.bytes": "8192"})
-    log = PartitionLog.open(directory, config)
-    for first in range(0, records, 20):
-        batch = [
-            Record(n, T0 + first + n, b"%d" % ((first + n) % keys), b"value %d" % (first + n))
-            for n in range(20)
-        ]
-        codec = Codec.ZSTD if first % 40 else Codec.NONE
-        log.append_as_leader(build_batch(batch, codec=codec), leader_epoch=0)
-    log.roll()
-    log.update_high_watermark(log.log_end_offset)
-    log.close()
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from stratalog.remote.lineage import is_within_lineage, lineage_of
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import ObjectKind
 from stratalog.remote.storage.plain_view import PlainView
-from stratalog.spark.pipelines.compaction.plan import PartitionPlan
+from stratalog.spark.pipelines.compaction.plan import PartitionPlan, topic_config
 from stratalog.spark.pipelines.compaction.upload import Upload
 from stratalog.spark.pipelines.compaction.values import Rewritten, SourceSegment
 from stratalog.spark.places import Place, Places, Tier
@@ -59,7 +59,7 @@ def config_of(manifests: Sequence[SegmentManifest], overrides: Mapping[str, str]
     """The topic's configuration, as the newest segment tells it, but for `overrides`. InvalidConfigError."""
     properties = {**(manifests[-1].topic_config or {}), **(overrides or {}), "preallocate": "false"}
     is_large = any(each.offset_index_entry_size == LARGE.entry_size for each in manifests)
-    return LogConfig.from_properties(properties, use_large_index_format=is_large)
+    return topic_config(properties, is_large=is_large)
 
 
 def bucket_plan(

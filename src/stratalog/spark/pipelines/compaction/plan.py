@@ -18,6 +18,7 @@ from stratalog.log.cleaner.values import LastRecord
 from stratalog.log.txn_index import AbortedTransaction
 from stratalog.records.batch import RecordBatch
 from stratalog.records.batch_format import HEADER_SIZE, LOG_OVERHEAD, MAGIC
+from stratalog.remote.api import INT32_MAX
 from stratalog.spark.pipelines.compaction.upload import Upload
 from stratalog.spark.pipelines.compaction.values import (
     FilterFacts,
@@ -114,6 +115,13 @@ class PartitionPlan:
             high_watermark=self.high_watermark,
             last_records=dict(self.last_records),
         )
+
+
+def topic_config(properties: Mapping[str, str], *, is_large: bool = False) -> LogConfig:
+    """A topic's configuration; with large indexes if there are some, or its segments need them. InvalidConfigError."""
+    size = properties.get("segment.bytes", "")
+    needs_large = size.isdigit() and int(size) > INT32_MAX
+    return LogConfig.from_properties(properties, use_large_index_format=is_large or needs_large)
 
 
 def buckets_of(keys: int, cores: int) -> int:

@@ -15,9 +15,8 @@ from __future__ import annotations
 import pickle
 import traceback
 import zlib
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
@@ -155,12 +154,13 @@ def rewrite(
     )
     progress.begin("rewriting", sum(source.size for task in tasks for source in task.sources))
     try:
-        for data in stream_column(spark, frame):
-            outcome = pickle.loads(data)
-            if isinstance(outcome, _Failure):
-                raise TaskError(f"{outcome.where}: {outcome.error}", outcome.traceback)
-            progress.advance(outcome.stats.bytes_read)
-            yield outcome
+        with closing(stream_column(spark, frame)) as outcomes:
+            for data in outcomes:
+                outcome = pickle.loads(data)
+                if isinstance(outcome, _Failure):
+                    raise TaskError(f"{outcome.where}: {outcome.error}", outcome.traceback)
+                progress.advance(outcome.stats.bytes_read)
+                yield outcome
     finally:
         progress.end()
 
@@ -348,11 +348,3 @@ def _binary_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[tuple[Any,
         for row, fact in enumerate(facts):
             buffer = data[row].as_buffer()
             yield fact, memoryview(b"" if buffer is None else buffer)
-
-
-def grouped_by_part(rewritten: Sequence[Rewritten]) -> dict[int, list[Rewritten]]:
-    """New segments of each partition, in order."""
-    found: dict[int, list[Rewritten]] = defaultdict(list)
-    for each in rewritten:
-        found[each.part].append(each)
-    return {part: sorted(each, key=lambda new: new.group) for part, each in found.items()}
