@@ -1,0 +1,43 @@
+"""The examples of `docs/spark_pipelines.md` run, each on places of its own."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from stratalog.cli.main import run
+from tests.spark.partitions import Partition, steady
+
+pytestmark = pytest.mark.spark
+
+PAGE = Path(__file__).parents[3] / "docs" / "spark_pipelines.md"
+EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+COMMANDS = sorted(set(re.findall(r"stratalog spark (\w+)", PAGE.read_text())))
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+def test_an_example_runs(spark: SparkSession, tmp_path: Path, number: int) -> None:
+    partition = Partition(tmp_path / "data")
+    for _ in range(2):
+        partition.segment(steady(10))
+    (partition.directory / "leader-epoch-checkpoint").write_bytes(b"0\n1\n0 0\n")
+    bucket = (tmp_path / "bucket").as_uri()
+    for base in partition.bases:
+        partition.upload(bucket, base)
+    names = {
+        "spark": spark,
+        "data_dir": str(tmp_path / "data"),
+        "bucket_url": bucket,
+        "state_dir": str(tmp_path / "state"),
+        "new_dir": str(tmp_path / "new"),
+    }
+    exec(compile(EXAMPLES[number], f"{PAGE.name} example {number}", "exec"), names)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["spark", command, "--help"]) == 0
+    assert f"stratalog spark {command}" in capsys.readouterr().out
