@@ -33,6 +33,17 @@ def test_a_write_is_seen_when_its_future_is_done() -> None:
     assert rlmm.remote_log_size(PARTITION, 0) == 100
 
 
+def test_events_that_somebody_else_stored_are_seen_by_the_next_lookup() -> None:
+    log = MemoryMetadataLog()
+    ours, other = _manager(log), _manager(log)
+    assert ours.remote_log_segment_metadata(PARTITION, 0, 5) is None
+    other.add_remote_log_segment_metadata(segment(1, 0, 9)).result()
+    other.update_remote_log_segment_metadata(update(1, FINISHED)).result()
+    assert ours.remote_log_segment_metadata(PARTITION, 0, 5) is not None
+    other.update_remote_log_segment_metadata(update(1, DELETING)).result()
+    assert ours.remote_log_segment_metadata(PARTITION, 0, 5) is None
+
+
 def test_a_restart_sees_what_the_process_saw() -> None:
     log = MemoryMetadataLog()
     rlmm = _manager(log)
