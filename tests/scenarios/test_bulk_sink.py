@@ -36,7 +36,7 @@ def consumed(address: str, partition: int) -> list[str]:
     """The values of a partition, which has COUNT of them."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": "g", "enable.auto.commit": False})
     consumer.assign([TopicPartition("bulk", partition, 0)])
-    found = []
+    found: list[str] = []
     while len(found) < COUNT:
         messages = consumer.consume(1000, timeout=30)
         assert messages, f"{len(found)} of {COUNT} came"

@@ -42,10 +42,10 @@ def test_offsets_follow_files_and_rows_and_only_new_files_are_loaded(
     state = State(tmp_path / "state")
     files(source, range(5))
 
-    def load(**more: int) -> module.IngestResult:
+    def load(files_per_round: int = 128) -> module.IngestResult:
         return ingest(
             spark, str(source), "events", sink={"path": str(target)}, rows=Rows(key="id", timestamp="at"),
-            file_format="json", state=state, **more,
+            file_format="json", state=state, files_per_round=files_per_round,
         )  # fmt: skip
 
     result = load(files_per_round=3)
