@@ -110,6 +110,8 @@ def _connect(url: str, properties: dict[str, str]) -> SparkSession:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
+    from stratalog.spark import register
+
     if not url.startswith("sc://"):
         raise UsageError(
             f"--remote-session {url}: expected sc://HOST:PORT, the address of a Spark Connect server"
@@ -119,7 +121,7 @@ def _connect(url: str, properties: dict[str, str]) -> SparkSession:
         for key, value in properties.items():
             builder = builder.config(key, value)
         session = builder.getOrCreate()
-        _ = session.version  # asks the server
+        register(session)  # asks the server
     except ImportError as error:
         raise UsageError(
             f"Spark Connect is not installed: `pip install 'pyspark[connect]'` ({error})"
