@@ -21,6 +21,7 @@ from stratalog.remote.publication import publish, remove_objects
 from stratalog.remote.segment_state import RemoteLogSegmentState
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.spark.pipelines.compaction.bucket import BucketPlan
 from stratalog.spark.pipelines.compaction.metadata_topic import TieredCluster
 from stratalog.util.clock import Clock
@@ -62,7 +63,7 @@ class InBucket:
     def clean_up(self, grace_seconds: float) -> None:
         if self._replaced:
             self._clock.sleep(grace_seconds)
-            remove_objects(self._store, self._replaced)
+            _delete_objects(self._store, [each.metadata() for each in self._replaced])
 
 
 class InCluster:
@@ -72,16 +73,14 @@ class InCluster:
         self._store = store
         self._cluster = cluster
         self._clock = clock
-        self._replaced: list[tuple[RemoteLogSegmentMetadata, SegmentManifest]] = []
+        self._replaced: list[RemoteLogSegmentMetadata] = []
 
     def readable(self, manifests: Sequence[SegmentManifest]) -> list[SegmentManifest]:
         if not manifests:
             return []
         known = self._cluster.segments(manifests[0].topic_id_partition)
-        for manifest in manifests:
-            metadata = known.get(manifest.segment_id)
-            if metadata is not None and metadata.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
-                self._replaced.append((metadata, manifest))
+        deleting = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+        self._replaced += [metadata for metadata in known.values() if metadata.state is deleting]
         return [each for each in manifests if each.segment_id in known and known[each.segment_id].is_readable]
 
     def replace(self, plan: BucketPlan, new: Sequence[SegmentManifest]) -> None:
@@ -97,21 +96,27 @@ class InCluster:
             publish(self._store, _name(plan), good, clock=self._clock)
             self._cluster.announce(plan.partition, good)
         self._replaced += [
-            (known[each.segment_id], each) for each in plan.replaced_by(good) if each.segment_id not in gone
+            known[each.segment_id] for each in plan.replaced_by(good) if each.segment_id not in gone
         ]
 
     def clean_up(self, grace_seconds: float) -> None:
         if not self._replaced:
             return
         self._clock.sleep(grace_seconds)
-        self._cluster.to(
-            RemoteLogSegmentState.DELETE_SEGMENT_STARTED, [metadata for metadata, _ in self._replaced]
-        )
+        self._cluster.to(RemoteLogSegmentState.DELETE_SEGMENT_STARTED, self._replaced)
         self._clock.sleep(min(grace_seconds, _SETTLE_SECONDS_MAX))
-        remove_objects(self._store, [manifest for _, manifest in self._replaced])
-        self._cluster.to(
-            RemoteLogSegmentState.DELETE_SEGMENT_FINISHED, [metadata for metadata, _ in self._replaced]
-        )
+        _delete_objects(self._store, self._replaced)
+        self._cluster.to(RemoteLogSegmentState.DELETE_SEGMENT_FINISHED, self._replaced)
+
+
+def _delete_objects(store: ObjectStore, segments: Sequence[RemoteLogSegmentMetadata]) -> None:
+    """Of whichever layout; what is gone already is no error. RemoteStorageError."""
+    manager = ObjectStoreRemoteStorageManager(store)
+    try:
+        for segment in segments:
+            manager.delete_log_segment_data(segment)
+    finally:
+        manager.close()
 
 
 def _is_made_of(new: SegmentManifest, plan: BucketPlan, gone: set[UUID]) -> bool:
