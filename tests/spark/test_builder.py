@@ -140,6 +140,7 @@ def test_reading_and_writing_with_types(tmp_path: Path, spark: SparkSession) -> 
     )
     assert "headers" in found.columns
     assert [row.offset for row in found.collect()] == list(range(5, 15))
+    (tmp_path / "out").mkdir()
     stratalog.spark.write(
         found.select("key", "value"), path=tmp_path / "out", topic="copy", partitions=1, codec="zstd"
     )
@@ -156,6 +157,7 @@ def test_a_stream_from_reader_to_writer(tmp_path: Path, spark: SparkSession) -> 
         starting_offsets="earliest",
         max_offsets_per_trigger=7,
     )
+    (tmp_path / "out").mkdir()
     writer = stratalog.spark.write_stream(
         rows.select("key", "value"),
         checkpoint_location=tmp_path / "state",

@@ -1,0 +1,89 @@
+"""A real standalone cluster whose executors have nothing but the packed archive."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from stratalog.cli.main import run
+from stratalog.spark.package import WARMED, build_environment
+from tests.spark.partitions import Partition, steady
+from tests.support.spark_cluster import SparkCluster
+
+ROOT = Path(__file__).parents[2]
+
+#: The driver, in a process of its own: this one has a session already.
+DRIVER = """
+import json, sys
+import stratalog.spark
+from stratalog.spark.pipelines.export import export
+from stratalog.spark.package import session_properties
+
+url, archive, data, table = sys.argv[1:]
+spark = stratalog.spark.local_session(
+    "cluster", **{"spark.master": url, "spark.executor.memory": "512m", **session_properties(archive)}
+)
+rows = stratalog.spark.read(spark, path=data, subscribe="orders")
+count = rows.where("offset >= 10").count()
+added = export(spark, source={"path": data, "subscribe": "orders"}, to=table)
+spark.stop()
+print(json.dumps([count, added.records]))
+"""
+
+
+def test_every_module_that_compiles_for_executors_is_packed_compiled() -> None:
+    found = set()
+    for directory in ("records", "spark"):
+        for path in (ROOT / "src" / "stratalog" / directory).rglob("*.py"):
+            if "\ndef warm(" in path.read_text():
+                found.add(".".join(path.relative_to(ROOT / "src").with_suffix("").parts))
+    assert found == set(WARMED)
+    assert all(callable(importlib.import_module(module).warm) for module in WARMED)
+
+
+def test_mistakes_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, problem in (("env.zip", "ends in .tar.gz"), ("nowhere/env.tar.gz", "there is no directory")):
+        assert run(["spark", "package", "--out", str(tmp_path / name)]) == 2
+        assert problem in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_executors_run_from_the_archive_and_compile_nothing(tmp_path: Path) -> None:
+    archive = build_environment(tmp_path / "stratalog_env.tar.gz").archive
+    # Planning runs on the driver, with the same command: the archive is unpacked there too.
+    driver = tmp_path / "driver"
+    with tarfile.open(archive) as members:
+        names = members.getnames()
+        members.extractall(driver / "environment", filter="tar")
+    assert not [name for name in names if name.startswith("site-packages/pyspark/")]
+    compiled = [name for name in names if name.endswith(".nbc")]
+    assert any("columns_kernel" in name for name in compiled)
+
+    Partition(tmp_path / "data").segment(steady(20))
+    # No Python of this project is on the executors' way, and a compilation there would be told of.
+    environment = {"PATH": os.defpath, "NUMBA_DEBUG_CACHE": "1", "STRATALOG_PYTHON": sys._base_executable}
+    with SparkCluster(tmp_path / "cluster", workers=1, environment=environment) as cluster:
+        command = [sys.executable, "-c", DRIVER, cluster.url, str(archive)]
+        done = subprocess.run(
+            [*command, str(tmp_path / "data"), str(tmp_path / "table")],
+            cwd=driver,
+            env=os.environ | {"PYTHONPATH": str(ROOT), "STRATALOG_PYTHON": sys._base_executable},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        logs = cluster.executor_logs()
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == [90, 100]
+    outputs = [path.read_text() for path in (tmp_path / "cluster").glob("worker-*/*/*/stdout")]
+    said = "\n".join([logs, *outputs])
+    assert "data loaded from" in said, said[-2000:]
+    assert "data saved to" not in said
