@@ -77,7 +77,7 @@ class OptionReader:
         return self.parsed(name, lambda value: values[value.lower()], "true or false")
 
     def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
-        known = {choice: choice for choice in choices}
+        known = {choice.lower(): choice for choice in choices}
         found = self.parsed(name, lambda value: known[value.lower()], " or ".join(choices))
         return found or default
 

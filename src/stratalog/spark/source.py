@@ -21,6 +21,8 @@ from stratalog.spark.filters import Constraints, push
 from stratalog.spark.options import ReadOptions
 from stratalog.spark.places import Places
 from stratalog.spark.rows import checked_columns, spark_schema
+from stratalog.spark.sink.broker import BrokerStreamWriter, BrokerWriter
+from stratalog.spark.sink.broker_options import BrokerSinkOptions, goes_through_brokers
 from stratalog.spark.sink.options import SinkOptions
 from stratalog.spark.sink.writer import BulkStreamWriter, BulkWriter
 from stratalog.spark.split_rows import read_rows
@@ -59,9 +61,13 @@ class StratalogDataSource(DataSource):
         return StreamReader(StreamOptions.parse(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        if goes_through_brokers(self.options):
+            return BrokerWriter(BrokerSinkOptions.parse(self.options), schema, overwrite=overwrite)
         return BulkWriter(SinkOptions.parse(self.options), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802
+        if goes_through_brokers(self.options):
+            return BrokerStreamWriter(BrokerSinkOptions.parse(self.options), schema)
         return BulkStreamWriter(SinkOptions.parse(self.options), schema)
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+import stratalog
+
 pytestmark = pytest.mark.spark
 
 _PAGE = Path(__file__).parents[3] / "docs" / "spark_sink.md"
@@ -23,12 +25,18 @@ def test_the_examples_run(spark: SparkSession, tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     spark.range(5).selectExpr("cast(id as string) as value").write.parquet(f"{tmp_path}/lake/events")
     examples = re.findall(r"^```python\n(.*?)^```", _PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(examples) == 5
+    assert len(examples) == 6
     names: dict[str, object] = {}
-    for example in examples:
-        for place, here in places.items():
-            example = example.replace(place, here)
-        exec(compile(example, str(_PAGE), "exec"), names)
+    with stratalog.Broker(data_dir=tmp_path / "broker") as broker:
+        broker.state.topics.create("flights", 2)
+        places["localhost:9092"] = broker.bootstrap_servers
+        for example in examples:
+            for place, here in places.items():
+                example = example.replace(place, here)
+            exec(compile(example, str(_PAGE), "exec"), names)
+        through = spark.read.format("stratalog").option("kafka.bootstrap.servers", broker.bootstrap_servers)
+        committed = through.option("isolationLevel", "read_committed").option("subscribe", "flights")
+        assert committed.load().count() == 1000
 
     def count(option: str, topic: str) -> int:
         place = places["s3://bucket/tiered" if option == "remote" else "/var/lib/stratalog"]

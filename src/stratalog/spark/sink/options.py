@@ -61,15 +61,15 @@ class SinkOptions:
             read.text("topic"),
             read.positive("partitions"),
             codec,
-            _level(read, codec),
+            codec_level(read, codec),
             read.byte_count("batchBytes", BATCH_BYTES),
             read.byte_count("segmentBytes", 1 << 30),
             index_entry_size,
             read.boolean("sortByTime", False),
             read.boolean("includeHeaders", True),
-            _stream_name(query or checkpoint),
+            stream_name(query or checkpoint),
             read.parsed(
-                "batchId", _number, "a whole number, 0 or more, larger than that of the batch before"
+                "batchId", whole_number, "a whole number, 0 or more, larger than that of the batch before"
             ),
         )
         read.refuse_unknown()
@@ -99,14 +99,16 @@ class SinkOptions:
         )
 
 
-def _number(text: str) -> int:
+def whole_number(text: str) -> int:
+    """0 or more; ValueError."""
     number = int(text)
     if number < 0:
         raise ValueError(text)
     return number
 
 
-def _level(read: OptionReader, codec: Codec) -> int | None:
+def codec_level(read: OptionReader, codec: Codec) -> int | None:
+    """Option `level`; UsageError when the codec has no such level."""
     level = read.parsed("level", int, "the level of the codec, a whole number")
     if level is None:
         return None
@@ -118,6 +120,6 @@ def _level(read: OptionReader, codec: Codec) -> int | None:
     return level
 
 
-def _stream_name(identity: str | None) -> str | None:
+def stream_name(identity: str | None) -> str | None:
     """Of a query, the same whenever it is started again, and fit for a file or object."""
     return None if identity is None else f"stream-{hashlib.sha256(identity.encode()).hexdigest()[:24]}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
 from typing import Protocol
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from stratalog.errors import UsageError
 from stratalog.spark.sink.options import SinkOptions
 from stratalog.spark.sink.plan import TaskSegments, WritePlan
 from stratalog.spark.sink.rows import RowSplitter, SinkColumns
+from stratalog.spark.sink.settled import settle_worker
 from stratalog.spark.sink.task import Stager, TaskWriter
 
 
@@ -50,7 +50,7 @@ class BulkWrite:
 
     def run(self, rows: Iterator[pa.RecordBatch]) -> TaskSegments:
         """One task."""
-        _settle_worker()
+        settle_worker()
         context = TaskContext.get()
         first = 0 if context is None else context.partitionId()
         splitter = RowSplitter(self._columns, self._options.topic, self._plan.partitions_of, first)
@@ -117,13 +117,3 @@ def target_of(options: SinkOptions) -> Target:
 
 def _segments(messages: list[WriterCommitMessage | None]) -> list[TaskSegments]:
     return [message for message in messages if isinstance(message, TaskSegments)]
-
-
-@cache
-def _settle_worker() -> None:
-    """Load what writing needs once for each worker process."""
-    from stratalog.records import columns_encode
-    from stratalog.spark.sink import partitioner
-
-    columns_encode.warm()
-    partitioner.warm()

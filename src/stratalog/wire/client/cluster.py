@@ -29,8 +29,9 @@ T = TypeVar("T")
 _METADATA_VERSIONS: Final = (1, 13)
 #: A leader that is just being elected, and a topic whose news has not reached every broker.
 _LEADER_NOT_AVAILABLE: Final = 5
-#: Codes that pass when the leader is asked that leads by then.
-_MOVED: Final = frozenset({5, 6, 7, 9, 13, 56, 74, 75, 78})
+#: Codes that pass: the leader or coordinator is another by then, has loaded what it needs, has replicas enough, or has
+#: ended the transaction before.
+_PASSING: Final = frozenset({5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 51, 56, 74, 75, 78})
 _UNKNOWN_TOPIC_CODES: Final = frozenset({3, 100, 103})
 #: How often a topic may be unknown to the broker that is said to lead it.
 _UNKNOWN_TOPIC_TRIES: Final = 3
@@ -182,6 +183,10 @@ class Cluster:
         """A connection to the partition's leader as last seen. UnreachableError, KafkaError."""
         return self.node(self._led_by(topic, partition).leader)
 
+    def leader_of(self, topic: str, partition: int) -> int:
+        """The id of the broker that leads a partition, as last seen. UnknownTopicOrPartitionError, KafkaError."""
+        return self._led_by(topic, partition).leader
+
     def _led_by(self, topic: str, partition: int) -> PartitionInfo:
         info = self.topic(topic).partitions.get(partition)
         if info is None:
@@ -308,7 +313,7 @@ class Cluster:
             except (UnreachableError, KafkaError) as error:
                 if isinstance(error, KafkaError):
                     unknown += error.code in _UNKNOWN_TOPIC_CODES
-                    if error.code not in _MOVED and not 0 < unknown < _UNKNOWN_TOPIC_TRIES:
+                    if error.code not in _PASSING and not 0 < unknown < _UNKNOWN_TOPIC_TRIES:
                         raise
                 if self._clock.monotonic() + backoff_s >= deadline:
                     raise self._gave_up(error, about) from error

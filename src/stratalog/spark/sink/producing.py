@@ -1,0 +1,123 @@
+"""Batches to the leaders of their partitions: in order, once each, acknowledged by all in-sync replicas.
+
+A request takes one batch of a partition, as Kafka demands, and batches of several partitions. What was not acknowledged is
+sent again with the same sequence numbers, by which a broker knows what it has already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from stratalog.errors import (
+    DuplicateSequenceError,
+    InvalidProducerEpochError,
+    KafkaError,
+    MessageTooLargeError,
+    ProducerFencedError,
+    RecordListTooLargeError,
+)
+from stratalog.records.columns_encode import EncodedBatch
+from stratalog.spark.sink.errors import FencedWriterError, RefusedRecordsError
+from stratalog.wire.api_keys import ApiKey
+from stratalog.wire.client import Cluster
+from stratalog.wire.client.errors import wire_error
+from stratalog.wire.client.offsets import TopicPartition
+from stratalog.wire.client.transactions import Coordinators, ProducerIdentity
+
+#: Batches are gathered to about this much.
+_REQUEST_BYTES: Final = 4 << 20
+_VERSIONS: Final = (3, 11)
+_ALL_IN_SYNC_REPLICAS: Final = -1
+
+
+@dataclass
+class BatchProducer:
+    """Sends what one task writes. Not thread-safe. `sent` are the batches and bytes that were acknowledged."""
+
+    cluster: Cluster
+    coordinators: Coordinators
+    producer: ProducerIdentity
+    batches_sent: int = 0
+    bytes_sent: int = 0
+    _waiting: dict[TopicPartition, EncodedBatch] = field(default_factory=dict)
+    _waiting_bytes: int = 0
+    _in_transaction: set[TopicPartition] = field(default_factory=set)
+
+    def send(self, topic: str, partition: int, batch: EncodedBatch) -> None:
+        """Returns before the batch is acknowledged: `flush` waits. RefusedRecordsError, FencedWriterError, KafkaError."""
+        key = topic, partition
+        if key in self._waiting or self._waiting_bytes >= _REQUEST_BYTES:
+            self.flush()
+        self._waiting[key] = batch
+        self._waiting_bytes += batch.size
+
+    def flush(self) -> None:
+        """Everything that was sent is acknowledged. Errors as `send`."""
+        waiting, self._waiting, self._waiting_bytes = self._waiting, {}, 0
+        if not waiting:
+            return
+        try:
+            self._join_transaction(waiting)
+            self.cluster.retry(
+                lambda: self._ask(waiting),
+                "produce",
+                {topic for topic, _ in (*waiting, *self._in_transaction)},
+            )
+        except (InvalidProducerEpochError, ProducerFencedError) as error:
+            raise FencedWriterError(
+                f"another attempt of this task writes under {self.producer.transactional_id} by now: {error}"
+            ) from error
+
+    def _join_transaction(self, waiting: Mapping[TopicPartition, EncodedBatch]) -> None:
+        if self.producer.transactional_id is None:
+            return
+        new = waiting.keys() - self._in_transaction
+        if new:
+            self.coordinators.add_partitions(self.producer, sorted(new))
+            self._in_transaction |= new
+
+    def _ask(self, waiting: dict[TopicPartition, EncodedBatch]) -> None:
+        """One request to each leader; what is acknowledged is taken out of `waiting`."""
+        by_leader: dict[int, dict[TopicPartition, EncodedBatch]] = {}
+        for key, batch in waiting.items():
+            by_leader.setdefault(self.cluster.leader_of(*key), {})[key] = batch
+        failed: KafkaError | None = None
+        for node, part in by_leader.items():
+            for key, error in self._answers(node, part).items():
+                if error is None or isinstance(error, DuplicateSequenceError):
+                    self.batches_sent += 1
+                    self.bytes_sent += waiting.pop(key).size
+                elif isinstance(error, MessageTooLargeError | RecordListTooLargeError):
+                    raise RefusedRecordsError(
+                        f"{key[0]}-{key[1]} refuses a batch of {part[key].size} bytes and {part[key].records} records: it"
+                        " is larger than the topic's max.message.bytes; raise that, or lower option batchBytes"
+                    ) from error
+                else:
+                    failed = error
+        if failed is not None:
+            raise failed
+
+    def _answers(
+        self, node: int, batches: Mapping[TopicPartition, EncodedBatch]
+    ) -> dict[TopicPartition, KafkaError | None]:
+        by_topic: dict[str, list[dict[str, object]]] = {}
+        for (topic, partition), batch in batches.items():
+            by_topic.setdefault(topic, []).append({"index": partition, "records": bytes(batch.data)})
+        told = self.cluster.node(node).call(
+            ApiKey.PRODUCE,
+            _VERSIONS,
+            transactional_id=self.producer.transactional_id,
+            acks=_ALL_IN_SYNC_REPLICAS,
+            timeout=timedelta(seconds=self.cluster.options.request_timeout_s),
+            topic_data=[{"name": name, "partition_data": parts} for name, parts in by_topic.items()],
+        )
+        found: dict[TopicPartition, KafkaError | None] = {}
+        for topic in told.responses:
+            for each in topic.partition_responses:
+                key, code = (str(topic.name), int(each.index)), int(each.error_code)
+                why = f": {each.error_message}" if getattr(each, "error_message", None) else ""
+                found[key] = wire_error(code, f"produce to {key[0]}-{key[1]}{why}") if code else None
+        return found
