@@ -8,6 +8,7 @@ once, before Spark hears of it. A test holds the arguments to the options that s
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from os import PathLike
@@ -192,9 +193,21 @@ def encode(arguments: Mapping[str, Any]) -> dict[str, str]:
                 options |= {f"kafka.{key}": str(each) for key, each in value.items()}
             case "assign":
                 options["assign"] = _assignment(value)
+            case "path" | "checkpoint_location":
+                paths = [value] if isinstance(value, str | PathLike) else value
+                options[option_name(name)] = ",".join(absolute(str(each)) for each in paths)
             case _:
                 options[option_name(name)] = _text(name, value)
     return options
+
+
+def absolute(paths: str) -> str:
+    """Paths, with commas between, as they are from here: planners and workers have other working directories.
+
+    URLs stay as they are.
+    """
+    found = (each.strip() for each in paths.split(","))
+    return ",".join(each if not each or ":/" in each else os.path.abspath(each) for each in found)
 
 
 def option_name(argument: str) -> str:

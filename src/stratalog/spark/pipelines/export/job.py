@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from stratalog.errors import UsageError
+from stratalog.spark.builder import absolute
 from stratalog.spark.options import ReadOptions
 from stratalog.spark.pipelines.export.commits import Commit, OffsetRange, next_commit
 from stratalog.spark.pipelines.export.counts import Counts
@@ -109,6 +110,7 @@ def export(
     that come next were deleted.
     """
     options = {name: _option_value(value) for name, value in source.items()}
+    options |= {name: absolute(text) for name, text in options.items() if name.lower() == "path"}
     layout = Layout.of(partition_by)
     if offsets_per_commit is not None and offsets_per_commit < 1:
         raise UsageError(f"offsets per commit {offsets_per_commit}: expected a number greater than 0")
