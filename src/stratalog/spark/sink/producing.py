@@ -31,6 +31,7 @@ from stratalog.wire.client.transactions import Coordinators, ProducerIdentity
 _REQUEST_BYTES: Final = 4 << 20
 _VERSIONS: Final = (3, 11)
 _ALL_IN_SYNC_REPLICAS: Final = -1
+_OFFSET_ZERO: Final = bytes(8)
 
 
 @dataclass
@@ -105,7 +106,7 @@ class BatchProducer:
     ) -> dict[TopicPartition, KafkaError | None]:
         by_topic: dict[str, list[dict[str, object]]] = {}
         for (topic, partition), batch in batches.items():
-            by_topic.setdefault(topic, []).append({"index": partition, "records": bytes(batch.data)})
+            by_topic.setdefault(topic, []).append({"index": partition, "records": _from_zero(batch)})
         told = self.cluster.node(node).call(
             ApiKey.PRODUCE,
             _VERSIONS,
@@ -121,3 +122,8 @@ class BatchProducer:
                 why = f": {each.error_message}" if getattr(each, "error_message", None) else ""
                 found[key] = wire_error(code, f"produce to {key[0]}-{key[1]}{why}") if code else None
         return found
+
+
+def _from_zero(batch: EncodedBatch) -> bytes:
+    """As a producer sends it: the first offset is 0. Kafka refuses a compressed batch with another; no CRC covers it."""
+    return _OFFSET_ZERO + memoryview(batch.data)[len(_OFFSET_ZERO) :]
