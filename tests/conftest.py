@@ -8,13 +8,12 @@ import pytest
 
 TESTS = Path(__file__).parent
 
-#: Tests that start a JVM. They share one worker, so that no two of them hold a JVM's memory at the same time.
-JVM_MARKERS = ("interop", "spark")
-JVM_DIRECTORIES = ("interop", "spark")
+#: Tests that start a JVM. Those of a kind share one worker, and what it has started: a Kafka, or a Spark session.
+JVM_KINDS = ("interop", "spark")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep each file's tests on one worker (its fixtures are made once), and all JVM tests on the same one.
+    """Keep each file's tests on one worker (its fixtures are made once), and all JVM tests of a kind on the same one.
 
     Takes effect under `--dist loadgroup`, which `./run-tests` asks for.
     """
@@ -25,6 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _group(item: pytest.Item) -> str:
     parts = item.path.relative_to(TESTS).parts if item.path.is_relative_to(TESTS) else item.path.parts
-    if parts[0] in JVM_DIRECTORIES or any(item.get_closest_marker(name) for name in JVM_MARKERS):
-        return "jvm"
+    for kind in JVM_KINDS:
+        if parts[0] == kind or item.get_closest_marker(kind):
+            return kind
     return "/".join(parts)

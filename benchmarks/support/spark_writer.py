@@ -12,7 +12,7 @@ import json
 import sys
 import time
 
-from spark_scanner import kafka_session, stratalog_session
+from spark_scanner import kafka_session, stratalog_session  # type: ignore[import-not-found]
 
 
 def main() -> None:

@@ -61,5 +61,7 @@ def test_a_container_that_is_not_there_is_named(azure: AzureServer) -> None:
 
 def test_a_wrong_key_is_named_at_first_use(azure: AzureServer) -> None:
     store = ObjectStore.from_url(azure.url("prefix"), {**azure.options, "account_key": "d3Jvbmc="})
-    with pytest.raises(RemoteStorageError, match=r"put az://container/prefix/key: access is denied.*AuthorizationFailure"):
+    with pytest.raises(
+        RemoteStorageError, match=r"put az://container/prefix/key: access is denied.*AuthorizationFailure"
+    ):
         store.put("key", b"bytes")

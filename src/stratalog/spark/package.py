@@ -127,13 +127,12 @@ def required_distributions(name: str = "stratalog") -> Iterator[importlib.metada
 
 def _copy_packages(site: Path) -> Iterator[str]:
     """Copy what is needed; the names and versions that were."""
-    import stratalog
 
     for distribution in required_distributions():
         name = distribution.metadata["Name"]
         yield f"{name} {distribution.version}"
         if name == "stratalog":
-            source = Path(stratalog.__file__).parent
+            source = Path(__file__).resolve().parents[1]
             shutil.copytree(source, site / "stratalog", ignore=shutil.ignore_patterns("__pycache__"))
             continue
         for file in distribution.files or ():

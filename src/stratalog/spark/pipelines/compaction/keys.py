@@ -6,7 +6,6 @@ all offsets relative to the segment's base (4 bytes each, in the machine's order
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -18,6 +17,7 @@ from stratalog.records.batch import RecordBatch
 from stratalog.records.control import ControlType, parse_control_key
 from stratalog.spark.pipelines.compaction.sources import CHUNK_BYTES, OpenRecords, open_records
 from stratalog.spark.pipelines.compaction.values import KeysTask, SegmentSummary
+from stratalog.util.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,7 +65,7 @@ class KeyCollector:
 
     def collect(self, task: KeysTask) -> Iterator[Packed | SegmentSummary]:
         """The entries of a segment, and at last what was seen. CorruptRecordError, naming file and position."""
-        started = time.monotonic()
+        started = SYSTEM_CLOCK.monotonic()
         self._task, self._sequence, self._special, self._wanted = task, 0, 0, 0
         self._commits: set[int] = set()
         self._aborts: set[int] = set()
@@ -91,7 +91,7 @@ class KeyCollector:
             tombstones=context[at.X_HAS_TOMBSTONES],
             markers=self._markers,
             special_batches=self._special_batches + context[at.X_RETAINED],
-            seconds=time.monotonic() - started,
+            seconds=SYSTEM_CLOCK.monotonic() - started,
             met=self._transactions.met,
             commits=frozenset(self._commits),
             aborts=frozenset(self._aborts),

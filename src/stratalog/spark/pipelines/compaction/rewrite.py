@@ -6,7 +6,6 @@ or removes them.
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING
@@ -40,7 +39,7 @@ class GroupRewriter:
 
     def __init__(self, task: RewriteTask) -> None:
         self._task = task
-        self._started = time.monotonic()
+        self._started = SYSTEM_CLOCK.monotonic()
         self._fs = REAL_FILESYSTEM
         self._directory = Path(task.directory or gettempdir()) / f"{random_uuid().hex}{ATTEMPT_SUFFIX}"
         self._fs.make_dirs(self._directory)
@@ -98,7 +97,7 @@ class GroupRewriter:
                 stats.messages_read,
                 stats.messages_written,
                 stats.invalid_messages_read,
-                time.monotonic() - self._started,
+                SYSTEM_CLOCK.monotonic() - self._started,
             ),
             manifest=manifest,
         )
