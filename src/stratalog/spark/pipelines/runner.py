@@ -194,12 +194,14 @@ def _classic_rows(frame: DataFrame) -> Iterator[bytes]:
     silent to the end. The JVM does send each partition when it is done, and the order of all of them last: this listens
     to that. A pyspark that does not have it any more gives the rows at the end.
     """
-    collect = getattr(getattr(frame, "_jdf", None), "collectAsArrowToPython", None)
-    if collect is None:
-        yield from frame.toArrow().column(0).to_pylist()
-        return
     from pyspark.errors.exceptions.captured import unwrap_spark_exception
     from pyspark.util import _load_from_socket
+
+    collect = getattr(getattr(frame, "_jdf", None), "collectAsArrowToPython", None)
+    is_context = hasattr(_load_from_socket, "__wrapped__")  # not so before Spark 4.2
+    if collect is None or not is_context:
+        yield from frame.toArrow().column(0).to_pylist()
+        return
 
     port, secret, server = collect()
     try:

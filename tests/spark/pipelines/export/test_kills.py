@@ -34,6 +34,7 @@ def kill_when_files_are_there(child: subprocess.Popen[bytes], table: Path, count
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_an_export_that_is_killed_at_any_step_exports_each_record_once(
     tmp_path: Path, spark: SparkSession
 ) -> None:
