@@ -15,6 +15,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 from stratalog.errors import UsageError
+from stratalog.spark.session import make_active
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -145,6 +146,7 @@ def write(
 
     options = encode(arguments)
     SinkOptions.parse(options)
+    make_active(rows.sparkSession)
     rows.write.format(FORMAT).mode("append").options(**options).save()
 
 
@@ -174,6 +176,7 @@ def write_stream(
 
     options = encode(arguments)
     SinkOptions.parse(options)
+    make_active(rows.sparkSession)
     return rows.writeStream.format(FORMAT).options(**options)
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.errors import UsageError
 from stratalog.spark.java import spark_java_home
@@ -41,6 +41,14 @@ def register_source(spark: SparkSession) -> None:
 
     pushes = install_scan_rule(spark) and _allow_pushdown(spark)
     spark.dataSource.register(FilteringStratalogDataSource if pushes else StratalogDataSource)
+
+
+def make_active(spark: SparkSession) -> None:
+    """Let this thread write: Spark looks for a Python data source to write with in the thread's active session alone, and
+    threads other than the one that made the session have none (DATA_SOURCE_NOT_FOUND). Nothing to do with Connect."""
+    if "connect" not in type(spark).__module__:
+        jvm: Any = spark._jvm
+        spark._get_j_spark_session_class(jvm).setActiveSession(spark._jsparkSession)
 
 
 def _allow_pushdown(spark: SparkSession) -> bool:

@@ -23,6 +23,7 @@ from stratalog.spark.pipelines.progress import SILENT, Progress
 from stratalog.spark.pipelines.report import Column, Report, Unit
 from stratalog.spark.pipelines.runner import parallelism
 from stratalog.spark.pipelines.state import State
+from stratalog.spark.session import make_active
 from stratalog.spark.sink.options import SinkOptions
 from stratalog.spark.sink.writer import Target, target_of
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
@@ -207,6 +208,7 @@ class _Job:
         from pyspark.sql import functions as F
 
         seen = Observation()
+        make_active(self.spark)
         try:
             frame = self._records(self._ordered(files)).observe(seen, F.count(F.lit(1)).alias("records"))
             writer = frame.write.format("stratalog").mode("append")
