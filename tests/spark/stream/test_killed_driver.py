@@ -17,7 +17,7 @@ import pytest
 
 from tests.spark.partitions import Partition, steady
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.soak, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[3]
 
