@@ -17,6 +17,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from stratalog.errors import UsageError
 from stratalog.spark.filters import Constraints, push
 from stratalog.spark.options import ReadOptions
 from stratalog.spark.places import Places
@@ -56,8 +57,10 @@ class StratalogDataSource(DataSource):
         return FilteringBatchReader(options, schema) if pushes else BatchReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        from stratalog.spark.stream.reader import StreamReader  # Spark 4.1 lacks what it is made of
-
+        try:
+            from stratalog.spark.stream.reader import StreamReader
+        except ModuleNotFoundError as error:
+            raise UsageError(f"streams need Spark 4.2 or later ({error})") from error
         return StreamReader(StreamOptions.parse(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
