@@ -95,7 +95,10 @@ def try_avro(spark: SparkSession, root: Path) -> list[Any]:
         rows = read_table(spark, str(root / f"{name}-table")).orderBy("offset").collect()
         found.append(
             [
-                [None if row.data is None else list(row.data), row.undecoded and row.undecoded.hex()]
+                [
+                    None if row.data is None else list(row.data),
+                    None if row.undecoded is None else row.undecoded.hex(),
+                ]
                 for row in rows
             ]
         )
@@ -109,6 +112,7 @@ def main(root: Path, jars: list[str]) -> None:
         **{
             "spark.master": "local[2]",
             "spark.sql.shuffle.partitions": 2,
+            "spark.databricks.delta.snapshotPartitions": 1,
             "spark.jars": ",".join(jars),
             "spark.sql.extensions": extensions,
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -125,7 +129,7 @@ def main(root: Path, jars: list[str]) -> None:
         "avro": try_avro(spark, root),
     }
     spark.stop()
-    print(json.dumps(found))
+    print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":
