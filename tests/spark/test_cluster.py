@@ -54,7 +54,7 @@ def test_mistakes_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         assert problem in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_executors_run_from_the_archive_and_compile_nothing(tmp_path: Path) -> None:
     archive = build_environment(tmp_path / "stratalog_env.tar.gz").archive

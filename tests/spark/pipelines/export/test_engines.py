@@ -14,7 +14,7 @@ from tests.support.spark_release import ENGINES_SPARK, SparkUnavailableError, sp
 ROOT = Path(__file__).parents[4]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 @pytest.mark.interop
 def test_the_engines_tables_get_each_record_once(tmp_path: Path) -> None:
