@@ -192,6 +192,18 @@ def test_an_abort_finds_what_no_message_names(place: Place) -> None:
     assert place.files() == before
 
 
+def test_a_commit_sweeps_what_an_attempt_that_died_had_staged(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "undisturbed").mkdir()
+    undisturbed = Place(place.kind, tmp_path / "undisturbed")
+    write(undisturbed, [[rows(["a"])], [rows(["b"])]])
+    writer = BulkWriter(place.options(), SCHEMA, overwrite=False)
+    writer.write(iter([rows(["b"])]))  # its worker is killed, and Spark tries again
+    first, again = writer.write(iter([rows(["a"])])), writer.write(iter([rows(["b"])]))
+    writer.commit([first, replace(again, is_retry=True)])
+    assert place.records() == undisturbed.records() == {0: [(0, "a"), (1, "b")]}
+    assert len(place.files()) == len(undisturbed.files())
+
+
 def test_a_wrong_partition_names_the_column_and_leaves_nothing(place: Place) -> None:
     writer = BulkWriter(place.options(partitions=2), SCHEMA, overwrite=False)
     with pytest.raises(InvalidRecordError, match="column partition: 5 in a topic of 2 partitions"):

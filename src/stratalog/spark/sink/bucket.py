@@ -86,6 +86,9 @@ class BucketTarget:
         finally:
             manager.close()
         publication.discard(store, replaced)
+        if any(task.is_retry for task in tasks):
+            publication.finish_publications(store)
+            sweep(store, plan.job, self.options.topic)
 
     def _placed(
         self,

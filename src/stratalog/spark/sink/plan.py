@@ -83,6 +83,8 @@ class TaskSegments(WriterCommitMessage):
     """Everything that one task has staged, in the order of its rows within each partition."""
 
     segments: tuple[TaskSegment, ...]
+    #: Of an attempt after the first: one before it may have died without taking back what it had staged.
+    is_retry: bool = False
 
 
 def in_log_order(

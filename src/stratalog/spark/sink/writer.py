@@ -54,7 +54,8 @@ class BulkWrite:
         context = TaskContext.get()
         first = 0 if context is None else context.partitionId()
         splitter = RowSplitter(self._columns, self._options.topic, self._plan.partitions_of, first)
-        return TaskWriter(self._options, self._plan, splitter, self._target.stager(self._plan)).run(rows)
+        written = TaskWriter(self._options, self._plan, splitter, self._target.stager(self._plan)).run(rows)
+        return replace(written, is_retry=context is not None and context.attemptNumber() > 0)
 
     def publish(self, messages: list[WriterCommitMessage | None], batch: int | None) -> None:
         self._target.commit(self._plan, _segments(messages), batch)
