@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +52,12 @@ def drive(directory: Path, s3: S3Server, master: str, workers: Sequence[int] = (
 def test_two_workers_do_what_one_process_does(tmp_path: Path) -> None:
     """Each step has the result of a session without a cluster, two of them although an executor died in the middle."""
     require_s3_server()
-    with S3Server(tmp_path / "s3") as s3:
-        alone = drive(tmp_path / "alone", s3, "local[2]")
-        with SparkCluster(tmp_path / "cluster", workers=2, memory="700m") as cluster:
-            workers = [worker.pid for worker in cluster.workers]
-            together = drive(tmp_path / "together", s3, cluster.url, workers)
+    place = SparkCluster(tmp_path / "cluster", workers=2, memory="700m")
+    with S3Server(tmp_path / "s3") as s3, place as cluster, ThreadPoolExecutor() as both:
+        workers = [worker.pid for worker in cluster.workers]
+        local = both.submit(drive, tmp_path / "alone", s3, "local[2]")
+        together = drive(tmp_path / "together", s3, cluster.url, workers)
+        alone = local.result()
     assert (alone["killed"], together["killed"]) == (0, 2)
     assert together["under way"] == {"write": True, "compaction": True}
     # What the task that died had made is left, as after a copy that failed; `tier repair` removes it.
