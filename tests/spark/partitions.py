@@ -25,9 +25,9 @@ from stratalog.remote.api import (
     LogSegmentData,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
-    RemoteLogSegmentState,
     TopicIdPartition,
 )
+from stratalog.remote.segment_state import RemoteLogSegmentState
 from stratalog.remote.storage.encoder import Encoding
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager

@@ -221,3 +221,16 @@ def test_importing_the_package_is_cheap() -> None:
     program = f"import sys, stratalog.spark; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_second_session_in_the_same_jvm_can_be_told_of_the_source_too(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    partition = Partition(tmp_path)
+    partition.segment([Batch([T0, T0 + 1])])
+    other = spark.newSession()
+    stratalog.spark.register(other)
+    assert SparkSession.getActiveSession() is not other
+    for session in (spark, other):
+        frame = session.read.format("stratalog").option("path", str(tmp_path)).option("subscribe", "orders")
+        assert frame.load().count() == 2

@@ -40,13 +40,40 @@ def register_source(spark: SparkSession) -> None:
     from stratalog.spark.source import FilteringStratalogDataSource, StratalogDataSource
 
     pushes = install_scan_rule(spark) and _allow_pushdown(spark)
-    spark.dataSource.register(FilteringStratalogDataSource if pushes else StratalogDataSource)
+    with _as_active(spark):
+        spark.dataSource.register(FilteringStratalogDataSource if pushes else StratalogDataSource)
+
+
+@contextmanager
+def _as_active(spark: SparkSession) -> Iterator[None]:
+    """Within the block this is the thread's active session.
+
+    Spark looks there whether a name is taken, whichever session it is to be registered in: another one may have it already.
+    """
+    if _is_connect(spark):
+        yield
+        return
+    jvm: Any = spark._jvm
+    sessions = spark._get_j_spark_session_class(jvm)
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
+
+
+def _is_connect(spark: SparkSession) -> bool:
+    return "connect" in type(spark).__module__
 
 
 def make_active(spark: SparkSession) -> None:
     """Let this thread write: Spark looks for a Python data source to write with in the thread's active session alone, and
     threads other than the one that made the session have none (DATA_SOURCE_NOT_FOUND). Nothing to do with Connect."""
-    if "connect" not in type(spark).__module__:
+    if not _is_connect(spark):
         jvm: Any = spark._jvm
         spark._get_j_spark_session_class(jvm).setActiveSession(spark._jsparkSession)
 
