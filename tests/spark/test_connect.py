@@ -14,7 +14,7 @@ from tests.spark.partitions import Partition, steady
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_a_connect_session_reads_writes_streams_and_exports(tmp_path: Path) -> None:
     pytest.importorskip("grpc", reason="Spark Connect is not installed (stratalog[connect])")

@@ -33,7 +33,7 @@ def kill_when_files_are_there(child: subprocess.Popen[bytes], table: Path, count
     os.killpg(child.pid, signal.SIGKILL)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_an_export_that_is_killed_at_any_step_exports_each_record_once(
     tmp_path: Path, spark: SparkSession
