@@ -107,6 +107,8 @@ def wait_until(condition: Callable[[], object]) -> None:
 def test_a_consumer_reads_on_while_its_topic_is_compacted(tmp_path: Path, spark: SparkSession) -> None:
     require_s3_server()
     with S3Server(tmp_path / "s3") as s3, TieredStory(tmp_path / "home", s3=s3) as story:
+        story.store.put("made", b"")  # buckets of this server appear at the first put
+        story.store.delete(["made"])
         story.create_topic(TOPIC, batches_per_segment=1)
         newest = produce(story.address, 0, RECORDS)
         wait_until(lambda: len(list_remote_segments(story.store)) == CLOSED)
