@@ -243,7 +243,10 @@ def await_loaded(s: Script) -> None:
 
 
 def stored_by(kafka: ReferenceKafka, s: Script) -> int:
-    """Have Kafka store transactions; each of its records is read, and written again byte for byte."""
+    """Have Kafka store transactions; each of its records is read, and written again byte for byte.
+
+    Kafka writes partitions in the order of its hash tables, which says nothing: of several the order may differ.
+    """
     lives(s)
     seen = 0
     for key, value in stored(kafka.data_dir / STATE_DIR):
@@ -252,6 +255,10 @@ def stored_by(kafka: ReferenceKafka, s: Script) -> int:
         assert encode_key(name) == key
         if value is not None:
             found = decode_value(name, value)
-            assert encode_value(found, int.from_bytes(value[:2], "big")) == value
+            again = encode_value(found, int.from_bytes(value[:2], "big"))
+            if len(found.partitions) < 2:
+                assert again == value
+            else:
+                assert (decode_value(name, again), sorted(again)) == (found, sorted(value))
             seen += 1
     return seen

@@ -15,7 +15,7 @@ import pytest
 from stratalog.engine.metadata_log import REMOTE_LOG_METADATA_TOPIC
 from stratalog.remote.metadata.partitioner import metadata_partition
 from tests.scenarios.tiered_story import TieredStory
-from tests.scenarios.tiered_topic import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MIB, VALUE_BYTES
+from tests.scenarios.tiered_topic import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MIB
 
 HALF_AN_HOUR_MS = 30 * 60_000
 
@@ -275,13 +275,13 @@ def test_basic_transactions(tmp_path: Path) -> None:
     with TieredStory(tmp_path) as story:
         a, b = (story.create_topic(name, batches_per_segment=1) for name in "ab")
         for topic, other in ((a, b), (b, a)):
-            topic.transact("aborted", value_bytes=VALUE_BYTES)
-            other.transact("aborted-too", producer_id=2, value_bytes=VALUE_BYTES)
-            topic.end_transaction(commit=False)
-            other.end_transaction(commit=False, producer_id=2)
+            topic.transact("aborted")
+            other.transact("aborted-too", producer="two")
+            story.end_transaction("one", commit=False)
+            story.end_transaction("two", commit=False)
         for topic in (a, b):
-            topic.transact("k0", "k1", producer_id=3, value_bytes=VALUE_BYTES)
-            topic.end_transaction(commit=True, producer_id=3)
+            topic.transact("k0", "k1", producer="three")
+            story.end_transaction("three", commit=True)
             topic.produce("rolled")
         for topic, first, second in ((a, "aborted", "aborted-too"), (b, "aborted-too", "aborted")):
             topic.expect_earliest_local_offset(7)
@@ -295,13 +295,13 @@ def test_read_committed_consumer_should_not_see_undecided_data(tmp_path: Path) -
     with TieredStory(tmp_path) as story:
         a = story.create_topic("a", batches_per_segment=1)
         a.produce("before")
-        a.transact("undecided", value_bytes=VALUE_BYTES)
+        a.transact("undecided")
         a.produce("k2", "k3")
         a.expect_remote({0: ["before"]})
         assert a.consume(0, 1, read_committed=True) == [(0, "before")]
         assert a.consume(1, 1, seconds=2, read_committed=True) == []
         assert a.consume(1, 3) == [(1, "undecided"), (2, "k2"), (3, "k3")]
-        a.end_transaction(commit=False)
+        story.end_transaction(commit=False)
         a.produce("k5")
         a.expect_earliest_local_offset(5)
         assert a.consume(0, 4, read_committed=True) == [(0, "before"), (2, "k2"), (3, "k3"), (5, "k5")]

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import stratalog
@@ -61,6 +62,7 @@ class TieredStory:
             **(settings or {}),
         }
         self.broker = self._start()
+        self._transactions: dict[str, Producer] = {}
 
     def _start(self) -> stratalog.Broker:
         return stratalog.Broker(data_dir=self.data_dirs, config=self._settings)
@@ -93,6 +95,26 @@ class TieredStory:
 
     def __exit__(self, *_: object) -> None:
         self.broker.close()
+
+    def transaction(self, producer: str) -> Producer:
+        """The client of this name, in an open transaction."""
+        client = self._transactions.get(producer)
+        if client is None:
+            client = self._transactions[producer] = Producer(
+                {"bootstrap.servers": self.address, "linger.ms": 0, "compression.type": "none",
+                 "transactional.id": producer}
+            )  # fmt: skip
+            client.init_transactions(30)
+            client.begin_transaction()
+        return client
+
+    def end_transaction(self, producer: str = "one", *, commit: bool) -> None:
+        """End what is open in this producer; the markers are in all partitions of it now."""
+        client = self._transactions.pop(producer)
+        if commit:
+            client.commit_transaction(30)
+        else:
+            client.abort_transaction(30)
 
     def create_topic(
         self, name: str, *, partitions: int = 1, batches_per_segment: int | None = None, **config: object

@@ -28,9 +28,6 @@ from stratalog.log.checkpoints import decode_epochs
 from stratalog.log.file_names import LEADER_EPOCH_CHECKPOINT
 from stratalog.log.partition_log import PartitionLog
 from stratalog.records.batch import iter_batches
-from stratalog.records.batch_builder import build_batch
-from stratalog.records.control import ControlType, end_transaction_marker
-from stratalog.records.record import Record
 from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.wire.api_keys import ApiKey
@@ -83,29 +80,18 @@ class Topic:
             producer.poll(0)
         assert producer.flush(60) == 0
 
-    def transact(self, *keys: str, producer_id: int = 1, sequence: int = 0, value_bytes: int = 10) -> None:
-        """One batch for each key, in the open transaction of a producer."""
-        for number, key in enumerate(keys):
-            record = Record(0, time.time_ns() // 1_000_000, key.encode(), _value(key, value_bytes))
-            batch = build_batch(
-                [record],
-                producer_id=producer_id,
-                producer_epoch=0,
-                base_sequence=sequence + number,
-                is_transactional=True,
+    def transact(self, *keys: str, producer: str = "one") -> None:
+        """One batch for each key, in the open transaction of this producer; it begins one if need be."""
+        client = self.story.transaction(producer)
+        for key in keys:
+            client.produce(
+                self.name,
+                key=key.encode(),
+                value=_value(key, VALUE_BYTES),
+                partition=self.partition,
+                on_delivery=_delivered,
             )
-            self.served.append(batch)
-
-    def end_transaction(self, *, commit: bool, producer_id: int = 1) -> None:
-        """The coordinator's marker."""
-        marker = end_transaction_marker(
-            ControlType.COMMIT if commit else ControlType.ABORT,
-            producer_id=producer_id,
-            producer_epoch=0,
-            coordinator_epoch=0,
-            timestamp_ms=time.time_ns() // 1_000_000,
-        )
-        self.served.append(marker, origin="coordinator")
+            assert client.flush(30) == 0
 
     def configure(self, **config: object) -> None:
         """Change the topic's configuration while it is in use."""
