@@ -55,7 +55,12 @@ class Tiered:
 
     def start(self) -> RemoteLogManager:
         return start_tiering(
-            self.logs, self.config, data_dir=self.data_dir, cluster_id="c1", ensure_topic=self._ensure
+            self.logs,
+            self.config,
+            data_dir=self.data_dir,
+            cluster_id="c1",
+            ensure_topic=self._ensure,
+            partition_count=lambda _: 5,
         )
 
 
@@ -95,6 +100,7 @@ def test_sealed_segments_go_to_a_directory_under_the_data_and_come_back_by_offse
     assert at.offset == 1
     store = ObjectStore.from_url((tmp_path / "remote-store").as_uri())
     assert [manifest.end_offset for manifest in list_remote_segments(store)] == [0, 1, 2]
+    assert {manifest.partition_count for manifest in list_remote_segments(store)} == {5}
 
 
 def test_the_metadata_topic_is_made_as_configured(tmp_path: Path, made: list[Tiered]) -> None:

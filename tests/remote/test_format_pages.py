@@ -63,6 +63,7 @@ def test_the_example_of_a_manifest_is_read() -> None:
     assert (manifest.base_offset, manifest.end_offset, len(manifest.block_crc32c)) == (4711, 6000, 2)
     assert manifest.offset_index_entry_size == 8
     assert manifest.topic_config == {"remote.storage.enable": "true", "retention.ms": "-1"}
+    assert manifest.partition_count == 12
     assert manifest.block_timestamps is not None
     last = manifest.block_timestamps[1]
     assert last is not None

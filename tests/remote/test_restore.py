@@ -26,7 +26,7 @@ from stratalog.remote.api import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from stratalog.remote.manager import RemoteLogManager
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from stratalog.remote.restore import check_target, restore_topics, write_restore
-from stratalog.remote.restore_bucket import RestorePlan, plan_restore
+from stratalog.remote.restore_bucket import KnownTopic, RestorePlan, plan_restore
 from stratalog.remote.restore_files import METADATA_TOPIC
 from stratalog.remote.restore_marker import RESTORE_UNFINISHED
 from stratalog.remote.restore_plan import Verdict
@@ -411,6 +411,48 @@ def test_of_topics_of_one_name_the_last_one_is_taken(world: World, tmp_path: Pat
     assert [each.segment_id for each in plan.judged if each.verdict is Verdict.OLDER_TOPIC] == [
         old.segment_id.id
     ]
+
+
+def test_a_topic_has_the_partitions_that_the_last_copies_knew_of(world: World, tmp_path: Path) -> None:
+    """Also those that were never copied, and those that were added after the first copies."""
+    world.append(30)
+    world.tier()
+    before = world.clock.now_ms()
+    assert [topic.partition_count for topic in plan_restore(world.inner).topics] == [1]  # nobody had noted it
+    for count in (3, 7):
+        world.partition_count = count
+        world.append(30)
+        world.tier()
+        (topic,) = plan_restore(world.inner).topics
+        assert topic.partition_count == count
+    plan = plan_restore(world.inner)
+    assert plan.problems == ()
+    assert plan.notes[-1].startswith("t: of partitions 1 to 6 there is nothing")
+    assert plan_restore(world.inner, at_ms=before).topics[0].partition_count == 1
+    known = {"t": KnownTopic(world.partition.topic_id, 9)}
+    beside = plan_restore(world.inner, existing=known)
+    assert [topic.partition_count for topic in beside.topics] == [9]
+    assert beside.notes == ()
+    registry = restored(world, tmp_path / "new")
+    with back(world, tmp_path / "new", registry) as opened:
+        ends = [partition.log.log_end_offset for partition in opened.logs.partitions("t")]
+        assert ends == [plan.partitions[0].log_end_offset, 0, 0, 0, 0, 0, 0]
+        assert opened.read_all() == remote_batches(world, ends[0])
+
+
+def test_an_earlier_topic_of_the_name_says_nothing_of_the_count(world: World) -> None:
+    world.append(30)
+    world.partition_count = 2
+    world.tier()
+    segment = _manifests(world)[0]
+    manifest = ObjectStoreRemoteStorageManager(world.inner).manifest(segment)
+    older = replace(
+        manifest, topic_id=uuid4(), event_timestamp=segment.event_timestamp_ms - 1, partition_count=40
+    )
+    for kind in older.objects:
+        world.inner.put(older.key(kind), world.inner.get(_key(segment, kind)))
+    world.inner.put(older.key(ObjectKind.MANIFEST), older.to_json())
+    assert [topic.partition_count for topic in plan_restore(world.inner).topics] == [2]
 
 
 def test_a_topic_without_configuration_in_the_bucket_keeps_everything(world: World) -> None:

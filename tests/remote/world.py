@@ -117,6 +117,8 @@ class World:
         self.deadline_ms = deadline_ms
         self.broker = BrokerConfig(dict(broker or {}))
         self.position_max: int | None = None
+        #: Of the topic, as the broker knows it; only the first one has a log here.
+        self.partition_count: int | None = None
         self.expected: dict[int, bytes] = {}
         self.leader_epoch = 0
         self._config = config
@@ -145,7 +147,14 @@ class World:
         if self.position_max is not None:
             self.rsm.position_max = self.position_max  # type: ignore[attr-defined]
         self.rlmm = TopicBasedRemoteLogMetadataManager(self.metadata_log, clock=self.clock)
-        manager = RemoteLogManager(self.rsm, self.rlmm, self.broker, self.path / "cache", self.clock)
+        manager = RemoteLogManager(
+            self.rsm,
+            self.rlmm,
+            self.broker,
+            self.path / "cache",
+            self.clock,
+            partition_count=lambda topic_id: self.partition_count if topic_id == TOPIC_ID else None,
+        )
         manager.on_leadership_change([self.log])
         return manager
 

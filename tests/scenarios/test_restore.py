@@ -145,13 +145,19 @@ def topic_ids(address: str, names: list[str]) -> dict[str, str]:
     return {name: str(future.result(30).topic_id) for name, future in described.items()}
 
 
+def partitions(address: str, topic: str) -> list[int]:
+    return sorted(
+        AdminClient({"bootstrap.servers": address}).list_topics(topic, timeout=30).topics[topic].partitions
+    )
+
+
 def test_a_cluster_is_back_from_the_bucket_alone(
     tmp_path: Path, place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
     topics = {"orders": 2, "users": 1}
     data_dir = tmp_path / "data"
     with stratalog.Broker(data_dir=data_dir, config=place.settings()) as broker:
-        create(broker.bootstrap_servers, topics)
+        create(broker.bootstrap_servers, {**topics, "orders": 4})  # nothing ever comes to the last two
         for topic, count in topics.items():
             for number in range(count):
                 produce(broker.bootstrap_servers, topic, number, 0, 3_500)
@@ -168,11 +174,13 @@ def test_a_cluster_is_back_from_the_bucket_alone(
     assert place.restore(data_dir, "--dry-run") == 0
     assert not data_dir.exists()
     assert place.restore(data_dir) == 0
-    assert "2 topics, 3 partitions" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "2 topics, 3 partitions" in out
+    assert "note  orders: of partitions 2 to 3 there is nothing that could be taken" in out
     assert place.restore(data_dir) == 2
     assert "is not empty" in capsys.readouterr().err
 
-    for _ in range(2):
+    for life in range(2):
         with stratalog.Broker(data_dir=data_dir, config=place.settings()) as broker:
             address = broker.bootstrap_servers
             assert topic_ids(address, list(topics)) == ids
@@ -183,6 +191,9 @@ def test_a_cluster_is_back_from_the_bucket_alone(
                 for wanted, spec in [(0, OffsetSpec.earliest()), (end, OffsetSpec.latest()),
                                      (100, OffsetSpec.for_timestamp(_START_MS + 99_001))]:  # fmt: skip
                     assert admin.list_offsets({partition: spec})[partition].result(30).offset == wanted
+            assert len(partitions(address, "orders")) == 4
+            produce(address, "orders", 3, life * 10, 10)
+            assert consume(address, "orders", 3, 0, life * 10 + 10) == list(range(life * 10 + 10))
             # Writing goes on where the remote tier ends, and so does copying.
             more = {key: end + 2_000 for key, end in ends.items()}
             for (topic, number), end in ends.items():

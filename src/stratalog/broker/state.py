@@ -121,6 +121,10 @@ class BrokerState:
         self.topics.warn_of_settings()
         return self.logs.start([self.topics.spec(topic) for topic in topics])
 
+    def _partition_count(self, topic_id: UUID) -> int | None:
+        topic = self.metadata.topic_by_id(topic_id)
+        return None if topic is None else topic.partition_count
+
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Go to work on the loop's thread: waiting requests, groups, tiering."""
         from stratalog.broker.groups.coordinator import GroupCoordinator
@@ -138,6 +142,7 @@ class BrokerState:
                 data_dir=self.data_dirs[0],
                 cluster_id=self.cluster_id,
                 ensure_topic=self.topics.ensure,
+                partition_count=self._partition_count,
                 clock=self.clock,
             )
             readers = remote.readers

@@ -13,6 +13,7 @@ from stratalog.engine.metadata_log import LocalMetadataLog
 from stratalog.engine.metadata_topic import EnsureTopic, open_metadata_log
 from stratalog.errors import RemoteStorageError
 from stratalog.remote.api import RemoteLogMetadataManager, RemoteStorageManager
+from stratalog.remote.copy_task import PartitionCount
 from stratalog.remote.manager import RemoteLogManager
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from stratalog.remote.plugin import BrokerIdentity
@@ -36,13 +37,14 @@ def start_tiering(
     data_dir: Path,
     cluster_id: str,
     ensure_topic: EnsureTopic,
+    partition_count: PartitionCount,
     clock: Clock = SYSTEM_CLOCK,
 ) -> RemoteLogManager:
     """Give the tiered partitions of `logs` their remote tier, and the tasks that move segments.
 
-    `ensure_topic` makes the metadata topic when it is not there. A store that cannot be reached is one line in the log,
-    not an end: the local tier is served, and copies begin when the store comes back. UsageError for a URL, option or
-    plugin that cannot be used at all, and what `open_metadata_log` raises.
+    `ensure_topic` makes the metadata topic when it is not there; `partition_count` is noted with every copy. A store that
+    cannot be reached is one line in the log, not an end: the local tier is served, and copies begin when the store comes
+    back. UsageError for a URL, option or plugin that cannot be used at all, and what `open_metadata_log` raises.
     """
     storage = _storage_manager(config, data_dir, cluster_id)
     events = open_metadata_log(config, ensure_topic, logs.get, clock)
@@ -52,6 +54,7 @@ def start_tiering(
         config,
         data_dir / INDEX_CACHE,
         clock,
+        partition_count=partition_count,
     )
     remote.start()
     logs.attach_remote(remote)

@@ -188,7 +188,8 @@ class LogSegmentData:
     """What is copied of one segment: files, and the leader epochs up to its end as the text of a checkpoint file.
 
     `producer_snapshot_index` is the snapshot at the base offset of the next segment. `offset_index_entry_size` is 8 or 12,
-    None when whoever copies does not know. `topic_config` are the topic's values that are not Kafka's defaults.
+    None when whoever copies does not know. `topic_config` are the topic's values that are not Kafka's defaults,
+    `partition_count` is how many partitions it has now; both are None when they are not known.
     `on_progress` may be called with the bytes of a file that have been sent so far: without that, a long copy is taken to
     stand still. `block_facts` are what is known of each MiB of the records by whoever has just read them.
     """
@@ -203,6 +204,7 @@ class LogSegmentData:
     topic_config: Mapping[str, str] | None = None
     on_progress: Callable[[int], None] | None = None
     block_facts: BlockFacts | None = None
+    partition_count: int | None = None
 
 
 @runtime_checkable

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from uuid import UUID
 
 from stratalog.config.topic import LogConfig, changed_properties
 from stratalog.errors import (
@@ -45,6 +46,14 @@ from stratalog.util.filesystem import FileSystem
 logger = logging.getLogger(__name__)
 
 _QUOTA_POLL_MS = 1_000
+
+#: How many partitions the topic of an id has, None when that is not known.
+PartitionCount = Callable[[UUID], int | None]
+
+
+def not_known(_: UUID) -> None:
+    return None
+
 
 #: How the step begins in which a copy waits for its quota.
 COPY_QUOTA = "the copy quota"
@@ -133,6 +142,7 @@ class CopyTask:
         clock: Clock,
         fs: FileSystem,
         cancelled: Cancellation,
+        partition_count: PartitionCount = not_known,
     ) -> None:
         self._log = log
         self._partition = partition
@@ -148,6 +158,7 @@ class CopyTask:
         self._clock = clock
         self._fs = fs
         self._cancelled = cancelled
+        self._partition_count = partition_count
 
     def run(self) -> int:
         """Copy every segment that is due; return how many were copied.
@@ -263,6 +274,7 @@ class CopyTask:
             on_progress=lambda _: self._progress.advance(),
             block_facts=checked.block_facts,
             topic_config=changed_properties(self._log.config),
+            partition_count=self._partition_count(self._partition.topic_id),
         )
 
     def _finished(

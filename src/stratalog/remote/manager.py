@@ -16,6 +16,7 @@ from stratalog.remote.api import (
     RemoteStorageManager,
     TopicIdPartition,
 )
+from stratalog.remote.copy_task import PartitionCount, not_known
 from stratalog.remote.counters import RemoteCounts
 from stratalog.remote.deletions import PartitionDeletions, RemembersDeletions
 from stratalog.remote.health import RemoteHealth
@@ -71,6 +72,7 @@ class RemoteLogManager:
         clock: Clock = SYSTEM_CLOCK,
         *,
         fs: FileSystem = REAL_FILESYSTEM,
+        partition_count: PartitionCount = not_known,
     ) -> None:
         self._rsm = rsm
         #: The largest position that the storage plugin can be asked for; None for no limit.
@@ -117,6 +119,7 @@ class RemoteLogManager:
             counts=self.counts,
             watchdog=self.watchdog,
             on_deleted=self._forget_segment,
+            partition_count=partition_count,
             clock=clock,
             fs=fs,
         )

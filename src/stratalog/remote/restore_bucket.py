@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -161,6 +161,8 @@ class _Planner:
                 topic, note = self._topic(name, chosen, by_id[chosen])
                 topics.append(topic)
                 notes += note
+                if self._existing is None:
+                    notes += _begin_empty(topic, {plan.partition.partition for plan in plans})
         return RestorePlan(tuple(topics), tuple(partitions), tuple(judged), tuple(problems), tuple(notes))
 
     def _choose(self, name: str, by_id: Mapping[UUID, list[PartitionObjects]]) -> tuple[UUID | None, Verdict]:
@@ -210,11 +212,11 @@ class _Planner:
         self, name: str, topic_id: UUID, found: Iterable[PartitionObjects]
     ) -> tuple[RestoredTopic, list[str]]:
         of_topic = list(found)
-        count = max(each.partition.partition for each in of_topic) + 1
-        if self._existing is not None and name in self._existing:
-            count = max(count, self._existing[name].partition_count)
         manifests = [m for each in of_topic for m in each.complete if not self._is_late(m)]
         newest = max(manifests, key=lambda m: m.event_timestamp)
+        count = _partition_count(of_topic, manifests)
+        if self._existing is not None and name in self._existing:
+            count = max(count, self._existing[name].partition_count)
         configs = newest.topic_config
         if configs is not None:
             return RestoredTopic(name, topic_id, count, {**configs, "remote.storage.enable": "true"}), []
@@ -228,6 +230,33 @@ class _Planner:
 
     def _is_late(self, manifest: SegmentManifest) -> bool:
         return self._at_ms is not None and manifest.event_timestamp > self._at_ms
+
+
+def _partition_count(found: Sequence[PartitionObjects], manifests: Iterable[SegmentManifest]) -> int:
+    """The largest count that any copy has noted, as partitions are only ever added; at least what the bucket shows."""
+    shown = max(each.partition.partition for each in found) + 1
+    return max([shown, *(m.partition_count for m in manifests if m.partition_count is not None)])
+
+
+def _begin_empty(topic: RestoredTopic, made: Collection[int]) -> list[str]:
+    """A line about the partitions of a topic of which nothing is in the bucket."""
+    empty = sorted(set(range(topic.partition_count)) - set(made))
+    if not empty:
+        return []
+    return [
+        f"{topic.name}: of partitions {_ranges(empty)} there is nothing that could be taken; they begin empty, at offset 0"
+    ]
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Ascending numbers in a few words: `0, 3 to 7`."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][-1] + 1:
+            found[-1][1:] = [number]
+        else:
+            found.append([number])
+    return ", ".join(" to ".join(map(str, each)) for each in found)
 
 
 def _newest_event(found: Iterable[PartitionObjects], at_ms: int | None) -> int:

@@ -62,6 +62,7 @@ def stage(
     job: UUID,
     index_entry_size: int,
     topic_config: Mapping[str, str] | None = None,
+    partition_count: int | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> SegmentManifest:
     """Put a written segment's objects; its manifest is returned. Raises RemoteStorageError."""
@@ -85,6 +86,7 @@ def stage(
         encode_epochs(_cut(lineage, written.base_offset)),
         index_entry_size,
         topic_config,
+        partition_count=partition_count,
     )
     return manager.stage(metadata, data)
 
@@ -140,6 +142,7 @@ def move(
             job=job,
             index_entry_size=manifest.offset_index_entry_size or 8,
             topic_config=manifest.topic_config,
+            partition_count=manifest.partition_count,
             clock=clock,
         )
     finally:

@@ -12,7 +12,7 @@ from stratalog.remote.api import (
     TopicIdPartition,
 )
 from stratalog.remote.cancellation import Cancellation
-from stratalog.remote.copy_task import CopiesInFlight, CopyTask
+from stratalog.remote.copy_task import CopiesInFlight, CopyTask, PartitionCount
 from stratalog.remote.counters import RemoteCounts
 from stratalog.remote.deletion import SegmentDeleter
 from stratalog.remote.expiration_task import ExpirationTask
@@ -38,6 +38,7 @@ class TaskFactory:
         counts: RemoteCounts,
         watchdog: Watchdog,
         on_deleted: Callable[[RemoteLogSegmentMetadata], object],
+        partition_count: PartitionCount,
         clock: Clock,
         fs: FileSystem,
     ) -> None:
@@ -48,6 +49,7 @@ class TaskFactory:
         self._quota = quota
         self._counts = counts
         self._watchdog = watchdog
+        self._partition_count = partition_count
         self._clock = clock
         self._fs = fs
         self._in_flight = CopiesInFlight()
@@ -75,6 +77,7 @@ class TaskFactory:
             clock=self._clock,
             fs=self._fs,
             cancelled=cancelled,
+            partition_count=self._partition_count,
         )
         expiration = ExpirationTask(
             log,

@@ -40,5 +40,6 @@ def make_segment(
         producer_snapshot_index=paths[ObjectKind.PRODUCER_SNAPSHOT],
         leader_epoch_index=contents[ObjectKind.LEADER_EPOCHS],
         topic_config={"retention.ms": "1000"},
+        partition_count=4,
     )
     return segment(number, 100 * number, 100 * number + 99, size=size, txn_index_empty=False), data, contents

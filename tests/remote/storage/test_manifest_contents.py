@@ -61,12 +61,12 @@ def test_a_plain_segment_is_version_1_as_it_always_was(tmp_path: Path) -> None:
 def test_a_manifest_from_before_these_fields_is_read(tmp_path: Path) -> None:
     store, manifest = copied(tmp_path)
     found = document(store, manifest)
-    for name in ("topic_config", "block_timestamps", "offset_index_entry_size"):
+    for name in ("topic_config", "partition_count", "block_timestamps", "offset_index_entry_size"):
         found.pop(name, None)
     for each in found["objects"].values():
         del each["etag"]
     old = SegmentManifest.from_json(json.dumps(found).encode(), "here")
-    assert (old.topic_config, old.block_timestamps) == (None, None)
+    assert (old.topic_config, old.partition_count, old.block_timestamps) == (None, None, None)
     assert old.segment_size_in_bytes == manifest.segment_size_in_bytes
     assert len(SegmentReader(store).read(old, ObjectKind.OFFSET_INDEX)) == 800
 
@@ -104,6 +104,8 @@ def test_a_manifest_from_the_future_names_version_object_and_what_to_do(tmp_path
         ),
         ({"block_timestamps": "AAAA"}, "no pairs"),
         ({"block_timestamps": "A" * 128}, "time ranges"),
+        ({"partition_count": 0}, "a topic of 0 partitions has no partition 3"),
+        ({"partition_count": "many"}, "many"),
     ],
 )
 def test_an_encoding_or_times_that_cannot_be_are_refused(

@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from typing_extensions import Buffer
@@ -83,6 +84,22 @@ def read_manifest(store: ObjectStore, key: str) -> SegmentManifest:
     return manifest
 
 
+def read_replaced(store: ObjectStore, segment: ObjectKey) -> SegmentManifest:
+    """The manifest, of whichever layout, of a segment that others have taken the place of. Raises RemoteStorageError."""
+    key = str(replace(segment, kind=ObjectKind.REPLACED))
+    data, source = store.get(key), f"{store.url}/{key}"
+    try:
+        manifest = SegmentManifest.from_json(data, source)
+    except RemoteStorageError as error:
+        try:
+            manifest = aiven_manifest.decode(data, source)
+        except RemoteStorageError:
+            raise error from None
+    if manifest.key(ObjectKind.REPLACED) != key:
+        raise RemoteStorageError(f"{source} is the manifest of another segment, {manifest.key()}")
+    return manifest
+
+
 def object_key(manifest: SegmentManifest, kind: ObjectKind) -> str:
     """The key of the object that holds a content; several contents may share one."""
     key = manifest.key(kind)
@@ -116,23 +133,29 @@ class SegmentReader:
         self._lock = threading.Lock()
 
     def manifest(self, key: ObjectKey) -> SegmentManifest:
-        """The manifest of the segment that `key` is of; kept for the next call. Raises RemoteStorageError."""
+        """The manifest of the segment that `key` is of; kept for the next call. Raises RemoteStorageError.
+
+        Also of one that was replaced: whoever took it up before reads on until its objects go.
+        """
         wanted = _identity(key)
         with self._lock:
             known = self._manifests.get(wanted)
             if known is not None:
                 self._manifests.move_to_end(wanted)
                 return known
-        ours = str(ObjectKey(key.segment_id, key.start_offset, ObjectKind.MANIFEST))
-        try:
-            manifest = read_manifest(self.store, ours)
-        except RemoteResourceNotFoundError as missing:
-            try:
-                manifest = read_manifest(self.store, aiven_keys.aiven_key(key, aiven_keys.MANIFEST))
-            except RemoteResourceNotFoundError:
-                raise missing from None
+        manifest = self._find(replace(key, kind=ObjectKind.MANIFEST))
         self.remember(manifest)
         return manifest
+
+    def _find(self, key: ObjectKey) -> SegmentManifest:
+        """The manifest from the store. Raises RemoteStorageError."""
+        try:
+            return read_manifest(self.store, str(key))
+        except RemoteResourceNotFoundError as missing:
+            for read in (_read_aiven, read_replaced):
+                with suppress(RemoteResourceNotFoundError):
+                    return read(self.store, key)
+            raise missing from None
 
     def remember(self, manifest: SegmentManifest) -> None:
         """Spare `manifest` the way to the store."""
@@ -275,6 +298,10 @@ class SegmentReader:
         return ReplacedRemoteObjectError(
             f"{error}; {self.store.url}/{key} was replaced after it was copied: {what}; bring its earlier version back"
         )
+
+
+def _read_aiven(store: ObjectStore, key: ObjectKey) -> SegmentManifest:
+    return read_manifest(store, aiven_keys.aiven_key(key, aiven_keys.MANIFEST))
 
 
 def _identity(key: ObjectKey) -> tuple[UUID, UUID, int]:

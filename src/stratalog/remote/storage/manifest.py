@@ -103,6 +103,8 @@ class SegmentManifest:
     offset_index_entry_size: int | None = None
     #: The topic's values that are not Kafka's defaults, by Kafka's names; None in manifests from before they were noted.
     topic_config: Mapping[str, str] | None = field(default=None, hash=False)
+    #: Of the topic when the segment was copied; None in manifests from before it was noted, or where nobody knew it.
+    partition_count: int | None = None
     #: None in manifests from before they were noted, and for records that are no batches.
     block_timestamps: BlockTimestamps | None = None
     compression: Compression = Compression.NONE
@@ -118,6 +120,7 @@ class SegmentManifest:
         offset_index_entry_size: int | None = None,
         *,
         topic_config: Mapping[str, str] | None = None,
+        partition_count: int | None = None,
         block_timestamps: BlockTimestamps | None = None,
         compression: Compression = Compression.NONE,
         encryption: Encryption | None = None,
@@ -141,6 +144,7 @@ class SegmentManifest:
             block_crc32c=block_crc32c,
             offset_index_entry_size=offset_index_entry_size,
             topic_config=None if topic_config is None else dict(topic_config),
+            partition_count=partition_count,
             block_timestamps=block_timestamps,
             compression=compression,
             encryption=encryption,
@@ -195,6 +199,10 @@ class SegmentManifest:
             raise ValueError("it lists no records")
         if self.offset_index_entry_size is not None:
             format_of(self.offset_index_entry_size)  # raises ValueError
+        if self.partition_count is not None and self.partition_count <= self.partition:
+            raise ValueError(
+                f"a topic of {self.partition_count} partitions has no partition {self.partition}"
+            )
         self.metadata()  # raises ValueError for offsets and epochs that no segment can have
         size = self.segment_size_in_bytes
         if self.block_bytes < 1:

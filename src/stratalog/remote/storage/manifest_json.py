@@ -55,6 +55,7 @@ def encode(manifest: SegmentManifest) -> bytes:
         "leader_epochs": [[epoch, start] for epoch, start in sorted(manifest.leader_epochs.items())],
         "txn_index_empty": manifest.txn_index_empty,
         "topic_config": manifest.topic_config,
+        "partition_count": manifest.partition_count,
         "encoding": _encoding(manifest) if encoded else None,
         "objects": {kind.value: _object(stored) for kind, stored in manifest.objects.items()},
         "offset_index_entry_size": manifest.offset_index_entry_size,
@@ -116,6 +117,7 @@ def _object(stored: StoredObject) -> dict[str, Any]:
 def _manifest(document: Mapping[str, Any]) -> SegmentManifest:
     entry_size = document.get("offset_index_entry_size")
     config, times = document.get("topic_config"), document.get("block_timestamps")
+    partition_count = document.get("partition_count")
     encoding = document["encoding"] if document["version"] == ENCODED_VERSION else {}
     chunk_bytes = int(encoding["chunk_bytes"]) if encoding else None
     return SegmentManifest(
@@ -137,6 +139,7 @@ def _manifest(document: Mapping[str, Any]) -> SegmentManifest:
         block_crc32c=_from_uint32s(document["block_crc32c"]),
         offset_index_entry_size=None if entry_size is None else int(entry_size),
         topic_config=None if config is None else {str(name): str(value) for name, value in config.items()},
+        partition_count=None if partition_count is None else int(partition_count),
         block_timestamps=None if times is None else BlockTimestamps.parse(times),
         compression=Compression(encoding.get("compression", "none")),
         encryption=_encryption(encoding.get("encryption")),

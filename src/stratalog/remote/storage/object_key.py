@@ -30,6 +30,14 @@ class ObjectKind(Enum):
     PRODUCER_SNAPSHOT = "snapshot"
     LEADER_EPOCHS = "leader-epoch-checkpoint"
     MANIFEST = "manifest.json"
+    #: What the manifest becomes when others have taken the place of the segment (`remote.publication`).
+    REPLACED = "replaced.json"
+
+
+#: The objects that hold contents of a segment, in the order of a copy.
+CONTENTS = tuple(kind for kind in ObjectKind if kind not in (ObjectKind.MANIFEST, ObjectKind.REPLACED))
+#: In the order of a deletion: nobody takes what is left for a segment, nor for one that was replaced.
+DELETION_ORDER = (ObjectKind.MANIFEST, ObjectKind.REPLACED, *CONTENTS)
 
 
 KIND_OF_INDEX = {

@@ -10,7 +10,7 @@ from typing_extensions import Buffer
 from stratalog.errors import RemoteResourceNotFoundError, RemoteStorageError
 from stratalog.remote.storage.layouts import ReadKeys, SegmentReader, object_key, parse_manifest_key
 from stratalog.remote.storage.manifest import Layout, SegmentManifest
-from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
+from stratalog.remote.storage.object_key import CONTENTS, ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import Listing, ObjectInfo, ObjectStore, Uploaded
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
 
@@ -91,7 +91,7 @@ class PlainView(ObjectStore):
     def _content(self, key: str) -> tuple[SegmentManifest, ObjectKind] | None:
         """Whose content is at `key`, when it has to be made of what is stored; None when it is stored so."""
         parsed = ObjectKey.parse(key)
-        if parsed is None or parsed.kind is ObjectKind.MANIFEST:
+        if parsed is None or parsed.kind not in CONTENTS:
             return None
         try:
             manifest = self.reader.manifest(parsed)
@@ -106,7 +106,7 @@ class PlainView(ObjectStore):
         parsed = ObjectKey.parse(key)
         if parsed is None:
             return
-        if parsed.kind is ObjectKind.MANIFEST:
+        if parsed.kind not in CONTENTS:
             self.reader.forget(parsed)
             return
         try:

@@ -33,7 +33,7 @@ from stratalog.remote.storage.deadline import DeadlineObjectStore
 from stratalog.remote.storage.encoder import Encoder, Encoding
 from stratalog.remote.storage.layouts import ReadKeys, SegmentReader
 from stratalog.remote.storage.manifest import BLOCK_BYTES, SegmentManifest, StoredObject
-from stratalog.remote.storage.object_key import KIND_OF_INDEX, ObjectKey, ObjectKind
+from stratalog.remote.storage.object_key import DELETION_ORDER, KIND_OF_INDEX, ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.util.crc32c import crc32c
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
@@ -133,6 +133,7 @@ class ObjectStoreRemoteStorageManager:
             blocks.checksums,
             data.offset_index_entry_size,
             topic_config=data.topic_config,
+            partition_count=data.partition_count,
             block_timestamps=blocks.timestamps,
             compression=self._encoding.compression,
             encryption=self._encoding.encryption,
@@ -186,8 +187,7 @@ class ObjectStoreRemoteStorageManager:
         """The objects of either layout: where there is no manifest any more, nothing tells whose they were."""
         key = ObjectKey.of(metadata, ObjectKind.MANIFEST)
         self.reader.forget(key)
-        kinds = [ObjectKind.MANIFEST, *(kind for kind in ObjectKind if kind is not ObjectKind.MANIFEST)]
-        manifest, *contents = [_key(metadata, kind) for kind in kinds]
+        manifest, *contents = [_key(metadata, kind) for kind in DELETION_ORDER]
         others = [
             each
             for suffix in aiven_keys.SUFFIXES

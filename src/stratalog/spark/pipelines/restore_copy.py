@@ -103,6 +103,7 @@ def copy_to_bucket(task: BucketTask) -> SegmentManifest:
             reader.read(manifest, ObjectKind.LEADER_EPOCHS),
             offset_index_entry_size=entry_size,
             topic_config=manifest.topic_config,
+            partition_count=manifest.partition_count,
         )
         target = ObjectStoreRemoteStorageManager(
             ObjectStore.from_url(task.target_url, options), encoding=encoding, keys=keys

@@ -92,6 +92,7 @@ class Upload:
             leader_epoch_index=manager.reader.read(self.last, ObjectKind.LEADER_EPOCHS),
             offset_index_entry_size=cleaned.offset_index.entry_size,
             topic_config=self.last.topic_config,
+            partition_count=self.last.partition_count,
         )
 
 
