@@ -13,7 +13,7 @@ from stratalog.remote.api import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from stratalog.remote.segment_state import RemotePartitionDeleteState
 from stratalog.remote.storage.aiven import keys as aiven_keys
 from stratalog.remote.storage.manifest import Layout, SegmentManifest
-from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
+from stratalog.remote.storage.object_key import DELETION_ORDER, ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectInfo
 
 #: Without one of these no copy is complete, by layout.
@@ -23,10 +23,7 @@ _REQUIRED = {
 }
 #: In the order of a deletion: the manifest first.
 _DELETED = {
-    Layout.STRATALOG: (
-        ObjectKind.MANIFEST.value,
-        *(kind.value for kind in ObjectKind if kind is not ObjectKind.MANIFEST),
-    ),
+    Layout.STRATALOG: tuple(kind.value for kind in DELETION_ORDER),
     Layout.AIVEN: aiven_keys.SUFFIXES,
 }
 REMAKEABLE = (ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX)
@@ -79,6 +76,11 @@ class SegmentObjects:
     def has_manifest_object(self) -> bool:
         """Whether there is one, readable or not."""
         return ObjectKind.MANIFEST.value in self.objects or aiven_keys.MANIFEST in self.objects
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether others have taken its place: no reader takes it up any more."""
+        return ObjectKind.REPLACED.value in self.objects and not self.has_manifest_object
 
     def get(self, kind: ObjectKind) -> ObjectInfo | None:
         """The object of a kind, as our layout names it."""

@@ -29,6 +29,7 @@ class Kind(enum.Enum):
     UNFINISHED_COPY = "unfinished-copy"
     UNFINISHED_DELETION = "unfinished-deletion"
     UNDELETED = "undeleted"
+    REPLACED = "replaced"
     UNLISTED_OBJECT = "unlisted-object"
     MISSING_SEGMENT = "missing-segment"
     MISSING_OBJECT = "missing-object"

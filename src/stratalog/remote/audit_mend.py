@@ -30,7 +30,7 @@ from stratalog.remote.audit_run import CLOCK_KEY, plain_view
 from stratalog.remote.index_rebuild import ALIGNMENT_BYTES, rebuild_indexes
 from stratalog.remote.storage.layouts import SegmentReader
 from stratalog.remote.storage.manifest import BLOCK_BYTES, SegmentManifest, StoredObject
-from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
+from stratalog.remote.storage.object_key import CONTENTS, ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.util.crc32c import crc32c
 from stratalog.util.filesystem import REAL_FILESYSTEM, File
@@ -164,8 +164,8 @@ def prove_manifest(store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> Se
     An index that is missing or wrong is made anew and stored: without the manifest nobody reads it yet.
     """
     small: dict[ObjectKind, bytes] = {}
-    for kind in ObjectKind:
-        if kind in (ObjectKind.LOG, ObjectKind.MANIFEST):
+    for kind in CONTENTS:
+        if kind is ObjectKind.LOG:
             continue
         try:
             small[kind] = bytes(store.get(str(ObjectKey.of(metadata, kind))))

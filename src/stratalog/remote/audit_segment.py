@@ -105,6 +105,8 @@ def audit_segment(facts: SegmentFacts) -> Iterator[Finding]:
         yield _unfinished_deletion(facts)
     elif facts.state is State.DELETED:
         yield _undeleted(facts)
+    elif facts.manifest is None and facts.stored.is_replaced:
+        yield _replaced(facts)
     elif facts.manifest is None:
         yield _without_manifest(facts)
     elif isinstance(facts.manifest, ManifestFault):
@@ -171,6 +173,19 @@ def _undeleted(facts: SegmentFacts) -> Finding:
     return facts.finding(
         facts.leftover_severity, Kind.UNDELETED, "the metadata says it was deleted, and objects are left",
         "repair deletes them", mend=_delete_unless_whole(facts.stored),
+    )  # fmt: skip
+
+
+def _replaced(facts: SegmentFacts) -> Finding:
+    """Others have its offsets; what brokers know of is theirs all the same."""
+    if facts.state in (State.COPYING, State.FINISHED):
+        return facts.finding(
+            Severity.WARNING, Kind.REPLACED, "another segment has taken its place, of which its brokers were not told",
+            "tier restore makes the new one known; where brokers serve a bucket, its compaction needs --kafka",
+        )  # fmt: skip
+    return facts.finding(
+        facts.leftover_severity, Kind.REPLACED, "another segment has taken its place, and its objects are left",
+        "the next compaction deletes them, or repair", mend=_delete_unless_whole(facts.stored),
     )  # fmt: skip
 
 

@@ -4,9 +4,13 @@ A segment is there when its manifest is, so a job of many segments would appear 
 `_publications/<name>.json`, holds all manifests of the job: it appears whole, and from then on every segment counts.
 
     stage     workers put the objects of segments, without manifests: nobody takes them for segments
-    publish   the publication object is put (the one step); then the manifests are put, those of replaced segments deleted,
+    publish   the publication object is put (the one step); then the manifests are put, those of replaced segments renamed,
               `<name>.done` says so, and the object goes
     discard   the staged objects are deleted
+
+The manifest of a replaced segment goes on as `ObjectKind.REPLACED`, which no listing takes for a segment: whoever had found
+the old one reads on, compressed and encrypted contents too, until `remove_objects` takes all of it away. What a crash keeps
+from that is found by `replaced_segments`.
 
 After a crash before the one step nothing is visible, and what was staged is what a failed copy leaves: `tier audit` names
 it, `tier repair` removes it. After a crash behind it everything is visible to whoever reads through `catalog`, and the next
@@ -21,14 +25,18 @@ One publisher to a topic at a time. Brokers are not concerned: they know segment
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from stratalog.errors import RemoteResourceNotFoundError, RemoteStorageError
+from stratalog.remote.storage.aiven.keys import MANIFEST as AIVEN_MANIFEST
+from stratalog.remote.storage.aiven.keys import aiven_key
+from stratalog.remote.storage.layouts import read_replaced
 from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage.object_key import DELETION_ORDER, ObjectKey, ObjectKind, parse_topic_directory
 from stratalog.remote.storage.object_store import ObjectInfo, ObjectStore
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.uuids import random_uuid, uuid_to_base64
@@ -158,36 +166,61 @@ def applied(
     result = dict(manifests)
     for publication in publications:
         for replaced in publication.replaces:
-            result.pop(replaced.key(ObjectKind.MANIFEST), None)
+            for key in _manifest_keys(replaced):
+                result.pop(key, None)
         for manifest in publication.manifests:
             result[manifest.key(ObjectKind.MANIFEST)] = manifest
     return result
 
 
 def remove_objects(store: ObjectStore, manifests: Iterable[SegmentManifest]) -> None:
-    """Delete all objects of segments, manifests first: of staged ones that are not to be published (`discard`), and of
-    replaced ones that nobody reads any more.
+    """Delete all objects of segments of our layout, manifests first: of staged ones that are not to be published
+    (`discard`), and of replaced ones that nobody reads any more.
     """
-    _each(lambda each: store.delete(_keys(each)), manifests)
+    _each(lambda each: store.delete([each.key(kind) for kind in DELETION_ORDER]), manifests)
 
 
 #: What was staged goes as what was replaced does.
 discard = remove_objects
 
 
-def _keys(manifest: SegmentManifest) -> list[str]:
-    kinds = [ObjectKind.MANIFEST, *(kind for kind in ObjectKind if kind is not ObjectKind.MANIFEST)]
-    return [manifest.key(kind) for kind in kinds]
+def replaced_segments(store: ObjectStore, topics: Collection[str]) -> list[SegmentManifest]:
+    """The segments of topics that others have taken the place of, and whose objects were not removed yet."""
+    found = []
+    for directory in store.list_level("").directories:
+        if parse_topic_directory(directory) in topics:
+            for info in store.list(directory):
+                key = ObjectKey.parse(info.key)
+                if key is not None and key.kind is ObjectKind.REPLACED:
+                    with suppress(RemoteResourceNotFoundError):  # removed since it was listed
+                        found.append(read_replaced(store, key))
+    return found
 
 
 def _spread(store: ObjectStore, publication: Publication) -> None:
     """Everything behind the one step."""
     if not _is_done(store, publication):
         _each(lambda each: store.put(each.key(ObjectKind.MANIFEST), each.to_json()), publication.manifests)
-        store.delete([each.key(ObjectKind.MANIFEST) for each in publication.replaces])
+        _each(lambda each: _retire(store, each), publication.replaces)
         mark = {"format": _FORMAT, "version": _VERSION, "uid": publication.uid, "batch": publication.batch}
         store.put(_key(publication.name, _DONE), json.dumps(mark).encode())
     store.delete([_key(publication.name, _PUBLISHED)])
+
+
+def _retire(store: ObjectStore, manifest: SegmentManifest) -> None:
+    """Have listings pass over a segment; nothing is done to one that is gone."""
+    for key in _manifest_keys(manifest):
+        with suppress(RemoteResourceNotFoundError):
+            data = store.get(key)
+            store.put(manifest.key(ObjectKind.REPLACED), data)
+            store.delete([key])
+            return
+
+
+def _manifest_keys(manifest: SegmentManifest) -> tuple[str, str]:
+    """Where its manifest may be: a publication does not tell which layout a replaced segment has."""
+    key = ObjectKey.of(manifest.metadata(), ObjectKind.MANIFEST)
+    return str(key), aiven_key(key, AIVEN_MANIFEST)
 
 
 def _is_done(store: ObjectStore, publication: Publication) -> bool:

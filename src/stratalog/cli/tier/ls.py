@@ -161,7 +161,7 @@ def _state(
     if state not in (State.UNKNOWN, State.ABSENT):
         return str(state.value)
     if manifest is None:
-        return "incomplete"
+        return "replaced" if stored.is_replaced else "incomplete"
     whole = next(misfits(stored, manifest), None) is None
     return ("complete" if whole else "damaged") + (" (unreferenced)" if state is State.ABSENT else "")
 

@@ -76,7 +76,7 @@ class Stat:
         self.other_bytes += sum(info.size for info in foreign)
         for objects in sets.values():
             self.bytes_by_kind.update({suffix: info.size for suffix, info in objects.objects.items()})
-        self.incomplete += len(sets) - len(complete)
+        self.incomplete += len(sets) - len(complete) - sum(objects.is_replaced for objects in sets.values())
         for manifest in complete:
             self.layouts.add(manifest.layout.value)
             self.newest_ms = max(self.newest_ms, manifest.max_timestamp)

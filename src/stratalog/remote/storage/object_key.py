@@ -35,7 +35,9 @@ class ObjectKind(Enum):
 
 
 #: The objects that hold contents of a segment, in the order of a copy.
-CONTENTS = tuple(kind for kind in ObjectKind if kind not in (ObjectKind.MANIFEST, ObjectKind.REPLACED))
+CONTENTS: tuple[ObjectKind, ...] = tuple(
+    kind for kind in ObjectKind if kind not in (ObjectKind.MANIFEST, ObjectKind.REPLACED)
+)
 #: In the order of a deletion: nobody takes what is left for a segment, nor for one that was replaced.
 DELETION_ORDER = (ObjectKind.MANIFEST, ObjectKind.REPLACED, *CONTENTS)
 
