@@ -19,6 +19,8 @@ def read_at_pace(reads: Reads, readers: int, bytes_per_second: float, seconds: f
     def run(number: int) -> None:
         found = reads(number)
         started.wait()
+        if bytes_per_second:  # nobody's reads are in step with the others'
+            time.sleep(number / readers)
         begun = time.monotonic()
         while time.monotonic() < until:
             sizes[number] += next(found)

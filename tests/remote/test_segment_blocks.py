@@ -21,17 +21,33 @@ class FakeStore:
 
     def __init__(self) -> None:
         self.ranges: list[tuple[int, int]] = []
+        self.served = 0
         self.fail = False
-        self.lock = threading.Lock()
+        self.lock = threading.Condition()
+        self.gate = threading.Event()
+        self.gate.set()
 
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start: int, end: int | None = None
     ) -> bytes:
         with self.lock:
             self.ranges.append((start, end or -1))
+            self.lock.notify_all()
+        self.gate.wait()
+        with self.lock:
+            self.served += 1
+            self.lock.notify_all()
         if self.fail:
             raise RetriableRemoteStorageError("503")
         return DATA[start:end]
+
+    def await_served(self, count: int) -> None:
+        with self.lock:
+            assert self.lock.wait_for(lambda: self.served >= count, 30)
+
+    def await_asked(self, count: int) -> None:
+        with self.lock:
+            assert self.lock.wait_for(lambda: len(self.ranges) >= count, 30)
 
 
 def _blocks(store: FakeStore, **options: int) -> SegmentBlocks:
@@ -59,6 +75,31 @@ def test_a_sequential_reader_gets_blocks_ahead_and_each_block_once() -> None:
         assert _read(blocks, at, at + 25) == DATA[at : at + 25]
     assert sorted(store.ranges) == [(at, min(at + 100, len(DATA))) for at in range(0, len(DATA), 100)]
     blocks.close()
+
+
+def test_a_reader_that_has_to_wait_gets_more_ahead_and_a_slow_one_less() -> None:
+    store = FakeStore()
+    blocks = SegmentBlocks(store, block_bytes=100, blocks_ahead=4)  # type: ignore[arg-type]
+    store.gate.clear()
+    with ThreadPoolExecutor(3) as readers:
+        waiting = [readers.submit(_read, blocks, 0, 10)]
+        store.await_asked(2)  # the block itself, and one ahead
+        waiting.append(readers.submit(_read, blocks, 100, 110))
+        store.await_asked(4)  # it was under way: two ahead from here
+        waiting.append(readers.submit(_read, blocks, 200, 210))
+        store.await_asked(4)  # no more than four threads fetch
+        store.gate.set()
+        for at, found in zip((0, 100, 200), waiting, strict=True):
+            assert found.result() == DATA[at : at + 10]
+    store.await_asked(7)  # four ahead of the third block
+    store.await_served(7)
+    for _ in range(8):
+        _read(blocks, 200, 210)  # one less each time
+    for at in (300, 400, 500, 600):
+        _read(blocks, at, at + 10)
+    store.await_asked(8)
+    blocks.close()
+    assert sorted(start for start, _ in store.ranges) == [0, 100, 200, 300, 400, 500, 600, 700]
 
 
 def test_a_single_look_fetches_its_block_alone() -> None:

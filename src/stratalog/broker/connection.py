@@ -62,6 +62,8 @@ _EXPECT_LARGE_BYTES = 4096
 _JOIN_BYTES_MAX = 32 * 1024
 #: Piece of a file that goes through memory where there is no sendfile.
 _COPY_BYTES = 256 * 1024
+#: After so much the other connections have their turn, however fast this client reads (as with Kafka: a write a turn).
+_TURN_BYTES = 512 * 1024
 #: Answers to pipelined requests that are kept back to go out together.
 _QUEUE_CHUNKS_MAX = 256
 
@@ -476,29 +478,33 @@ class Connection:
     # --- sending ------------------------------------------------------------------------------------------------------
 
     def _flush(self) -> None:
-        """Send what the socket takes; the rest goes when it is writable again."""
+        """Send what the socket takes, up to a turn's worth; the rest goes when it is writable again."""
         out = self._out
+        left = _TURN_BYTES
         try:
-            while out:
+            while out and left > 0:
                 first = out[0]
-                if isinstance(first, FileSlice):
-                    self._send_file(first)
-                    del out[0]
-                    self._file_sent = 0
-                else:
-                    self._send_bytes(out)
+                left -= (
+                    self._send_file(first, left) if isinstance(first, FileSlice) else self._send_bytes(out)
+                )
         except (BlockingIOError, InterruptedError):
-            if not self._held & _OUTPUT_STUCK:
-                self._held |= _OUTPUT_STUCK
-                self._host.loop.add_writer(self._fd, self._on_writable)
+            self._go_on_when_writable()
         except StratalogError as error:
             logger.error("Closing the connection from %s: %s", self.client_host, error)
             self.close()
         except OSError:  # gone
             self.close()
+        else:
+            if out:
+                self._go_on_when_writable()
 
-    def _send_bytes(self, out: list[Chunk]) -> None:
-        """Send the pieces in front of the first file range, or as many of them as fit one call."""
+    def _go_on_when_writable(self) -> None:
+        if not self._held & _OUTPUT_STUCK:
+            self._held |= _OUTPUT_STUCK
+            self._host.loop.add_writer(self._fd, self._on_writable)
+
+    def _send_bytes(self, out: list[Chunk]) -> int:
+        """Send the pieces in front of the first file range, or as many of them as fit one call; how many bytes went."""
         pieces: list[bytes | bytearray | memoryview] = []
         size = 0
         for piece in out:
@@ -515,15 +521,20 @@ class Connection:
             del out[:count]
         else:
             out[:count] = [memoryview(data)[sent:]]
+        return sent
 
-    def _send_file(self, piece: FileSlice) -> None:
-        """Send all of a file range; BlockingIOError when the socket is full before."""
-        file, size = piece.file, piece.size
-        while self._file_sent < size:
+    def _send_file(self, piece: FileSlice, limit: int) -> int:
+        """Send of the file range in front, and take it away once all went; how many bytes did.
+
+        Ends behind `limit`, or with BlockingIOError when the socket is full before.
+        """
+        file, begun = piece.file, self._file_sent
+        end = min(piece.size, begun + limit)
+        while self._file_sent < end:
             position = piece.position + self._file_sent
             if _SENDFILE is not None:
                 try:
-                    sent = _SENDFILE(self._fd, file.fileno(), position, size - self._file_sent)
+                    sent = _SENDFILE(self._fd, file.fileno(), position, end - self._file_sent)
                 except OSError as error:
                     if error.errno not in _NO_SENDFILE_ERRNOS:
                         raise
@@ -532,9 +543,13 @@ class Connection:
                 sent = self._copy_file(piece, position)
             if sent == 0:
                 raise StratalogError(
-                    f"{file.path} ended at {position} while it was sent, expected {size} bytes"
+                    f"{file.path} ended at {position} while it was sent, expected {piece.size} bytes"
                 )
             self._file_sent += sent
+        if end == piece.size:
+            del self._out[0]
+            self._file_sent = 0
+        return end - begun
 
     def _copy_file(self, piece: FileSlice, position: int) -> int:
         data = piece.file.pread(min(_COPY_BYTES, piece.position + piece.size - position), position)

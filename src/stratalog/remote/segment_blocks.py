@@ -3,6 +3,10 @@
 A consumer reads a segment in pieces, one fetch after the other; a store is fast only for large ranges, several at a time.
 So ranges are fetched in blocks of `BLOCK_BYTES`; whoever reads one block after another gets the next ones fetched
 meanwhile; the last blocks stay in memory up to a limit.
+
+How many are fetched ahead follows the reader, partition by partition: one that has to wait for a block gets twice as many from
+there on, one that finds all of them there gets one less. Most consumers are slower than a store, and what is fetched for
+them in one go takes the cores from everyone else for as long.
 """
 
 from __future__ import annotations
@@ -10,14 +14,17 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
 
 from stratalog.errors import RetriableRemoteStorageError
-from stratalog.remote.api import RemoteLogSegmentMetadata, RemoteStorageManager
+from stratalog.remote.api import RemoteLogSegmentMetadata, RemoteStorageManager, TopicIdPartition
 from stratalog.remote.plugin import fetch_records
 
 BLOCK_BYTES = 4 * 1024 * 1024
 BLOCKS_AHEAD = 4
 CAPACITY_BYTES = 128 * 1024 * 1024
+#: Partitions whose readers' pace is remembered.
+_PACES_MAX: Final = 4096
 
 _Key = tuple[bytes, int]
 
@@ -35,7 +42,8 @@ class SegmentBlocks:
     ) -> None:
         self._rsm = rsm
         self._block_bytes = block_bytes
-        self._ahead = blocks_ahead
+        self._ahead_max = blocks_ahead
+        self._ahead: OrderedDict[TopicIdPartition, int] = OrderedDict()
         self._blocks_max = max(capacity_bytes // block_bytes, blocks_ahead + 2)
         self._blocks: OrderedDict[_Key, Future[memoryview]] = OrderedDict()
         self._lock = threading.Lock()
@@ -52,9 +60,10 @@ class SegmentBlocks:
             return []
         size = self._block_bytes
         first, last = start // size, (end - 1) // size
+        has_to_wait = self._is_done(metadata, first) is False
         futures = [self._block(metadata, number) for number in range(first, last + 1)]
         if self._was_read(metadata, first - 1) or last > first:
-            self._read_ahead(metadata, last + 1)
+            self._read_ahead(metadata, last + 1, has_to_wait=has_to_wait)
         pieces = []
         for number, future in zip(range(first, last + 1), futures, strict=True):
             block = self._result(metadata, number, future)
@@ -76,12 +85,33 @@ class SegmentBlocks:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _was_read(self, metadata: RemoteLogSegmentMetadata, number: int) -> bool:
-        return number < 0 or (metadata.segment_id.id.bytes, number) in self._blocks
+        return number < 0 or self._is_done(metadata, number) is not None
 
-    def _read_ahead(self, metadata: RemoteLogSegmentMetadata, first: int) -> None:
+    def _is_done(self, metadata: RemoteLogSegmentMetadata, number: int) -> bool | None:
+        """Whether a block is here already; None when nobody has asked for it."""
+        future = self._blocks.get((metadata.segment_id.id.bytes, number))
+        return None if future is None else future.done()
+
+    def _read_ahead(self, metadata: RemoteLogSegmentMetadata, first: int, *, has_to_wait: bool) -> None:
         behind = -(-metadata.segment_size_bytes // self._block_bytes)
-        for number in range(first, min(first + self._ahead, behind)):
+        count = self._count_ahead(metadata, first, behind, has_to_wait=has_to_wait)
+        for number in range(first, min(first + count, behind)):
             self._block(metadata, number)
+
+    def _count_ahead(
+        self, metadata: RemoteLogSegmentMetadata, first: int, behind: int, *, has_to_wait: bool
+    ) -> int:
+        partition = metadata.topic_id_partition
+        with self._lock:
+            count = self._ahead.pop(partition, 1)
+            if has_to_wait:
+                count = min(2 * count, self._ahead_max)
+            elif all(self._is_done(metadata, number) for number in range(first, min(first + count, behind))):
+                count = max(count - 1, 1)
+            self._ahead[partition] = count
+            if len(self._ahead) > _PACES_MAX:
+                self._ahead.popitem(last=False)
+            return count
 
     def _block(self, metadata: RemoteLogSegmentMetadata, number: int) -> Future[memoryview]:
         """The block, being fetched or there already."""
