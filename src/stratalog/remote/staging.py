@@ -2,7 +2,7 @@
 
 A writer that does not know yet where his offsets will lie guesses. Where he guessed wrong, `move` puts the segment where it
 belongs, under a new segment id, so that no object ever changes. The first half of a segment id is the job's: what a job
-has left behind can be told from everything else (`sweep`).
+has left behind can be told from everything else (`sweep`, `is_of_job`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stratalog.remote.api import (
     TopicIdPartition,
 )
 from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_key import ObjectKey, ObjectKind, parse_topic_directory
+from stratalog.remote.storage.object_key import CONTENTS, ObjectKey, ObjectKind, parse_topic_directory
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
@@ -67,7 +67,7 @@ def stage(
 ) -> SegmentManifest:
     """Put a written segment's objects; its manifest is returned. Raises RemoteStorageError."""
     metadata = RemoteLogSegmentMetadata(
-        RemoteLogSegmentId(partition, _segment_id(job)),
+        RemoteLogSegmentId(partition, segment_id(job)),
         written.base_offset,
         written.last_offset,
         written.max_timestamp_ms if written.max_timestamp_ms >= 0 else clock.now_ms(),
@@ -161,16 +161,22 @@ def sweep(store: ObjectStore, job: UUID, topic: str | None) -> int:
         if name is None or topic not in (None, name):
             continue
         own = [(info.key, key) for info in store.list(directory) if (key := ObjectKey.parse(info.key)) is not None
-               and key.segment_id.id.bytes[:_JOB_BYTES] == job.bytes[:_JOB_BYTES]]  # fmt: skip
-        published = {key.segment_id for _, key in own if key.kind is ObjectKind.MANIFEST}
+               and is_of_job(key.segment_id.id, job)]  # fmt: skip
+        published = {key.segment_id for _, key in own if key.kind not in CONTENTS}
         left = [text for text, key in own if key.segment_id not in published]
         store.delete(left)
         deleted += len(left)
     return deleted
 
 
-def _segment_id(job: UUID) -> UUID:
+def segment_id(job: UUID) -> UUID:
+    """A new one."""
     return UUID(bytes=job.bytes[:_JOB_BYTES] + random_uuid().bytes[_JOB_BYTES:])
+
+
+def is_of_job(segment: UUID, job: UUID) -> bool:
+    """Whether a segment with this id is a job's."""
+    return segment.bytes[:_JOB_BYTES] == job.bytes[:_JOB_BYTES]
 
 
 def _cut(lineage: Lineage, base_offset: int) -> list[EpochEntry]:

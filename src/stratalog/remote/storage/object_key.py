@@ -38,8 +38,8 @@ class ObjectKind(Enum):
 CONTENTS: tuple[ObjectKind, ...] = tuple(
     kind for kind in ObjectKind if kind not in (ObjectKind.MANIFEST, ObjectKind.REPLACED)
 )
-#: In the order of a deletion: nobody takes what is left for a segment, nor for one that was replaced.
-DELETION_ORDER = (ObjectKind.MANIFEST, ObjectKind.REPLACED, *CONTENTS)
+#: In the order of a deletion: nobody takes what is left for a segment; what a replaced one was is known to the last.
+DELETION_ORDER = (ObjectKind.MANIFEST, *CONTENTS, ObjectKind.REPLACED)
 
 
 KIND_OF_INDEX = {

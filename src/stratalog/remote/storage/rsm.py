@@ -187,13 +187,13 @@ class ObjectStoreRemoteStorageManager:
         """The objects of either layout: where there is no manifest any more, nothing tells whose they were."""
         key = ObjectKey.of(metadata, ObjectKind.MANIFEST)
         self.reader.forget(key)
-        manifest, *contents = [_key(metadata, kind) for kind in DELETION_ORDER]
+        manifest, *contents, replaced = [_key(metadata, kind) for kind in DELETION_ORDER]
         others = [
             each
             for suffix in aiven_keys.SUFFIXES
             if (each := aiven_keys.aiven_key(key, suffix)) not in contents
         ]
-        self.store.delete([manifest, others[0], *contents, *others[1:]])
+        self.store.delete([manifest, others[0], *contents, *others[1:], replaced])
 
     def close(self) -> None:
         if self._deadline_store is not None:

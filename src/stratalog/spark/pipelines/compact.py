@@ -6,16 +6,18 @@ What stays is, batch by batch, what a cleaning of the log cleaner leaves that se
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from stratalog.config.topic import LogConfig
-from stratalog.errors import UsageError
+from stratalog.errors import RemoteStorageError, UsageError
 from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.publication import finish_publications, remove_objects
+from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.spark.pipelines.compaction import bucket, data_dirs, local
+from stratalog.spark.pipelines.compaction.bucket_job import BucketJob, job_above
 from stratalog.spark.pipelines.compaction.job import compacted
 from stratalog.spark.pipelines.compaction.metadata_topic import TieredCluster
 from stratalog.spark.pipelines.compaction.plan import topic_config
@@ -111,13 +113,30 @@ def compact_bucket(
     with ExitStack() as stack:
         places = Places(url, dict(options or {}))
         view = places.store
-        target: Place = InBucket(view, clock)
+        finish_publications(view, clock=clock)
+        manifests = _visible(places, topics)
+        job = BucketJob(view, topics, job_above(each.segment_id for each in manifests))
+        target: Place = InBucket(view, job, clock)
         if kafka is not None:
             cluster = stack.enter_context(TieredCluster.connected(ConnectionOptions.of(kafka), clock))
-            target = InCluster(view, cluster, clock)
-        finish_publications(view, clock=clock)
+            target = InCluster(view, job, cluster, clock)
+        if not dry_run:
+            target.begin(manifests)
+            stack.enter_context(_swept(job))
+        partitions = list(filter(None, map(target.readable, bucket.partitions_of(manifests))))
+        _check_all_there(places, topics, (each for of_partition in partitions for each in of_partition))
         ledger = stack.enter_context(Ledger(state, "compact", clock=clock))
-        planned = _bucket_plans(places, target, topics, overrides, ledger, clock)
+        planned = [
+            bucket.bucket_plan(
+                places,
+                of_partition,
+                bucket.config_of(of_partition, overrides),
+                first_dirty_offset=int(ledger.get(str(of_partition[0].topic_id_partition)) or 0),
+                now_ms=clock.now_ms(),
+                job=job.id,
+            )
+            for of_partition in partitions
+        ]
         plans = [each for each in planned if each.plan.dirty_ratio >= min_dirty_ratio]
         results: list[CompactedPartition] = []
         for part, result, rewritten in compacted(
@@ -136,31 +155,28 @@ def compact_bucket(
     return CompactResult(sorted(results), dry_run)
 
 
-def _bucket_plans(
-    places: Places,
-    target: Place,
-    topics: Sequence[str],
-    overrides: Mapping[str, str] | None,
-    ledger: Ledger,
-    clock: Clock,
-) -> list[bucket.BucketPlan]:
-    """All partitions that have segments. UsageError for a topic that has none."""
-    listed = list_remote_segments(places.store, topics, covered=True)
-    partitions = [target.readable(manifests) for manifests in bucket.partitions_of(listed)]
-    missing = sorted(set(topics) - {manifests[0].topic for manifests in partitions if manifests})
+def _visible(places: Places, topics: Sequence[str]) -> list[SegmentManifest]:
+    """All segments of topics. UsageError for a topic that has none."""
+    found = list_remote_segments(places.store, topics, covered=True)
+    _check_all_there(places, topics, found)
+    return found
+
+
+def _check_all_there(places: Places, topics: Sequence[str], manifests: Iterable[SegmentManifest]) -> None:
+    missing = sorted(set(topics) - {each.topic for each in manifests})
     if missing:
         raise UsageError(f"{places.remote_url} has no segment of {', '.join(missing)}")
-    return [
-        bucket.bucket_plan(
-            places,
-            manifests,
-            bucket.config_of(manifests, overrides),
-            first_dirty_offset=int(ledger.get(str(manifests[0].topic_id_partition)) or 0),
-            now_ms=clock.now_ms(),
-        )
-        for manifests in partitions
-        if manifests
-    ]
+
+
+@contextmanager
+def _swept(job: BucketJob) -> Iterator[None]:
+    """Whatever happens, what tasks had put does not stay; what they put after this is the next run's business."""
+    try:
+        yield
+    except BaseException:
+        with suppress(RemoteStorageError):
+            job.sweep()
+        raise
 
 
 def _local_plan(partition: data_dirs.LocalPartition, config: LogConfig, clock: Clock) -> local.LocalPlan:

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -19,17 +20,20 @@ from stratalog.remote.metadata.serde import encode
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from stratalog.remote.publication import finish_publications
 from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.remote.storage.object_key import ObjectKey
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.plain_view import PlainView
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.spark.pipelines.compaction import bucket, data_dirs, local
 from stratalog.spark.pipelines.compaction.bucket import BucketPlan
+from stratalog.spark.pipelines.compaction.bucket_job import BucketJob, job_above
 from stratalog.spark.pipelines.compaction.metadata_topic import TieredCluster
 from stratalog.spark.pipelines.compaction.tiered import InBucket, InCluster, Place
 from stratalog.spark.places import Places
 from stratalog.testing.clock import ManualClock
 from stratalog.testing.lossy_filesystem import Killed
 from stratalog.util.filesystem import FileSystem
+from stratalog.util.uuids import uuid_to_base64
 from tests.log.cleaner.test_crash_in_a_cleaning import CONFIG, NOW, Life
 from tests.remote.test_publication import FailingAfter
 from tests.remote.world import MemoryMetadataLog
@@ -117,6 +121,9 @@ class FailingMetadataLog(MemoryMetadataLog):
 class Tier:
     """A bucket with a random life in it, and a metadata topic that knows its segments."""
 
+    #: Whether an attempt of every task is lost before the one that is heard of.
+    dies_once = False
+
     def __init__(self, root: Path, seed: int) -> None:
         self.root = root
         directory, self.config, self.now_ms = lived(
@@ -147,15 +154,29 @@ class Tier:
 
     def target(self, store: ObjectStore, *, served: bool) -> Place:
         clock = ManualClock(self.now_ms)
-        return InCluster(store, TieredCluster(self.log, clock), clock) if served else InBucket(store, clock)
+        job = BucketJob(store, [PARTITION.topic], self.job)
+        if served:
+            return InCluster(store, job, TieredCluster(self.log, clock), clock)
+        return InBucket(store, job, clock)
 
-    def compact(self, store: ObjectStore, *, served: bool) -> BucketPlan:
+    def compact(self, store: ObjectStore, *, served: bool, driver_dies: bool = False) -> BucketPlan:
         finish_publications(store)
+        self.job = job_above(each.segment_id for each in self.listed())
         target = self.target(store, served=served)
-        manifests = target.readable(self.listed())
+        target.begin(self.listed())
         plan = bucket.bucket_plan(
-            Places(self.url), manifests, self.config, first_dirty_offset=0, now_ms=self.now_ms
+            Places(self.url),
+            target.readable(self.listed()),
+            self.config,
+            first_dirty_offset=0,
+            now_ms=self.now_ms,
+            job=self.job,
         )
+        if self.dies_once:
+            compact_in_process([plan.plan])
+            self.dies_once = False
+        if driver_dies:
+            raise Killed
         (made,) = compact_in_process([plan.plan])
         target.replace(plan, bucket.new_manifests(made))
         target.clean_up(0)
@@ -188,7 +209,7 @@ def survivors(found: list[Found]) -> set[tuple[int, bytes | None, bytes | None]]
 
 @pytest.mark.parametrize("served", [False, True], ids=["bucket", "cluster"])
 def test_a_compaction_of_a_bucket_may_end_at_any_step(tmp_path: Path, served: bool) -> None:
-    """At any change of the store, and at any event of the metadata topic."""
+    """At any change of the store (every other one, by turns), and at any event of the metadata topic."""
     tier = Tier(tmp_path, 52)
     objects, events = tmp_path / "objects", [list(each) for each in tier.log.values]
     shutil.copytree(tmp_path / "bucket", objects)
@@ -197,7 +218,7 @@ def test_a_compaction_of_a_bucket_may_end_at_any_step(tmp_path: Path, served: bo
     expected = survivors(bucket_batches(tier.store))
     steps = 0
     for of_store in [True, False] if served else [True]:
-        for step in range(100):
+        for step in range(int(served), 200, 2 if of_store else 1):
             shutil.rmtree(tmp_path / "bucket")
             shutil.copytree(objects, tmp_path / "bucket")
             tier.log = FailingMetadataLog()
@@ -221,7 +242,45 @@ def test_a_compaction_of_a_bucket_may_end_at_any_step(tmp_path: Path, served: bo
                 break
             tier.compact(tier.store, served=served)
             assert survivors(bucket_batches(tier.store)) == expected, step
+            assert audit_bucket(tier.store, AuditOptions(now_ms=2**60, grace_ms=0)).findings == [], step
+            assert not [each for each in tier.store.list("_publications") if each.key.endswith(".job")]
             steps += 1
     assert steps > 10
     audited = audit_bucket(tier.store, AuditOptions(now_ms=2**60, grace_ms=0, deep=True))
     assert audited.findings == []
+
+
+@pytest.mark.parametrize(("driver", "served"), [(False, False), (True, True)], ids=["task", "driver"])
+def test_what_an_attempt_that_died_had_put_does_not_stay(tmp_path: Path, driver: bool, served: bool) -> None:
+    """An executor was lost after the upload, and nobody ever heard of the new segments; or the driver was."""
+    undisturbed = Tier(tmp_path / "undisturbed", 52)
+    undisturbed.compact(undisturbed.store, served=served)
+    tier = Tier(tmp_path / "tier", 52)
+    tier.dies_once = True
+    before = len(list(tier.store.list()))
+    if driver:
+        with pytest.raises(Killed):
+            tier.compact(tier.store, served=served, driver_dies=True)
+        assert len(list(tier.store.list())) > before
+    tier.compact(tier.store, served=served)
+    assert bucket_batches(tier.store) == bucket_batches(undisturbed.store)
+    assert kinds_of(tier.store) == kinds_of(undisturbed.store)
+
+
+def kinds_of(store: ObjectStore) -> list[str]:
+    """The bucket's objects by base offset and kind; ids are drawn."""
+    keys = [ObjectKey.parse(info.key) for info in store.list()]
+    return sorted(f"{key.start_offset} {key.kind.value}" for key in keys if key is not None)
+
+
+def test_ids_of_a_job_are_larger_than_all_before_it() -> None:
+    """Of our broker's view: job after job, a thousand times."""
+    known = [uuid4() for _ in range(1000)]
+    for _ in range(1000):
+        job = job_above(known)
+        assert job > max(known)
+        assert not uuid_to_base64(job).startswith("-")
+        known = [job, *known[:9]]
+    assert job_above([UUID(int=2**128 - 1)]).version == 4
+    below_dash = UUID(int=(62 << 122) - 1)
+    assert uuid_to_base64(job_above([below_dash])).startswith("_")

@@ -12,6 +12,7 @@ from stratalog.config.topic import LogConfig
 from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.spark.pipelines.compaction import bucket, local
+from stratalog.spark.pipelines.compaction.bucket_job import BucketJob, job_above
 from stratalog.spark.pipelines.compaction.tiered import InBucket
 from stratalog.spark.places import Places
 from stratalog.testing.clock import ManualClock
@@ -79,9 +80,10 @@ def test_a_random_bucket_becomes_what_the_cleaner_makes_of_the_log(tmp_path: Pat
     assert clean(shutil.copytree(directory, cleaners), config, now_ms, 0) in (0, end)
     places = Places((tmp_path / "bucket").as_uri())
     manifests = list_remote_segments(store, covered=True)
-    plan = bucket.bucket_plan(places, manifests, config, first_dirty_offset=0, now_ms=now_ms)
+    job = BucketJob(places.store, ["latest"], job_above(each.segment_id for each in manifests))
+    plan = bucket.bucket_plan(places, manifests, config, first_dirty_offset=0, now_ms=now_ms, job=job.id)
     (made,) = compact_in_process([plan.plan], buckets=1 + seed % 3)
-    target = InBucket(places.store, ManualClock(now_ms))
+    target = InBucket(places.store, job, ManualClock(now_ms))
     target.replace(plan, bucket.new_manifests(made))
     target.clean_up(0)
     assert plan.plan.end_offset == end

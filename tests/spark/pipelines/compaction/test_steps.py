@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import numpy as np
 import pytest
@@ -21,6 +21,7 @@ from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.spark.pipelines.compaction import bucket, keys, local, sources
 from stratalog.spark.pipelines.compaction.bucket import bucket_plan
+from stratalog.spark.pipelines.compaction.bucket_job import BucketJob
 from stratalog.spark.pipelines.compaction.keys import KeyCollector, Packed
 from stratalog.spark.pipelines.compaction.newest import NewestKeys
 from stratalog.spark.pipelines.compaction.plan import buckets_of, met_before, records_a_byte
@@ -38,6 +39,8 @@ from tests.spark.pipelines.compaction.lives import (
     upload,
     write_log,
 )
+
+JOB = UUID(int=5 << 64)
 
 
 @given(
@@ -159,7 +162,7 @@ class TestBuckets:
         assert [list(each.leader_epochs) for each in (own[0], own[-1])] == [[0], [1]]
         other = replace(own[0], segment_id=uuid4(), leader_epochs={1: 0}, end_offset=own[1].end_offset)
         plan = bucket_plan(
-            Places(store.url), [other, *own], self.config, first_dirty_offset=0, now_ms=self.now_ms
+            Places(store.url), [other, *own], self.config, first_dirty_offset=0, now_ms=self.now_ms, job=JOB
         )
         assert list(plan.manifests) == own
         assert plan.covered == ()
@@ -173,6 +176,7 @@ class TestBuckets:
                 self.config,
                 first_dirty_offset=0,
                 now_ms=self.now_ms,
+                job=JOB,
             )
 
 
@@ -184,9 +188,9 @@ def test_a_remote_segment_of_which_nothing_stays_keeps_a_header(tmp_path: Path) 
         upload(log, store)
     before = list_remote_segments(store)
     places = Places(store.url)
-    plan = bucket_plan(places, before, config, first_dirty_offset=0, now_ms=T0)
+    plan = bucket_plan(places, before, config, first_dirty_offset=0, now_ms=T0, job=JOB)
     (made,) = compact_in_process([plan.plan])
-    target = InBucket(places.store, ManualClock(T0))
+    target = InBucket(places.store, BucketJob(places.store, ["latest"], JOB), ManualClock(T0))
     target.replace(plan, bucket.new_manifests(made))
     after = list_remote_segments(store)
     offsets = [[(each.base_offset, each.end_offset) for each in found] for found in (before, after)]

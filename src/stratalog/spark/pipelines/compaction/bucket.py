@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
+from uuid import UUID
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import RemoteStorageError
@@ -69,11 +70,12 @@ def bucket_plan(
     *,
     first_dirty_offset: int,
     now_ms: int,
+    job: UUID,
 ) -> BucketPlan:
     """What is to be done to a partition, of all its manifests; of two with the same offsets the newer one is taken.
 
     Segments of a history that was given up are left alone. RemoteStorageError when others overlap in part, or an object
-    cannot be read.
+    cannot be read. New segments are `job`'s.
     """
     newest_first = sorted(
         manifests,
@@ -111,7 +113,10 @@ def bucket_plan(
         places=places,
         directory="",
         upload=lambda segments: Upload(
-            str(places.remote_url), dict(places.remote_options), tuple(taken[number] for number in segments)
+            str(places.remote_url),
+            dict(places.remote_options),
+            tuple(taken[number] for number in segments),
+            job,
         ),
     )
     ids = {each.segment_id for each in taken}

@@ -7,7 +7,8 @@
     objects deleted                                DELETE_SEGMENT_STARTED, objects deleted, DELETE_SEGMENT_FINISHED
 
 Every step may be repeated. After a crash at any of them each offset is served, by old segments or new ones; the next run
-takes away what is covered by others, and finishes deletions that were begun.
+takes away what is covered by others, what was replaced and what an earlier job had put and not published, and finishes
+deletions that were begun. New segments that were published and not announced are replaced by those that they were made of.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
-from stratalog.remote.api import RemoteLogSegmentMetadata
-from stratalog.remote.publication import publish, remove_objects
+from stratalog.remote.api import RemoteLogSegmentMetadata, TopicIdPartition
+from stratalog.remote.publication import publish, remove_objects, replaced_segments
 from stratalog.remote.segment_state import RemoteLogSegmentState
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.spark.pipelines.compaction.bucket import BucketPlan
+from stratalog.spark.pipelines.compaction.bucket_job import BucketJob
 from stratalog.spark.pipelines.compaction.metadata_topic import TieredCluster
 from stratalog.util.clock import Clock
 
@@ -33,6 +35,9 @@ _SETTLE_SECONDS_MAX: Final = 5.0
 class Place(Protocol):
     """Where compacted partitions become visible."""
 
+    def begin(self, manifests: Sequence[SegmentManifest]) -> None:
+        """Take away what earlier jobs left, and note this one; `manifests` is all that is visible of its topics."""
+
     def readable(self, manifests: Sequence[SegmentManifest]) -> list[SegmentManifest]:
         """Those segments of one partition that count."""
 
@@ -40,16 +45,20 @@ class Place(Protocol):
         """Make new segments of a partition visible, and keep in mind what need not be there any more."""
 
     def clean_up(self, grace_seconds: float) -> None:
-        """Delete that, after a while."""
+        """Delete that, after a while, and whatever tasks had put that nobody heard of again."""
 
 
 class InBucket:
     """See the module."""
 
-    def __init__(self, store: ObjectStore, clock: Clock) -> None:
+    def __init__(self, store: ObjectStore, job: BucketJob, clock: Clock) -> None:
         self._store = store
+        self._job = job
         self._clock = clock
-        self._replaced: list[SegmentManifest] = []
+
+    def begin(self, manifests: Sequence[SegmentManifest]) -> None:  # noqa: ARG002
+        self._job.find_earlier()
+        self._job.begin()
 
     def readable(self, manifests: Sequence[SegmentManifest]) -> list[SegmentManifest]:
         return list(manifests)
@@ -57,23 +66,37 @@ class InBucket:
     def replace(self, plan: BucketPlan, new: Sequence[SegmentManifest]) -> None:
         replaced = plan.replaced_by(new)
         if new or replaced:
-            publish(self._store, _name(plan), new, replaces=replaced, clock=self._clock)
-        self._replaced += replaced
+            publish(self._store, _name(plan.partition), new, replaces=replaced, clock=self._clock)
 
     def clean_up(self, grace_seconds: float) -> None:
-        if self._replaced:
+        replaced = _replaced(self._store, self._job)
+        if replaced:
             self._clock.sleep(grace_seconds)
-            _delete_objects(self._store, [each.metadata() for each in self._replaced])
+            _delete_objects(self._store, replaced)
+        self._job.end()
 
 
 class InCluster:
     """See the module."""
 
-    def __init__(self, store: ObjectStore, cluster: TieredCluster, clock: Clock) -> None:
+    def __init__(self, store: ObjectStore, job: BucketJob, cluster: TieredCluster, clock: Clock) -> None:
         self._store = store
+        self._job = job
         self._cluster = cluster
         self._clock = clock
         self._replaced: list[RemoteLogSegmentMetadata] = []
+
+    def begin(self, manifests: Sequence[SegmentManifest]) -> None:
+        self._job.find_earlier()
+        made = [each for each in manifests if self._job.is_of_earlier(each)]
+        for partition in dict.fromkeys(each.topic_id_partition for each in made):
+            known = self._cluster.segments(partition)
+            unannounced = [
+                each for each in made if each.topic_id_partition == partition and each.segment_id not in known
+            ]
+            if unannounced:
+                publish(self._store, _name(partition), [], replaces=unannounced, clock=self._clock)
+        self._job.begin()
 
     def readable(self, manifests: Sequence[SegmentManifest]) -> list[SegmentManifest]:
         if not manifests:
@@ -93,20 +116,26 @@ class InCluster:
         good = [each for each in new if not _is_made_of(each, plan, gone)]
         remove_objects(self._store, [each for each in new if each not in good])
         if good:
-            publish(self._store, _name(plan), good, clock=self._clock)
+            publish(self._store, _name(plan.partition), good, clock=self._clock)
             self._cluster.announce(plan.partition, good)
         self._replaced += [
             known[each.segment_id] for each in plan.replaced_by(good) if each.segment_id not in gone
         ]
 
     def clean_up(self, grace_seconds: float) -> None:
-        if not self._replaced:
-            return
-        self._clock.sleep(grace_seconds)
-        self._cluster.to(RemoteLogSegmentState.DELETE_SEGMENT_STARTED, self._replaced)
-        self._clock.sleep(min(grace_seconds, _SETTLE_SECONDS_MAX))
-        _delete_objects(self._store, self._replaced)
-        self._cluster.to(RemoteLogSegmentState.DELETE_SEGMENT_FINISHED, self._replaced)
+        unannounced = _replaced(self._store, self._job)
+        if self._replaced or unannounced:
+            self._clock.sleep(grace_seconds)
+            self._cluster.to(RemoteLogSegmentState.DELETE_SEGMENT_STARTED, self._replaced)
+            self._clock.sleep(min(grace_seconds, _SETTLE_SECONDS_MAX))
+            _delete_objects(self._store, [*self._replaced, *unannounced])
+            self._cluster.to(RemoteLogSegmentState.DELETE_SEGMENT_FINISHED, self._replaced)
+        self._job.end()
+
+
+def _replaced(store: ObjectStore, job: BucketJob) -> list[RemoteLogSegmentMetadata]:
+    """The segments that publications took away, this job's or one's that did not come to its end."""
+    return [each.metadata() for each in replaced_segments(store, job.topics)]
 
 
 def _delete_objects(store: ObjectStore, segments: Sequence[RemoteLogSegmentMetadata]) -> None:
@@ -127,5 +156,5 @@ def _is_made_of(new: SegmentManifest, plan: BucketPlan, gone: set[UUID]) -> bool
     )
 
 
-def _name(plan: BucketPlan) -> str:
-    return f"compact-{plan.partition.topic}-{plan.partition.partition}"
+def _name(partition: TopicIdPartition) -> str:
+    return f"compact-{partition.topic}-{partition.partition}"

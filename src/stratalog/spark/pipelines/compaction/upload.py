@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 from uuid import UUID
 
 from stratalog.log.file_names import snapshot_file
 from stratalog.log.segment import LogSegment
 from stratalog.remote.api import LogSegmentData, RemoteLogSegmentId, RemoteLogSegmentMetadata
-from stratalog.remote.staging import BULK_BROKER_ID
+from stratalog.remote.staging import BULK_BROKER_ID, segment_id
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import ObjectKind
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.filesystem import FileSystem
-from stratalog.util.uuids import random_uuid
-
-#: How often an id is drawn that shall be larger than others.
-_DRAWS_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """Where the new segment goes, and what it has of `replaced`, the segments that it is made of, in order."""
+    """Where the new segment goes, and what it has of `replaced`, the segments that it is made of, in order.
+
+    Its id is one of `job`'s; every attempt has another one.
+    """
 
     url: str
     options: Mapping[str, str] = field(hash=False, repr=False)
     replaced: tuple[SegmentManifest, ...]
+    job: UUID
 
     @property
     def last(self) -> SegmentManifest:
@@ -62,9 +61,7 @@ class Upload:
     def _metadata(self, cleaned: LogSegment, clock: Clock) -> RemoteLogSegmentMetadata:
         newest_ms = cleaned.max_timestamp.timestamp_ms
         return RemoteLogSegmentMetadata(
-            segment_id=RemoteLogSegmentId(
-                self.last.topic_id_partition, _id_above(each.segment_id for each in self.replaced)
-            ),
+            segment_id=RemoteLogSegmentId(self.last.topic_id_partition, segment_id(self.job)),
             start_offset=self.replaced[0].base_offset,
             end_offset=self.last.end_offset,
             max_timestamp_ms=newest_ms if newest_ms >= 0 else self.last.max_timestamp,
@@ -94,14 +91,3 @@ class Upload:
             topic_config=self.last.topic_config,
             partition_count=self.last.partition_count,
         )
-
-
-def _id_above(others: Iterable[UUID]) -> UUID:
-    """A random id, larger than the others if that can be: of two segments with the same offsets our broker then takes the
-    new one as soon as it hears of it."""
-    most = max(others)
-    for _ in range(_DRAWS_MAX):
-        drawn = random_uuid()
-        if drawn > most:
-            return drawn
-    return random_uuid()
