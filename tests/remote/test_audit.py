@@ -64,8 +64,10 @@ FAULTS = [
     Fault("offset index cut", "wrong-size", lambda b, n: b.cut(n, INDEX), "sound"),
     Fault("offset index flipped", "damaged-object", lambda b, n: b.flip(n, INDEX), "sound"),
     Fault("time index flipped", "damaged-object", lambda b, n: b.flip(n, TIMES, 0), "sound"),
-    Fault("snapshot lost", "missing-object", lambda b, n: b.delete(n, SNAPSHOT), "same"),
-    Fault("epochs flipped", "damaged-object", lambda b, n: b.flip(n, EPOCHS), "same"),
+    Fault("snapshot lost", "missing-object", lambda b, n: b.delete(n, SNAPSHOT), "sound"),
+    Fault("epochs flipped", "damaged-object", lambda b, n: b.flip(n, EPOCHS), "sound"),
+    Fault("epochs lost", "missing-object", lambda b, n: b.delete(n, EPOCHS), "sound"),
+    Fault("manifest and epochs lost", "missing-manifest", lambda b, n: b.delete(n, MANIFEST, EPOCHS), "sound"),
     Fault("records flipped", "damaged-object", lambda b, n: b.flip(n, LOG), "same"),
     Fault(
         "records and index flipped", "damaged-object",

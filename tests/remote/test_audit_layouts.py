@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from stratalog.errors import RemoteStorageError
 from stratalog.remote.api import LogSegmentData, RemoteLogSegmentMetadata
 from stratalog.remote.audit_facts import PartitionMetadata
 from stratalog.remote.audit_findings import Finding, Severity, plan_repair
@@ -112,22 +113,25 @@ def test_a_flipped_bit_in_a_chunk_is_found(encoded: Encoded) -> None:
     flip(encoded.path(0, ObjectKind.PRODUCER_SNAPSHOT), 5)
     found = findings(encoded.open())
     assert told(found) == [("damaged-object", "snapshot"), ("damaged-object", "log")]
-    assert repair(encoded.open(), found) == 0
+    assert repair(encoded.open(), found) == 1
+    assert told(findings(encoded.open())) == [("damaged-object", "log")]
     assert findings(encoded.open(), deep=False) == []
 
 
-def test_an_index_is_made_anew_unless_it_is_encrypted(encoded: Encoded) -> None:
+def test_an_index_is_made_anew_and_stored_as_the_other_contents_are(encoded: Encoded) -> None:
     encoded.path(1, INDEX).unlink()
     flip(encoded.path(1, TIMES), 3)
     before = content(encoded.directory)
     found = findings(encoded.open())
     assert sorted(told(found)) == [("damaged-object", "timeindex"), ("missing-object", "index")]
-    mends = repair(encoded.open(), found)
     if encoded.options:
-        assert (mends, content(encoded.directory)) == (0, before)
-    else:
-        assert mends == 1
-        assert findings(encoded.open()) == []
+        with pytest.raises(RemoteStorageError, match=r"is encrypted with the key .*; none is configured"):
+            repair(open_bucket(encoded.directory.as_uri()), found)
+        assert content(encoded.directory) == before
+    assert repair(encoded.open(), found) == 1
+    assert findings(encoded.open()) == []
+    manifest = encoded.open().reader.manifest(ObjectKey.of(encoded.segments[1], MANIFEST))
+    assert [manifest.objects[kind].chunks is None for kind in (INDEX, TIMES)] == [False, False]
 
 
 def test_a_lost_manifest_of_encoded_contents_cannot_be_proved(encoded: Encoded) -> None:

@@ -6,6 +6,7 @@ Values only, nothing is read or written here.
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -69,15 +70,20 @@ class DeleteObjects:
         return f"delete {len(self.keys)} object{'' if len(self.keys) == 1 else 's'}"
 
 
+def in_words(kinds: Sequence[ObjectKind]) -> str:
+    *first, last = [kind.value for kind in kinds]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 @dataclass(frozen=True, slots=True)
 class RemakeIndexes:
-    """Make indexes of a segment anew from its records; `manifest_key` is where its manifest is."""
+    """Make what stands beside the records of a segment anew (`remake`); `manifest_key` is where its manifest is."""
 
     manifest_key: str
     kinds: tuple[ObjectKind, ...]
 
     def describe(self) -> str:
-        return f"make {' and '.join(kind.value for kind in self.kinds)} anew from the records"
+        return f"make {in_words(self.kinds)} anew from the records"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +163,11 @@ def plan_repair(findings: list[Finding], now_ms: int, grace_ms: int) -> RepairPl
             young.append(finding)
         else:
             mends.setdefault(finding.mend, PlannedMend(finding, finding.mend))
-    return RepairPlan(_both_indexes_at_once(list(mends.values())), tuple(young))
+    return RepairPlan(_segments_at_once(list(mends.values())), tuple(young))
 
 
-def _both_indexes_at_once(mends: list[PlannedMend]) -> tuple[PlannedMend, ...]:
-    """`mends`, with one for both indexes of a segment: its records are read once."""
+def _segments_at_once(mends: list[PlannedMend]) -> tuple[PlannedMend, ...]:
+    """`mends`, with one for all that is made anew of a segment: its records are read once."""
     kinds: dict[str, list[ObjectKind]] = {}
     for planned in mends:
         if isinstance(planned.mend, RemakeIndexes):

@@ -1,7 +1,7 @@
 """Repair of a bucket, one mend at a time. Each is safe to do again, and a crash within it leaves nothing worse.
 
     delete      the manifest first, as a deletion does; what has got a manifest meanwhile is left alone
-    remake      the new index, then the manifest with its checksum; in between readers take the index for damaged, as before
+    remake      the new content, then the manifest with its checksum; in between readers take it for damaged, as before
     manifest    one object, whole or not at all
 
 A mend looks again before it writes: what was found may be minutes old.
@@ -9,35 +9,26 @@ A mend looks again before it writes: what was found may be minutes old.
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 
 from stratalog.errors import (
-    DamagedRemoteObjectError,
     RemoteResourceNotFoundError,
-    RemoteStorageError,
 )
 from stratalog.log.offset_index_format import detect
 from stratalog.remote.api import RemoteLogSegmentMetadata
 from stratalog.remote.audit_bucket import read_manifest
 from stratalog.remote.audit_contents import Expected, check_small
 from stratalog.remote.audit_facts import REMAKEABLE
-from stratalog.remote.audit_findings import DeleteObjects, Mend, RemakeIndexes
+from stratalog.remote.audit_findings import DeleteObjects, Mend, RemakeIndexes, in_words
 from stratalog.remote.audit_read import read_segment, walk_records
 from stratalog.remote.audit_run import CLOCK_KEY, plain_view
-from stratalog.remote.index_rebuild import ALIGNMENT_BYTES, rebuild_indexes
-from stratalog.remote.storage.layouts import SegmentReader
+from stratalog.remote.remake import remake
+from stratalog.remote.segment_history import NotProvedError
 from stratalog.remote.storage.manifest import BLOCK_BYTES, SegmentManifest, StoredObject
 from stratalog.remote.storage.object_key import CONTENTS, ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.remote.storage.plain_view import PlainView
 from stratalog.util.crc32c import crc32c
-from stratalog.util.filesystem import REAL_FILESYSTEM, File
-
-
-class NotProvedError(RemoteStorageError):
-    """The objects do not prove what a mend would write; nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +51,11 @@ def store_time_ms(store: ObjectStore) -> int:
 
 def carry_out(store: ObjectStore, mend: Mend) -> Mended:
     """Do one mend. NotProvedError when it must not be done, other RemoteStorageErrors when the store failed."""
-    store = plain_view(store).inner  # objects as they are: what has no manifest has no contents
-    if isinstance(mend, DeleteObjects):
-        return _delete(store, mend)
+    view = plain_view(store)
     if isinstance(mend, RemakeIndexes):
-        return _remake(store, mend)
-    return _write_manifest(store, mend.metadata)
+        return _remake(view, mend)
+    store = view.inner  # objects as they are: what has no manifest has no contents
+    return _delete(store, mend) if isinstance(mend, DeleteObjects) else _write_manifest(store, mend.metadata)
 
 
 def _delete(store: ObjectStore, mend: DeleteObjects) -> Mended:
@@ -83,66 +73,22 @@ def _exists(store: ObjectStore, key: str) -> bool:
     return True
 
 
-# --- indexes ------------------------------------------------------------------------------------------------------------
+# --- contents -----------------------------------------------------------------------------------------------------------
 
 
-def _remake(store: ObjectStore, mend: RemakeIndexes) -> Mended:
-    manifest = read_manifest(store, mend.manifest_key)
+def _remake(view: PlainView, mend: RemakeIndexes) -> Mended:
+    manifest = read_manifest(view.inner, mend.manifest_key)
     if not isinstance(manifest, SegmentManifest):
         raise NotProvedError(f"{mend.manifest_key} is no longer a readable manifest")
-    changed = _put_indexes(store, manifest, mend.kinds)
-    if changed != manifest:
-        store.put(mend.manifest_key, changed.to_json())
-    return Mended(f"made {' and '.join(kind.value for kind in mend.kinds)} anew")
-
-
-def _put_indexes(
-    store: ObjectStore, manifest: SegmentManifest, kinds: Sequence[ObjectKind]
-) -> SegmentManifest:
-    """Make both indexes, store those asked for, and give the manifest as it is then to be."""
-    with tempfile.TemporaryDirectory(prefix="stratalog-index-") as directory:
-        return _put_indexes_by(store, manifest, kinds, Path(directory))
-
-
-def _put_indexes_by(
-    store: ObjectStore, manifest: SegmentManifest, kinds: Sequence[ObjectKind], directory: Path
-) -> SegmentManifest:
-    paths = {
-        ObjectKind.OFFSET_INDEX: directory / f"{manifest.base_offset:020d}.index",
-        ObjectKind.TIME_INDEX: directory / f"{manifest.base_offset:020d}.timeindex",
-    }
-    records = StoredRecords(SegmentReader(store), manifest)
-    try:
-        entry_size = rebuild_indexes(
-            records, manifest.metadata(), paths[ObjectKind.OFFSET_INDEX], paths[ObjectKind.TIME_INDEX],
-            REAL_FILESYSTEM, entry_size=manifest.offset_index_entry_size,
-        )  # fmt: skip
-    except DamagedRemoteObjectError as error:
-        raise NotProvedError(str(error)) from error
-    objects = dict(manifest.objects)
-    for kind in kinds:
-        uploaded = store.put(manifest.key(kind), REAL_FILESYSTEM.read_bytes(paths[kind]))
-        objects[kind] = StoredObject(uploaded.size, uploaded.crc32c, etag=uploaded.etag)
-    if ObjectKind.OFFSET_INDEX in kinds:
-        return replace(manifest, objects=objects, offset_index_entry_size=entry_size)
-    return replace(manifest, objects=objects)
-
-
-class StoredRecords(File):
-    """The records of a segment in a store as a file; what is read is compared with the manifest's checksums."""
-
-    def __init__(self, reader: SegmentReader, manifest: SegmentManifest) -> None:
-        super().__init__(manifest.key(), -1)
-        self._reader = reader
-        self._manifest = manifest
-
-    def size(self) -> int:
-        return self._manifest.segment_size_in_bytes
-
-    def pread(self, size: int, position: int) -> bytes:
-        """Up to where a checksum ends, which may be more than `size`. Raises RemoteStorageError."""
-        end = -(-(position + size) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-        return bytes(self._reader.read_range(self._manifest, ObjectKind.LOG, position, end))
+    view.reader.remember(manifest)
+    remade = remake(view, manifest, mend.kinds)
+    if remade.manifest != manifest:
+        view.inner.put(mend.manifest_key, remade.manifest.to_json())
+        view.reader.remember(remade.manifest)
+    same = ", ".join(kind.value for kind in mend.kinds if kind in remade.as_before)
+    return Mended(
+        f"made {in_words(mend.kinds)} anew" + (f" ({same}: byte for byte as before)" if same else "")
+    )
 
 
 # --- the manifest -------------------------------------------------------------------------------------------------------
@@ -161,7 +107,7 @@ def _write_manifest(store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> M
 def prove_manifest(store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> SegmentManifest:
     """The manifest of a segment from its objects. NotProvedError when they are not what the metadata says.
 
-    An index that is missing or wrong is made anew and stored: without the manifest nobody reads it yet.
+    What is missing or wrong beside the records is made anew and stored: without the manifest nobody reads it yet.
     """
     small: dict[ObjectKind, bytes] = {}
     for kind in CONTENTS:
@@ -183,18 +129,30 @@ def prove_manifest(store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> Se
         raise NotProvedError(
             "; ".join(fault.text for fault in walk.faults) or f"{log_key} cannot be read whole"
         )
-    last_epoch = metadata.last_epoch
-    for kind, data in small.items():
-        if kind not in REMAKEABLE and (fault := check_small(kind, data, last_epoch)) is not None:
-            raise NotProvedError(f"{ObjectKey.of(metadata, kind)}: {fault.text}")
-    objects = {ObjectKind.LOG: StoredObject(size, walk.crc32c)}
-    objects |= {kind: StoredObject(len(data), crc32c(data)) for kind, data in small.items()}
-    manifest = SegmentManifest.of(metadata, objects, tuple(walk.block_crc32c), entry_size)
     wrong = {fault.object for fault in walk.faults}
-    remade = [kind for kind in REMAKEABLE if kind in wrong or kind not in small]
+    wrong |= {
+        kind
+        for kind, data in small.items()
+        if kind not in REMAKEABLE and check_small(kind, data, metadata.last_epoch) is not None
+    }
+    objects = {ObjectKind.LOG: StoredObject(size, walk.crc32c)}
+    objects |= {
+        kind: StoredObject(len(data), crc32c(data)) for kind, data in small.items() if kind not in wrong
+    }
+    manifest = SegmentManifest.of(metadata, objects, tuple(walk.block_crc32c), entry_size)
+    remade = [
+        kind for kind in CONTENTS if kind in wrong or (kind not in objects and _is_needed(kind, metadata))
+    ]
     if remade:
-        manifest = _put_indexes(store, manifest, remade)
+        manifest = remake(plain_view(store), manifest, remade).manifest
     # Once more, all of it: an answer that was wrong just once must not become the word on these objects.
     if faults := read_segment(store, manifest).faults:
         raise NotProvedError(f"{log_key}: what was read twice differs: {faults[0].text}")
     return manifest
+
+
+def _is_needed(kind: ObjectKind, metadata: RemoteLogSegmentMetadata) -> bool:
+    """Whether no segment is without it."""
+    if kind is ObjectKind.TXN_INDEX:
+        return not metadata.txn_index_empty
+    return kind is not ObjectKind.PRODUCER_SNAPSHOT

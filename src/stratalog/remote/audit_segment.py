@@ -28,7 +28,7 @@ from stratalog.remote.audit_findings import (
 from stratalog.remote.segment_state import RemoteLogSegmentState
 from stratalog.remote.storage.layouts import object_key, stored_objects
 from stratalog.remote.storage.manifest import Layout, SegmentManifest
-from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
+from stratalog.remote.storage.object_key import CONTENTS, ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectInfo
 
 
@@ -230,12 +230,6 @@ def _lost_manifest(facts: SegmentFacts, kind: Kind, text: str) -> Finding:
         return facts.finding(
             Severity.ERROR, kind, text, "look for the manifest in an older version of the bucket"
         )
-    if facts.stored.get(ObjectKind.LEADER_EPOCHS) is None or (
-        not known.txn_index_empty and facts.stored.get(ObjectKind.TXN_INDEX) is None
-    ):
-        return facts.finding(
-            Severity.ERROR, kind, text + ", and other objects are missing too", _LOOK_FOR_RECORDS
-        )
     return facts.finding(
         Severity.ERROR, kind, text, "repair writes it, if the objects prove it", mend=WriteManifest(known),
         newest_ms=max(known.event_timestamp_ms, facts.stored.newest_ms),
@@ -294,26 +288,26 @@ def _objects_of(facts: SegmentFacts, manifest: SegmentManifest) -> Iterator[Find
 def object_finding(
     facts: SegmentFacts, manifest: SegmentManifest, key: str, what: Kind, text: str, sound_records: bool
 ) -> Finding:
-    """An object that is missing or damaged: plain indexes of our layout can be made anew while there are records."""
+    """An object that is missing or damaged: of our layout all but the records can be made anew while there are these."""
     found = facts.stored.at(key)
     size = stored_objects(manifest)[key] if found is None else found.size
     parsed = ObjectKey.parse(key)
     kind = None if parsed is None else parsed.kind
-    if kind is not None and kind in REMAKEABLE and sound_records and _may_be_remade(manifest):
+    if kind in CONTENTS[1:] and sound_records and manifest.layout is Layout.STRATALOG:
         mend = RemakeIndexes(manifest.key(ObjectKind.MANIFEST), (kind,))
         return facts.finding(
-            Severity.ERROR, what, text, "repair makes it anew from the records", mend=mend, key=key, size=size
-        )  # fmt: skip
-    if kind in (ObjectKind.LOG, *REMAKEABLE) or manifest.layout is not Layout.STRATALOG:
-        action = _LOOK_FOR_RECORDS
-    else:
-        action = "look for it in an older version of the bucket; plain reads go on without it"
-    return facts.finding(Severity.ERROR, what, text, action, key=key, size=size)
+            Severity.ERROR, what, text, _REMADE.get(kind, _FROM_RECORDS), mend=mend, key=key, size=size
+        )
+    return facts.finding(Severity.ERROR, what, text, _LOOK_FOR_RECORDS, key=key, size=size)
 
 
-def _may_be_remade(manifest: SegmentManifest) -> bool:
-    """What is encrypted stays so, and another layout is not ours to write: readers make their own indexes there."""
-    return manifest.layout is Layout.STRATALOG and manifest.encryption is None
+_FROM_RECORDS = "repair makes it anew from the records"
+_WITH_HISTORY = "repair makes it anew from the records, if the bucket tells what producers did before"
+_REMADE = {
+    ObjectKind.TXN_INDEX: _WITH_HISTORY,
+    ObjectKind.PRODUCER_SNAPSHOT: _WITH_HISTORY,
+    ObjectKind.LEADER_EPOCHS: "repair makes it anew from the manifests",
+}
 
 
 def _unlisted(facts: SegmentFacts, manifest: SegmentManifest, info: ObjectInfo) -> Finding:

@@ -2,7 +2,7 @@
 
 An index that is missing, cut, of another kind, or that does not match its checksum is fetched once more; if that is no
 better, offset and time index are built from the segment's own records (`index_rebuild`). The object in the store stays as
-it is: remote segments are never changed.
+it is: readers never change remote segments (`stratalog tier repair` does).
 """
 
 from __future__ import annotations
@@ -139,7 +139,8 @@ class IndexLoader:
         self._fs.remove(path)
         return DamagedRemoteObjectError(
             f"the transaction index of {metadata.segment_id} is damaged, and transactions that began in earlier segments "
-            f"cannot be told from this one; read these offsets uncommitted: {why}"
+            "cannot be told from this one; read these offsets uncommitted, or make it anew with "
+            f"'stratalog tier repair --deep': {why}"
         )
 
     def _write(self, path: Path, data: bytes) -> None:

@@ -127,7 +127,7 @@ class SegmentReader:
 
     def __init__(self, store: ObjectStore, keys: ReadKeys | None = None) -> None:
         self.store = store
-        self._keys = keys or ReadKeys()
+        self.keys = keys or ReadKeys()
         self._manifests: OrderedDict[tuple[UUID, UUID, int], SegmentManifest] = OrderedDict()
         self._codecs: OrderedDict[UUID, ChunkCodec] = OrderedDict()
         self._lock = threading.Lock()
@@ -265,9 +265,9 @@ class SegmentReader:
         if encryption is None:
             return ChunkCodec(manifest.compression)
         if encryption.sealed_data_key is None:
-            key = self._keys.keyring.segment_key(encryption.key_id, manifest.segment_id, source)
+            key = self.keys.keyring.segment_key(encryption.key_id, manifest.segment_id, source)
             return ChunkCodec(manifest.compression, AesGcm(key))
-        return ChunkCodec(manifest.compression, _envelope(encryption, self._keys.data_keys, source))
+        return ChunkCodec(manifest.compression, _envelope(encryption, self.keys.data_keys, source))
 
     # --- when the bytes are not those that were stored --------------------------------------------------------------
 
