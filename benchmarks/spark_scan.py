@@ -9,7 +9,8 @@ the Kafka source and the broker, and through ours straight from the broker's log
 settings; results must be equal.
 
 The remote tier: a partition of sealed segments of 1 KB records, scanned from its directory and from a real S3 server on
-this machine, whose work takes the same cores.
+this machine: once with Spark and the server on all cores, so that the server's work takes from Spark's; and once with Spark
+on one core and the server on another, so that Spark has the same cores in both cases.
 
 The hour: a topic of a month of CreateTime records, each second some, and a filter on `timestamp` for one hour of it. Bytes
 are those that planning and reading ask of files. Without `timestampDisorder` everything after the hour is read too, because
@@ -25,7 +26,8 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -172,9 +174,30 @@ def compare(report: Report, directory: Path, codecs: Sequence[str], size: int, r
                 report.add(result, measured, records=count)
 
 
-def compare_tiers(report: Report, directory: Path, size: int, rounds: int) -> None:
-    """The same segments in a directory and on an S3 server."""
-    with S3Server(directory / "s3") as s3, Scanner(sys.executable, "stratalog") as scanner:
+@contextmanager
+def on_cores(cores: set[int]) -> Iterator[None]:
+    """Processes that are begun meanwhile stay on these cores."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def compare_tiers(report: Report, directory: Path, size: int, rounds: int, *, apart: bool) -> None:
+    """The same segments in a directory and on an S3 server; `apart` gives Spark one core and the server another."""
+    cores = sorted(os.sched_getaffinity(0))
+    if apart and len(cores) < 2:
+        print("there is one core only: no scan with the server on another one")
+        return
+    for_spark, for_server = ({cores[0]}, {cores[1]}) if apart else (set(cores), set(cores))
+    where = "the server on another core" if apart else "the server on the same cores"
+    with ExitStack() as stack:
+        with on_cores(for_server):
+            s3 = stack.enter_context(S3Server(directory / "s3"))
+        with on_cores(for_spark):
+            scanner = stack.enter_context(Scanner(sys.executable, "stratalog"))
         sealed = SealedPartition(directory / "local", BATCHES["batches of 16 KiB"], size)
         url = s3.url("benchmark/tiered")
         sealed.copy(ObjectStore.from_url(url, s3.options), MetadataEvents())
@@ -190,7 +213,7 @@ def compare_tiers(report: Report, directory: Path, size: int, rounds: int) -> No
                 rounds=rounds,
             )
             result = Result.of(
-                f"scan of the remote tier, 1 KB records, {name}",
+                f"scan of the remote tier, {where}, 1 KB records, {name}",
                 measured,
                 "seconds",
                 unit="s",
@@ -293,7 +316,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         if options.only in (None, "hour"):
             one_hour(report, Path(directory), size)
         if options.only in (None, "remote"):
-            compare_tiers(report, Path(directory), size, options.rounds)
+            for apart in (False, True):
+                place = Path(directory) / ("apart" if apart else "together")
+                place.mkdir()
+                compare_tiers(report, place, size, options.rounds, apart=apart)
         if options.only in (None, "scan"):
             compare(report, Path(directory), options.codecs.split(","), size, options.rounds)
     report.close()
