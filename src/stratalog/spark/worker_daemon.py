@@ -3,19 +3,18 @@
 Every worker is forked from this process. What reading needs is loaded here once, its native code included, so that no task
 of a worker's first query waits for it; it is shared by all workers.
 
-Spark closes the socket of a worker that it has no more use for: one that idles, or one of a query that ended. PySpark's
-daemon lets the worker's last flush fail with a BrokenPipeError and prints where; nothing is lost by it, and nobody can do
-anything about it: here it is not printed.
+Nor do they print anything when Spark has no more use for them: see `quiet_workers`.
 """
 
 from __future__ import annotations
 
-import socket
 from contextlib import suppress
 from importlib import import_module
 from typing import Final
 
 from pyspark import daemon
+
+from stratalog.spark.quiet_workers import quietly
 
 #: Modules of a query that are otherwise loaded when it comes to them.
 _FIRST_QUERY: Final = (
@@ -25,16 +24,6 @@ _FIRST_QUERY: Final = (
     "stratalog.spark.prefetch",
     "stratalog.spark.split_reader",
 )
-
-_worker = daemon.worker
-
-
-def _quiet_worker(sock: socket.socket, authenticated: bool) -> int:
-    """One worker's life; a peer that is gone ends it like any other."""
-    try:
-        return _worker(sock, authenticated)
-    except BrokenPipeError:
-        return 1
 
 
 def _load_ahead() -> None:
@@ -49,5 +38,5 @@ def _load_ahead() -> None:
 
 if __name__ == "__main__":
     _load_ahead()
-    daemon.worker = _quiet_worker
+    daemon.worker = quietly(daemon.worker)  # type: ignore[assignment]
     daemon.manager()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,10 +13,14 @@ from stratalog.cli.main import run
 from stratalog.errors import UsageError
 from stratalog.records.control import ControlType
 from stratalog.remote.catalog import list_remote_segments
+from stratalog.remote.storage.chunk_codec import Compression
+from stratalog.remote.storage.encoder import Encoding
+from stratalog.remote.storage.keyring import Keyring, key_id
 from stratalog.remote.storage.object_key import ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.spark.pipelines.index import Outcome, convert_indexes, rebuild_indexes, verify_indexes
 from tests.spark.partitions import T0, Batch, Partition, steady
+from tests.spark.test_layouts import AIVEN, aiven_bucket
 from tests.support.s3_server import S3Server, require_s3_server
 
 pytestmark = pytest.mark.spark
@@ -121,6 +126,55 @@ def test_a_bucket_is_verified_mended_and_converted_and_its_manifests_agree(
             assert manifest.offset_index_entry_size == 12
             manifest.check_object(ObjectKind.OFFSET_INDEX, store.get(manifest.key(ObjectKind.OFFSET_INDEX)))
         assert verify_indexes(spark, **place).changes == ()  # type: ignore[arg-type]
+
+
+def test_what_is_encrypted_is_verified_with_its_key_and_never_written(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    partition = written(tmp_path / "data")
+    key_file, key = tmp_path / "the.key", bytes(range(32))
+    key_file.write_bytes(key)
+    store = ObjectStore.from_url((tmp_path / "bucket").as_uri())
+    encoding = Encoding(Compression.ZSTD, Keyring({key_id(key): key}, key_id(key)))
+    for base, chosen in zip(partition.bases, (None, encoding, encoding), strict=True):
+        partition.upload_to(store, base, **({} if chosen is None else {"encoding": chosen}))
+    without: dict[str, Any] = {"remote": store.url}
+    place = without | {"remote_options": {"encryption.key.file": str(key_file)}}
+    assert verify_indexes(spark, **place).changes == ()
+    sealed = verify_indexes(spark, **without)
+    assert [(each.outcome, "none is configured" in each.detail) for each in sealed.changes] == [
+        (Outcome.SKIPPED, True)
+    ] * 2
+    assert rebuild_indexes(spark, only_damaged=True, **place).changes == ()
+    _, second, _ = list_remote_segments(store)
+    index = tmp_path / "bucket" / second.key(ObjectKind.OFFSET_INDEX)
+    index.write_bytes(index.read_bytes()[:-1] + b"?")
+    before = content(tmp_path / "bucket")
+    assert [each.outcome for each in verify_indexes(spark, **place).changes] == [Outcome.DAMAGED]
+    left = rebuild_indexes(spark, only_damaged=True, **place)
+    assert [each.detail for each in left.changes] == [
+        "it is encrypted: its bytes do not match the checksum in the manifest"
+    ]
+    assert content(tmp_path / "bucket") == before
+    there = convert_indexes(spark, 12, **place)
+    assert [each.outcome for each in there.changes] == [
+        Outcome.CONVERTED,
+        Outcome.SKIPPED,
+        Outcome.SKIPPED,
+    ]
+
+
+def test_segments_of_aivens_layout_are_verified_with_their_keys(spark: SparkSession, tmp_path: Path) -> None:
+    keys = {"aiven.encryption.key.file": f"key1={AIVEN / 'both.pem'}"}
+    place: dict[str, Any] = {"remote": aiven_bucket(tmp_path, 0, 200, 600), "remote_options": keys}
+    assert verify_indexes(spark, **place).changes == ()
+    assert {each.outcome for each in convert_indexes(spark, 8, **place).changes} == {Outcome.LEFT}
+    indexes = next((tmp_path / "aiven").rglob("00000000000000000600-*.indexes"))
+    indexes.write_bytes(bytes(indexes.stat().st_size))
+    found = verify_indexes(spark, **place)
+    assert {(each.outcome, Path(each.place).name) for each in found.changes} == {
+        (Outcome.DAMAGED, indexes.name)
+    }
 
 
 def test_the_command_has_its_exit_codes_and_refuses_what_cannot_be(

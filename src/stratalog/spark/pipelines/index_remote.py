@@ -1,19 +1,23 @@
-"""Indexes of a bucket: a task a segment. The manifest is rewritten last, with the new checksum."""
+"""Indexes of a bucket: a task a segment. The manifest is rewritten last, with the new checksum.
+
+Encrypted segments and those of Aiven's layout are verified like all others, with the keys that the store's options name, and
+never written: what would have to be is SKIPPED.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from stratalog.errors import RemoteStorageError, UsageError
+from stratalog.errors import RemoteStorageError, RetriableRemoteStorageError, UsageError
 from stratalog.log.offset_index_format import format_of
 from stratalog.remote.audit_findings import Kind, RemakeIndexes
 from stratalog.remote.audit_mend import carry_out
 from stratalog.remote.audit_read import read_segment
 from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.index_convert import convert_index, remake_txn_index, why_untouchable
-from stratalog.remote.storage.layouts import read_manifest
+from stratalog.remote.storage.layouts import object_key, read_manifest
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import ObjectKind
 from stratalog.remote.storage.plain_view import PlainView, open_bucket
@@ -106,13 +110,11 @@ def _tasks(
 
 
 def _manifest_key(manifest: SegmentManifest) -> str:
-    from stratalog.remote.storage.layouts import object_key
-
     return object_key(manifest, ObjectKind.MANIFEST)
 
 
 def _place(url: str, manifest: SegmentManifest, kind: ObjectKind = ObjectKind.OFFSET_INDEX) -> str:
-    return f"{url}/{manifest.key(kind)}"
+    return f"{url}/{object_key(manifest, kind)}"
 
 
 def _run(spark: SparkSession, tasks: Sequence[_Task], title: str, progress: Progress) -> list[IndexChange]:
@@ -130,10 +132,35 @@ def _work(task: _Task) -> list[IndexChange]:
     view = open_bucket(task.url, task.options)
     manifest = read_manifest(view.inner, task.manifest_key)
     if task.action == "verify":
-        return _wrong(task, view, manifest)
+        return _verify(task, view, manifest)
     if (why := why_untouchable(manifest)) is not None:
-        return [_change(task, manifest, ObjectKind.OFFSET_INDEX, Outcome.SKIPPED, why)]
+        return _leave_alone(task, view, manifest, why)
     return _convert(task, view, manifest) if task.action == "convert" else _rebuild(task, view, manifest)
+
+
+def _verify(task: _Task, view: PlainView, manifest: SegmentManifest) -> list[IndexChange]:
+    try:
+        return _wrong(task, view, manifest)
+    except RemoteStorageError as error:
+        if manifest.encryption is None or isinstance(error, RetriableRemoteStorageError):
+            raise
+        return [_change(task, manifest, ObjectKind.OFFSET_INDEX, Outcome.SKIPPED, f"not looked at: {error}")]
+
+
+def _leave_alone(task: _Task, view: PlainView, manifest: SegmentManifest, why: str) -> list[IndexChange]:
+    """What would have to be done with a segment that is not written here; nothing for indexes that are as is wanted."""
+    if task.action == "convert":
+        planned = _convert(replace(task, is_dry=True), view, manifest)
+    elif task.only_damaged:
+        planned = _verify(task, view, manifest)
+    else:
+        return [_change(task, manifest, ObjectKind.OFFSET_INDEX, Outcome.SKIPPED, why)]
+    return [
+        each
+        if each.outcome in (Outcome.LEFT, Outcome.SKIPPED)
+        else replace(each, outcome=Outcome.SKIPPED, detail=f"{why}: {each.detail}")
+        for each in planned
+    ]
 
 
 def _wrong(task: _Task, view: PlainView, manifest: SegmentManifest) -> list[IndexChange]:
