@@ -1,6 +1,6 @@
 """Indexes of a bucket: a task a segment. The manifest is rewritten last, with the new checksum.
 
-Encrypted segments and those of Aiven's layout are verified like all others, with the keys that the store's options name, and
+Encrypted segments and those of Aiven's layout are verified like all others, with the keys that the options name, and are
 never written: what would have to be is SKIPPED.
 """
 
