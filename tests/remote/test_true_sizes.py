@@ -15,7 +15,8 @@ from stratalog.remote.metadata.serde import TRUE_SIZE_TAG, encode
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from stratalog.remote.plugin import StoredSegment
 from stratalog.remote.segment_state import RemoteLogSegmentState
-from stratalog.remote.true_sizes import TrueSizes
+from stratalog.remote.tier_facts import RemoteSizes
+from stratalog.remote.true_sizes import KeepsTotals, TrueSizes
 from stratalog.util.varint import encode_unsigned
 from tests.remote.values import PARTITION, segment, update
 from tests.remote.world import MemoryMetadataLog
@@ -81,6 +82,25 @@ def test_every_lookup_has_the_size_of_the_manifest_and_asks_for_it_once() -> Non
     rlmm.forget(storage.asked[0].segment_id)
     assert sizes(rlmm) == [100, TRUE_SIZE, 300]
     assert len(storage.asked) == 2
+
+
+def test_sums_have_true_sizes_whether_the_manager_keeps_totals_or_not() -> None:
+    class Plain:
+        """A metadata manager of somebody else, which keeps none."""
+
+        def __init__(self, inner: TopicBasedRemoteLogMetadataManager) -> None:
+            self.list_remote_log_segments = inner.list_remote_log_segments
+
+    for keeps, inner in (
+        (True, metadata_of(100, TRUE_SIZE, 300)),
+        (False, Plain(metadata_of(100, TRUE_SIZE, 300))),
+    ):
+        storage = Storage(lambda: StoredSegment(TRUE_SIZE, None))
+        rlmm = over(inner, storage)  # type: ignore[arg-type]
+        assert isinstance(inner, KeepsTotals) is keeps
+        assert rlmm.sizes(PARTITION) == RemoteSizes(3, 3, 400 + TRUE_SIZE)
+        assert rlmm.sizes(PARTITION) == RemoteSizes(3, 3, 400 + TRUE_SIZE)
+        assert len(storage.asked) == 1
 
 
 def test_a_size_that_the_metadata_has_is_not_asked_for() -> None:

@@ -415,11 +415,7 @@ class RemoteLogManager:
 
     def sizes(self, partition: TopicIdPartition) -> RemoteSizes:
         """What the metadata says of a partition."""
-        segments = self._rlmm.list_remote_log_segments(partition)
-        readable = [segment for segment in segments if segment.is_readable]
-        return RemoteSizes(
-            len(segments), len(readable), sum(segment.segment_size_bytes for segment in readable)
-        )
+        return self._rlmm.sizes(partition)
 
     def _of(self, partition: TopicIdPartition) -> TieredPartition:
         found = self._tiered.get(partition)

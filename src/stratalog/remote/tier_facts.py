@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stratalog.remote.api import RemoteLogSegmentMetadata
+
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
@@ -48,6 +50,20 @@ class RemoteSizes:
     segments: int
     readable_segments: int
     readable_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteTotals:
+    """What a metadata manager adds up of a partition as events come, so that nobody has to walk over its segments.
+
+    Segments in any state, the readable ones, and the bytes of these; `clamped` are the readable ones whose size is the
+    largest that Kafka's field holds, as their true size may be larger.
+    """
+
+    segments: int
+    readable_segments: int
+    readable_bytes: int
+    clamped: tuple[RemoteLogSegmentMetadata, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
+from typing import Protocol, runtime_checkable
 
 from stratalog.errors import RemoteStorageError
 from stratalog.remote.api import (
@@ -25,8 +26,18 @@ from stratalog.remote.api import (
     TopicIdPartition,
 )
 from stratalog.remote.plugin import DescribesStoredSegments
+from stratalog.remote.tier_facts import RemoteSizes, RemoteTotals
 
 logger = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class KeepsTotals(Protocol):
+    """A metadata manager that knows what the segments of a partition add up to without a walk over them."""
+
+    def totals(self, partition: TopicIdPartition) -> RemoteTotals:
+        """Raises what a lookup raises."""
+        ...
 
 
 class TrueSizes:
@@ -37,6 +48,7 @@ class TrueSizes:
 
     def __init__(self, inner: RemoteLogMetadataManager, rsm: RemoteStorageManager) -> None:
         self._inner = inner
+        self._totals: KeepsTotals | None = inner if isinstance(inner, KeepsTotals) else None
         self._described: DescribesStoredSegments | None = (
             rsm if isinstance(rsm, DescribesStoredSegments) else None
         )
@@ -77,6 +89,16 @@ class TrueSizes:
         self, partition: TopicIdPartition, leader_epoch: int | None = None
     ) -> list[RemoteLogSegmentMetadata]:
         return [self._true(found) for found in self._inner.list_remote_log_segments(partition, leader_epoch)]
+
+    def sizes(self, partition: TopicIdPartition) -> RemoteSizes:
+        """What a partition has, in bytes of true size; a walk over its segments only where the manager keeps no totals."""
+        if self._totals is not None:
+            totals = self._totals.totals(partition)
+            more = sum(self._true(each).segment_size_bytes - INT32_MAX for each in totals.clamped)
+            return RemoteSizes(totals.segments, totals.readable_segments, totals.readable_bytes + more)
+        segments = self.list_remote_log_segments(partition)
+        readable = [segment.segment_size_bytes for segment in segments if segment.is_readable]
+        return RemoteSizes(len(segments), len(readable), sum(readable))
 
     def remote_log_size(self, partition: TopicIdPartition, leader_epoch: int) -> int:
         return sum(

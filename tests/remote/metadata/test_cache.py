@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stratalog.remote.api import RemoteLogSegmentId, RemoteLogSegmentMetadata
+from stratalog.remote.api import INT32_MAX, RemoteLogSegmentId, RemoteLogSegmentMetadata
 from stratalog.remote.metadata.cache import RemoteLogMetadataCache, epoch_end_offset
 from stratalog.remote.segment_state import RemoteLogSegmentState, is_valid_transition
 from tests.remote.values import segment, segment_id, update
@@ -65,8 +67,11 @@ def _segments(draw: st.DrawFn) -> list[RemoteLogSegmentMetadata]:
         )
         starts = [start, *sorted(rest)]
         empty = draw(st.booleans())
+        size = draw(st.sampled_from([0, 1000, 70_000 + number, INT32_MAX, 2**33]))
         found.append(
-            segment(number, start, end, dict(zip(epochs, starts, strict=True)), txn_index_empty=empty)
+            segment(
+                number, start, end, dict(zip(epochs, starts, strict=True)), size=size, txn_index_empty=empty
+            )
         )
     return found
 
@@ -93,6 +98,17 @@ def test_lookups_agree_with_a_plain_search(
     assert {m.segment_id: m.state for m in cache.segments()} == {
         i: m.state for i, m in model.segments.items()
     }
+    readable = [m for m in model.segments.values() if m.state is FINISHED]
+    totals = cache.totals()
+    assert totals.segments == len(cache) == len(model.segments)
+    assert totals.readable_segments == len(readable)
+    assert totals.readable_bytes == sum(m.segment_size_bytes for m in readable)
+    assert {m.segment_id for m in totals.clamped} == {
+        m.segment_id for m in readable if m.segment_size_bytes == INT32_MAX
+    }
+    again = RemoteLogMetadataCache.of(cache.content().segments, cache.content().highest_offsets).totals()
+    assert set(again.clamped) == set(totals.clamped)
+    assert replace(again, clamped=totals.clamped) == totals
     for epoch in _EPOCHS:
         assert cache.highest_offset_for_epoch(epoch) == model.highest.get(epoch)
         of_epoch = cache.segments(epoch)

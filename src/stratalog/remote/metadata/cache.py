@@ -18,9 +18,15 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from stratalog.remote.api import RemoteLogSegmentId, RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
+from stratalog.remote.api import (
+    INT32_MAX,
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+)
 from stratalog.remote.metadata.epoch_segments import EpochSegments, Extent
 from stratalog.remote.segment_state import RemoteLogSegmentState, is_valid_transition
+from stratalog.remote.tier_facts import RemoteTotals
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +66,10 @@ class RemoteLogMetadataCache:
     def __init__(self) -> None:
         self._segments: dict[int, RemoteLogSegmentMetadata] = {}
         self._epochs: dict[int, EpochSegments] = {}
+        self._readable = 0
+        self._readable_bytes = 0
+        #: Ids of those that are readable and have the largest size that Kafka's field holds: they may be larger.
+        self._clamped: set[int] = set()
         self._lock = threading.RLock()
 
     # --- events -----------------------------------------------------------------------------------------------------
@@ -100,7 +110,7 @@ class RemoteLogMetadataCache:
             return True
 
     def _enter(self, segment: RemoteLogSegmentMetadata, state: RemoteLogSegmentState) -> None:
-        """Arrange a segment that has come into another state; only its id, offsets and epochs are looked at."""
+        """Arrange a segment that has come into another state; `segment` may still say the old one."""
         for epoch, extent in _extents(segment):
             segments = self._epoch(epoch)
             if state is _STARTED:
@@ -111,8 +121,19 @@ class RemoteLogMetadataCache:
                 segments.deleting(extent)
             else:
                 segments.deleted(extent.segment)
+        if state is _FINISHED:
+            self._count(segment, 1)
+        elif segment.state is _FINISHED:
+            self._count(segment, -1)
         if state is _DELETED:
             del self._segments[segment.segment_id.id.int]
+
+    def _count(self, segment: RemoteLogSegmentMetadata, by: int) -> None:
+        """A segment comes to the readable ones (1) or goes from them (-1)."""
+        self._readable += by
+        self._readable_bytes += by * segment.segment_size_bytes
+        if segment.segment_size_bytes == INT32_MAX:
+            (self._clamped.add if by > 0 else self._clamped.discard)(segment.segment_id.id.int)
 
     def _epoch(self, epoch: int) -> EpochSegments:
         found = self._epochs.get(epoch)
@@ -151,6 +172,12 @@ class RemoteLogMetadataCache:
     def __len__(self) -> int:
         """How many segments are known, in whichever state."""
         return len(self._segments)
+
+    def totals(self) -> RemoteTotals:
+        """What the segments add up to, without a walk over them."""
+        with self._lock:
+            clamped = tuple(self._segments[number] for number in self._clamped)
+            return RemoteTotals(len(self._segments), self._readable, self._readable_bytes, clamped)
 
     # --- lookups ----------------------------------------------------------------------------------------------------
 

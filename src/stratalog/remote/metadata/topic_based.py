@@ -24,6 +24,7 @@ from stratalog.remote.metadata.partitioner import metadata_partition
 from stratalog.remote.metadata.replayed import ReplayedPartition
 from stratalog.remote.metadata.serde import encode
 from stratalog.remote.segment_state import RemoteLogSegmentState
+from stratalog.remote.tier_facts import RemoteTotals
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 
 #: Between two looks for an event that cannot be read back yet.
@@ -150,6 +151,10 @@ class TopicBasedRemoteLogMetadataManager:
         self, partition: TopicIdPartition, leader_epoch: int, offset: int
     ) -> RemoteLogSegmentMetadata | None:
         return self._cache(partition).next_segment_with_txn_index(leader_epoch, offset)
+
+    def totals(self, partition: TopicIdPartition) -> RemoteTotals:
+        """See `remote.true_sizes.KeepsTotals`."""
+        return self._cache(partition).totals()
 
     def unfinished_partition_deletes(self) -> list[TopicIdPartition]:
         """Partitions whose deletion was begun and not finished; reads every metadata partition to its end."""
