@@ -4,8 +4,8 @@
 
 Ours begins with the snapshots of the metadata that a clean stop left. The peer is the same broker on the same directory
 without them: it replays two events for each segment. Both load the same partitions, serve, and answer for every partition
-which remote segments there are; the target of 5 s is for the time that this takes with snapshots. Beside it the CPU time of one
-look at the tier status of every partition, as each scrape of the metrics takes.
+which remote segments there are; the target of 5 s is for the time that this takes with snapshots. Beside it the CPU time
+of one look at the tier status of every partition, as each scrape of the metrics takes.
 """
 
 from __future__ import annotations
