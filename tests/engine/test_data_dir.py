@@ -1,15 +1,21 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.log.test_publication import JOB, DyingFileSystem, offsets, staged
 
 from stratalog.engine import data_dir
 from stratalog.engine.data_dir import DataDir, is_served, stored_cluster_id
 from stratalog.errors import DataDirError
+from stratalog.log.open_log import open_log
+from stratalog.log.publication import publish, staging_directory
+from stratalog.records.record import Record
 from stratalog.testing.lossy_filesystem import LossyFileSystem
 
 
@@ -105,3 +111,36 @@ def test_the_marker_is_gone_for_good_before_anything_is_written(tmp_path: Path) 
     data_dir._served_here.clear()
     fs.crash()
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize("renames", range(0, 26, 3))
+def test_a_start_finishes_a_publication_that_was_killed_or_shows_nothing_of_it(
+    tmp_path: Path, renames: int
+) -> None:
+    with open_log(tmp_path / "orders-0") as log:
+        log.append([Record(0, 5, b"k", b"v")] * 7)
+    job = [staged(tmp_path, 0, 300), staged(tmp_path, 1, 30)]
+    killed = False
+    try:
+        publish(tmp_path, JOB, "job", job, fs=DyingFileSystem(renames))
+    except KeyboardInterrupt:
+        killed = True
+    committed = not killed or (tmp_path / "stratalog-publication-job.json").exists()
+    open_dir(tmp_path).close(clean=False)
+    assert offsets(tmp_path, 0) == list(range(307 if committed else 7))
+    assert offsets(tmp_path, 1) == list(range(30 if committed else 0))
+    assert not (tmp_path / "stratalog-publication-job.json").exists()
+
+
+def test_a_start_names_segments_that_were_published_and_are_gone(tmp_path: Path) -> None:
+    job = [staged(tmp_path, 0, 300)]
+    for renames in range(26):
+        with suppress(KeyboardInterrupt):
+            publish(tmp_path, JOB, "job", job, fs=DyingFileSystem(renames))
+        if (tmp_path / "stratalog-publication-job.json").exists():
+            break
+        shutil.rmtree(staging_directory(tmp_path, JOB))
+        job = [staged(tmp_path, 0, 300)]
+    shutil.rmtree(staging_directory(tmp_path, JOB))
+    with pytest.raises(DataDirError, match=r"is missing: stratalog-publication-job\.json says"):
+        open_dir(tmp_path)

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import UUID
 
@@ -142,6 +144,22 @@ def test_a_directory_that_a_broker_has_is_refused(tmp_path: Path) -> None:
     finally:
         held.communicate(b"\n")
     assert offsets(tmp_path, 0) == []
+
+
+def test_jobs_side_by_side_lie_one_behind_the_other(tmp_path: Path) -> None:
+    """All have staged their segments before the first is published, and then publish at the same time."""
+    jobs = [UUID(int=number + 1) for number in range(6)]
+    parts = {job: [staged(tmp_path, 0, 40, job), staged(tmp_path, 1, 7, job)] for job in jobs}
+    start = threading.Barrier(len(jobs))
+
+    def run(job: UUID) -> bool:
+        start.wait(30)
+        return publish(tmp_path, job, job.hex, parts[job])
+
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        assert all(pool.map(run, jobs))
+    assert offsets(tmp_path, 0) == list(range(240))
+    assert offsets(tmp_path, 1) == list(range(42))
 
 
 def test_what_dead_jobs_staged_goes_after_a_day(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from stratalog.config.broker import parse_properties
 from stratalog.errors import DataDirError, UnusableDataDirError, UsageError
+from stratalog.log.publication import finish_held
 from stratalog.remote.restore_marker import check_finished
 from stratalog.util.atomic_file import write_atomic
 from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem
@@ -47,9 +48,11 @@ class DataDir:
     def open(cls, path: Path, *, cluster_id: str, node_id: int, fs: FileSystem = REAL_FILESYSTEM) -> DataDir:
         """Lock and identify a directory, making it when it is new.
 
-        Removes the clean-shutdown marker, so that a crash from here on is seen. Raises UnusableDataDirError when the
+        Removes the clean-shutdown marker, so that a crash from here on is seen, and finishes what a publication of whole
+        segments had decided when it was killed. Raises UnusableDataDirError when the
         directory cannot be read or written, or does not tell whose it is; another DataDirError when it is served by
-        another process, belongs to another cluster, node or format version, or was not restored to its end.
+        another process, belongs to another cluster, node or format version, was not restored to its end, or lacks
+        segments that were published.
         """
         path = path.resolve()
         if path in _served_here:  # asked first: closing any handle of a file releases all POSIX locks on it
@@ -66,6 +69,9 @@ class DataDir:
             except OSError as error:
                 raise _in_use(path) from error
             directory_id = _identify(path, cluster_id, node_id, fs)
+            finished = finish_held(path, fs)
+            if finished:
+                logger.info("Finished %d publications that a crash had left in %s", finished, path)
             marker = path / CLEAN_SHUTDOWN
             is_new = not any(entry not in (LOCK, META_PROPERTIES) for entry in fs.list_dir(path))
             was_clean = fs.exists(marker) or is_new

@@ -6,11 +6,13 @@
 
 The staging directory is named as a partition that is being deleted: a broker, Kafka's too, that starts meanwhile throws
 it away, and nobody reads it. The journal `stratalog-publication-<name>.json` lists the renames. After a crash before it
-nothing has changed; after a crash behind it `finish` (of the next publication) goes on with what is left, and until then
-each partition is a log that ends somewhere within the job. That of a stream stays, done, and remembers its last batch.
+nothing has changed; after a crash behind it `finish` (of the next publication) or `finish_held` (of a broker that starts)
+goes on with what is left, and until then each partition is a log that ends somewhere within the job. That of a stream
+stays, done, and remembers its last batch.
 
-Nobody may serve the directory meanwhile: its `.lock` is held as a broker holds it. Errors are OSErrors but for what is
-named.
+Nobody may serve the directory meanwhile: its `.lock` is held as a broker holds it. Publications take turns: segments get
+their offsets while the lock is held, so jobs that run side by side lie one behind the other. Errors are OSErrors but for
+what is named.
 """
 
 from __future__ import annotations
@@ -18,8 +20,10 @@ from __future__ import annotations
 import fcntl
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
@@ -41,6 +45,7 @@ from stratalog.log.partition_log import PartitionLog
 from stratalog.log.renumbering import renumber
 from stratalog.log.segment_writer import WrittenSegment
 from stratalog.log.values import EpochEntry
+from stratalog.records import batch_format as fmt
 from stratalog.util.atomic_file import write_atomic
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
@@ -53,6 +58,8 @@ _CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 _JOURNAL: Final = "stratalog-publication-"
 _STAGING: Final = "stratalog-staging-0."
 _DELETE: Final = "-delete"
+#: Segments that get their offsets side by side: most of it is waiting for the disk.
+_RENUMBERED_AT_ONCE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +155,14 @@ def finish(data_dir: Path, fs: FileSystem = REAL_FILESYSTEM, clock: Clock = SYST
         return finished
 
 
+def finish_held(data_dir: Path, fs: FileSystem = REAL_FILESYSTEM) -> int:
+    """`finish` for who holds the directory's lock already, and before he removes what is being deleted.
+
+    DataDirError for a journal that is none, or whose segments are gone.
+    """
+    return _finish(data_dir, fs)
+
+
 def discard(data_dir: Path, job: UUID, fs: FileSystem = REAL_FILESYSTEM) -> None:
     """Remove what a job has staged and not published."""
     staging = staging_directory(data_dir, job)
@@ -178,18 +193,17 @@ def _prepared(
         offset, epoch = 0, 0
         prepared = staging / f"new-{staged.name}"
     fs.make_dirs(prepared)
+    bases = list(accumulate((s.last_offset - s.base_offset + 1 for s in staged.segments), initial=offset))
+    with ThreadPoolExecutor(_RENUMBERED_AT_ONCE, thread_name_prefix="publication") as pool:
+        moves = [pool.submit(_move, *move, epoch, fs) for move in zip(staged.segments, bases, strict=False)]
+    for move in moves:
+        move.result()
     renames: list[list[str]] = []
-    for segment in staged.segments:
-        shift = offset - segment.base_offset
-        with fs.open(segment.log, write=True) as file:
-            renumber(file, shift, epoch)
-            file.sync()
-        end = segment.last_offset + shift + 1
-        names = (offset_index_file(offset), time_index_file(offset), snapshot_file(end), log_file(offset))
+    for segment, (base, end) in zip(staged.segments, pairwise(bases), strict=True):
+        names = (offset_index_file(base), time_index_file(base), snapshot_file(end), log_file(base))
         for path, name in zip(segment.files, names, strict=True):
             fs.rename(path, prepared / name)
             renames.append([f"{staging.name}/{prepared.name}/{name}", f"{staged.name}/{name}"])
-        offset = end
     if not fs.is_dir(target):
         PartitionMetadataFile(prepared / PARTITION_METADATA, fs).write(staged.topic_id)
         write_atomic(prepared / LEADER_EPOCH_CHECKPOINT, encode_epochs([EpochEntry(epoch, 0)]), fs)
@@ -197,6 +211,16 @@ def _prepared(
     fs.sync_dir(prepared)
     fs.sync_dir(staging)
     return renames
+
+
+def _move(segment: WrittenSegment, base_offset: int, epoch: int, fs: FileSystem) -> None:
+    """Give a segment its offsets, if it has not guessed them; its batches have one epoch."""
+    shift = base_offset - segment.base_offset
+    with fs.open(segment.log, write=True) as file:
+        header = file.pread(fmt.HEADER_SIZE_UP_TO_MAGIC, 0)
+        if shift or fmt.INT32.unpack_from(header, fmt.PARTITION_LEADER_EPOCH_AT)[0] != epoch:
+            renumber(file, shift, epoch)
+            file.sync()
 
 
 def _sealed_end(directory: Path, staged: StagedPartition, fs: FileSystem, clock: Clock) -> tuple[int, int]:
@@ -283,8 +307,13 @@ def _document(journal: Path, fs: FileSystem) -> dict[str, Any]:
 
 @contextmanager
 def _held(data_dir: Path, fs: FileSystem) -> Iterator[None]:
-    """Hold the directory's lock as a broker does."""
-    with fs.open(data_dir / _LOCK, create=True) as lock:
+    """Hold the directory's lock as a broker does; another publication is waited for.
+
+    Where directories cannot be locked (NFS), one that meets another is told of a broker.
+    """
+    with fs.open(data_dir) as directory, fs.open(data_dir / _LOCK, create=True) as lock:
+        with suppress(OSError):
+            fcntl.flock(directory.fileno(), fcntl.LOCK_EX)
         try:
             fcntl.lockf(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

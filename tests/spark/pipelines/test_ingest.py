@@ -7,8 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from stratalog.errors import UsageError
-from stratalog.spark.pipelines import ingest as module
-from stratalog.spark.pipelines.ingest import IngestError, Rows, SourceFile, ingest
+from stratalog.spark.pipelines.ingest import IngestError, IngestResult, Rows, SourceFile, ingest, job
 from stratalog.spark.pipelines.state import State
 
 pytestmark = pytest.mark.spark
@@ -42,7 +41,7 @@ def test_offsets_follow_files_and_rows_and_only_new_files_are_loaded(
     state = State(tmp_path / "state")
     files(source, range(5))
 
-    def load(files_per_round: int = 128) -> module.IngestResult:
+    def load(files_per_round: int = 128) -> IngestResult:
         return ingest(
             spark, str(source), "events", sink={"path": str(target)}, rows=Rows(key="id", timestamp="at"),
             file_format="json", state=state, files_per_round=files_per_round,
@@ -74,20 +73,20 @@ def test_a_round_that_was_under_way_in_a_crash_is_loaded_once(
     target.mkdir()
     state = State(tmp_path / "state")
     files(source, range(2))
-    write = module._Job.write
+    write = job._Job.write
 
-    def dying(self: module._Job, of: list[SourceFile], options: dict[str, str]) -> int:
+    def dying(self: job._Job, of: list[SourceFile], options: dict[str, str]) -> int:
         if published:
             write(self, of, options)
         raise _KilledError
 
-    def load() -> module.IngestResult:
+    def load() -> IngestResult:
         return ingest(
             spark, str(source), "events", sink={"path": str(target)}, file_format="json", state=state
         )
 
     with monkeypatch.context() as patch:
-        patch.setattr(module._Job, "write", dying)
+        patch.setattr(job._Job, "write", dying)
         with pytest.raises(_KilledError):
             load()
     assert load().records == (0 if published else 20)

@@ -11,7 +11,7 @@ def test_defaults() -> None:
     options = SinkOptions.parse({"path": "/data", "topic": "t"})
     assert (options.codec, options.level, options.segment_bytes) == (Codec.NONE, None, 1 << 30)
     assert not options.log_config.use_large_index_format
-    assert options.stream is None
+    assert (options.query, options.numbered_batch) == (None, None)
 
 
 def test_names_are_not_case_sensitive() -> None:
@@ -24,9 +24,11 @@ def test_names_are_not_case_sensitive() -> None:
 
 def test_a_query_keeps_its_name() -> None:
     one, again, other = (
-        SinkOptions.parse({"path": "/d", "checkpointLocation": place}).stream for place in ("/a", "/a", "/b")
+        SinkOptions.parse({"path": "/d", "queryId": name, "batchId": "3"}).numbered_batch for name in "aab"
     )
     assert one == again != other
+    assert one is not None
+    assert one.number == 3
 
 
 @pytest.mark.parametrize(

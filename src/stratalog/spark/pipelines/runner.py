@@ -50,7 +50,7 @@ def run_tasks(
     progress: Progress = SILENT,
     cost: Callable[[T], int] = lambda _: 1,
     name: Callable[[T], str] = str,
-) -> Iterator[R]:
+) -> Generator[R, None, None]:
     """Do `work` on every task on the executors; the results as they come, in no order.
 
     Tasks and results are pickled, and results should be small: they go through the driver. `work` is called by workers

@@ -26,7 +26,7 @@ from stratalog.remote.staging import Lineage, move, stage, sweep
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
-from stratalog.spark.sink.options import SinkOptions
+from stratalog.spark.sink.options import NumberedBatch, SinkOptions
 from stratalog.spark.sink.plan import KnownTopic, TaskSegment, TaskSegments, WritePlan, in_log_order
 from stratalog.util.clock import SYSTEM_CLOCK
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
@@ -62,15 +62,15 @@ class BucketTarget:
     def stager(self, plan: WritePlan) -> BucketStager:
         return BucketStager(self._open(), self.options, plan)
 
-    def commit(self, plan: WritePlan, tasks: list[TaskSegments], batch: int | None) -> None:
+    def commit(self, plan: WritePlan, tasks: list[TaskSegments], batch: NumberedBatch | None) -> None:
         """Move what does not lie where it belongs, and publish; with `batch`, at most once."""
-        store, name = self._open(), self._name(plan)
+        store, (name, number) = self._open(), plan.label(batch)
         by_partition = in_log_order(tasks, by_time=self.options.sort_by_time)
-        if batch is not None and publication.is_published(store, name, batch):
+        if number is not None and publication.is_published(store, name, number):
             publication.discard(store, _manifests(tasks))
             return
         if not by_partition:
-            publication.publish(store, name, [], batch=batch)
+            publication.publish(store, name, [], batch=number)
             return
         known = _known_topics(store, sorted({topic for topic, _, _ in by_partition}))
         _check_ids(by_partition.keys(), known)
@@ -78,9 +78,9 @@ class BucketTarget:
         moved: list[SegmentManifest] = []
         try:
             final, replaced = self._placed(manager, plan.job, by_partition, known, moved)
-            publication.publish(store, name, final, batch=batch)
+            publication.publish(store, name, final, batch=number)
         except BaseException:
-            if not publication.is_published(store, name, batch):
+            if not publication.is_published(store, name, number):
                 publication.discard(store, moved)
             raise
         finally:
@@ -124,10 +124,10 @@ class BucketTarget:
                     moved.append(each.result())
         return [each.result() if isinstance(each, Future) else each for each in final], replaced
 
-    def abort(self, plan: WritePlan, tasks: list[TaskSegments], batch: int | None) -> None:
+    def abort(self, plan: WritePlan, tasks: list[TaskSegments], batch: NumberedBatch | None) -> None:
         """Remove what was staged, unless it was published after all."""
         store = self._open()
-        if publication.is_published(store, self._name(plan), batch):
+        if publication.is_published(store, *plan.label(batch)):
             return
         publication.discard(store, _manifests(tasks))
         publication.finish_publications(store)
@@ -137,13 +137,9 @@ class BucketTarget:
             if not sweep(store, plan.job, self.options.topic):
                 return
 
-    def is_published(self, batch: int) -> bool:
-        """Whether this batch of the options' query, or a later one, is published."""
-        stream = self.options.stream
-        return stream is not None and publication.is_published(self._open(), stream, batch)
-
-    def _name(self, plan: WritePlan) -> str:
-        return self.options.stream or plan.job.hex
+    def is_published(self, batch: NumberedBatch) -> bool:
+        """Whether this batch, or a later one, is published."""
+        return publication.is_published(self._open(), batch.stream, batch.number)
 
 
 class BucketStager:

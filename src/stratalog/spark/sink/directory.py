@@ -11,7 +11,7 @@ from stratalog.errors import UsageError
 from stratalog.log import publication
 from stratalog.log.publication import StagedPartition, staging_directory
 from stratalog.log.segment_writer import WrittenSegment
-from stratalog.spark.sink.options import SinkOptions
+from stratalog.spark.sink.options import NumberedBatch, SinkOptions
 from stratalog.spark.sink.plan import KnownTopic, TaskSegment, TaskSegments, WritePlan, in_log_order
 from stratalog.util.clock import SYSTEM_CLOCK
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
@@ -54,7 +54,7 @@ class DirectoryTarget:
     def stager(self, plan: WritePlan) -> DirectoryStager:
         return DirectoryStager(staging_directory(self.path, plan.job) / random_uuid().hex, plan)
 
-    def commit(self, plan: WritePlan, tasks: list[TaskSegments], batch: int | None) -> None:
+    def commit(self, plan: WritePlan, tasks: list[TaskSegments], batch: NumberedBatch | None) -> None:
         """Publish; with `batch`, at most once."""
         staged = [
             StagedPartition(topic, topic_id, partition, tuple(_written(each) for each in segments))
@@ -62,14 +62,15 @@ class DirectoryTarget:
                 tasks, by_time=self.options.sort_by_time
             ).items()
         ]
-        published = publication.publish(self.path, plan.job, self._name(plan), staged, batch=batch)
+        name, number = plan.label(batch)
+        published = publication.publish(self.path, plan.job, name, staged, batch=number)
         if not published:
             publication.discard(self.path, plan.job)
 
-    def abort(self, plan: WritePlan, tasks: list[TaskSegments], batch: int | None) -> None:
+    def abort(self, plan: WritePlan, tasks: list[TaskSegments], batch: NumberedBatch | None) -> None:
         """Remove what was staged, unless it was published after all."""
-        del tasks, batch  # all of it lies in one directory, which a publication takes away
-        if publication.is_unfinished(self.path, self._name(plan)):
+        del tasks  # all of it lies in one directory, which a publication takes away
+        if publication.is_unfinished(self.path, plan.label(batch)[0]):
             return
         publication.discard(self.path, plan.job)
         # Tasks that Spark has just told to stop may still be writing.
@@ -79,15 +80,10 @@ class DirectoryTarget:
                 return
             publication.discard(self.path, plan.job)
 
-    def is_published(self, batch: int) -> bool:
-        """Whether this batch of the options' query, or a later one, is published."""
-        if self.options.stream is None:
-            return False
-        last = publication.published_batch(self.path, self.options.stream)
-        return last is not None and last >= batch
-
-    def _name(self, plan: WritePlan) -> str:
-        return self.options.stream or plan.job.hex
+    def is_published(self, batch: NumberedBatch) -> bool:
+        """Whether this batch, or a later one, is published."""
+        last = publication.published_batch(self.path, batch.stream)
+        return last is not None and last >= batch.number
 
 
 def _written(segment: TaskSegment) -> WrittenSegment:

@@ -20,11 +20,20 @@ _LEVELS: Final = {Codec.GZIP: (1, 9), Codec.LZ4: (1, 17), Codec.ZSTD: (-131072, 
 
 
 @dataclass(frozen=True, slots=True)
+class NumberedBatch:
+    """A batch that is published once however often it is tried: the `number` of it in `stream`, which never goes back."""
+
+    stream: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class SinkOptions:
     """What a bulk write is to make, and where: in the data directory `path`, or in the bucket `remote_url`.
 
-    `stream` names the query of a stream, None where nothing does; `batch` is the number of this batch for a write that is
-    no stream but is to happen once (as `txnAppId` and `txnVersion` of other tables).
+    `query` is the name that the user has given to a query, and `checkpoint` that of the place where a stream's is; `batch`
+    is the number of this batch for a write that is no stream but is to happen once (as `txnAppId` and `txnVersion` of
+    other tables).
     """
 
     path: str | None
@@ -39,7 +48,8 @@ class SinkOptions:
     index_entry_size: int
     sort_by_time: bool
     include_headers: bool
-    stream: str | None
+    query: str | None
+    checkpoint: str | None
     batch: int | None
 
     @classmethod
@@ -67,7 +77,8 @@ class SinkOptions:
             index_entry_size,
             read.boolean("sortByTime", False),
             read.boolean("includeHeaders", True),
-            stream_name(query or checkpoint),
+            stream_name(query),
+            stream_name(checkpoint),
             read.parsed(
                 "batchId", whole_number, "a whole number, 0 or more, larger than that of the batch before"
             ),
@@ -88,6 +99,11 @@ class SinkOptions:
                 f"option segmentBytes={self.segment_bytes}: with indexFormat 8 at most {_POSITION_MAX};"
                 " indexFormat 12 has no limit"
             )
+
+    @property
+    def numbered_batch(self) -> NumberedBatch | None:
+        """That of a write with `queryId` and `batchId`; a name without a number is for streams."""
+        return None if self.query is None or self.batch is None else NumberedBatch(self.query, self.batch)
 
     @property
     def log_config(self) -> LogConfig:

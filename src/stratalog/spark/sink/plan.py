@@ -13,6 +13,7 @@ from stratalog.errors import UsageError
 from stratalog.log.segment_writer import WrittenSegment
 from stratalog.remote.staging import Lineage
 from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.spark.sink.options import NumberedBatch
 from stratalog.util.uuids import uuid_to_base64
 
 _EXPECTED_ID = "-"
@@ -46,6 +47,10 @@ class WritePlan:
                 f"option partitions={self.partitions}: topic {topic} has {known.partitions} partitions already"
             )
         return self.partitions or known.partitions
+
+    def label(self, batch: NumberedBatch | None) -> tuple[str, int | None]:
+        """Name and number under which the job is published."""
+        return (self.job.hex, None) if batch is None else (batch.stream, batch.number)
 
     def topic_id(self, topic: str) -> UUID:
         """That of a topic; of a new one the same in every task of the job."""
@@ -83,6 +88,8 @@ class TaskSegments(WriterCommitMessage):
     """Everything that one task has staged, in the order of its rows within each partition."""
 
     segments: tuple[TaskSegment, ...]
+    #: Spark's id of the stream, "" for a write that is none.
+    query: str = ""
     #: Of an attempt after the first: one before it may have died without taking back what it had staged.
     is_retry: bool = False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from stratalog.errors import UsageError
-from stratalog.spark.sink.options import SinkOptions
+from stratalog.spark.sink.options import NumberedBatch, SinkOptions, stream_name
 from stratalog.spark.sink.plan import TaskSegments, WritePlan
 from stratalog.spark.sink.rows import RowSplitter, SinkColumns
 from stratalog.spark.sink.settled import settle_worker
@@ -30,11 +30,11 @@ class Target(Protocol):
 
     def stager(self, plan: WritePlan) -> Stager: ...
 
-    def commit(self, plan: WritePlan, tasks: list[TaskSegments], batch: int | None) -> None: ...
+    def commit(self, plan: WritePlan, tasks: list[TaskSegments], batch: NumberedBatch | None) -> None: ...
 
-    def abort(self, plan: WritePlan, tasks: list[TaskSegments], batch: int | None) -> None: ...
+    def abort(self, plan: WritePlan, tasks: list[TaskSegments], batch: NumberedBatch | None) -> None: ...
 
-    def is_published(self, batch: int) -> bool: ...
+    def is_published(self, batch: NumberedBatch) -> bool: ...
 
 
 class BulkWrite:
@@ -55,13 +55,18 @@ class BulkWrite:
         first = 0 if context is None else context.partitionId()
         splitter = RowSplitter(self._columns, self._options.topic, self._plan.partitions_of, first)
         written = TaskWriter(self._options, self._plan, splitter, self._target.stager(self._plan)).run(rows)
-        return replace(written, is_retry=context is not None and context.attemptNumber() > 0)
+        if context is None:
+            return written
+        query = context.getLocalProperty("sql.streaming.queryId") or ""
+        return replace(written, query=query, is_retry=context.attemptNumber() > 0)
 
-    def publish(self, messages: list[WriterCommitMessage | None], batch: int | None) -> None:
-        self._target.commit(self._plan, _segments(messages), batch)
+    def publish(self, messages: Sequence[WriterCommitMessage | None], batch: NumberedBatch | None) -> None:
+        """All of it, in the order of `messages`; a numbered batch once."""
+        self._target.commit(self._plan, segments_of(messages), batch)
 
-    def discard(self, messages: list[WriterCommitMessage | None], batch: int | None) -> None:
-        self._target.abort(self._plan, _segments(messages), batch)
+    def discard(self, messages: Sequence[WriterCommitMessage | None], batch: NumberedBatch | None) -> None:
+        """Nothing is left of it, unless it was published."""
+        self._target.abort(self._plan, segments_of(messages), batch)
 
 
 class BulkWriter(DataSourceArrowWriter):
@@ -72,9 +77,8 @@ class BulkWriter(DataSourceArrowWriter):
             raise UsageError(
                 "mode overwrite is not supported: a log only grows; delete the topic first, or use mode append"
             )
-        self._batch = options.batch
-        # A name is for what is numbered; another write under it is a job like any other.
-        self._write = BulkWrite(options if self._batch is not None else replace(options, stream=None), schema)
+        self._batch = options.numbered_batch
+        self._write = BulkWrite(options, schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskSegments:
         return self._write.run(iterator)
@@ -87,23 +91,35 @@ class BulkWriter(DataSourceArrowWriter):
 
 
 class BulkStreamWriter(DataSourceStreamArrowWriter):
-    """`df.writeStream`: each batch is published once, however often it is tried."""
+    """`df.writeStream`: each batch is published once, however often it is tried.
+
+    A stream is who Spark says it is: its id is in its checkpoint, so that it stays the same from restart to restart, and
+    one that begins anew at the same place, whose batches count from 0 again, is another.
+    """
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
-        if options.stream is None:
+        if options.query is None and options.checkpoint is None:
             raise UsageError(
                 "a stream needs option checkpointLocation (or queryId): by it the sink knows which batches it has published"
             )
+        self._options = options
         self._write = BulkWrite(options, schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskSegments:
         return self._write.run(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        self._write.publish(messages, batchId)
+        if messages:  # else Spark ran no task, and nobody has said which query this is
+            self._write.publish(messages, self._numbered(messages, batchId))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        self._write.discard(messages, batchId)
+        self._write.discard(messages, self._numbered(messages, batchId))
+
+    def _numbered(self, messages: Sequence[WriterCommitMessage | None], number: int) -> NumberedBatch:
+        told = max((each.query for each in segments_of(messages)), default="")
+        return NumberedBatch(
+            self._options.query or stream_name(told or None) or self._options.checkpoint or "", number
+        )
 
 
 def target_of(options: SinkOptions) -> Target:
@@ -116,5 +132,6 @@ def target_of(options: SinkOptions) -> Target:
     return BucketTarget(options)
 
 
-def _segments(messages: list[WriterCommitMessage | None]) -> list[TaskSegments]:
+def segments_of(messages: Sequence[WriterCommitMessage | None]) -> list[TaskSegments]:
+    """What was told by tasks that were done."""
     return [message for message in messages if isinstance(message, TaskSegments)]
