@@ -183,6 +183,20 @@ class ObstoreObjectStore(ObjectStore):
             self._sync(key)
         return Uploaded(view.nbytes, crc32c(view), result["e_tag"])
 
+    def create(self, key: str, data: Buffer) -> bool:
+        """Store a small object whole unless there is one: False then, and nothing is changed.
+
+        Of several that create it at the same time one does. S3, GCS, Azure and directories keep to that; who depends on it
+        with another store tries first whether it does. After an error, or with a retry within, it may have been made.
+        """
+        with self._mapped("put", key):
+            try:
+                self._obstore.put(self._store, key, bytes(data), mode="create", use_multipart=False)
+            except self._obstore.exceptions.AlreadyExistsError:
+                return False
+            self._sync(key)
+        return True
+
     def put_file(self, key: str, path: Path, *, progress: Callable[[int], None] | None = None) -> Uploaded:
         with self._fs.open(path) as file:
             size = file.size()

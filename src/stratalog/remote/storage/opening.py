@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from stratalog.errors import UsageError
-from stratalog.remote.storage.object_store import ObjectStore, ObstoreObjectStore
+from stratalog.remote.storage.object_store import ObstoreObjectStore
 from stratalog.remote.storage.store_errors import first_line
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
 
@@ -68,7 +68,8 @@ _memory_stores: dict[str, Any] = {}
 _memory_stores_lock = threading.Lock()
 
 
-def open_store(url: str, options: Mapping[str, str], fs: FileSystem) -> ObjectStore:
+def open_store(url: str, options: Mapping[str, str], fs: FileSystem) -> ObstoreObjectStore:
+    """`ObjectStore.from_url`."""
     parts = urlsplit(url)
     own, rest = StoreOptions.split(options)
     base = url.rstrip("/")
@@ -90,7 +91,7 @@ def _refuse(rest: Mapping[str, str], url: str) -> None:
         raise UsageError(f"{url} takes no option {sorted(rest)[0]}")
 
 
-def _open_directory(url: str, host: str, path: str, fs: FileSystem) -> ObjectStore:
+def _open_directory(url: str, host: str, path: str, fs: FileSystem) -> ObstoreObjectStore:
     from obstore.store import LocalStore
 
     if host or not path.startswith("/"):

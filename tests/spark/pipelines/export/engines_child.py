@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -17,7 +19,10 @@ import stratalog.spark
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from stratalog.spark.pipelines.export import Avro, Json, export, read_table
+from stratalog.spark.pipelines.export.delta_table import DeltaTarget
 from stratalog.spark.pipelines.export.engines import MEMORY, EngineTarget
+from stratalog.spark.pipelines.export.iceberg_table import IcebergTarget
+from stratalog.spark.pipelines.export.parquet_table import OverlappingRunsError
 
 T0 = 1_700_000_000_000
 SCHEMA = '{"type":"record","name":"r","fields":[{"name":"a","type":["null","long"]},{"name":"b","type":["string","null"]}]}'
@@ -46,7 +51,7 @@ def try_engine(spark: SparkSession, root: Path, kind: str, to: str) -> dict[str,
     found["nothing new"] = export(spark, source=source, decode=schema, **keywords).records
 
     write(root, f"events-{kind}", 41, [b'{"id":41}'] * 9)
-    remember = EngineTarget.__subclasses__()[0 if kind == "delta" else 1]
+    remember: type[EngineTarget] = DeltaTarget if kind == "delta" else IcebergTarget
     kept = remember._remember
     setattr(remember, "_remember", die)  # noqa: B010
     try:
@@ -65,6 +70,8 @@ def try_engine(spark: SparkSession, root: Path, kind: str, to: str) -> dict[str,
     found["grown value"] = table.where("offset = 50").select("data.x.y").collect()[0][0]
     found["days"] = table.select("date").distinct().count()
 
+    found["overlapping"] = overlap(spark, root, kind, keywords, remember)
+
     # The engine has no commit of an export any more: the table property knows.
     forgotten = {"delta": "_history", "iceberg": "_last_snapshot"}[kind]
     kept = getattr(remember, forgotten)
@@ -73,6 +80,59 @@ def try_engine(spark: SparkSession, root: Path, kind: str, to: str) -> dict[str,
     last = target.recover()
     found["property"] = last.next_offsets[f"events-{kind}", 0] if last else None
     setattr(remember, forgotten, kept)
+    return found
+
+
+def overlap(
+    spark: SparkSession, root: Path, kind: str, keywords: dict[str, Any], target: type[EngineTarget]
+) -> list[Any]:
+    """Another run commits before a run's rows are written, behind that, and at the same time; then a stranger does."""
+    found: list[Any] = []
+    number = 100
+
+    def run() -> str:
+        try:
+            decode = Json("id BIGINT, x STRUCT<y: INT>")
+            return str(export(spark, source=source, decode=decode, **keywords).records)
+        except OverlappingRunsError:
+            return "refused"
+
+    def interrupted(step: str, interrupt: Callable[[], Any]) -> str:
+        kept = getattr(target, step)
+
+        def hooked(self: EngineTarget, *arguments: Any) -> None:
+            setattr(target, step, kept)
+            interrupt()
+            kept(self, *arguments)
+
+        setattr(target, step, hooked)
+        return run()
+
+    for step in ("_append", "_publish") if kind == "iceberg" else ("_append",):
+        source = write(root, f"events-{kind}", number, [b"{}"] * 10)
+        found.append([interrupted(step, lambda: found.append(run()))])
+        number += 10
+    source = write(root, f"events-{kind}", number, [b"{}"] * 10)
+    append, both_there = target._append, Barrier(2)
+
+    def together(self: EngineTarget, *arguments: Any) -> None:
+        both_there.wait()
+        append(self, *arguments)
+
+    setattr(target, "_append", together)  # noqa: B010
+    with ThreadPoolExecutor(2) as both:
+        found.append(sorted(both.map(lambda _: run(), range(2))))
+    setattr(target, "_append", append)  # noqa: B010
+    if kind == "iceberg":
+        source = write(root, f"events-{kind}", number + 10, [b"{}"] * 10)
+        stranger = f"INSERT INTO {keywords['to']} SELECT * FROM {keywords['to']} WHERE offset = 0"
+        found.append(interrupted("_publish", lambda: spark.sql(stranger)))
+        spark.sql(f"DELETE FROM {keywords['to']} WHERE offset = 0")
+    table = read_table(spark, keywords["to"], table_format=kind)
+    offsets = sorted(row.offset for row in table.select("offset").collect() if row.offset >= 100)
+    found.append(offsets == list(range(100, 100 + len(offsets))) and len(offsets))
+    if kind == "iceberg":
+        found.append([row.name for row in spark.sql(f"SELECT name FROM {keywords['to']}.refs").collect()])
     return found
 
 

@@ -11,17 +11,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyarrow import parquet
 
 from stratalog.errors import UsageError
 from stratalog.spark.pipelines.export.commits import Commit, CorruptCommitError, OffsetRange, next_commit
-from stratalog.spark.pipelines.export.files import LocalFiles, ObjectFiles, TableFiles, open_table_files
+from stratalog.spark.pipelines.export.files import LocalFiles, ObjectFiles, open_table_files
 from stratalog.spark.pipelines.export.parquet_table import OverlappingRunsError, ParquetTable
 from stratalog.spark.pipelines.export.parquet_write import ParquetWriter
-
-SCHEMA = pa.schema(
-    [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("date", pa.string())]
-)
+from tests.spark.pipelines.export.tables import data_paths, offsets, rows, run
 
 
 class CrashedError(Exception):
@@ -61,46 +57,6 @@ class FailingFiles(LocalFiles):
             raise CrashedError
 
 
-def rows(start: int, end: int) -> pa.RecordBatch:
-    offsets = list(range(start, end))
-    dates = [f"2023-07-{1 + offset // 7 % 28:02d}" for offset in offsets]
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array(["t"] * len(offsets)),
-            pa.array([0] * len(offsets), pa.int32()),
-            pa.array(offsets),
-            pa.array(dates),
-        ],
-        schema=SCHEMA,
-    )
-
-
-def run(files: TableFiles, run_id: str, end: int) -> None:
-    """One export up to `end`; dies where the files do, without any cleaning."""
-    table = ParquetTable(files)
-    last = table.recover()
-    start = last.next_offsets.get(("t", 0), 0) if last else 0
-    if start >= end:
-        return
-    commit = next_commit(last, run_id, [OffsetRange("t", 0, start, end)], "s", ("date",), None)
-    table.begin(run_id)
-    written = ParquetWriter(files, run_id, ("date",)).write(iter([rows(start, end)]))
-    if isinstance(files, FailingFiles):
-        files.dying_write()
-    table.commit(replace(commit, files=written.files))
-
-
-def offsets(files: TableFiles, paths: Sequence[str]) -> list[int]:
-    found: list[int] = []
-    for path in paths:
-        found += parquet.read_table(pa.BufferReader(files.read(path))).column("offset").to_pylist()
-    return sorted(found)
-
-
-def data_paths(files: TableFiles) -> list[str]:
-    return [path for path in files.list() if path.endswith(".parquet")]
-
-
 @settings(deadline=None, max_examples=25)
 @given(
     crashes=st.lists(st.tuples(st.integers(1, 12), st.booleans()), max_size=5),
@@ -116,7 +72,8 @@ def test_runs_that_die_anywhere_export_each_record_once(
     ends.sort()
     for number, (steps, after) in enumerate(crashes):
         with suppress(CrashedError):
-            run(FailingFiles(root, steps, after), f"run{number}", ends[number])
+            dying = FailingFiles(root, steps, after)
+            run(dying, f"run{number}", ends[number], before_commit=dying.dying_write)
         committed = [file.path for file in ParquetTable(files).data_files()]
         found = offsets(files, committed)
         assert found == list(range(len(found)))

@@ -1,8 +1,7 @@
 """Where a Parquet table lies: a local (or mounted) directory, or an object store, behind the few verbs that it takes.
 
 `create` is what exactly-once stands on: of several runs one makes an entry of the log, the others are told. On a directory
-that is a hard link. An object store has no such verb here: `create` looks first, so two runs on one table in a bucket must
-not overlap.
+that is a hard link, in an object store a conditional put.
 """
 
 from __future__ import annotations
@@ -17,7 +16,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from stratalog.errors import RemoteResourceNotFoundError, UsageError
-from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.remote.storage.object_store import ObstoreObjectStore
+from stratalog.remote.storage.opening import open_store
 from stratalog.util.filesystem import REAL_FILESYSTEM
 from stratalog.util.uuids import random_uuid
 
@@ -33,7 +33,10 @@ class TableFiles(ABC):
 
     @abstractmethod
     def create(self, path: str, data: bytes) -> bool:
-        """Make a file whole and durable; False, and nothing else, if there is one."""
+        """Make a small file whole and durable; False, and nothing else, if there is one with other content.
+
+        No two callers with different content are both told True, whenever they ask. After an error it may be there or not.
+        """
 
     @abstractmethod
     def list(self, directory: str = "") -> list[str]:
@@ -79,7 +82,7 @@ class LocalFiles(TableFiles):
                 file.sync()
             os.link(part, target)
         except FileExistsError:
-            return False
+            return self.read(path) == data
         finally:
             with suppress(FileNotFoundError):
                 REAL_FILESYSTEM.remove(part)
@@ -130,16 +133,16 @@ class ObjectFiles(TableFiles):
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
         self.location = url
         self._options = dict(options)
-        self._store: ObjectStore | None = None
+        self._store: ObstoreObjectStore | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_store": None}
 
     @property
-    def store(self) -> ObjectStore:
+    def store(self) -> ObstoreObjectStore:
         """UsageError for a wrong URL or option."""
         if self._store is None:
-            self._store = ObjectStore.from_url(self.location, self._options)
+            self._store = open_store(self.location, self._options, REAL_FILESYSTEM)
         return self._store
 
     def read(self, path: str) -> bytes:
@@ -149,12 +152,8 @@ class ObjectFiles(TableFiles):
             raise FileNotFoundError(f"{self.location}/{path}") from error
 
     def create(self, path: str, data: bytes) -> bool:
-        try:
-            self.store.head(path)
-        except RemoteResourceNotFoundError:
-            self.store.put(path, data)
-            return True
-        return False
+        # A request that is sent again, its answer lost, finds the object that it made itself.
+        return self.store.create(path, data) or self.read(path) == data
 
     def list(self, directory: str = "") -> list[str]:
         return sorted(each.key for each in self.store.list(directory))

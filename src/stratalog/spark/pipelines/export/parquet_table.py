@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from stratalog.errors import StratalogError
+from stratalog.errors import StratalogError, UsageError
 from stratalog.spark.pipelines.export.commits import Commit, CorruptCommitError, DataFile
 from stratalog.spark.pipelines.export.files import TableFiles
 
@@ -51,8 +51,15 @@ class ParquetTable:
         return [file for commit in self.commits() for file in commit.files]
 
     def begin(self, run_id: str) -> None:
-        """Announce a run, before it writes its first file."""
-        self.files.create(f"{RUNS}/{run_id}", b"")
+        """Announce a run, before it writes its first file. UsageError where two runs could make the same commit."""
+        announcement = f"{RUNS}/{run_id}"
+        self.files.create(announcement, b"")
+        if self.files.create(announcement, b"again"):
+            self.files.delete([announcement])
+            raise UsageError(
+                f"{self.files.location}: the store puts an object in the place of another although it is told not to "
+                "(If-None-Match), so two exports could both commit; export to a store that keeps to it, or to a directory"
+            )
 
     def commit(self, commit: Commit) -> None:
         """Make a run's files part of the table. OverlappingRunsError; the files are gone then.

@@ -56,7 +56,9 @@ def open_target(spark: SparkSession, kind: str, to: str, options: Mapping[str, s
 
             return ParquetTarget(spark, to, options)
         case "delta" | "iceberg":
-            from stratalog.spark.pipelines.export.engines import DeltaTarget, IcebergTarget, check_engine
+            from stratalog.spark.pipelines.export.delta_table import DeltaTarget
+            from stratalog.spark.pipelines.export.engines import check_engine
+            from stratalog.spark.pipelines.export.iceberg_table import IcebergTarget
 
             if options:
                 raise UsageError(
