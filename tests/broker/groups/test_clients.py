@@ -234,7 +234,7 @@ def test_deleting_a_topic_takes_the_commits_for_it(served: Served) -> None:
     served.admin.delete_topics(["t"], operation_timeout=DEADLINE_S)["t"].result(DEADLINE_S)
     assert _committed(served, "g", None) == []
     served.restart()
-    assert not served.broker.state.groups.offsets.groups()
+    assert not served.broker.state.groups.commits.committed.groups()
 
 
 def test_the_admin_client_manages_topics_and_configs(served: Served) -> None:
@@ -289,7 +289,7 @@ def test_kafka_python_consumers_form_a_group(served: Served) -> None:
         done.set()
         for thread in threads:
             thread.join(DEADLINE_S)
-    offsets = served.broker.state.groups.offsets.of_group("kp")
+    offsets = served.broker.state.groups.commits.committed.of_group("kp")
     assert sum(committed.offset for committed in offsets.values()) == RECORDS
 
 

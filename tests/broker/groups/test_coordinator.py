@@ -115,7 +115,7 @@ def test_commits_of_simple_consumers_expire_one_by_one_and_their_group_with_the_
         assert groups(wire) == []
     with Broker(data_dir=tmp_path, config=CONFIG) as broker:
         assert not broker.state.groups.groups()
-        assert not broker.state.groups.offsets.groups()
+        assert not broker.state.groups.commits.committed.groups()
 
 
 def test_a_commit_with_an_expiry_of_its_own_goes_by_that(tmp_path: Path, clock: ManualClock) -> None:
@@ -228,7 +228,7 @@ def test_a_start_reads_the_latest_of_each_key_and_passes_over_damage(tmp_path: P
         partition.append(_batch(*damaged), origin="coordinator")
         partition.append(_batch(_commit("c", 3)), origin="coordinator")
     with Broker(data_dir=tmp_path, config=CONFIG) as broker:
-        offsets = broker.state.groups.offsets
+        offsets = broker.state.groups.commits.committed
         found = {group: offsets.of_group(group)[ZERO].offset for group in offsets.groups()}
         assert found == {"a": 2, "b": 1, "c": 3}
         assert sorted(group.group_id for group in broker.state.groups.groups()) == ["a", "b", "c"]
@@ -263,11 +263,11 @@ def test_a_start_counts_what_transactions_have_committed_and_nothing_else(tmp_pa
         for producer, kind in ((1, ControlType.COMMIT), (2, ControlType.ABORT), (4, ControlType.COMMIT)):
             end(producer, kind)
     with Broker(data_dir=tmp_path, config=CONFIG) as broker:
-        offsets = broker.state.groups.offsets
+        offsets = broker.state.groups.commits.committed
         found = {group: offsets.of_group(group)[ZERO].offset for group in offsets.groups()}
         assert found == {"committed": 1, "overtaken": 2}
-        assert broker.state.groups.pending.is_pending("open", ZERO)
-        assert not broker.state.groups.pending.is_pending("aborted", ZERO)
+        assert broker.state.groups.commits.pending.is_pending("open", ZERO)
+        assert not broker.state.groups.commits.pending.is_pending("aborted", ZERO)
 
 
 @pytest.mark.parametrize(

@@ -56,10 +56,10 @@ def test_a_later_plain_commit_stays_when_the_transaction_is_committed(tmp_path: 
         mine = open_commit(s)
         plain_commit(s, 9)
         s.end("end", "tx", mine, True, version=5)
-        (found,) = broker.state.groups.offsets.of_group("g").values()
+        (found,) = broker.state.groups.commits.committed.of_group("g").values()
         assert found.offset == 9
     with Broker(data_dir=tmp_path, config=CONFIG) as broker:
-        (found,) = broker.state.groups.offsets.of_group("g").values()
+        (found,) = broker.state.groups.commits.committed.of_group("g").values()
         assert found.offset == 9
 
 
@@ -82,10 +82,10 @@ def test_a_group_with_an_open_commit_is_not_forgotten_with_time(tmp_path: Path) 
         s.offsets("pending", "g", stable=True)
         assert s.answers["pending"]["groups"][0]["topics"][0]["partitions"][0]["error_code"] == 88
         s.end("end", "tx", mine, True, version=5)
-        assert groups.offsets.of_group("g")[ZERO].offset == 7
+        assert groups.commits.committed.of_group("g")[ZERO].offset == 7
         broker.state.loop.call_soon_threadsafe(groups.expire)
         s.offsets("gone", "g", stable=True)
-        assert not groups.offsets.of_group("g")
+        assert not groups.commits.committed.of_group("g")
 
 
 @pytest.mark.parametrize("what", ["group", "topic"])
@@ -96,11 +96,11 @@ def test_what_is_deleted_takes_its_open_commits_along(tmp_path: Path, what: str)
             s.asker.call(ApiKey.DELETE_GROUPS, 2, groups_names=["g"])
         else:
             s.asker.call(ApiKey.DELETE_TOPICS, 5, topic_names=["one"], timeout=30_000)
-        assert not broker.state.groups.pending.has_group("g")
+        assert not broker.state.groups.commits.pending.has_group("g")
         s.end("end", "tx", mine, True, version=5)
-        assert not broker.state.groups.offsets.of_group("g")
+        assert not broker.state.groups.commits.committed.of_group("g")
     with Broker(data_dir=tmp_path, config=CONFIG) as broker:
-        assert not broker.state.groups.offsets.of_group("g")
+        assert not broker.state.groups.commits.committed.of_group("g")
 
 
 def test_verification_is_switched_on_and_off_while_the_broker_runs(tmp_path: Path) -> None:

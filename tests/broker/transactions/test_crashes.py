@@ -100,9 +100,9 @@ def visible(broker: Broker, s: Script, label: str) -> set[str]:
         if "ABORT" not in str(told) and not aborted and told:
             found.add(f"{topic}-{partition}")
     for group in ("g1", "g2"):
-        if broker.state.groups.offsets.get(group, TopicPartition("one", 0)) is not None:
+        if broker.state.groups.commits.committed.get(group, TopicPartition("one", 0)) is not None:
             found.add(group)
-        assert not broker.state.groups.pending.has_group(group)
+        assert not broker.state.groups.commits.pending.has_group(group)
     return found
 
 

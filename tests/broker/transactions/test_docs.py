@@ -22,7 +22,7 @@ def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         broker.state.topics.create("incoming", 1)
     exec(compile(example, str(PAGE), "exec"), {})
     with stratalog.Broker(data_dir="data") as broker:
-        committed = broker.state.groups.offsets.get("copy", TopicPartition("incoming", 0))
+        committed = broker.state.groups.commits.committed.get("copy", TopicPartition("incoming", 0))
         assert committed is not None
         assert committed.offset == 42
         (known,) = broker.state.transactions.transactions()

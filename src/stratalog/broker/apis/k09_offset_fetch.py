@@ -50,7 +50,7 @@ def _topics(ctx: RequestContext, group: Any, topic_type: str, partition_type: st
         if ctx.version >= _TOPIC_IDS_FROM:
             topic, error_code = requested_topic(ctx.broker, requested, by_id=True)
             name = "" if topic is None else topic.name
-        found = ctx.broker.groups.offsets
+        found = ctx.broker.groups.commits.committed
         answers.append(
             ctx.make(
                 topic_type,
@@ -72,7 +72,7 @@ def _topics(ctx: RequestContext, group: Any, topic_type: str, partition_type: st
 
 
 def _unstable(ctx: RequestContext, group_id: str, partition: TopicPartition, stable: bool) -> int:
-    is_pending = stable and ctx.broker.groups.pending.is_pending(group_id, partition)
+    is_pending = stable and ctx.broker.groups.commits.pending.is_pending(group_id, partition)
     return UnstableOffsetCommitError.code if is_pending else 0
 
 
@@ -80,7 +80,7 @@ def _all_topics(
     ctx: RequestContext, group_id: str, topic_type: str, partition_type: str, stable: bool
 ) -> list[Any]:
     by_topic: dict[str, list[tuple[int, CommittedOffset]]] = {}
-    for partition, committed in ctx.broker.groups.offsets.of_group(group_id).items():
+    for partition, committed in ctx.broker.groups.commits.committed.of_group(group_id).items():
         by_topic.setdefault(partition.topic, []).append((partition.partition, committed))
     answers = []
     for name, commits in by_topic.items():

@@ -49,7 +49,7 @@ async def delete_topics(ctx: RequestContext, request: Any) -> Any:
         try:
             topic = _find(ctx, each, times[each])
             await ctx.broker.run_blocking(ctx.broker.topics.delete, topic.name)
-            ctx.broker.groups.topic_deleted(topic.name)
+            ctx.broker.groups.commits.remove_topic(topic.name)
         except KafkaError as error:
             failure = error
         if failure is None and topic is not None:

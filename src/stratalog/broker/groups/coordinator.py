@@ -8,16 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from stratalog.broker.coordinator_log import CoordinatorLog, KeyValue, TransactionalWrite
+from stratalog.broker.coordinator_log import CoordinatorLog, TransactionalWrite
+from stratalog.broker.groups.commits import Commits
 from stratalog.broker.groups.group import ClassicGroup
-from stratalog.broker.groups.offsets import (
-    CommittedOffset,
-    CommittedOffsets,
-    TopicPartition,
-    expired_partitions,
-)
+from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
 from stratalog.broker.groups.offsets_log import offsets_log
-from stratalog.broker.groups.pending_offsets import PendingOffsets
 from stratalog.broker.groups.records import (
     GroupKey,
     OffsetKey,
@@ -26,8 +21,6 @@ from stratalog.broker.groups.records import (
     decode_offset_value,
     encode_group_key,
     encode_group_value,
-    encode_offset_key,
-    encode_offset_value,
 )
 from stratalog.broker.groups.state import GroupState
 from stratalog.broker.groups.values import (
@@ -53,7 +46,6 @@ from stratalog.errors import (
     InvalidGroupIdError,
     InvalidSessionTimeoutError,
     KafkaError,
-    OffsetMetadataTooLargeError,
     UnknownMemberIdError,
 )
 from stratalog.util.uuids import random_uuid
@@ -63,8 +55,6 @@ if TYPE_CHECKING:
     from stratalog.engine.partition import Partition
 
 logger = logging.getLogger(__name__)
-
-_MINUTE_MS = 60_000
 
 
 @dataclass(slots=True)
@@ -93,10 +83,8 @@ class GroupCoordinator:
         self._timers: dict[str, _Timer] = {}
         self._expiration: asyncio.TimerHandle | None = None
         self._closed = False
-        self.offsets = CommittedOffsets()
-        #: Commits of open transactions.
-        self.pending = PendingOffsets()
         self.log: CoordinatorLog = offsets_log(broker)
+        self.commits = Commits(self.log, config)
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -125,7 +113,7 @@ class GroupCoordinator:
                 for key_bytes, entry in written.items():
                     if entry.value is not None:
                         self._load_record(key_bytes, entry.offset, entry.value, producer_id)
-        for group_id in self.offsets.groups():
+        for group_id in self.commits.committed.groups():
             if group_id not in self._groups:
                 self._groups[group_id] = ClassicGroup(group_id, self._settings, now)
         if self._groups:
@@ -138,10 +126,8 @@ class GroupCoordinator:
             key = decode_key(key_bytes)
             if isinstance(key, OffsetKey):
                 commit = replace(decode_offset_value(value), record_offset=offset)
-                if producer_id is None:
-                    self.offsets.put(key.group_id, key.partition, commit)
-                else:
-                    self.pending.put(producer_id, key.group_id, key.partition, commit)
+                self.commits.load(key, commit, producer_id)
+                if producer_id is not None:
                     self._groups.setdefault(key.group_id, ClassicGroup(key.group_id, self._settings, now))
             elif isinstance(key, GroupKey):
                 stored = decode_group_value(value)
@@ -291,12 +277,10 @@ class GroupCoordinator:
             raise missing_group(f"Group {group_id} not found.")
         if group is not None:
             group.check_commit(member_id, instance_id, generation, now)
-        good = self._store_commits(group_id, commits, None)
+        codes = self.commits.store(group_id, commits)
         if group is None:
             self._groups[group_id] = ClassicGroup(group_id, self._settings, now)
-        for partition, commit in good.items():
-            self.offsets.put(group_id, partition, commit)
-        return _commit_codes(commits, good)
+        return codes
 
     async def commit_in_transaction(
         self,
@@ -321,47 +305,10 @@ class GroupCoordinator:
             raise IllegalGenerationError(f"Group {group_id} not found.")
         if group is not None:
             group.check_commit(member_id, instance_id, generation, now, transactional=True)
-        good = self._store_commits(group_id, commits, transaction)
+        codes = self.commits.store(group_id, commits, transaction)
         if group is None:
             self._groups[group_id] = ClassicGroup(group_id, self._settings, now)
-        for partition, commit in good.items():
-            self.pending.put(transaction.producer_id, group_id, partition, commit)
-        return _commit_codes(commits, good)
-
-    def _store_commits(
-        self,
-        group_id: str,
-        commits: Mapping[TopicPartition, CommittedOffset],
-        transaction: TransactionalWrite | None,
-    ) -> dict[TopicPartition, CommittedOffset]:
-        """Append the commits whose metadata is not too long; those, with where they lie now."""
-        metadata_max = self._broker.config["offset.metadata.max.bytes"]
-        good = {
-            partition: commit for partition, commit in commits.items() if len(commit.metadata) <= metadata_max
-        }
-        entries: list[KeyValue] = [
-            (encode_offset_key(OffsetKey(group_id, partition)), encode_offset_value(commit))
-            for partition, commit in good.items()
-        ]
-        offsets = self.log.append(group_id, entries, transaction)
-        return {
-            partition: replace(commit, record_offset=offset)
-            for (partition, commit), offset in zip(good.items(), offsets, strict=True)
-        }
-
-    def transaction_ended(self, producer_id: int, number: int, *, committed: bool) -> None:
-        """The marker of a producer is in partition `number` of `__consumer_offsets`: its commits there count, or are gone.
-
-        A plain commit whose record lies behind that of the transaction stays.
-        """
-        taken = self.pending.take(producer_id, lambda group_id: self.log.partition_number(group_id) == number)
-        if not committed:
-            return
-        for group_id, commits in taken.items():
-            for partition, commit in commits.items():
-                known = self.offsets.get(group_id, partition)
-                if known is None or known.record_offset < commit.record_offset:
-                    self.offsets.put(group_id, partition, commit)
+        return codes
 
     def delete_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
@@ -371,37 +318,8 @@ class GroupCoordinator:
         group = self.known(group_id)
         group.check_offset_delete()
         allowed = {partition: not group.is_subscribed(partition.topic) for partition in partitions}
-        self._remove_offsets(
-            group_id,
-            [
-                p
-                for p, ok in allowed.items()
-                if ok and (self.offsets.get(group_id, p) is not None or self.pending.is_pending(group_id, p))
-            ],
-        )
+        self.commits.remove(group_id, [partition for partition, ok in allowed.items() if ok])
         return allowed
-
-    def topic_deleted(self, topic: str) -> None:
-        """Forget the commits for a topic that is gone."""
-        by_group: dict[str, dict[TopicPartition, None]] = {}
-        for group_id, partition in (*self.offsets.of_topic(topic), *self.pending.of_topic(topic)):
-            by_group.setdefault(group_id, {})[partition] = None
-        for group_id, partitions in by_group.items():
-            self._remove_offsets(group_id, list(partitions))
-
-    def _remove_offsets(self, group_id: str, partitions: list[TopicPartition]) -> None:
-        if partitions:
-            self.log.append(group_id, self._tombstones(group_id, partitions))
-        for partition in partitions:
-            self._forget(group_id, partition)
-
-    def _forget(self, group_id: str, partition: TopicPartition) -> None:
-        self.offsets.remove(group_id, partition)
-        self.pending.remove(group_id, partition)
-
-    @staticmethod
-    def _tombstones(group_id: str, partitions: Iterable[TopicPartition]) -> list[KeyValue]:
-        return [(encode_offset_key(OffsetKey(group_id, partition)), None) for partition in partitions]
 
     # --- administration -------------------------------------------------------------------------------------------------
 
@@ -422,14 +340,8 @@ class GroupCoordinator:
         self._remove_group(group)
 
     def _remove_group(self, group: ClassicGroup) -> None:
-        group_id = group.group_id
-        commits = list(dict.fromkeys((*self.offsets.of_group(group_id), *self.pending.partitions(group_id))))
-        self.log.append(
-            group_id, [*self._tombstones(group_id, commits), (encode_group_key(GroupKey(group_id)), None)]
-        )
-        for partition in commits:
-            self._forget(group_id, partition)
-        del self._groups[group_id]
+        self.commits.remove_group(group.group_id, (encode_group_key(GroupKey(group.group_id)), None))
+        del self._groups[group.group_id]
         self._carry_out(group, group.die(Answer.COORDINATOR_NOT_AVAILABLE, self._now()))
 
     # --- expiration -----------------------------------------------------------------------------------------------------
@@ -447,39 +359,21 @@ class GroupCoordinator:
 
     def expire(self) -> int:
         """Remove commits that have grown too old, and empty groups that have none left; how many commits went."""
-        retention_ms = self._broker.config["offsets.retention.minutes"] * _MINUTE_MS
         now = self._now()
         removed = 0
         for group in self.groups():
-            commits = self.offsets.of_group(group.group_id)
-            expired = expired_partitions(
-                commits,
-                is_subscribed=group.is_subscribed,
-                age_since=group.offsets_age_since,
-                group_empty_since_ms=group.state_timestamp_ms,
-                now_ms=now.wall_ms,
-                retention_ms=retention_ms,
-            )
-            expired = [
-                partition for partition in expired if not self.pending.is_pending(group.group_id, partition)
-            ]
+            expired = self.commits.expired(group, now.wall_ms)
             removed += len(expired)
             is_unused = (
                 group.state is GroupState.EMPTY
                 and not group.members.pending
-                and not self.pending.has_group(group.group_id)
+                and not self.commits.pending.has_group(group.group_id)
             )
-            if len(expired) == len(commits) and is_unused:
+            if is_unused and len(expired) == len(self.commits.committed.of_group(group.group_id)):
                 self._remove_group(group)
             else:
-                self._remove_offsets(group.group_id, expired)
+                self.commits.remove(group.group_id, expired)
         return removed
-
-
-def _commit_codes(
-    commits: Iterable[TopicPartition], good: Mapping[TopicPartition, CommittedOffset]
-) -> dict[TopicPartition, int]:
-    return {partition: 0 if partition in good else OffsetMetadataTooLargeError.code for partition in commits}
 
 
 def _check_group_id(group_id: str | None) -> None:

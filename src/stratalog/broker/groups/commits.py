@@ -1,0 +1,131 @@
+"""What groups have committed: in `__consumer_offsets` first, then in memory, transactions' commits apart until they end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from stratalog.broker.coordinator_log import CoordinatorLog, KeyValue, TransactionalWrite
+from stratalog.broker.groups.offsets import (
+    CommittedOffset,
+    CommittedOffsets,
+    TopicPartition,
+    expired_partitions,
+)
+from stratalog.broker.groups.pending_offsets import PendingOffsets
+from stratalog.broker.groups.records import OffsetKey, encode_offset_key, encode_offset_value
+from stratalog.errors import OffsetMetadataTooLargeError
+
+if TYPE_CHECKING:
+    from stratalog.broker.groups.group import ClassicGroup
+    from stratalog.config.broker import BrokerConfig
+
+_MINUTE_MS = 60_000
+
+
+class Commits:
+    """The commits of all groups. Belongs to the loop's thread.
+
+    `committed` are those that count; `pending` those of open transactions. Methods that write raise what the log raises,
+    and have changed nothing then.
+    """
+
+    def __init__(self, log: CoordinatorLog, config: BrokerConfig) -> None:
+        self._log = log
+        self._config = config
+        self.committed = CommittedOffsets()
+        self.pending = PendingOffsets()
+
+    def load(self, key: OffsetKey, commit: CommittedOffset, producer_id: int | None) -> None:
+        """Take in what the log has; with a producer id it is of that producer's open transaction."""
+        if producer_id is None:
+            self.committed.put(key.group_id, key.partition, commit)
+        else:
+            self.pending.put(producer_id, key.group_id, key.partition, commit)
+
+    def store(
+        self,
+        group_id: str,
+        commits: Mapping[TopicPartition, CommittedOffset],
+        transaction: TransactionalWrite | None = None,
+    ) -> dict[TopicPartition, int]:
+        """Store commits, those of a transaction until it ends; the error code of each: too long metadata is not taken."""
+        metadata_max = self._config["offset.metadata.max.bytes"]
+        good = {
+            partition: commit for partition, commit in commits.items() if len(commit.metadata) <= metadata_max
+        }
+        entries: list[KeyValue] = [
+            (encode_offset_key(OffsetKey(group_id, partition)), encode_offset_value(commit))
+            for partition, commit in good.items()
+        ]
+        offsets = self._log.append(group_id, entries, transaction)
+        producer_id = None if transaction is None else transaction.producer_id
+        for (partition, commit), offset in zip(good.items(), offsets, strict=True):
+            self.load(OffsetKey(group_id, partition), replace(commit, record_offset=offset), producer_id)
+        return {
+            partition: 0 if partition in good else OffsetMetadataTooLargeError.code for partition in commits
+        }
+
+    def transaction_ended(self, producer_id: int, number: int, *, committed: bool) -> None:
+        """The marker of a producer is in partition `number` of `__consumer_offsets`: its commits there count, or are gone.
+
+        A plain commit whose record lies behind that of the transaction stays.
+        """
+        taken = self.pending.take(
+            producer_id, lambda group_id: self._log.partition_number(group_id) == number
+        )
+        if not committed:
+            return
+        for group_id, commits in taken.items():
+            for partition, commit in commits.items():
+                known = self.committed.get(group_id, partition)
+                if known is None or known.record_offset < commit.record_offset:
+                    self.committed.put(group_id, partition, commit)
+
+    # --- forgetting ---------------------------------------------------------------------------------------------------
+
+    def remove(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Forget these of a group, as far as there are any."""
+        known = [
+            partition
+            for partition in partitions
+            if self.committed.get(group_id, partition) is not None
+            or self.pending.is_pending(group_id, partition)
+        ]
+        if known:
+            self._remove(group_id, known, [])
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget what was committed for a topic that is gone."""
+        by_group: dict[str, dict[TopicPartition, None]] = {}
+        for group_id, partition in (*self.committed.of_topic(topic), *self.pending.of_topic(topic)):
+            by_group.setdefault(group_id, {})[partition] = None
+        for group_id, partitions in by_group.items():
+            self._remove(group_id, list(partitions), [])
+
+    def remove_group(self, group_id: str, tombstone: KeyValue) -> None:
+        """Forget all of a group, and write `tombstone` behind it in one batch."""
+        known = dict.fromkeys((*self.committed.of_group(group_id), *self.pending.partitions(group_id)))
+        self._remove(group_id, list(known), [tombstone])
+
+    def _remove(self, group_id: str, partitions: list[TopicPartition], more: list[KeyValue]) -> None:
+        tombstones = [(encode_offset_key(OffsetKey(group_id, partition)), None) for partition in partitions]
+        self._log.append(group_id, [*tombstones, *more])
+        for partition in partitions:
+            self.committed.remove(group_id, partition)
+            self.pending.remove(group_id, partition)
+
+    # --- age ----------------------------------------------------------------------------------------------------------
+
+    def expired(self, group: ClassicGroup, now_ms: int) -> list[TopicPartition]:
+        """The partitions whose commits the group may lose by now."""
+        found = expired_partitions(
+            self.committed.of_group(group.group_id),
+            is_subscribed=group.is_subscribed,
+            age_since=group.offsets_age_since,
+            group_empty_since_ms=group.state_timestamp_ms,
+            now_ms=now_ms,
+            retention_ms=self._config["offsets.retention.minutes"] * _MINUTE_MS,
+        )
+        return [partition for partition in found if not self.pending.is_pending(group.group_id, partition)]
