@@ -141,7 +141,7 @@ def test_a_store_out_of_reach_is_one_line_and_the_local_tier_is_served(tmp_path:
     )
     time.sleep(1)
     (line,) = served.end().splitlines()
-    assert "The object store of the remote tier does not answer" in line
+    assert "The object store of the remote tier cannot be used now" in line
     assert "cannot be reached" in line
 
 

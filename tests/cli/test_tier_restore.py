@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(
     tier: Tier, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert restore(tier, tmp_path / "new", "--dry-run") == 0
-    assert "would be restored; 0 segments left, 0 problems" in capsys.readouterr().out
+    assert "would be restored; 0 segments left out, 0 problems" in capsys.readouterr().out
     assert not (tmp_path / "new").exists()
 
 
@@ -67,6 +68,22 @@ def test_a_configuration_that_is_not_valid_any_more_is_a_note_and_everything_is_
     assert topic is not None
     assert topic.configs["retention.ms"] == "-1"
     store.close()
+
+
+def test_what_retention_takes_as_soon_as_it_is_served_is_said_before(
+    tier: Tier, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Records of 2023 under the default retention of a week: serving them would delete them from the bucket."""
+    valid = ["--topic-config", "segment.bytes=1048576"]
+    assert (
+        restore(tier, tmp_path / "new", "--dry-run", *valid, "--topic-config", "retention.ms=604800000") == 0
+    )
+    out = capsys.readouterr().out
+    assert re.search(
+        r"note  t: (\d+) of \1 segments \(.*\) are older than retention.ms=604800000 and are deleted", out
+    )
+    assert restore(tier, tmp_path / "new", "--dry-run", *valid, "--topic-config", "retention.ms=-1") == 0
+    assert "are older" not in capsys.readouterr().out
 
 
 def test_a_gap_is_named_and_the_exit_code_is_one(

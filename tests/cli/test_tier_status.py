@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -129,7 +130,10 @@ def test_a_store_that_cannot_be_had_is_failing_with_its_error_and_exit_code_1(tm
         fill(broker, {"orders": TIERED})
         wait(lambda: run("--bootstrap-server", broker.bootstrap_servers)[0] == 1)
         status, out, _ = run("--bootstrap-server", broker.bootstrap_servers, "--json")
+        text = run("--bootstrap-server", broker.bootstrap_servers)[1]
     assert status == 1
+    assert re.search(r"^orders-0\tfailing\t.*\tcopy failed (once|\d+ times) since 20.*: .*nowhere", text)
+    assert text.endswith("\n1 of 1 tiered partitions are failing\n")
     answer = json.loads(out)
     (one,) = answer["partitions"]
     assert (answer["failing"], one["isFailing"], one["reason"]) == (1, True, "failing")

@@ -99,10 +99,10 @@ def _plugin(kind: str, interface: type, config: BrokerConfig, data_dir: Path, cl
 
 
 def _look_at(store: ObjectStore) -> None:
-    """Say at once, beside the start, that a store does not answer, rather than at the first copy."""
+    """Say at once, beside the start, that a store is of no use, rather than at the first copy."""
     try:
         store.check()
     except RemoteStorageError as error:
         logger.warning(
-            "The object store of the remote tier does not answer; segments stay local meanwhile: %s", error
+            "The object store of the remote tier cannot be used now; segments stay local meanwhile: %s", error
         )

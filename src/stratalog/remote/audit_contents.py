@@ -133,6 +133,10 @@ class IndexEntries:
             self._next_time = next(self._times, None)
         self._largest_ms = largest
 
+    def stop(self) -> None:
+        """Judge no more entries: a batch is damaged, and what points at it or behind it may be right."""
+        self._next_offset = self._next_time = None
+
     def end(self, size: int) -> None:
         """There are no more batches; the records have `size` bytes."""
         if self._next_offset is not None:
@@ -265,6 +269,7 @@ class RecordsWalk:
 
     def _batch_fault(self, text: str) -> None:
         self._batch_faults += 1
+        self._entries.stop()
         if self._batch_faults == 1:
             self._fault(Kind.DAMAGED_BATCH, text)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from stratalog.remote.api import RemoteLogSegmentMetadata
@@ -178,5 +178,6 @@ def _segments_at_once(mends: list[PlannedMend]) -> tuple[PlannedMend, ...]:
         if not isinstance(mend, RemakeIndexes):
             merged.append(planned)
         elif (both := kinds.pop(mend.manifest_key, None)) is not None:
-            merged.append(PlannedMend(planned.finding, RemakeIndexes(mend.manifest_key, tuple(both))))
+            finding = planned.finding if len(both) == 1 else replace(planned.finding, object_key=None)
+            merged.append(PlannedMend(finding, RemakeIndexes(mend.manifest_key, tuple(both))))
     return tuple(merged)

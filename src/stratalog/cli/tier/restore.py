@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -14,8 +13,8 @@ import typer
 
 from stratalog.broker.metadata.store import MetadataStore
 from stratalog.broker.metadata.store_file import STORE_FILE
-from stratalog.cli.tables import on_terminal, print_json, print_table
-from stratalog.cli.tier.progress import audit_progress, size_text
+from stratalog.cli.tier.progress import audit_progress
+from stratalog.cli.tier.restore_output import expiring_notes, print_hint, print_plan
 from stratalog.cli.tier.store import Json, StoreOptions, UrlArgument, open_store
 from stratalog.cli.tier.times import time_ms
 from stratalog.config.broker import BrokerConfig
@@ -29,9 +28,7 @@ from stratalog.remote.audit_run import AuditProgress
 from stratalog.remote.restore import Written, check_target, write_restore
 from stratalog.remote.restore_bucket import KnownTopic, RestoredTopic, RestorePlan, plan_restore
 from stratalog.remote.restore_files import METADATA_TOPIC
-from stratalog.remote.restore_plan import Judged, PartitionPlan, Verdict
 from stratalog.util.clock import SYSTEM_CLOCK
-from stratalog.util.uuids import uuid_to_base64
 
 
 def restore(
@@ -113,7 +110,10 @@ def restore(
                     metadata_partitions if metadata_topic is None else metadata_topic.partition_count
                 ),
             )
-    _print(plan, written, as_json=as_json, dry_run=dry_run)
+    expiring = () if metadata_only else expiring_notes(plan, SYSTEM_CLOCK.now_ms())
+    print_plan(plan, (*plan.notes, *written.notes, *expiring), as_json=as_json, dry_run=dry_run)
+    if not (dry_run or metadata_only or as_json):
+        print_hint(url, data_dir)
     return 1 if plan.problems else 0
 
 
@@ -211,109 +211,3 @@ def _with_configs(plan: RestorePlan, overrides: Mapping[str, str]) -> RestorePla
             )
         topics.append(RestoredTopic(topic.name, topic.topic_id, topic.partition_count, configs))
     return RestorePlan(tuple(topics), plan.partitions, plan.judged, plan.problems, tuple(notes))
-
-
-# --- what is printed ----------------------------------------------------------------------------------------------------
-
-
-def _print(plan: RestorePlan, written: Written, *, as_json: bool, dry_run: bool) -> None:
-    left = [each for each in plan.judged if not each.verdict.is_taken]
-    notes = (*plan.notes, *written.notes)
-    if as_json:
-        _print_json(plan, notes, dry_run)
-        return
-    columns = ("topic", "partition", "start offset", "end offset", "segments", "bytes", "leader epochs")
-    rows = [_row(each) for each in plan.partitions]
-    if on_terminal():
-        print_table(columns, rows, "To be restored" if dry_run else "Restored")
-    else:
-        for row in rows:
-            print(*row, sep="\t")
-    for each in left:
-        print(_segment_text(each))
-    for note in notes:
-        print(f"note  {note}")
-    for problem in plan.problems:
-        print(f"not restored  {problem}")
-    taken = sum(len(each.segments) for each in plan.partitions)
-    size = sum(segment.segment_size_bytes for segment in plan.segments)
-    what = "would be restored" if dry_run else "restored"
-    print(
-        f"{len(plan.topics)} topics, {len(plan.partitions)} partitions, {taken} segments, {size_text(size)} {what}; "
-        f"{len(left)} segments left, {len(plan.problems)} problems"
-    )
-
-
-def _row(plan: PartitionPlan) -> tuple[object, ...]:
-    size = sum(segment.segment_size_bytes for segment in plan.segments)
-    epochs = ",".join(f"{entry.epoch}@{entry.start_offset}" for entry in plan.epochs)
-    name, number = plan.partition.topic, plan.partition.partition
-    return (
-        name,
-        number,
-        plan.log_start_offset,
-        plan.log_end_offset,
-        len(plan.segments),
-        size,
-        "as they are" if plan.is_local else epochs,
-    )
-
-
-def _segment_text(judged: Judged) -> str:
-    offsets = f"{judged.base_offset}-{'?' if judged.end_offset is None else judged.end_offset}"
-    why = f" ({judged.why})" if judged.why else ""
-    name = f"{judged.partition.topic}-{judged.partition.partition}"
-    return f"{name} {offsets} {uuid_to_base64(judged.segment_id)} {judged.size_bytes} bytes: {judged.verdict.value}{why}"
-
-
-def _print_json(plan: RestorePlan, notes: tuple[str, ...], dry_run: bool) -> None:
-    for topic in plan.topics:
-        print_json(
-            {
-                "kind": "topic",
-                "topic": topic.name,
-                "topic_id": uuid_to_base64(topic.topic_id),
-                "partitions": topic.partition_count,
-                "configs": dict(topic.configs),
-            }
-        )
-    for each in plan.partitions:
-        print_json(
-            {
-                "kind": "partition",
-                "topic": each.partition.topic,
-                "partition": each.partition.partition,
-                "log_start_offset": each.log_start_offset,
-                "log_end_offset": each.log_end_offset,
-                "segments": len(each.segments),
-                "bytes": sum(segment.segment_size_bytes for segment in each.segments),
-                "leader_epochs": [[entry.epoch, entry.start_offset] for entry in each.epochs],
-                "local": each.is_local,
-            }
-        )
-    for judged in plan.judged:
-        print_json(
-            {
-                "kind": "segment",
-                "topic": judged.partition.topic,
-                "topic_id": uuid_to_base64(judged.partition.topic_id),
-                "partition": judged.partition.partition,
-                "segment_id": uuid_to_base64(judged.segment_id),
-                "base_offset": judged.base_offset,
-                "end_offset": judged.end_offset,
-                "bytes": judged.size_bytes,
-                "verdict": judged.verdict.name.lower(),
-                "taken": judged.verdict.is_taken,
-                "why": judged.why,
-            }
-        )
-    verdicts = Counter(judged.verdict for judged in plan.judged)
-    print_json(
-        {
-            "kind": "summary",
-            "dry_run": dry_run,
-            "segments": {verdict.name.lower(): verdicts[verdict] for verdict in Verdict},
-            "problems": list(plan.problems),
-            "notes": list(notes),
-        }
-    )

@@ -28,7 +28,7 @@ _COLUMNS = (
     Column("partition"), Column("state"), Column("local", 3, is_number=True), Column("remote", 3, is_number=True),
     Column("log start", 5, is_number=True), Column("local start", 4, is_number=True),
     Column("remote up to", 4, is_number=True), Column("end", 4, is_number=True),
-    Column("lag", 1, is_number=True), Column("segments", 2, is_number=True), Column("why", 6), Column("last error", 0),
+    Column("lag", 1, is_number=True), Column("segments", 2, is_number=True), Column("why", 6),
 )  # fmt: skip
 
 
@@ -117,9 +117,12 @@ def _partitions(data: bytes, whose: str) -> list[dict[str, Any]]:
 def _print(partitions: list[dict[str, Any]], failing: int) -> None:
     if on_terminal():
         print_columns(_COLUMNS, [_row(partition, size_text) for partition in partitions])
+        for partition in partitions:
+            for line in _failures(partition):
+                print(f"{partition['topic']}-{partition['partition']}: {line}")
     else:
         for partition in partitions:
-            print("\t".join(_row(partition, str)))
+            print("\t".join((*_row(partition, str), "; ".join(_failures(partition)))))
     if failing:
         print(f"{failing} of {len(partitions)} tiered partitions are failing")
     elif on_terminal():
@@ -127,10 +130,6 @@ def _print(partitions: list[dict[str, Any]], failing: int) -> None:
 
 
 def _row(partition: dict[str, Any], size: Callable[[int], str]) -> tuple[str, ...]:
-    failures = "; ".join(
-        f"{failure['task']}, {failure['times']} times since {_time(failure['sinceMs'])}: {failure['error']}"
-        for failure in partition["failures"]
-    )
     return (
         f"{partition['topic']}-{partition['partition']}",
         "failing" if partition["isFailing"] else partition["reason"],
@@ -143,8 +142,16 @@ def _row(partition: dict[str, Any], size: Callable[[int], str]) -> tuple[str, ..
         size(partition["lagBytes"]),
         str(partition["lagSegments"]),
         partition["text"],
-        " ".join(failures.split()),
     )
+
+
+def _failures(partition: dict[str, Any]) -> list[str]:
+    """Each task that fails, in one line."""
+    return [
+        f"{failure['task']} failed {'once' if failure['times'] == 1 else str(failure['times']) + ' times'} since "
+        f"{_time(failure['sinceMs'])}: {' '.join(failure['error'].split())}"
+        for failure in partition["failures"]
+    ]
 
 
 def _time(ms: int) -> str:

@@ -1,0 +1,157 @@
+"""What `stratalog tier restore` says of what it has done, or would do."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from stratalog.cli.tables import on_terminal, print_json
+from stratalog.cli.tier.columns import Column, print_columns
+from stratalog.cli.tier.progress import size_text
+from stratalog.config.topic import LogConfig
+from stratalog.remote.restore_bucket import RestorePlan
+from stratalog.remote.restore_plan import Judged, PartitionPlan, Verdict
+from stratalog.util.uuids import uuid_to_base64
+
+_COLUMNS = (
+    Column("topic"), Column("partition", is_number=True), Column("start offset", is_number=True),
+    Column("end offset", is_number=True), Column("segments", 2, is_number=True), Column("bytes", 1, is_number=True),
+    Column("leader epochs", 3),
+)  # fmt: skip
+
+
+def expiring_notes(plan: RestorePlan, now_ms: int) -> list[str]:
+    """A line for each topic whose segments go as soon as it is served, as they have grown older than its retention."""
+    notes = []
+    for topic in plan.topics:
+        retention_ms = LogConfig.from_properties(
+            topic.configs, None, use_large_index_format=True
+        ).retention_ms
+        segments = [each for each in plan.segments if each.topic_id_partition.topic_id == topic.topic_id]
+        old = [each for each in segments if 0 <= retention_ms <= now_ms - each.max_timestamp_ms]
+        if old:
+            size = size_text(sum(each.segment_size_bytes for each in old))
+            notes.append(
+                f"{topic.name}: {len(old)} of {_count(len(segments), 'segment')} ({size}) are older than "
+                f"retention.ms={retention_ms} and are deleted from the bucket once it is served; --topic-config "
+                "retention.ms=-1 keeps them"
+            )
+    return notes
+
+
+def print_hint(url: str, data_dir: Path) -> None:
+    """What comes next, for people."""
+    if on_terminal():
+        print(
+            f"stratalog: to serve it: stratalog serve --data-dir {data_dir} --set remote.log.storage.system.enable=true "
+            f"--set stratalog.remote.url={url}",
+            file=sys.stderr,
+        )
+
+
+def print_plan(plan: RestorePlan, notes: Iterable[str], *, as_json: bool, dry_run: bool) -> None:
+    left = [each for each in plan.judged if not each.verdict.is_taken]
+    notes = tuple(notes)
+    if as_json:
+        _print_json(plan, notes, dry_run)
+        return
+    if on_terminal():
+        rows = [_row(each, size_text) for each in plan.partitions]
+        print_columns(_COLUMNS, rows, "To be restored" if dry_run else "Restored")
+    else:
+        for partition in plan.partitions:
+            print(*_row(partition, str), sep="\t")
+    for each in left:
+        print(_segment_text(each))
+    for note in notes:
+        print(f"note  {note}")
+    for problem in plan.problems:
+        print(f"not restored  {problem}")
+    taken = sum(len(each.segments) for each in plan.partitions)
+    size = sum(segment.segment_size_bytes for segment in plan.segments)
+    what = "would be restored" if dry_run else "restored"
+    print(
+        f"{_count(len(plan.topics), 'topic')}, {_count(len(plan.partitions), 'partition')}, {_count(taken, 'segment')}, "
+        f"{size_text(size)} {what}; {_count(len(left), 'segment')} left out, {_count(len(plan.problems), 'problem')}"
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _row(plan: PartitionPlan, size_in: Callable[[int], str]) -> tuple[str, ...]:
+    size = sum(segment.segment_size_bytes for segment in plan.segments)
+    epochs = ",".join(f"{entry.epoch}@{entry.start_offset}" for entry in plan.epochs)
+    name, number = plan.partition.topic, plan.partition.partition
+    return (
+        name,
+        str(number),
+        str(plan.log_start_offset),
+        str(plan.log_end_offset),
+        str(len(plan.segments)),
+        size_in(size),
+        "as they are" if plan.is_local else epochs,
+    )
+
+
+def _segment_text(judged: Judged) -> str:
+    offsets = f"{judged.base_offset}-{'?' if judged.end_offset is None else judged.end_offset}"
+    why = f" ({judged.why})" if judged.why else ""
+    name = f"{judged.partition.topic}-{judged.partition.partition}"
+    return f"{name} {offsets} {uuid_to_base64(judged.segment_id)} {judged.size_bytes} bytes: {judged.verdict.value}{why}"
+
+
+def _print_json(plan: RestorePlan, notes: tuple[str, ...], dry_run: bool) -> None:
+    for topic in plan.topics:
+        print_json(
+            {
+                "kind": "topic",
+                "topic": topic.name,
+                "topic_id": uuid_to_base64(topic.topic_id),
+                "partitions": topic.partition_count,
+                "configs": dict(topic.configs),
+            }
+        )
+    for each in plan.partitions:
+        print_json(
+            {
+                "kind": "partition",
+                "topic": each.partition.topic,
+                "partition": each.partition.partition,
+                "log_start_offset": each.log_start_offset,
+                "log_end_offset": each.log_end_offset,
+                "segments": len(each.segments),
+                "bytes": sum(segment.segment_size_bytes for segment in each.segments),
+                "leader_epochs": [[entry.epoch, entry.start_offset] for entry in each.epochs],
+                "local": each.is_local,
+            }
+        )
+    for judged in plan.judged:
+        print_json(
+            {
+                "kind": "segment",
+                "topic": judged.partition.topic,
+                "topic_id": uuid_to_base64(judged.partition.topic_id),
+                "partition": judged.partition.partition,
+                "segment_id": uuid_to_base64(judged.segment_id),
+                "base_offset": judged.base_offset,
+                "end_offset": judged.end_offset,
+                "bytes": judged.size_bytes,
+                "verdict": judged.verdict.name.lower(),
+                "taken": judged.verdict.is_taken,
+                "why": judged.why,
+            }
+        )
+    verdicts = Counter(judged.verdict for judged in plan.judged)
+    print_json(
+        {
+            "kind": "summary",
+            "dry_run": dry_run,
+            "segments": {verdict.name.lower(): verdicts[verdict] for verdict in Verdict},
+            "problems": list(plan.problems),
+            "notes": list(notes),
+        }
+    )
