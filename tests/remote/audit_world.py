@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
@@ -19,6 +20,7 @@ from stratalog.remote.audit_facts import LogFacts, PartitionMetadata
 from stratalog.remote.audit_findings import plan_repair
 from stratalog.remote.audit_mend import carry_out
 from stratalog.remote.audit_run import AuditOptions, AuditResult, audit_bucket
+from stratalog.remote.segment_history import NotProvedError
 from stratalog.remote.segment_state import RemoteLogSegmentState
 from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
@@ -149,11 +151,13 @@ class SpoiltBucket:
         return {one.kind.value for one in result.findings if one.segment_id == self.segment_id(number)}
 
     def repair(self, result: AuditResult, store: ObjectStore | None = None) -> int:
-        """Do everything that may be done to `store`; how many mends there were."""
-        plan = plan_repair(result.findings, later(), 0)
-        for planned in plan.mends:
-            carry_out(store or self.store, planned.mend)
-        return len(plan.mends)
+        """Do everything that may be done to `store`; how many mends were done. What is not proved is left."""
+        done = 0
+        for planned in plan_repair(result.findings, later(), 0).mends:
+            with suppress(NotProvedError):
+                carry_out(store or self.store, planned.mend)
+                done += 1
+        return done
 
     def content(self) -> dict[str, bytes]:
         return {info.key: bytes(self.store.get(info.key)) for info in self.store.list()}
