@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from stratalog.spark.pipelines.compaction import shuffle
+from stratalog.spark.pipelines.compaction import shuffle, work
 from stratalog.spark.pipelines.compaction.plan import (
     PartitionPlan,
     SurveyedPartition,
@@ -26,44 +26,27 @@ def survey_in_process(
 ) -> tuple[list[SurveyedPartition], Rows]:
     """Steps 1 and 2; `buckets` for each partition. Also the rows of superseded offsets."""
     tasks, _ = keys_tasks(plans, [buckets * 1_000_000] * len(plans), 1)
-    work = shuffle._KeysWork(
-        [zlib.compress(pickle.dumps(tasks))], [plan.first_dirty_offset for plan in plans]
-    )
-    keys = rows_of(work(iter([numbers(0)])))
+    step = work.KeysWork([zlib.compress(pickle.dumps(tasks))], [plan.first_dirty_offset for plan in plans])
+    keys = rows_of(step(iter([numbers(0)])))
     keys.sort(key=lambda row: (row[0], -int(row[1]), -int(row[2])))
-    newest = rows_of(shuffle._NewestWork()(iter([batch_of(keys, shuffle._KEYS_SCHEMA)] if keys else [])))
-    found = []
-    for part, plan in enumerate(plans):
-        summaries = [pickle.loads(row[4]) for row in newest if row[4] is not None and row[0] == part]
-        summaries.sort(key=lambda summary: summary.segment)
-        counts = [0] * len(plan.sources)
-        for row in newest:
-            if row[0] == part and row[4] is None:
-                counts[int(row[1])] += int(row[2])
-        found.append(SurveyedPartition(summaries, counts))
-    return found, [(row[0], row[1], row[3]) for row in newest if row[4] is None]
+    owners, _ = shuffle.owners_of(plans)
+    newest = rows_of(work.NewestWork(owners)(iter([batch_of(keys, work.KEYS_SCHEMA)] if keys else [])))
+    found = shuffle.surveyed(plans, (row[2] for row in newest if row[0] == work.FACTS))
+    return found, [row for row in newest if row[0] != work.FACTS]
 
 
 def compact_in_process(plans: Sequence[PartitionPlan], *, buckets: int = 1) -> list[list[Rewritten]]:
     """The new segments of each partition, in order."""
-    surveyed, lists = survey_in_process(plans, buckets=buckets)
+    surveyed, rows = survey_in_process(plans, buckets=buckets)
+    rows.sort(key=lambda row: (row[0], row[1]))
+    _, first_groups = shuffle.owners_of(plans)
     made: list[list[Rewritten]] = []
     for part, plan in enumerate(plans):
         tasks = rewrite_tasks(part, plan, surveyed[part])
-        owner = {
-            (part, task.first_segment + number): (place, number)
-            for place, task in enumerate(tasks)
-            for number in range(len(task.sources))
-        }
-        dead = rows_of(
-            shuffle._OwnerWork(owner)(iter([batch_of(lists, "part int, segment int, data binary")]))
+        step = work.RewriteWork(
+            {first_groups[part] + task.group: zlib.compress(pickle.dumps(task)) for task in tasks}
         )
-        dead += [(place, -1, None) for place in range(len(tasks))]
-        dead.sort(key=lambda row: (row[0], row[1]))
-        work = shuffle._RewriteWork([zlib.compress(pickle.dumps(task)) for task in tasks])
-        outcomes = [
-            pickle.loads(row[0]) for row in rows_of(work(iter([batch_of(dead, shuffle._DEAD_SCHEMA)])))
-        ]
+        outcomes = [pickle.loads(row[0]) for row in rows_of(step(iter([batch_of(rows, work.NEWEST_SCHEMA)])))]
         for outcome in outcomes:
             assert isinstance(outcome, Rewritten), outcome
         made.append(sorted(outcomes, key=lambda new: new.group))

@@ -95,7 +95,8 @@ def plan_of(
             places=Places(),
             directory=str(partition.path),
         )
-    return LocalPlan(partition, plan, candidate.is_due)
+    # It was closed a moment ago, and nobody else may open it: what was recovered need not be again.
+    return LocalPlan(replace(partition, was_clean=True), plan, candidate.is_due)
 
 
 def _as_indexed(config: LogConfig, segments: Sequence[LogSegment]) -> LogConfig:

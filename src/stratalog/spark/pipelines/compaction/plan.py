@@ -160,10 +160,14 @@ def met_before(summaries: Sequence[SegmentSummary]) -> list[MetData]:
 
 @dataclass(frozen=True, slots=True)
 class SurveyedPartition:
-    """What step 1 and 2 found: of each segment what it has, and how many of its records have a newer one."""
+    """What step 1 and 2 found: of each segment what it has, and how many of its records have a newer one.
+
+    `seconds` are those of step 2.
+    """
 
     summaries: Sequence[SegmentSummary]
     superseded: Sequence[int]
+    seconds: float
 
     def changes(self, segments: range) -> bool:
         """Whether a group becomes something else than it is."""
@@ -183,7 +187,6 @@ def rewrite_tasks(part: int, plan: PartitionPlan, survey: SurveyedPartition) -> 
         RewriteTask(
             part=part,
             group=number,
-            first_segment=segments[0],
             sources=[plan.sources[segment] for segment in segments],
             places=plan.places,
             aborted=[plan.aborted_in(segment) for segment in segments],

@@ -32,7 +32,8 @@ _COLUMNS: Final = (
 class CompactedPartition:
     """One partition, before and after; of a dry run what would be after, as far as keys tell, and bytes by proportion.
 
-    `tombstones` are those that were there before. `core_seconds` are those of all tasks together.
+    `tombstones` are those that were there before. `core_seconds` is how long the tasks of all steps had a core: to read,
+    hash, sift and write, and until what was written was safe on the disk or in the store.
     """
 
     topic: str
@@ -113,7 +114,7 @@ def foreseen(plan: PartitionPlan, surveyed: SurveyedPartition) -> CompactedParti
         aborted=sum(summary.aborted for summary in summaries),
         without_key=sum(summary.keyless for summary in summaries),
         tombstones=sum(summary.tombstones for summary in summaries),
-        core_seconds=sum(summary.seconds for summary in summaries),
+        core_seconds=sum(summary.seconds for summary in summaries) + surveyed.seconds,
     )
 
 

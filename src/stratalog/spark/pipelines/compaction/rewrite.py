@@ -37,9 +37,10 @@ ATTEMPT_SUFFIX = ".compacting"
 class GroupRewriter:
     """One group; `add` its segments in order, then `finish`; after an error, `discard`."""
 
-    def __init__(self, task: RewriteTask) -> None:
+    def __init__(self, task: RewriteTask, began: float) -> None:
+        """`began` is when the core was given to it, by the monotonic clock."""
         self._task = task
-        self._started = SYSTEM_CLOCK.monotonic()
+        self._began = began
         self._fs = REAL_FILESYSTEM
         self._directory = Path(task.directory or gettempdir()) / f"{random_uuid().hex}{ATTEMPT_SUFFIX}"
         self._fs.make_dirs(self._directory)
@@ -97,7 +98,7 @@ class GroupRewriter:
                 stats.messages_read,
                 stats.messages_written,
                 stats.invalid_messages_read,
-                SYSTEM_CLOCK.monotonic() - self._started,
+                SYSTEM_CLOCK.monotonic() - self._began,
             ),
             manifest=manifest,
         )

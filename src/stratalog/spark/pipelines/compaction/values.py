@@ -86,12 +86,11 @@ class FilterFacts:
 
 @dataclass(frozen=True, slots=True)
 class RewriteTask:
-    """Step 3: the group with this number, made of neighbouring segments of partition `part`, the first of which has the
-    number `first_segment`. `aborted` has the transactions that overlap each of them."""
+    """Step 3: the group with this number, made of neighbouring segments of partition `part`; `aborted` has the transactions
+    that overlap each of them."""
 
     part: int
     group: int
-    first_segment: int
     sources: Sequence[SourceSegment]
     places: Places
     aborted: Sequence[Sequence[AbortedTransaction]]
