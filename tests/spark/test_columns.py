@@ -62,6 +62,18 @@ def arrow_memory(spark: SparkSession) -> int:
     return int(jvm.org.apache.spark.sql.util.ArrowUtils.rootAllocator().getAllocatedMemory())
 
 
+@pytest.fixture(autouse=True)
+def no_memory_is_kept(spark: SparkSession) -> Iterator[None]:
+    """No test leaves more Arrow memory given out than there was.
+
+    There may be some: of rows on their way to Python, Spark does not free the last ones when a task fails because of the
+    plan below (`raise_error`), and tests of the sink have such tasks.
+    """
+    before = arrow_memory(spark)
+    yield
+    assert arrow_memory(spark) <= before
+
+
 def is_columnar(found: DataFrame) -> bool:
     return bool(found._jdf.queryExecution().sparkPlan().collectLeaves().head().supportsColumnar())
 
@@ -132,7 +144,6 @@ def test_columns_give_what_rows_give(
     by_columns = query(records)
     assert is_columnar(by_columns)
     assert rows(by_columns) == expected
-    assert arrow_memory(spark) == 0
 
 
 @pytest.mark.parametrize(
@@ -153,7 +164,6 @@ def test_columns_under_other_settings(
             expected = rows(query(records))
         with conf(spark, **setting):
             assert rows(query(records)) == expected
-    assert arrow_memory(spark) == 0
 
 
 def test_what_a_query_keeps_outlives_the_batches(
@@ -165,13 +175,11 @@ def test_what_a_query_keeps_outlives_the_batches(
     cached.unpersist()
     records.write.parquet(str(tmp_path / "parquet"))
     assert rows(spark.read.parquet(str(tmp_path / "parquet"))) == expected
-    assert arrow_memory(spark) == 0
 
 
 def test_a_query_that_has_enough_frees_the_rest(spark: SparkSession, records: DataFrame) -> None:
     assert len(records.limit(3).collect()) == 3
     assert len(records.select("value").take(200)) == 200
-    assert arrow_memory(spark) == 0
 
 
 def test_a_query_of_nothing(spark: SparkSession, partitions: list[Partition]) -> None:
@@ -195,7 +203,6 @@ def test_a_task_that_fails_halfway_frees_what_it_took(spark: SparkSession, tmp_p
     damaged = spark.read.format("stratalog").options(path=str(tmp_path), subscribe="damaged").load()
     with pytest.raises(PythonException, match="CRC"):
         damaged.agg(F.sum(F.length("value"))).collect()
-    assert arrow_memory(spark) == 0
 
 
 def test_spark_reports_what_python_sent(spark: SparkSession, records: DataFrame) -> None:

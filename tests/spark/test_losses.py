@@ -9,6 +9,7 @@ import pytest
 
 from stratalog.spark.data_loss import DataLossError, on_data_loss
 from tests.spark.partitions import Partition, scan, steady
+from tests.spark.test_damage import batch_positions
 
 
 def test_a_loss_is_an_error_or_counted(caplog: pytest.LogCaptureFixture) -> None:
@@ -47,3 +48,25 @@ def test_every_kind_of_damage_is_counted(tmp_path: Path, caplog: pytest.LogCaptu
     assert found.offsets[-15:] == list(range(30, 45))
     missing = 45 - len(found.offsets)
     assert f"in all up to {missing} offsets" in caplog.text
+
+
+def test_a_sealed_segment_that_ends_too_early_is_told_of_with_its_offsets(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is seen when the query is planned, before any task."""
+    partition = Partition(tmp_path)
+    for _ in range(2):
+        partition.segment(steady(3))
+    log = partition.logs[0]
+    data, position = log.read_bytes(), batch_positions(log)[2]
+    log.write_bytes(data[:-9])
+    rest = len(data) - 9 - position
+    expected = (
+        rf"{log}: {rest} bytes at position {position} are no whole batch, .* 15 follows; offsets 10 to 14"
+    )
+    with pytest.raises(DataLossError, match=expected):
+        scan(path=tmp_path, subscribe="orders")
+    with caplog.at_level(logging.WARNING, "stratalog.spark"):
+        found = scan(path=tmp_path, subscribe="orders", failOnDataLoss="false")
+    assert found.offsets == [*range(10), *range(15, 30)]
+    assert f"read around (up to 5 offsets in {rest} bytes)" in caplog.text

@@ -55,7 +55,7 @@ def test_every_offset_is_served_once_and_locally_if_it_can_be(segments: list[Seg
                 assert served[offset].epoch == max(s.epoch for s in holders if s.tier is best)
 
 
-def fail(message: str) -> None:
+def fail(message: str, offsets: int = 0, size: int = 0) -> None:
     raise AssertionError(message)
 
 

@@ -69,7 +69,8 @@ def check_target(data_dir: Path, *, metadata_only: bool, fs: FileSystem = REAL_F
         raise DataDirError(f"{data_dir} is empty; leave out --metadata-only")
     if not metadata_only and content and begun is None:
         raise DataDirError(
-            f"{data_dir} is not empty; restore into a new directory, or only the metadata of this one with --metadata-only"
+            f"{data_dir} is not empty; restore into a new directory (or, with `tier restore --metadata-only`, only the "
+            "metadata of this one)"
         )
 
 

@@ -220,10 +220,7 @@ class _Planner:
         configs = newest.topic_config
         if configs is not None:
             return RestoredTopic(name, topic_id, count, {**configs, "remote.storage.enable": "true"}), []
-        note = (
-            f"{name}: its configuration is not in the bucket; it is tiered and keeps everything (retention.ms=-1) until "
-            "you configure it"
-        )
+        note = f"{name}: its configuration is not in the bucket; it keeps all (retention.ms=-1) until you configure it"
         return RestoredTopic(name, topic_id, count, {**_WITHOUT_CONFIG, "remote.storage.enable": "true"}), [
             note
         ]

@@ -11,11 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stratalog.spark.builder import read, read_stream, write, write_stream
+from stratalog.spark.quiet_workers import quiet_this_worker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["local_session", "read", "read_stream", "register", "write", "write_stream"]
+
+quiet_this_worker()  # whatever a planner of ours imports, it comes by here
 
 
 def register(spark: SparkSession) -> None:

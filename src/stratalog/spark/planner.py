@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -12,7 +12,7 @@ from stratalog.log.txn_index import AbortedTransaction
 from stratalog.records import batch_format as fmt
 from stratalog.records.batch import RecordBatch
 from stratalog.spark.broker_ranges import BrokerRanges
-from stratalog.spark.data_loss import on_data_loss
+from stratalog.spark.data_loss import OnDataLoss, on_data_loss
 from stratalog.spark.filters import Constraints
 from stratalog.spark.index_access import IndexAccess
 from stratalog.spark.limits import LimitResolver, check_names_all
@@ -56,7 +56,7 @@ class Planner:
         constraints: Constraints,
         places: Places,
         indexes: IndexAccess | None = None,
-        lost: Callable[[str], None] | None = None,
+        lost: OnDataLoss | None = None,
     ) -> None:
         self._options = options
         self._constraints = constraints

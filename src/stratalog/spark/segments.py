@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +19,7 @@ from stratalog.records.batch import RecordBatch
 from stratalog.records.batch_format import HEADER_SIZE
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.spark.data_loss import OnDataLoss
 from stratalog.spark.indexes import offset_entries
 from stratalog.spark.places import Place, Tier
 from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem
@@ -167,7 +168,7 @@ class LocalSegments:
     def __init__(
         self,
         directory: Path,
-        on_damage: Callable[[str], None],
+        on_damage: OnDataLoss,
         fs: FileSystem = REAL_FILESYSTEM,
         sealed: dict[int, SealedSegment] | None = None,
     ) -> None:
@@ -205,12 +206,16 @@ class LocalSegments:
             near_end = self._near_end(files, log)
             tail = read_tail(log, *near_end)
             newest = self._newest(files, log, near_end, tail) if near_end[0] else tail.max_timestamp_ms
+        rest = files.size - tail.end_position
+        lost = 0 if next_base is None else max(0, next_base - tail.end_offset)
         if tail.damage is not None:
-            self._on_damage(tail.damage)
-        elif next_base is not None and tail.end_position < files.size:
+            self._on_damage(tail.damage, lost, rest)
+        elif next_base is not None and rest:
             self._on_damage(
-                f"{files.log}: {files.size - tail.end_position} bytes at position {tail.end_position} are no whole batch, "
-                f"but a segment with base offset {next_base} follows"
+                f"{files.log}: {rest} bytes at position {tail.end_position} are no whole batch, but a segment with base "
+                f"offset {next_base} follows; offsets {tail.end_offset} to {next_base - 1}",
+                lost,
+                rest,
             )
         return Segment(
             base_offset=files.base_offset,

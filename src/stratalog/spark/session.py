@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -109,10 +110,16 @@ def open_local_session(name: str, conf: Mapping[str, str | int | bool]) -> Spark
     builder = SparkSession.builder.appName(name)
     for key, value in properties.items():
         builder = builder.config(key, value)
+    say_wrong_queries_once()
     with _launch_environment(worker_python):
         spark = builder.getOrCreate()
     register_source(spark)
     return spark
+
+
+def say_wrong_queries_once() -> None:
+    """A wrong query is an AnalysisException. Pyspark prints it on stderr, too, with JSON of all frames of the JVM."""
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
 
 
 def _property_value(value: str | int | bool) -> str:

@@ -24,7 +24,7 @@ from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import parse_topic_directory
 from stratalog.spark.broker_view import BrokerPartition, BrokerView
-from stratalog.spark.data_loss import on_data_loss
+from stratalog.spark.data_loss import OnDataLoss, on_data_loss
 from stratalog.spark.options import ReadOptions, TopicPartition
 from stratalog.spark.places import Place, Places, Tier
 from stratalog.spark.segments import (
@@ -93,7 +93,7 @@ class SnapshotReader:
         options: ReadOptions,
         places: Places,
         memory: SnapshotMemory | None = None,
-        lost: Callable[[str], None] | None = None,
+        lost: OnDataLoss | None = None,
     ) -> None:
         self._options = options
         self._places = places

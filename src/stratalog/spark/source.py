@@ -21,7 +21,6 @@ from stratalog.errors import UsageError
 from stratalog.spark.filters import Constraints, push
 from stratalog.spark.options import ReadOptions
 from stratalog.spark.places import Places
-from stratalog.spark.quiet_workers import quiet_this_worker
 from stratalog.spark.rows import checked_columns, spark_schema
 from stratalog.spark.sink.broker import BrokerStreamWriter, BrokerWriter
 from stratalog.spark.sink.broker_options import BrokerSinkOptions, goes_through_brokers
@@ -35,8 +34,6 @@ FORMAT = "stratalog"
 
 #: Metadata of a field: the reader is only asked which filters it applies. As in `StratalogScans.java`.
 PROBE = "stratalog.probe"
-
-quiet_this_worker()  # every planner of the source imports this module
 
 
 class StratalogDataSource(DataSource):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from pyspark.sql import SparkSession
 from stratalog.cli.main import run
 from stratalog.errors import UsageError
 from stratalog.records.compression import Codec
+from stratalog.spark.pipelines.read import read_rows
 from stratalog.spark.pipelines.stats import stats
 from tests.spark.partitions import T0, Batch, Partition, steady
 
@@ -110,9 +113,34 @@ def test_records_are_printed_in_each_format(
     assert run([*places, "--columns", "offset,timestamp", "--format", "csv", "--limit", "7"]) == 0
     table = list(csv.reader(io.StringIO(capsys.readouterr().out)))
     assert (table[0], len(table)) == (["offset", "timestamp"], 8)
-    assert run([*places, "--columns", "offset"]) == 0
-    assert capsys.readouterr().out.count("\n") >= 20
+    assert run([*places, "--columns", "offset, 'a\tb' as text, null"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert (lines[0], lines[1]) == ("offset\ttext\tNULL", "0\ta\\tb\t")
+    assert len(lines) == 1 + 20
     assert run([*places, "--option", "startingOffsets=earliest", "--where", "offset = 0", "--json"]) == 0
+
+
+def test_times_are_utc_wherever_the_process_is(
+    spark: SparkSession,
+    partition: Partition,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spark gives Python's times in the zone of the process."""
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        options = {"path": str(partition.root), "subscribe": "orders"}
+        (row,) = read_rows(spark, options, columns=["timestamp", "unix_millis(timestamp) ms"], limit=1)
+        assert row["timestamp"].timestamp() * 1000 == row["ms"]
+        places = ["--path", str(partition.root), "--topic", "orders"]
+        assert run(["spark", "read", *places, "--columns", "timestamp", "--limit", "1", "--json"]) == 0
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    (shown,) = json.loads(capsys.readouterr().out).values()
+    assert shown.endswith("Z")
+    assert datetime.fromisoformat(shown).timestamp() * 1000 == row["ms"]
 
 
 @pytest.mark.parametrize(
@@ -123,6 +151,7 @@ def test_records_are_printed_in_each_format(
         (["--option", "startingOfsets=earliest"], "startingOfsets"),
         (["--option", "novalue"], "KEY=VALUE"),
         (["--topic", "none"], "none"),
+        (["--limit", "3"], "--topic NAME"),
     ],
 )
 def test_a_query_that_cannot_be_is_one_line(
@@ -132,7 +161,7 @@ def test_a_query_that_cannot_be_is_one_line(
     arguments: list[str],
     words: str,
 ) -> None:
-    topic = [] if "--topic" in arguments else ["--topic", "orders"]
+    topic = [] if {"--topic", "--limit"} & {*arguments} else ["--topic", "orders"]
     assert run(["spark", "read", "--path", str(partition.root), *topic, *arguments]) == 2
     errors = capsys.readouterr().err
     assert words in errors

@@ -22,9 +22,11 @@ from stratalog.cli.spark.options import (
     data_dirs,
     remote_options,
     remote_url,
+    require_place,
 )
 from stratalog.cli.spark.session import Conf, Master, RemoteSession, key_values, spark_session
-from stratalog.cli.tables import print_table
+from stratalog.cli.tables import on_terminal, print_table
+from stratalog.errors import UsageError
 
 _TABLE_ROWS = 20
 
@@ -56,7 +58,8 @@ def read(
         int | None, typer.Option("--limit", min=0, help=f"So many rows; {_TABLE_ROWS} for a table, else all.")
     ] = None,
     form: Annotated[
-        Format, typer.Option("--format", help="table, json (one object a line) or csv.")
+        Format,
+        typer.Option("--format", help="table (lines with tabs in a pipe), json (an object a line) or csv."),
     ] = Format.TABLE,
     remote_option: RemoteOptions = None,
     master: Master = None,
@@ -81,7 +84,14 @@ def read(
         topics=topic or (),
     )
     given = key_values("--option", option)
+    asked = {name.lower() for name in given}
+    if not asked & {"path", "remote", "kafka.bootstrap.servers"}:
+        require_place(path, remote)
     if not topic:
+        if not asked & {"subscribe", "subscribepattern", "assign"}:
+            raise UsageError(
+                "read which topic? give --topic NAME, which may be repeated, or --option subscribePattern=REGEX"
+            )
         del places["subscribe"]
     chosen = Format.JSON if as_json else form
     rows_max = _TABLE_ROWS if limit is None and chosen is Format.TABLE else limit
@@ -113,18 +123,23 @@ def _print(rows: Iterable[dict[str, Any]], form: Format) -> None:
     first = next(shown, None)
     if first is None:
         return
-    lines = (
-        [[_cell(value) for value in row.values()] for row in chain([first], shown)]
-        if form is Format.TABLE
-        else None
-    )
-    if lines is not None:
-        print_table(list(first), lines)
-        return
-    writer = csv.writer(sys.stdout)
-    writer.writerow(first)
-    for row in chain([first], shown):
-        writer.writerow([_cell(value) for value in row.values()])
+    cells = ([_cell(value) for value in row.values()] for row in chain([first], shown))
+    if form is Format.CSV:
+        writer = csv.writer(sys.stdout)
+        writer.writerow(first)
+        writer.writerows(cells)
+    elif on_terminal():
+        print_table(list(first), list(cells))
+    else:
+        print("\t".join(first))
+        for line in cells:
+            print("\t".join(_one_word(cell) for cell in line))
+
+
+def _one_word(cell: Any) -> str:
+    """Without what separates cells and lines."""
+    text = "" if cell is None else str(cell)
+    return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
 
 
 def _cell(value: Any) -> Any:
@@ -139,7 +154,7 @@ def _plain(value: Any) -> Any:
         except UnicodeDecodeError:
             return "base64:" + base64.b64encode(value).decode()
     if isinstance(value, datetime):
-        return value.isoformat(timespec="milliseconds")
+        return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, list | tuple) else value

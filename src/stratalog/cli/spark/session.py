@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 from collections.abc import Iterable, Iterator
@@ -54,8 +53,9 @@ def spark_session(
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise UsageError("Spark is not installed: `pip install stratalog[spark]`") from error
-    # pyspark tells of every wrong expression in JSON on stderr; what is wrong is said once, by the command.
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    from stratalog.spark.session import say_wrong_queries_once
+
+    say_wrong_queries_once()
     active = SparkSession.getActiveSession()
     if active is not None:
         yield active

@@ -7,6 +7,7 @@ for row in read_rows(spark, {"path": "/var/lib/stratalog", "subscribe": "orders"
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,13 +79,22 @@ def read_rows(
     where: str | None = None,
     limit: int | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """The rows of `read_frame`, a part at a time. UsageError in one line for what goes wrong on the way, too."""
+    """The rows of `read_frame`, a part at a time; columns of type `timestamp` have times in UTC.
+
+    UsageError in one line for what goes wrong on the way, too.
+    """
     from pyspark.errors import PySparkException
+    from pyspark.sql.types import TimestampType
 
     frame = read_frame(spark, options, columns=columns, where=where, limit=limit)
+    times = [field.name for field in frame.schema.fields if isinstance(field.dataType, TimestampType)]
     try:
         for row in frame.toLocalIterator(prefetchPartitions=True):
-            yield row.asDict(recursive=True)
+            values = row.asDict(recursive=True)
+            for name in times:  # Spark gives them in this process's time zone, and does not say so
+                if values[name] is not None:
+                    values[name] = values[name].astimezone(UTC)
+            yield values
     except PySparkException as error:
         raise UsageError(_why(error)) from error
 

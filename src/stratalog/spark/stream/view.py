@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from stratalog.log.txn_index import AbortedTransaction
+from stratalog.spark.data_loss import OnDataLoss
 from stratalog.spark.options import ReadOptions, TopicPartition
 from stratalog.spark.places import Place, Places
 from stratalog.spark.snapshot import PartitionSnapshot, SnapshotReader
@@ -34,7 +35,7 @@ class Viewer:
     """Looks. For one thread."""
 
     def __init__(
-        self, options: ReadOptions, places: Places, memory: SnapshotMemory, lost: Callable[[str], None]
+        self, options: ReadOptions, places: Places, memory: SnapshotMemory, lost: OnDataLoss
     ) -> None:
         self._options = options
         self._places = places
