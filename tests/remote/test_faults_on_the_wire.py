@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from stratalog.errors import CorruptRecordError, RemoteStorageError, RetriableRemoteStorageError
 from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.storage.object_store import ObjectStore
-from tests.remote.world import World
+from tests.remote.world import CONFIG, World
 from tests.support.faulty_proxy import (
     Fault,
     FaultyProxy,
@@ -65,6 +67,73 @@ def test_what_passes_by_itself_is_tried_again_within_one_call(
         proxy.spoil(fault, gets, times=2)
         world.expect_everything()
         assert proxy.spoiled == 4
+
+
+class Parts:
+    """Which parts of uploads were sent, and how often; asks for faults of the second one."""
+
+    def __init__(self, s3: S3Server) -> None:
+        self.sent: list[int] = []
+        self.uploads: set[str] = set()
+        #: Of these, what the server had under way.
+        self.pending: set[str] = set()
+        self._s3 = s3
+
+    def __call__(self, request: Request) -> bool:
+        query = parse_qs(urlsplit(request.path).query)
+        if request.method != "PUT" or "partNumber" not in query:
+            return False
+        self.uploads |= {*query["uploadId"]}
+        self.pending |= {*self._s3.pending_uploads("bucket")}
+        self.sent.append(int(query["partNumber"][0]))
+        return self.sent[-1] == 2
+
+
+def in_parts(world: World) -> None:
+    """One sealed segment of some 20 MiB: three parts."""
+    world.append(31, value_size=100_000)
+
+
+PARTS = replace(CONFIG, segment_bytes=20 * 2**20)
+
+
+@pytest.mark.parametrize("fault", [slow_down, too_many])
+def test_an_upload_that_breaks_goes_on_where_it_was(
+    s3: S3Server, proxy: FaultyProxy, tmp_path: Path, fault: Fault
+) -> None:
+    """The part that did not get through is sent again, by itself; what was sent before it stays."""
+    with World(tmp_path, PARTS, store=store_behind(proxy, s3, f"goes-on-{fault.__name__}")) as world:
+        in_parts(world)
+        parts = Parts(s3)
+        proxy.spoil(lambda answer: fault(answer) if parts.sent.count(2) <= 2 else answer, parts)
+        assert world.tier().copied == 1
+        assert sorted(parts.sent) == [1, 2, 2, 2, 3]
+        assert len(parts.uploads) == 1
+        world.drop_local()
+        world.expect_everything()
+    assert s3.pending_uploads("bucket") == []
+
+
+def test_an_upload_that_cannot_go_on_is_taken_back_and_begun_anew_at_the_next_turn(
+    s3: S3Server, proxy: FaultyProxy, tmp_path: Path
+) -> None:
+    store = store_behind(proxy, s3, "anew", max_retries="1")
+    with World(tmp_path, PARTS, store=store) as world:
+        in_parts(world)
+        parts = Parts(s3)
+        proxy.spoil(slow_down, parts)
+        with pytest.raises(RetriableRemoteStorageError, match="answered 503"):
+            world.tier()
+        assert parts.sent.count(2) == 2
+        assert parts.pending == parts.uploads
+        assert s3.pending_uploads("bucket") == []
+        assert world.objects() == []
+        assert world.drop_local() == 0
+        proxy.heal()
+        assert world.tier().copied == 1
+        assert world.orphans() == []
+        world.drop_local()
+        world.expect_everything()
 
 
 @pytest.mark.parametrize("fault", [slow_down, too_many])

@@ -89,6 +89,20 @@ class S3Server:
         """`s3://` and a bucket with an optional prefix."""
         return f"s3://{path}"
 
+    def pending_uploads(self, bucket: str) -> list[str]:
+        """Ids of the uploads in parts that were begun and neither finished nor taken back."""
+        url = f"http://127.0.0.1:{self._ports[5]}/buckets/{bucket}/.uploads/?limit=1000"
+        try:
+            with urllib.request.urlopen(
+                urllib.request.Request(url, headers={"Accept": "application/json"})
+            ) as answer:
+                entries = json.load(answer)["Entries"] or []
+        except urllib.error.HTTPError as error:
+            if error.code == 404:
+                return []
+            raise
+        return [entry["FullPath"].rpartition("/")[2] for entry in entries]
+
     def _socket(self, name: str) -> Path:
         """Not below `directory`: the paths of sockets must be short."""
         return Path(tempfile.gettempdir()) / f"stratalog-test-{self._ports[0]}-{name}.sock"
