@@ -3,11 +3,14 @@
     python -m benchmarks.spark_compaction [--megabytes 400,1600] [--record-size 1000] [--batch-bytes 16384]
                                          [--rounds 3] [--kafka] [--json FILE]
 
-The log is that of `benchmarks.compaction`: half clean, half dirty. Spark works on one core (`local[1]`); its session is
-there before, and has compacted a log. What is timed is the whole job, with its shuffles and the swap, and what its tasks
-took in sum; a cleaner's time is that of the cleaning alone. Fixed costs of a Spark job (some seconds) weigh less the
-larger the log is. Peak memory is that of the Python worker that has most, for each of the sizes: it should be the same for
-all.
+The log is that of `benchmarks.compaction`: half clean, half dirty, closed as a broker closes it, so that nobody has to
+recover it. Spark works on one core (`local[1]`); its session is there before, and has compacted the log three times, as the
+cleaners have cleaned a small one three times. What is timed is the whole job, from planning to the swap, and what its tasks
+took in sum (`core_seconds`); a cleaner's time is that of the cleaning alone. Both wait until what they wrote is
+on the disk. What a Spark job costs however small it is weighs less the larger the log is; its parts are printed.
+
+Memory is that of the Python worker that has most, for each of the sizes: it should be the same for all. Anonymous pages are
+what it holds itself; the resident set has also what is mapped of libraries and shared with the daemon that it comes from.
 """
 
 from __future__ import annotations
@@ -27,36 +30,62 @@ from benchmarks.compaction import CLEANER, SEGMENT_BYTES, kafkas_command, run, w
 from benchmarks.support.arguments import benchmark_parser
 from benchmarks.support.measure import Sample, alternate
 from benchmarks.support.report import Report, Result, figure
+from stratalog.log.check.data_dir import CLEAN_SHUTDOWN
 from stratalog.log.checkpoints import CLEANER_OFFSETS, OffsetCheckpoint
 from stratalog.records import Codec
 from stratalog.spark import local_session
 from stratalog.spark.pipelines.compact import compact_data_dirs
+from stratalog.spark.pipelines.progress import Progress
 
 TARGET = 1.0
 _WORKER = b"worker_daemon"
+#: Of a job, one after the other.
+_PARTS = ("planning", "keys and newest", "between", "rewriting", "swap")
 
 
 class WorkerMemory(threading.Thread):
-    """The largest resident set that any Python worker had, in bytes."""
+    """The largest resident set, and the most anonymous memory, that any Python worker had, in bytes."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
-        self.peak = 0
+        self.resident = self.anonymous = 0
         self._ended = threading.Event()
 
     def run(self) -> None:
-        while not self._ended.wait(0.05):
+        while not self._ended.wait(0.02):
             for process in descendants(os.getpid()):
                 with suppress(OSError):
                     if _WORKER in (process / "cmdline").read_bytes():
                         status = (process / "status").read_text()
-                        line = next(line for line in status.splitlines() if line.startswith("VmHWM"))
-                        self.peak = max(self.peak, int(line.split()[1]) * 1024)
+                        self.resident = max(self.resident, _kilobytes(status, "VmHWM") * 1024)
+                        self.anonymous = max(self.anonymous, _kilobytes(status, "RssAnon") * 1024)
 
-    def end(self) -> int:
+    def end(self) -> None:
         self._ended.set()
         self.join()
-        return self.peak
+
+
+def _kilobytes(status: str, name: str) -> int:
+    """A line of /proc/PID/status; 0 for a process that is about to end."""
+    return next((int(line.split()[1]) for line in status.splitlines() if line.startswith(name)), 0)
+
+
+class Phases(Progress):
+    """When a compaction's parts began and ended."""
+
+    def __init__(self) -> None:
+        self.times = [time.perf_counter()]
+
+    def begin(self, title: str, total: int) -> None:  # noqa: ARG002
+        self.times.append(time.perf_counter())
+
+    def end(self) -> None:
+        self.times.append(time.perf_counter())
+
+    def seconds(self) -> dict[str, float]:
+        """Of all parts; they are the whole time."""
+        times = [*self.times, time.perf_counter()]
+        return {name: end - start for name, start, end in zip(_PARTS, times, times[1:], strict=True)}
 
 
 def descendants(pid: int) -> list[Path]:
@@ -73,22 +102,34 @@ def on_spark(spark: object, scratch: Path, source: Path, first_dirty: int) -> Sa
     directory = scratch / "spark"
     shutil.copytree(source, directory / source.name)
     OffsetCheckpoint(directory / CLEANER_OFFSETS).write({("latest", 0): first_dirty})
+    (directory / CLEAN_SHUTDOWN).write_text('{"version": 0, "brokerEpoch": -1}')
     overrides = {"cleanup.policy": "compact", "segment.bytes": str(SEGMENT_BYTES)}
     memory = WorkerMemory()
     memory.start()
+    phases = Phases()
     try:
         start = time.perf_counter()
-        result = compact_data_dirs(spark, [directory], topics=["latest"], overrides=overrides)  # type: ignore[arg-type]
+        result = compact_data_dirs(
+            spark,  # type: ignore[arg-type]
+            [directory],
+            topics=["latest"],
+            overrides=overrides,
+            progress=phases,
+        )
         seconds = time.perf_counter() - start
+        of_phases = phases.seconds()
     finally:
-        peak = memory.end()
+        memory.end()
         shutil.rmtree(directory)
     (done,) = result.partitions
     return {
         "seconds": seconds,
         "bytes_per_s": done.bytes_in / seconds,
         "bytes_per_core_s": done.bytes_in / done.core_seconds,
-        "peak": peak,
+        "core_seconds": done.core_seconds,
+        "resident": memory.resident,
+        "anonymous": memory.anonymous,
+        **of_phases,
     }
 
 
@@ -127,6 +168,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                     ("spark", partial(on_spark, spark, root, *large)),
                     (name, partial(cleaner, command, root, smalls, large)),
                     rounds=options.rounds,
+                    warm_ups=3,
                 )
                 job = f"compaction on Spark, {options.record_size} B records, {megabytes} MB"
                 for what, words in (("bytes_per_s", "whole job"), ("bytes_per_core_s", "tasks alone")):
@@ -134,7 +176,13 @@ def main(argv: Sequence[str] | None = None) -> None:
                         f"{job}, {words}", rounds, what, unit="MB/s a core", scale=1e6, target=TARGET
                     )
                     report.add(result, rounds)
-                print(f"{job}: peak memory of a worker {figure(rounds.median('spark', 'peak') / 1e6)} MB")
+                times = ", ".join(f"{name} {rounds.median('spark', name):.2f}" for name in _PARTS)
+                print(f"{job}: {times}; all tasks {rounds.median('spark', 'core_seconds'):.2f} s")
+                memory = (
+                    f"{figure(rounds.median('spark', what) / 1e6)} MB {what}"
+                    for what in ("anonymous", "resident")
+                )
+                print(f"{job}: memory of a worker {', '.join(memory)}")
             shutil.rmtree(path.parent)
     spark.stop()
     report.close()
