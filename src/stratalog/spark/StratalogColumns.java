@@ -19,6 +19,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonCustomMetric;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonPartitionReaderFactory;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonScan;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingInputPartition;
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
 import org.apache.spark.sql.execution.python.MapInBatchEvaluatorFactory;
 import org.apache.spark.sql.execution.vectorized.ConstantColumnVector;
@@ -44,6 +45,7 @@ import scala.collection.immutable.Map$;
 import scala.collection.immutable.Nil$;
 import scala.collection.immutable.Seq;
 import scala.runtime.AbstractFunction2;
+import scala.runtime.AbstractFunction3;
 
 /** Hands Spark the Arrow batches of a Python data source as columns, where Spark itself takes them apart into rows. */
 public class StratalogColumns implements PartitionReaderFactory {
@@ -72,13 +74,23 @@ public class StratalogColumns implements PartitionReaderFactory {
     }
 
     public PartitionReader createColumnarReader(InputPartition partition) {
-        return new Reader(this, (PythonInputPartition) partition);
+        byte[] pickled = partition instanceof PythonStreamingInputPartition
+            ? ((PythonStreamingInputPartition) partition).pickedPartition()
+            : ((PythonInputPartition) partition).pickedPartition();
+        return new Reader(this, pickled);
     }
 
     /** From a scan of what Python sends, and the schema that is wanted, to a scan by columns. */
     public static class Intake extends AbstractFunction2 {
         public Object apply(Object scan, Object wanted) {
             return new ColumnarScan((PythonScan) scan, (StructType) wanted);
+        }
+    }
+
+    /** The same for who has no scan: from what reads rows, what Python sends and what is wanted. */
+    public static class Readers extends AbstractFunction3 {
+        public Object apply(Object python, Object sent, Object wanted) {
+            return new StratalogColumns((PythonPartitionReaderFactory) python, (StructType) sent, (StructType) wanted);
         }
     }
 
@@ -146,7 +158,7 @@ public class StratalogColumns implements PartitionReaderFactory {
         private final StructType wanted;
         private final Lifetime lifetime = new Lifetime();
 
-        Reader(StratalogColumns factory, PythonInputPartition partition) {
+        Reader(StratalogColumns factory, byte[] partition) {
             PythonPartitionReaderFactory python = factory.python;
             this.source = python.org$apache$spark$sql$execution$datasources$v2$python$PythonPartitionReaderFactory$$source;
             this.metrics = PythonCustomMetric.pythonMetrics();
@@ -170,8 +182,8 @@ public class StratalogColumns implements PartitionReaderFactory {
         }
 
         /** What Python gets: one batch of one row of one struct, with the pickled partition. */
-        private static Iterator input(PythonInputPartition partition) {
-            InternalRow row = InternalRow.fromSeq(one(InternalRow.fromSeq(one(partition.pickedPartition()))));
+        private static Iterator input(byte[] partition) {
+            InternalRow row = InternalRow.fromSeq(one(InternalRow.fromSeq(one(partition))));
             return one(one(row).iterator()).iterator();
         }
 

@@ -10,7 +10,8 @@ An optimizer rule (`StratalogScans.java`) replaces the table behind each relatio
 that shares nothing with other scans and tells the source the columns. So each query also takes a snapshot of its own. The
 scans of that table hand the batches to Spark as columns (`StratalogColumns.java`) and fill in the columns that are the same
 for all rows of a partition, which Python need not send. Both are compiled in the session's JVM; the first is put among the
-session's extensions, the second goes to the executors as a jar of the application.
+session's extensions, the second goes to the executors as a jar of the application. Micro-batches of a stream are plans of
+another kind: a planner's strategy (`StratalogStreams.java`) makes scans of the columns used, by columns, of them.
 
 Where the second cannot be done (another version of Spark), or `spark.stratalog.scan.columns` is false, Spark takes rows as
 of any Python data source. Where the first cannot be done (Spark Connect), filters are not pushed down unless a query asks
@@ -32,6 +33,7 @@ logger = logging.getLogger("stratalog.spark")
 
 _SCANS: Final = Path(__file__).with_name("StratalogScans.java")
 _COLUMNS: Final = Path(__file__).with_name("StratalogColumns.java")
+_STREAMS: Final = Path(__file__).with_name("StratalogStreams.java")
 
 #: Set in a session's JVM, for each application and extensions object that has the rule.
 _MARK: Final = "stratalog.scanRule."
@@ -46,7 +48,11 @@ def install_scan_rule(spark: SparkSession) -> bool:
         mark = f"{_MARK}{spark.sparkContext.applicationId}.{identity}"
         if jvm.java.lang.System.getProperty(mark) is None:
             rule = JvmClasses.compile(spark, _SCANS)
-            extensions.injectOptimizerRule(rule.new("Builder", _columnar_intake(spark)))
+            columns = _columnar_classes(spark)
+            intake = None if columns is None else columns.new("Intake")
+            extensions.injectOptimizerRule(rule.new("Builder", intake))
+            if columns is not None:
+                _install_streams(spark, columns)
             jvm.java.lang.System.setProperty(mark, "true")
     except Exception as error:
         # Whatever is missing (a Connect session has no JVM here, another Spark other classes): the source works without.
@@ -55,12 +61,21 @@ def install_scan_rule(spark: SparkSession) -> bool:
     return True
 
 
-def _columnar_intake(spark: SparkSession) -> Any:
+def _columnar_classes(spark: SparkSession) -> JvmClasses | None:
     """What makes a scan by rows one by columns; None where that cannot be had."""
     try:
         classes = JvmClasses.compile(spark, _COLUMNS)
         classes.ship()
-        return classes.new("Intake")
     except Exception as error:
         logger.info("this session takes rows of the source, not columns: %s", error)
         return None
+    return classes
+
+
+def _install_streams(spark: SparkSession, columns: JvmClasses) -> None:
+    """Let micro-batches too read the columns that they use, as columns; where that cannot be had, they read rows."""
+    try:
+        strategy = JvmClasses.compile(spark, _STREAMS).new("Builder", columns.new("Readers"))
+        spark._jsparkSession.extensions().injectPlannerStrategy(strategy)
+    except Exception as error:
+        logger.info("streams of this session take rows of the source, not columns: %s", error)

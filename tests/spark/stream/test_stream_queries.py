@@ -107,6 +107,38 @@ def test_a_stream_gives_what_a_batch_gives(streams: Streams) -> None:
     assert stream.orderBy("offset").collect() == batch.orderBy("offset").collect()
 
 
+def test_columns_and_rows_are_the_same(streams: Streams, partition: Partition) -> None:
+    """Micro-batches read by columns, only those that are used, and by rows, as of any Python source."""
+    second = Partition(partition.root, number=1)
+    second.segment(steady(4))
+
+    def run(by_columns: str) -> tuple[list[str], str]:
+        streams.spark.conf.set("spark.stratalog.scan.columns", by_columns)
+        frame = streams.frame(maxOffsetsPerTrigger=60)
+        shapes = (
+            frame.selectExpr("cast(value as string) as text", "0L as number"),
+            frame.where("offset % 3 = 0").selectExpr("cast(key as string)", "offset + partition"),
+            frame.where("timestampType = 0").selectExpr("topic", "1L"),
+            frame.selectExpr("'nothing of it'", "2L"),
+        )
+        rows: list[str] = []
+        union = shapes[0].union(shapes[1]).union(shapes[2]).union(shapes[3])
+        writer = union.writeStream.foreachBatch(lambda batch, _: rows.extend(map(str, batch.collect())))
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        assert [each.numInputRows for each in query.recentProgress] == [4 * 60, 4 * 40]
+        return sorted(rows), str(query._jsq.explainInternal(False))  # type: ignore[attr-defined]
+
+    try:
+        columns, plan = run("true")
+        rows, plan_of_rows = run("false")
+    finally:
+        streams.spark.conf.unset("spark.stratalog.scan.columns")
+    assert columns == rows
+    assert len(rows) == 100 + 34 + 100 + 100
+    assert ("ColumnarMicroBatch" in plan, "ColumnarMicroBatch" in plan_of_rows) == (True, False)
+
+
 def test_a_batch_that_failed_is_the_same_again(streams: Streams, partition: Partition) -> None:
     seen: list[tuple[int, list[int]]] = []
 

@@ -116,7 +116,8 @@ def _memory_store(name: str) -> Any:
 
 
 def _endpoint_of_environment() -> str | None:
-    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+    return next((os.environ[name] for name in names if os.environ.get(name)), None)
 
 
 def _network_store(url: str, scheme: str, own: StoreOptions, rest: dict[str, str]) -> Any:
