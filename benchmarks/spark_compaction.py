@@ -24,6 +24,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 from benchmarks.compaction import CLEANER, SEGMENT_BYTES, kafkas_command, run, write_log
@@ -85,7 +86,7 @@ class Phases(Progress):
     def seconds(self) -> dict[str, float]:
         """Of all parts; they are the whole time."""
         times = [*self.times, time.perf_counter()]
-        return {name: end - start for name, start, end in zip(_PARTS, times, times[1:], strict=True)}
+        return {name: end - start for name, (start, end) in zip(_PARTS, pairwise(times), strict=True)}
 
 
 def descendants(pid: int) -> list[Path]:
@@ -155,6 +156,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     peers = {"cleaner": [sys.executable, "-c", CLEANER]}
     if options.kafka:
         peers["kafka"] = [str(word) for word in kafkas_command()]
+    is_warm = False
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
         shape = options.record_size, options.batch_bytes, Codec.NONE
@@ -168,8 +170,9 @@ def main(argv: Sequence[str] | None = None) -> None:
                     ("spark", partial(on_spark, spark, root, *large)),
                     (name, partial(cleaner, command, root, smalls, large)),
                     rounds=options.rounds,
-                    warm_ups=3,
+                    warm_ups=1 if is_warm else 3,
                 )
+                is_warm = True
                 job = f"compaction on Spark, {options.record_size} B records, {megabytes} MB"
                 for what, words in (("bytes_per_s", "whole job"), ("bytes_per_core_s", "tasks alone")):
                     result = Result.of(

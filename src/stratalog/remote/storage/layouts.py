@@ -85,16 +85,10 @@ def read_manifest(store: ObjectStore, key: str) -> SegmentManifest:
 
 
 def read_replaced(store: ObjectStore, segment: ObjectKey) -> SegmentManifest:
-    """The manifest, of whichever layout, of a segment that others have taken the place of. Raises RemoteStorageError."""
+    """The manifest of a segment that others have taken the place of. Raises RemoteStorageError."""
     key = str(replace(segment, kind=ObjectKind.REPLACED))
-    data, source = store.get(key), f"{store.url}/{key}"
-    try:
-        manifest = SegmentManifest.from_json(data, source)
-    except RemoteStorageError as error:
-        try:
-            manifest = aiven_manifest.decode(data, source)
-        except RemoteStorageError:
-            raise error from None
+    source = f"{store.url}/{key}"
+    manifest = SegmentManifest.from_json(store.get(key), source)
     if manifest.key(ObjectKind.REPLACED) != key:
         raise RemoteStorageError(f"{source} is the manifest of another segment, {manifest.key()}")
     return manifest

@@ -15,7 +15,7 @@ from stratalog.config.topic import LogConfig
 from stratalog.errors import RemoteStorageError, UsageError
 from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.publication import finish_publications, remove_objects
-from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.remote.storage.manifest import Layout, SegmentManifest
 from stratalog.spark.pipelines.compaction import bucket, data_dirs, local
 from stratalog.spark.pipelines.compaction.bucket_job import BucketJob, job_above
 from stratalog.spark.pipelines.compaction.job import compacted
@@ -156,9 +156,15 @@ def compact_bucket(
 
 
 def _visible(places: Places, topics: Sequence[str]) -> list[SegmentManifest]:
-    """All segments of topics. UsageError for a topic that has none."""
+    """All segments of topics. UsageError for a topic that has none, and for one that is not ours to change."""
     found = list_remote_segments(places.store, topics, covered=True)
     _check_all_there(places, topics, found)
+    for each in found:
+        if each.layout is not Layout.STRATALOG:
+            raise UsageError(
+                f"{places.remote_url}/{each.key()} is of the layout of Aiven's plugin, of which nothing is ever written;"
+                f" bring {each.topic} into another bucket first (`stratalog spark restore`)"
+            )
     return found
 
 

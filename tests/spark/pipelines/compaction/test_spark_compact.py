@@ -18,7 +18,7 @@ from stratalog.errors import DataDirError, UsageError
 from stratalog.log.checkpoints import CLEANER_OFFSETS, OffsetCheckpoint
 from stratalog.log.partition_log import PartitionLog
 from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.spark.pipelines.compact import compact_data_dirs
+from stratalog.spark.pipelines.compact import compact_bucket, compact_data_dirs
 from stratalog.spark.pipelines.runner import TaskError
 from tests.spark.pipelines.compaction.lives import T0, bucket_batches, clean, local_batches, upload, write_log
 
@@ -101,6 +101,13 @@ def test_what_is_refused(tmp_path: Path, data_dir: Path, spark: SparkSession) ->
         compact_data_dirs(spark, [data_dir], topics=["prices"])
     assert local_batches(data_dir / "prices-1", below=2**62) == before
     assert not list(data_dir.rglob("*.compacting"))
+
+
+def test_a_bucket_of_another_layout_is_left_as_it_is() -> None:
+    golden = Path(__file__).parents[3] / "golden" / "aiven" / "bucket"
+    with pytest.raises(UsageError, match=r"flights-.*\.log is of the layout of Aiven's plugin"):
+        compact_bucket(None, golden.as_uri(), topics=["flights"])  # type: ignore[arg-type]
+    assert not (golden / "_publications").exists()
 
 
 @pytest.mark.parametrize(
