@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,7 +21,7 @@ from stratalog.records.batch import iter_batches
 from stratalog.records.columns import decode_columns
 from stratalog.records.columns_encode import BatchSettings, EncodedBatch, encode_batches
 from stratalog.util.clock import SYSTEM_CLOCK
-from stratalog.util.filesystem import REAL_FILESYSTEM
+from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem, StrPath
 
 _DAY_MS = 86_400_000
 
@@ -109,6 +112,51 @@ def test_segments_are_taken_as_they_are_ended(tmp_path: Path) -> None:
     rest = writer.finish()
     assert len(rest) == 1
     assert sum(s.records for s in [*taken, *rest]) == 500
+
+
+def test_files_are_synced_on_another_thread_while_more_is_written(tmp_path: Path) -> None:
+    class Noting(File):
+        def sync(self) -> None:
+            synced.append((self.path.name, threading.current_thread().name))
+            super().sync()
+
+    class NotingFileSystem(FileSystem):
+        def open(self, path: StrPath, *, write: bool = False, create: bool = False) -> File:
+            opened = super().open(path, write=write, create=create)
+            return Noting(path, os.dup(opened.fileno()))
+
+    synced: list[tuple[str, str]] = []
+    with ThreadPoolExecutor(2, thread_name_prefix="disk") as syncing:
+        writer = SegmentWriter(
+            tmp_path, LogConfig(segment_bytes=20_000), fs=NotingFileSystem(), syncing=syncing
+        )
+        for batch in batches(500):
+            writer.append(batch)
+        files = {path.name for segment in writer.finish() for path in segment.files}
+    assert {name for name, _ in synced} == files == {path.name for path in tmp_path.iterdir()}
+    assert all(thread.startswith("disk") for _, thread in synced)
+
+
+def test_a_disk_that_fails_behind_the_back_is_told_of_at_the_end(tmp_path: Path) -> None:
+    class Failing(File):
+        def sync(self) -> None:
+            raise OSError("no space left")
+
+    class FailingFileSystem(FileSystem):
+        def open(self, path: StrPath, *, write: bool = False, create: bool = False) -> File:
+            opened = super().open(path, write=write, create=create)
+            return Failing(path, os.dup(opened.fileno()))
+
+    with ThreadPoolExecutor(2) as syncing:
+        writer = SegmentWriter(
+            tmp_path, LogConfig(segment_bytes=20_000), fs=FailingFileSystem(), syncing=syncing
+        )
+        for batch in batches(500):
+            writer.append(batch)
+        with pytest.raises(OSError, match="no space left"):
+            writer.finish()
+        writer.abort()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_abort_leaves_no_file(tmp_path: Path) -> None:

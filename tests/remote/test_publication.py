@@ -71,13 +71,13 @@ def test_what_is_staged_is_not_visible_and_what_is_published_is(bucket: Bucket) 
     assert publish(bucket.store, "job", staged)
     assert bucket.visible() == [(0, 19), (20, 39)]
     assert all(m.key(ObjectKind.MANIFEST) in bucket.names() for m in staged)
-    assert f"{publication.DIRECTORY}/job.json" not in bucket.names()
+    assert publication.read_publications(bucket.store) == []
 
 
 def test_a_publication_that_a_crash_stopped_is_visible_whole_and_finished_later(bucket: Bucket) -> None:
     """Whatever call on the store is the last one, everything is visible or nothing is; then the next run settles it."""
     outcomes = set()
-    for calls in range(12):
+    for calls in range(14):
         staged = [bucket.staged(calls * 100), bucket.staged(calls * 100 + 20)]
         expected = [(m.base_offset, m.end_offset) for m in staged]
         before = bucket.visible()
@@ -93,7 +93,7 @@ def test_a_publication_that_a_crash_stopped_is_visible_whole_and_finished_later(
         outcomes.add("visible" if after != before else "nothing")
         finish_publications(bucket.store)
         assert bucket.visible() == after
-        assert not [key for key in bucket.names() if key.endswith("job.json")]
+        assert publication.read_publications(bucket.store) == []
     assert outcomes == {"failed", "done", "visible", "nothing"}
 
 
@@ -113,6 +113,10 @@ class FailingAfter(ObjectStore):
     def put(self, key: str, data: Buffer) -> Uploaded:
         self._change()
         return self._inner.put(key, data)
+
+    def create(self, key: str, data: Buffer) -> bool:
+        self._change()
+        return self._inner.create(key, data)
 
     def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
@@ -148,7 +152,7 @@ class FailingAfter(ObjectStore):
         return self._inner.list_level(directory)
 
 
-@pytest.mark.parametrize("changes", range(8))
+@pytest.mark.parametrize("changes", range(10))
 def test_a_replacement_shows_the_old_segments_or_the_new_one(bucket: Bucket, changes: int) -> None:
     old = [bucket.staged(0), bucket.staged(20)]
     publish(bucket.store, "first", old)
@@ -200,6 +204,45 @@ def test_marks_go_after_a_while_and_those_of_streams_stay(bucket: Bucket) -> Non
     finish_publications(bucket.store, clock=ManualClock(2**42))
     assert f"{publication.DIRECTORY}/job.done" not in bucket.names()
     assert published_batch(bucket.store, "query") == 3
+
+
+def test_of_jobs_that_looked_at_the_same_time_one_is_published(bucket: Bucket) -> None:
+    """The other one is told, whether the first one is finished by then, was stopped in the middle, or long forgotten."""
+    turn = publication.next_turn(bucket.store)
+    with pytest.raises(RemoteStorageError):
+        publish(FailingAfter(bucket.store, 1), "first", [bucket.staged(0)], turn=turn)
+    with pytest.raises(publication.OvertakenError):
+        publish(bucket.store, "second", [bucket.staged(0, job=UUID(int=6 << 64))], turn=turn)
+    publish(bucket.store, "third", [bucket.staged(20)], turn=publication.next_turn(bucket.store))
+    finish_publications(bucket.store, clock=ManualClock(2**42))
+    with pytest.raises(publication.OvertakenError):
+        publish(bucket.store, "second", [bucket.staged(0, job=UUID(int=6 << 64))], turn=turn)
+    assert bucket.visible() == [(0, 19), (20, 39)]
+
+
+def test_turns_go_on_when_all_is_forgotten_and_one_mark_is_left(bucket: Bucket) -> None:
+    for number in range(3):
+        publish(bucket.store, f"job{number}", [bucket.staged(20 * number)])
+    finish_publications(bucket.store, clock=ManualClock(2**42))
+    marks = [key for key in bucket.names() if key.startswith(publication.DIRECTORY)]
+    assert marks == [f"{publication.DIRECTORY}/{2:020d}.taken"]
+    assert publication.next_turn(bucket.store) == 3
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_the_turn_is_ones_own_though_the_answer_was_lost(bucket: Bucket, finished: bool) -> None:
+    """Of a request that is tried again the first may have done it, and somebody else the rest."""
+
+    class Repeating(FailingAfter):
+        def create(self, key: str, data: Buffer) -> bool:
+            self._inner.create(key, data)
+            if finished:
+                finish_publications(self._inner)
+            return False
+
+    publish(Repeating(bucket.store, 99), "job", [bucket.staged(0)], turn=publication.next_turn(bucket.store))
+    assert bucket.visible() == [(0, 19)]
+    assert publication.next_turn(bucket.store) == 1
 
 
 def test_discarded_segments_leave_nothing(bucket: Bucket) -> None:

@@ -49,6 +49,7 @@ from stratalog.records import batch_format as fmt
 from stratalog.util.atomic_file import write_atomic
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+from stratalog.util.uuids import uuid_to_base64
 
 #: A staging directory in which nothing was done for so long is that of a job that has died.
 ABANDONED_AFTER_MS: Final = 24 * 3_600_000
@@ -110,7 +111,7 @@ def publish(
     """Put what `job` has staged behind the ends of its partitions; partitions that are not there begin at offset 0.
 
     `name` is the job's, or that of a stream; with `batch` False is returned and nothing done if this batch or a later one
-    of that name was published. UsageError if a broker has the directory.
+    of that name was published. UsageError if a broker has the directory, or a topic is another than when the job began.
     """
     with _held(data_dir, fs):
         _finish(data_dir, fs)
@@ -187,6 +188,12 @@ def _prepared(
     """Give the staged segments of a partition their offsets; the renames that put them in place, in order."""
     target = data_dir / staged.name
     if fs.is_dir(target):
+        there = PartitionMetadataFile(target / PARTITION_METADATA, fs).read()
+        if there is not None and there != staged.topic_id:
+            raise UsageError(
+                f"topic {staged.topic} came into being with the id {uuid_to_base64(there)} while this job ran: nothing was"
+                " published; run it again"
+            )
         offset, epoch = _sealed_end(target, staged, fs, clock)
         prepared = staging / f"end-{staged.name}"
     else:

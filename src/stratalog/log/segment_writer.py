@@ -8,9 +8,11 @@ the data directory) is for whoever puts the segments into one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Executor, Future
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import RecordListTooLargeError
@@ -24,6 +26,10 @@ from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
 
 if TYPE_CHECKING:
     from stratalog.records.columns_encode import EncodedBatch
+
+
+#: With a thread to sync on, what is appended goes to the disk in such pieces: a large one at the end would be waited for.
+_SYNC_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,9 @@ class SegmentWriter:
     """Appends batches to segments in `directory`, which exists and belongs to this writer alone. Not thread-safe.
 
     `config` says when a segment is full (`segment.bytes`, `segment.ms`, index sizes), how dense the indexes are and which
-    format they have. Files are durable when `finish` returns. Errors are OSErrors but for what `append` says.
+    format they have. Files are durable when `finish` returns. With `syncing`, which several writers may share, they are
+    synced there while more is written; what `taken` gives is durable with the next `finish` then. Errors are OSErrors but
+    for what `append` says.
     """
 
     def __init__(
@@ -65,12 +73,16 @@ class SegmentWriter:
         fs: FileSystem = REAL_FILESYSTEM,
         clock: Clock = SYSTEM_CLOCK,
         sync: bool = True,
+        syncing: Executor | None = None,
     ) -> None:
         self._directory = directory
         self._config = config
         self._fs = fs
         self._clock = clock
         self._sync = sync
+        self._syncing = syncing
+        self._syncs: list[Future[None]] = []
+        self._unsynced_bytes = 0
         self._segment: LogSegment | None = None
         self._records = 0
         self._last_offset = -1
@@ -101,6 +113,15 @@ class SegmentWriter:
         segment.append((batch.data,), size, (facts,))
         self._last_offset = batch.last_offset
         self._records += batch.records
+        self._unsynced_bytes += size
+        if self._unsynced_bytes >= _SYNC_BYTES:
+            self._write_out(segment)
+
+    def _write_out(self, segment: LogSegment) -> None:
+        """Have what was appended so far go to the disk, unless an earlier part is still on its way."""
+        if self._sync and self._syncing is not None and all(sync.done() for sync in self._syncs):
+            self._unsynced_bytes = 0
+            self._syncs.append(self._syncing.submit(segment.file.sync))
 
     def roll(self) -> None:
         """End the segment at hand, if there is one: the next batch begins another."""
@@ -108,13 +129,9 @@ class SegmentWriter:
         if segment is None:
             return
         segment.become_inactive()
-        if self._sync:
-            segment.flush()
         snapshot = self._directory / snapshot_file(self._last_offset + 1)
         with self._fs.open(snapshot, create=True) as file:
             file.write_at(encode_producers(()), 0)
-            if self._sync:
-                file.sync()
         self._written.append(
             WrittenSegment(
                 segment.base_offset,
@@ -128,9 +145,30 @@ class SegmentWriter:
                 snapshot,
             )
         )
-        segment.close()
+        if self._syncing is not None:
+            self._syncs.append(self._syncing.submit(self._close, segment, snapshot))
+        else:
+            self._close(segment, snapshot)
         self._segment = None
-        self._records = 0
+        self._records = self._unsynced_bytes = 0
+
+    def _close(self, segment: LogSegment, snapshot: Path) -> None:
+        """End a segment to which nothing is appended any more."""
+        try:
+            if self._sync:
+                segment.flush()
+                with self._fs.open(snapshot, write=True) as file:
+                    file.sync()
+        finally:
+            segment.close()
+
+    def _wait(self) -> None:
+        """Until everything that was given to `syncing` is done; the first error is raised."""
+        syncs, self._syncs = self._syncs, []
+        for sync in syncs:
+            sync.exception()
+        for sync in syncs:
+            sync.result()
 
     def taken(self) -> Sequence[WrittenSegment]:
         """The segments that were ended since this was asked last: they are the caller's now."""
@@ -140,12 +178,15 @@ class SegmentWriter:
     def finish(self) -> Sequence[WrittenSegment]:
         """End the last segment; what `taken` has not given yet."""
         self.roll()
+        self._wait()
         if self._sync:
             self._fs.sync_dir(self._directory)
         return self.taken()
 
     def abort(self) -> None:
         """Remove what was written and not taken."""
+        with suppress(OSError):
+            self._wait()
         if self._segment is not None:
             self._segment.remove_files()
             self._segment.close()

@@ -1,12 +1,16 @@
 """Making many segments of a bucket visible in one step, and taking others away with it.
 
 A segment is there when its manifest is, so a job of many segments would appear one by one. Instead one object,
-`_publications/<name>.json`, holds all manifests of the job: it appears whole, and from then on every segment counts.
+`_publications/<turn>.json`, holds all manifests of the job: it appears whole, and from then on every segment counts.
 
     stage     workers put the objects of segments, without manifests: nobody takes them for segments
-    publish   the publication object is put (the one step); then the manifests are put, those of replaced segments renamed,
-              `<name>.done` says so, and the object goes
+    publish   the publication object is created (the one step); then the manifests are put, those of replaced segments
+              renamed, `<name>.done` and `<turn>.taken` say so, and the object goes
     discard   the staged objects are deleted
+
+The publications of a bucket are numbered, each has its turn, and an object is created only where there is none: of several
+jobs that are at it at the same time one has the turn. A job whose segments are to lie behind all others asks for its turn
+(`next_turn`) before it looks where they end; if another job had it meanwhile (OvertakenError), it looks again.
 
 The manifest of a replaced segment goes on as `ObjectKind.REPLACED`, which no listing takes for a segment: whoever had found
 the old one reads on, compressed and encrypted contents too, until `remove_objects` takes all of it away. What a crash keeps
@@ -18,20 +22,22 @@ publication, or `tier repair`, does the rest (`finish_publications`). Everything
 
 The `.done` of a name remembers the number of its last batch, which makes publishing a batch of a stream idempotent. That of
 an unnumbered publication goes after `DONE_KEPT_MS`: until then it tells a reader that the bucket changed under his listing.
+So do the `.taken`, but for the last one.
 
-One publisher to a topic at a time. Brokers are not concerned: they know segments by their metadata alone.
+Brokers are not concerned: they know segments by their metadata alone. A store that puts an object in the place of another
+although it is told not to (If-None-Match) guards nothing: there, one publisher to a topic at a time.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from stratalog.errors import RemoteResourceNotFoundError, RemoteStorageError
+from stratalog.errors import RemoteResourceNotFoundError, RemoteStorageError, StratalogError
 from stratalog.remote.storage.aiven.keys import MANIFEST as AIVEN_MANIFEST
 from stratalog.remote.storage.aiven.keys import aiven_key
 from stratalog.remote.storage.layouts import read_replaced
@@ -48,13 +54,19 @@ _FORMAT: Final = "stratalog-publication"
 _VERSION: Final = 1
 _PUBLISHED: Final = ".json"
 _DONE: Final = ".done"
+_TAKEN: Final = ".taken"
 _WRITERS: Final = 16
+
+
+class OvertakenError(StratalogError):
+    """Another publication has had the turn; nothing of this one is visible."""
 
 
 @dataclass(frozen=True, slots=True)
 class Publication:
     """A publication whose manifests are not all in their places yet. `uid` tells two of one name apart."""
 
+    turn: int
     name: str
     uid: str
     batch: int | None
@@ -66,6 +78,7 @@ class Publication:
         document = {
             "format": _FORMAT,
             "version": _VERSION,
+            "name": self.name,
             "uid": self.uid,
             "batch": self.batch,
             "manifests": [json.loads(each.to_json()) for each in self.manifests],
@@ -74,17 +87,18 @@ class Publication:
         return (json.dumps(document, indent=1) + "\n").encode()
 
     @classmethod
-    def from_json(cls, name: str, data: bytes) -> Publication:
+    def from_json(cls, key: str, data: bytes) -> Publication:
         """RemoteStorageError names the object and what is wrong."""
-        document = _document(f"{DIRECTORY}/{name}{_PUBLISHED}", data)
+        document = _document(key, data)
         try:
             manifests, replaces = (
                 tuple(SegmentManifest.from_json(json.dumps(each).encode(), "a manifest") for each in document[field])
                 for field in ("manifests", "replaces")
             )  # fmt: skip
-            return cls(name, str(document["uid"]), document["batch"], manifests, replaces)
-        except (KeyError, TypeError, RemoteStorageError) as error:
-            raise RemoteStorageError(f"publication {name} is damaged: {error}") from error
+            name, uid = str(document["name"]), str(document["uid"])
+            return cls(int(_stem(key)), name, uid, document["batch"], manifests, replaces)
+        except (KeyError, TypeError, ValueError, RemoteStorageError) as error:
+            raise RemoteStorageError(f"publication {key} is damaged: {error}") from error
 
 
 def publish(
@@ -94,20 +108,44 @@ def publish(
     *,
     replaces: Sequence[SegmentManifest] = (),
     batch: int | None = None,
+    turn: int | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> bool:
     """Make `manifests` visible and take `replaces` away, in one step; their objects stay until `remove_objects`.
 
     `name` is that of the job. With `batch`, the number of a batch of a stream, False is returned and nothing published if
-    this batch or a later one of that name was. Raises RemoteStorageError: nothing is visible then, or everything is.
+    this batch or a later one of that name was. With `turn`, what `next_turn` gave, OvertakenError if anything was published
+    since; without, as soon as it can be. Raises RemoteStorageError: nothing is visible then, or everything is.
     """
+    uid = uuid_to_base64(random_uuid())
+    while True:
+        now = next_turn(store, clock=clock)
+        if batch is not None and is_published(store, name, batch):
+            return False
+        publication = Publication(now, name, uid, batch, tuple(manifests), tuple(replaces))
+        if turn in (None, now) and _has_turn(store, publication):
+            _spread(store, publication)
+            return True
+        if turn is not None:
+            raise OvertakenError(f"{store.url}: another job was published meanwhile")
+
+
+def next_turn(store: ObjectStore, *, clock: Clock = SYSTEM_CLOCK) -> int:
+    """The turn of the next publication. What a crash left of those before it is finished."""
     finish_publications(store, clock=clock)
-    if batch is not None and is_published(store, name, batch):
-        return False
-    publication = Publication(name, uuid_to_base64(random_uuid()), batch, tuple(manifests), tuple(replaces))
-    store.put(_key(name, _PUBLISHED), publication.to_json())
-    _spread(store, publication)
-    return True
+    return max(_turns(changes(store)), default=-1) + 1
+
+
+def _has_turn(store: ObjectStore, publication: Publication) -> bool:
+    """The one step, unless another has the turn."""
+    key = _key(_turn_name(publication.turn), _PUBLISHED)
+    if store.create(key, publication.to_json()):
+        return True
+    with suppress(RemoteResourceNotFoundError):  # it may be ours: of a request whose answer was lost
+        return Publication.from_json(key, bytes(store.get(key))).uid == publication.uid
+    with suppress(RemoteResourceNotFoundError):  # and somebody may have finished it
+        return bool(_mark(store, publication.name)["uid"] == publication.uid)
+    return False
 
 
 def is_published(store: ObjectStore, name: str, batch: int | None) -> bool:
@@ -115,19 +153,18 @@ def is_published(store: ObjectStore, name: str, batch: int | None) -> bool:
     if batch is not None:
         last = published_batch(store, name)
         return last is not None and last >= batch
-    return any(_stem(info.key) == name for info in changes(store))
+    infos = changes(store)
+    return any(info.key == _key(name, _DONE) for info in infos) or any(
+        publication.name == name for publication in read_publications(store, infos)
+    )
 
 
 def published_batch(store: ObjectStore, name: str) -> int | None:
     """The number of the last batch published under a name, None without one."""
-    for suffix in (_PUBLISHED, _DONE):
-        try:
-            data = bytes(store.get(_key(name, suffix)))
-        except RemoteResourceNotFoundError:
-            continue
-        batch = _document(_key(name, suffix), data).get("batch")
-        return None if batch is None else int(batch)
-    return None
+    found = [each.batch for each in read_publications(store) if each.name == name]
+    with suppress(RemoteResourceNotFoundError):
+        found.append(_mark(store, name)["batch"])
+    return max((int(batch) for batch in found if batch is not None), default=None)
 
 
 def finish_publications(store: ObjectStore, *, clock: Clock = SYSTEM_CLOCK) -> int:
@@ -135,9 +172,15 @@ def finish_publications(store: ObjectStore, *, clock: Clock = SYSTEM_CLOCK) -> i
     left = read_publications(store)
     for publication in left:
         _spread(store, publication)
-    for info in changes(store):
-        if info.key.endswith(_DONE) and clock.now_ms() - info.last_modified_ms > DONE_KEPT_MS:
-            _forget(store, info.key)
+    infos = changes(store)
+    last = max(_turns(infos), default=0)
+    for info in infos:
+        if clock.now_ms() - info.last_modified_ms <= DONE_KEPT_MS:
+            continue
+        if info.key.endswith(_DONE):
+            _forget(store, _stem(info.key))
+        elif info.key.endswith(_TAKEN) and _stem(info.key) != _turn_name(last):
+            store.delete([info.key])
     return len(left)
 
 
@@ -150,7 +193,7 @@ def read_publications(store: ObjectStore, infos: Iterable[ObjectInfo] | None = N
                 data = bytes(store.get(info.key))
             except RemoteResourceNotFoundError:
                 continue  # finished since it was listed
-            found.append(Publication.from_json(_stem(info.key), data))
+            found.append(Publication.from_json(info.key, data))
     return found
 
 
@@ -202,9 +245,17 @@ def _spread(store: ObjectStore, publication: Publication) -> None:
     if not _is_done(store, publication):
         _each(lambda each: store.put(each.key(ObjectKind.MANIFEST), each.to_json()), publication.manifests)
         _each(lambda each: _retire(store, each), publication.replaces)
-        mark = {"format": _FORMAT, "version": _VERSION, "uid": publication.uid, "batch": publication.batch}
+        mark = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "turn": publication.turn,
+            "uid": publication.uid,
+            "batch": publication.batch,
+        }
         store.put(_key(publication.name, _DONE), json.dumps(mark).encode())
-    store.delete([_key(publication.name, _PUBLISHED)])
+    turn = _turn_name(publication.turn)
+    store.put(_key(turn, _TAKEN), b"")
+    store.delete([_key(turn, _PUBLISHED)])
 
 
 def _retire(store: ObjectStore, manifest: SegmentManifest) -> None:
@@ -225,20 +276,25 @@ def _manifest_keys(manifest: SegmentManifest) -> tuple[str, str]:
 
 def _is_done(store: ObjectStore, publication: Publication) -> bool:
     """Whether only the object itself is left: its segments may have been deleted since."""
-    key = _key(publication.name, _DONE)
-    try:
-        return bool(_document(key, bytes(store.get(key)))["uid"] == publication.uid)
-    except RemoteResourceNotFoundError:
-        return False
+    with suppress(RemoteResourceNotFoundError):
+        return bool(_mark(store, publication.name)["turn"] >= publication.turn)
+    return False
 
 
-def _forget(store: ObjectStore, key: str) -> None:
+def _forget(store: ObjectStore, name: str) -> None:
     """Delete an old mark, unless it remembers a batch."""
-    try:
-        if _document(key, bytes(store.get(key))).get("batch") is None:
-            store.delete([key])
-    except RemoteResourceNotFoundError:
-        return
+    with suppress(RemoteResourceNotFoundError):
+        if _mark(store, name)["batch"] is None:
+            store.delete([_key(name, _DONE)])
+
+
+def _mark(store: ObjectStore, name: str) -> dict[str, Any]:
+    """What `.done` says. RemoteResourceNotFoundError."""
+    key = _key(name, _DONE)
+    document = _document(key, bytes(store.get(key)))
+    if not isinstance(document.get("turn"), int) or "batch" not in document:
+        raise RemoteStorageError(f"{key} is damaged: it has no turn or no batch")
+    return document
 
 
 def _each(action: Any, items: Iterable[SegmentManifest]) -> None:
@@ -266,5 +322,17 @@ def _key(name: str, suffix: str) -> str:
 
 
 def _stem(key: str) -> str:
-    """The name of what a key of a publication or mark belongs to."""
-    return key.rsplit("/", 1)[-1].removesuffix(_PUBLISHED).removesuffix(_DONE)
+    """The name of an object, without its kind."""
+    return key.rsplit("/", 1)[-1].rpartition(".")[0]
+
+
+def _turns(infos: Iterable[ObjectInfo]) -> Iterator[int]:
+    """Those that publications have had, as far as is remembered: the last one always is."""
+    for info in infos:
+        if info.key.endswith((_PUBLISHED, _TAKEN)) and _stem(info.key).isdigit():
+            yield int(_stem(info.key))
+
+
+def _turn_name(turn: int) -> str:
+    """In listings they stand in their order."""
+    return f"{turn:020d}"

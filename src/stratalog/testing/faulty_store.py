@@ -164,6 +164,9 @@ class FaultyObjectStore(ObjectStore):
     def put(self, key: str, data: Buffer) -> Uploaded:
         return self.faults.step(f"put {key}", lambda: self.inner.put(key, data))
 
+    def create(self, key: str, data: Buffer) -> bool:
+        return self.faults.step(f"put {key}", lambda: self.inner.create(key, data))
+
     def put_file(self, key: str, path: Path, *, progress: Callable[[int], None] | None = None) -> Uploaded:
         return self.faults.step(f"put {key}", lambda: self.inner.put_file(key, path, progress=progress))
 

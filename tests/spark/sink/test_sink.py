@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-
-from stratalog.remote.catalog import list_remote_segments
-from stratalog.remote.storage.object_store import ObjectStore
 
 pytestmark = pytest.mark.spark
 
@@ -85,35 +82,43 @@ def test_wrong_columns_and_options_fail_before_any_task(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_stream_that_is_started_again_goes_on(spark: SparkSession, tmp_path: Path) -> None:
-    bucket, source = tmp_path / "bucket", tmp_path / "in"
-    bucket.mkdir()
+@pytest.mark.parametrize("kind", ["path", "remote"])
+def test_a_stream_that_is_started_again_goes_on_and_one_that_begins_anew_is_another(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    target, source, checkpoint = tmp_path / "target", tmp_path / "in", tmp_path / "checkpoint"
+    target.mkdir()
+    place = str(target) if kind == "path" else target.as_uri()
 
-    def run() -> None:
+    def put(first: int) -> None:
+        rows = spark.range(first, first + 10).selectExpr("cast(id as string) value").coalesce(1)
+        rows.write.mode("append").parquet(str(source))
+
+    def run() -> list[int]:
+        """The values that are in the topic then."""
         stream = spark.readStream.schema("value string").format("parquet").load(str(source))
         query = (
             stream.writeStream.format("stratalog")
-            .option("remote", bucket.as_uri())
+            .option(kind, place)
             .option("topic", "orders")
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .option("checkpointLocation", str(checkpoint))
             .trigger(availableNow=True)
             .start()
         )
         query.awaitTermination()
+        found = read(spark, kind, place).selectExpr("cast(value as string) v", "offset").orderBy("offset")
+        rows = found.toArrow().to_pylist()
+        assert [row["offset"] for row in rows] == list(range(len(rows)))
+        return sorted(int(row["v"]) for row in rows)
 
-    spark.range(0, 10).selectExpr("cast(id as string) value").coalesce(1).write.parquet(str(source))
-    run()
-    spark.range(10, 20).selectExpr("cast(id as string) value").coalesce(1).write.mode("append").parquet(
-        str(source)
-    )
+    put(0)
+    assert run() == list(range(10))
+    put(10)
     # The driver dies between the publication and the note that the batch is done: the batch is tried again.
-    for note in (tmp_path / "checkpoint" / "commits").iterdir():
+    for note in (checkpoint / "commits").iterdir():
         note.unlink()
-    run()
-    found = read(spark, "remote", bucket.as_uri()).selectExpr("cast(value as string) v", "offset")
-    rows = found.orderBy("offset").toArrow().to_pylist()
-    assert [row["offset"] for row in rows] == list(range(20))
-    assert sorted(int(row["v"]) for row in rows) == list(range(20))
-    assert pa.compute.max(found.toArrow().column("offset")).as_py() == 19
-    store = ObjectStore.from_url(bucket.as_uri())
-    assert sum(m.end_offset - m.base_offset + 1 for m in list_remote_segments(store, covered=True)) == 20
+    assert run() == list(range(20))
+    # Its batches count from 0 again, and are none of those that were published.
+    shutil.rmtree(checkpoint)
+    assert run() == sorted([*range(20), *range(20)])
+    assert run() == sorted([*range(20), *range(20)])

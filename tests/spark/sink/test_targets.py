@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stratalog.errors import InvalidRecordError, RemoteStorageError, UsageError
+from stratalog.errors import InvalidRecordError, RemoteStorageError, StratalogError, UsageError
 from stratalog.log.publication import topic_id_in
 from stratalog.records.columns import decode_columns
 from stratalog.remote import publication
@@ -268,6 +269,40 @@ def test_a_numbered_batch_write_happens_once(place: Place) -> None:
         write(place, [[rows(["a"])]], queryId="load", batchId=3)
     write(place, [[rows(["b"])]], queryId="load", batchId=4)
     assert place.records() == {0: [(0, "a"), (1, "b")]}
+
+
+def test_jobs_that_overlap_lie_one_behind_the_other(place: Place) -> None:
+    """All look at the topic before the first is published, and commit at the same time."""
+    write(place, [[rows(["before"])]])
+    jobs = [BulkWriter(place.options(), SCHEMA, overwrite=False) for _ in range(4)]
+    staged = [
+        [job.write(iter([rows([f"{number}-{task}-{n}" for n in range(5)])])) for task in range(2)]
+        for number, job in enumerate(jobs)
+    ]
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        for done in [pool.submit(job.commit, list(tasks)) for job, tasks in zip(jobs, staged, strict=True)]:
+            done.result()
+    ((_, first), *found) = place.records()[0]
+    assert first == "before"
+    assert [offset for offset, _ in found] == list(range(1, 41))
+    expected = {
+        number: [f"{number}-{task}-{n}" for task in range(2) for n in range(5)] for number in range(4)
+    }
+    by_job = [[value for _, value in found[start : start + 10]] for start in range(0, 40, 10)]
+    assert sorted(by_job) == sorted(expected.values())
+    assert len([name for name in place.files() if name.endswith(".log")]) == 9
+
+
+def test_of_jobs_that_make_the_same_topic_the_second_fails_and_leaves_nothing(place: Place) -> None:
+    first, second = (BulkWriter(place.options(), SCHEMA, overwrite=False) for _ in range(2))
+    first.commit([first.write(iter([rows(["a"])]))])
+    before = place.files()
+    other = second.write(iter([rows(["b"])]))
+    with pytest.raises(StratalogError, match="topic t came into being"):
+        second.commit([other])
+    second.abort([other])
+    assert place.files() == before
+    assert place.records() == {0: [(0, "a")]}
 
 
 def test_a_topic_keeps_its_id_and_its_partitions(place: Place) -> None:

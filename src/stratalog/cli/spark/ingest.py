@@ -85,6 +85,12 @@ def ingest(
     files_per_round: Annotated[
         int, typer.Option(metavar="N", min=1, help="So many files at most are published in one step.")
     ] = 128,
+    direct: Annotated[
+        bool,
+        typer.Option(
+            "--direct/--no-direct", help="Whether tasks may read Parquet files past Spark's reader."
+        ),
+    ] = True,
     master: Master = None,
     remote_session: RemoteSession = None,
     conf: Conf = None,
@@ -128,6 +134,7 @@ def ingest(
             sort_by_time=sort_by_time,
             state=None if state is None else State(state, remote_options(remote_option)),
             files_per_round=files_per_round,
+            direct=direct,
             progress=terminal_progress(),
         )
     result.report().print(as_json=as_json)

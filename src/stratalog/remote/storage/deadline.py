@@ -45,6 +45,9 @@ class DeadlineObjectStore(ObjectStore):
     def put(self, key: str, data: Buffer) -> Uploaded:
         return self._call("put", key, lambda: self.inner.put(key, data))
 
+    def create(self, key: str, data: Buffer) -> bool:
+        return self._call("put", key, lambda: self.inner.create(key, data))
+
     def put_file(self, key: str, path: Path, *, progress: Callable[[int], None] | None = None) -> Uploaded:
         moved = _Progress(progress)
         return self._call("put", key, lambda: self.inner.put_file(key, path, progress=moved), moved)

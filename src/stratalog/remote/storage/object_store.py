@@ -105,6 +105,14 @@ class ObjectStore(ABC):
         """Store an object whole or not at all, replacing the one that is there."""
 
     @abstractmethod
+    def create(self, key: str, data: Buffer) -> bool:
+        """Store a small object whole unless there is one: False then, and nothing is changed.
+
+        Of several that create it at the same time one does. S3, GCS, Azure and directories keep to that; who depends on it
+        with another store tries first whether it does. After an error, or with a retry within, it may have been made.
+        """
+
+    @abstractmethod
     def put_file(self, key: str, path: Path, *, progress: Callable[[int], None] | None = None) -> Uploaded:
         """Store a file's content, in parts (`UploadPlan`) with bounded memory; whole or not at all.
 
@@ -184,11 +192,6 @@ class ObstoreObjectStore(ObjectStore):
         return Uploaded(view.nbytes, crc32c(view), result["e_tag"])
 
     def create(self, key: str, data: Buffer) -> bool:
-        """Store a small object whole unless there is one: False then, and nothing is changed.
-
-        Of several that create it at the same time one does. S3, GCS, Azure and directories keep to that; who depends on it
-        with another store tries first whether it does. After an error, or with a retry within, it may have been made.
-        """
         with self._mapped("put", key):
             try:
                 self._obstore.put(self._store, key, bytes(data), mode="create", use_multipart=False)

@@ -60,6 +60,10 @@ class PlainView(ObjectStore):
         self._refuse(key)
         return self.inner.put(key, data)
 
+    def create(self, key: str, data: Buffer) -> bool:
+        self._refuse(key)
+        return self.inner.create(key, data)
+
     def put_file(self, key: str, path: Path, *, progress: Callable[[int], None] | None = None) -> Uploaded:
         self._refuse(key)
         return self.inner.put_file(key, path, progress=progress)

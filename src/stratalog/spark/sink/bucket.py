@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -63,66 +64,40 @@ class BucketTarget:
         return BucketStager(self._open(), self.options, plan)
 
     def commit(self, plan: WritePlan, tasks: list[TaskSegments], batch: NumberedBatch | None) -> None:
-        """Move what does not lie where it belongs, and publish; with `batch`, at most once."""
+        """Move what does not lie where it belongs, and publish; with `batch`, at most once.
+
+        Should another job be published between the look at the ends and the publication, it is done again.
+        """
         store, (name, number) = self._open(), plan.label(batch)
-        by_partition = in_log_order(tasks, by_time=self.options.sort_by_time)
-        if number is not None and publication.is_published(store, name, number):
-            publication.discard(store, _manifests(tasks))
-            return
-        if not by_partition:
-            publication.publish(store, name, [], batch=number)
-            return
-        known = _known_topics(store, sorted({topic for topic, _, _ in by_partition}))
-        _check_ids(by_partition.keys(), known)
+        placed = {
+            key: [_manifest(segment) for segment in segments]
+            for key, segments in in_log_order(tasks, by_time=self.options.sort_by_time).items()
+        }
+        made = _manifests(tasks)
         manager = ObjectStoreRemoteStorageManager(store)
-        moved: list[SegmentManifest] = []
         try:
-            final, replaced = self._placed(manager, plan.job, by_partition, known, moved)
-            publication.publish(store, name, final, batch=number)
+            while True:
+                turn = publication.next_turn(store)
+                if number is not None and publication.is_published(store, name, number):
+                    placed = {}
+                    break
+                known = _known_topics(store, sorted({topic for topic, _, _ in placed})) if placed else {}
+                _check_ids(placed, known)
+                placed = _placed(manager, plan.job, placed, known, made)
+                with suppress(publication.OvertakenError):
+                    publication.publish(store, name, _all(placed), batch=number, turn=turn)
+                    break
         except BaseException:
             if not publication.is_published(store, name, number):
-                publication.discard(store, moved)
+                publication.discard(store, made)
             raise
         finally:
             manager.close()
-        publication.discard(store, replaced)
+        published = {manifest.segment_id for manifest in _all(placed)}
+        publication.discard(store, [each for each in made if each.segment_id not in published])
         if any(task.is_retry for task in tasks):
             publication.finish_publications(store)
             sweep(store, plan.job, self.options.topic)
-
-    def _placed(
-        self,
-        manager: ObjectStoreRemoteStorageManager,
-        job: UUID,
-        by_partition: Mapping[tuple[str, UUID, int], list[TaskSegment]],
-        known: Mapping[str, KnownTopic],
-        moved: list[SegmentManifest],
-    ) -> tuple[list[SegmentManifest], list[SegmentManifest]]:
-        """The manifests with offsets as they are to be, and those that others took the place of."""
-        final: list[SegmentManifest | Future[SegmentManifest]] = []
-        replaced: list[SegmentManifest] = []
-        with (
-            TemporaryDirectory(prefix="stratalog-sink-") as scratch,
-            ThreadPoolExecutor(_MOVES_AT_ONCE, thread_name_prefix="sink-moves") as pool,
-        ):
-            for (topic, _, partition), segments in by_partition.items():
-                there = known.get(topic)
-                end = 0 if there is None else there.ends.get(partition, 0)
-                lineage = _lineage(there, partition, end)
-                for segment in segments:
-                    manifest = _manifest(segment)
-                    if manifest.base_offset == end and lineage.latest in manifest.leader_epochs:
-                        final.append(manifest)
-                    else:
-                        replaced.append(manifest)
-                        final.append(
-                            pool.submit(move, manager, manifest, end, lineage, Path(scratch), job=job)
-                        )
-                    end += manifest.end_offset - manifest.base_offset + 1
-            for each in final:
-                if isinstance(each, Future):
-                    moved.append(each.result())
-        return [each.result() if isinstance(each, Future) else each for each in final], replaced
 
     def abort(self, plan: WritePlan, tasks: list[TaskSegments], batch: NumberedBatch | None) -> None:
         """Remove what was staged, unless it was published after all."""
@@ -206,6 +181,46 @@ class BucketStager:
         self._pool.shutdown()
         self._manager.close()
         self._temporary.cleanup()
+
+
+def _placed(
+    manager: ObjectStoreRemoteStorageManager,
+    job: UUID,
+    staged: Mapping[tuple[str, UUID, int], list[SegmentManifest]],
+    known: Mapping[str, KnownTopic],
+    made: list[SegmentManifest],
+) -> dict[tuple[str, UUID, int], list[SegmentManifest]]:
+    """The segments with offsets as they are to be. What is put for that comes to those that were `made`."""
+    moving: list[Future[SegmentManifest]] = []
+    placed: dict[tuple[str, UUID, int], list[SegmentManifest | Future[SegmentManifest]]] = {}
+    try:
+        with (
+            TemporaryDirectory(prefix="stratalog-sink-") as scratch,
+            ThreadPoolExecutor(_MOVES_AT_ONCE, thread_name_prefix="sink-moves") as pool,
+        ):
+            for (topic, topic_id, partition), manifests in staged.items():
+                there = known.get(topic)
+                end = 0 if there is None else there.ends.get(partition, 0)
+                lineage = _lineage(there, partition, end)
+                lying = placed[topic, topic_id, partition] = []
+                for manifest in manifests:
+                    if manifest.base_offset == end and lineage.latest in manifest.leader_epochs:
+                        lying.append(manifest)
+                    else:
+                        future = pool.submit(move, manager, manifest, end, lineage, Path(scratch), job=job)
+                        moving.append(future)
+                        lying.append(future)
+                    end += manifest.end_offset - manifest.base_offset + 1
+    finally:
+        made += [each.result() for each in moving if each.exception() is None]
+    return {
+        key: [each.result() if isinstance(each, Future) else each for each in lying]
+        for key, lying in placed.items()
+    }
+
+
+def _all(placed: Mapping[tuple[str, UUID, int], list[SegmentManifest]]) -> list[SegmentManifest]:
+    return [manifest for manifests in placed.values() for manifest in manifests]
 
 
 def _known_topics(store: ObjectStore, topics: list[str] | None) -> dict[str, KnownTopic]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
@@ -22,6 +23,8 @@ from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
 #: What waits to be encoded: of one partition, and of all together.
 _PARTITION_BUFFER_BYTES: Final = 4 << 20
 _BUFFERS_BYTES: Final = 128 << 20
+#: Segments on their way to the disk while others are written.
+_SYNCS_AT_ONCE: Final = 4
 #: With `sortByTime`: what is sorted at a time.
 _SORT_BYTES: Final = 512 << 20
 
@@ -72,6 +75,7 @@ class TaskWriter:
         self._config = options.log_config
         self._sorts = options.sort_by_time
         self._partitions: dict[tuple[str, int], _Partition] = {}
+        self._syncing = ThreadPoolExecutor(_SYNCS_AT_ONCE, thread_name_prefix="sink-sync")
         self._waiting_bytes = 0
         self._settings = BatchSettings(
             codec=options.codec,
@@ -93,6 +97,8 @@ class TaskWriter:
                     self._add(topic, number, records)
             for (topic, number), partition in self._partitions.items():
                 self._encode(topic, number, partition)
+                partition.writer.roll()
+            for (topic, number), partition in self._partitions.items():
                 self._end_segment(topic, number, partition)
             return TaskSegments(self._stager.finish())
         except BaseException:
@@ -100,6 +106,8 @@ class TaskWriter:
                 partition.writer.abort()
             self._stager.abort()
             raise
+        finally:
+            self._syncing.shutdown()
 
     def _add(self, topic: str, number: int, records: pa.RecordBatch) -> None:
         partition = self._partitions.get((topic, number)) or self._open(topic, number)
@@ -116,7 +124,13 @@ class TaskWriter:
         directory = self._stager.directory / f"{topic}-{number}"
         self._fs.make_dirs(directory)
         partition = _Partition(
-            SegmentWriter(directory, self._config, fs=self._fs, sync=self._stager.is_durable),
+            SegmentWriter(
+                directory,
+                self._config,
+                fs=self._fs,
+                sync=self._stager.is_durable,
+                syncing=self._syncing if self._stager.is_durable else None,
+            ),
             self._plan.end(topic, number),
         )
         self._partitions[topic, number] = partition

@@ -28,6 +28,7 @@ from stratalog.spark.pipelines.ingest.through_spark import Source, reason
 from stratalog.spark.pipelines.ingest.values import IngestError, SourceFile, shown_files
 from stratalog.spark.pipelines.progress import Progress
 from stratalog.spark.pipelines.runner import TaskError, parallelism, run_tasks
+from stratalog.spark.prefetch import run_ahead
 from stratalog.spark.sink.options import SinkOptions
 from stratalog.spark.sink.plan import TaskSegments
 from stratalog.spark.sink.writer import BulkWrite
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 #: Of the columns that are read, uncompressed: every task makes a segment for each partition that its rows belong to.
 TASK_BYTES: Final = 128 << 20
 _FOOTERS_AT_ONCE: Final = 16
+#: Of rows that are decoded while those before them are encoded and written.
+_BATCHES_AHEAD: Final = 4
 
 #: Settings with which Spark reads files as is not done here, and the value that they have to have.
 _SETTINGS: Final = {
@@ -127,7 +130,7 @@ class _Load:
 
     def __call__(self, task: ReadTask) -> tuple[int, TaskSegments]:
         try:
-            return task.number, self._write.run(read_rows(task))
+            return task.number, self._write.run(run_ahead(read_rows(task), _BATCHES_AHEAD))
         except IngestError:
             raise
         except StratalogError as error:
