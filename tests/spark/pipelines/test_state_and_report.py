@@ -91,15 +91,36 @@ def test_a_report_is_one_line_of_json_or_lines_for_a_pipe() -> None:
     ]
 
 
-def test_a_report_is_a_table_on_a_terminal() -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
+
+def test_a_report_is_a_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     out = Terminal()
     REPORT.print(file=out)
-    assert "size of it" in out.getvalue()
+    headings = next(line for line in out.getvalue().splitlines() if "size of it" in line)
+    assert "sound" in headings
     assert "2 KiB" in out.getvalue()
+
+
+def test_a_row_is_a_paragraph_where_a_table_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not one letter under the other."""
+    monkeypatch.setenv("COLUMNS", "80")
+    columns = [Column(f"number_{each}") for each in range(8)]
+    path = "/a/directory/" + "x" * 30
+    report = Report("Found", [*columns, Column("place"), Column("nothing")], [[*range(8), path, None]])
+    out = Terminal()
+    report.print(file=out)
+    lines = [line.rstrip() for line in out.getvalue().splitlines() if line.strip()]
+    assert lines[1].startswith("number 0: 0, number 1: 1, ")
+    assert lines[-1] == f"  place: {path}"
+    assert "nothing" not in out.getvalue()
+    monkeypatch.setenv("COLUMNS", "160")
+    out = Terminal()
+    report.print(file=out)
+    assert "number 0: " not in out.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -81,8 +81,14 @@ def test_the_stats_command_tells_of_damage_by_its_exit_code(
 ) -> None:
     assert run(["spark", "stats", "--path", str(partition.root), "--codecs", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["rows"]) == 5
-    log = partition.logs[0]
-    log.write_bytes(log.read_bytes()[:100] + b"\xff" * 1000)
+    log, data = partition.logs[0], partition.logs[0].read_bytes()
+    log.write_bytes(data[:-9])
+    capsys.readouterr()
+    assert run(["spark", "stats", "--path", str(partition.root), "--segments", "--json"]) == 1
+    damage = [row["damage"] for row in json.loads(capsys.readouterr().out)["rows"]]
+    assert (damage[0] or "").endswith("bytes are no whole batch")
+    assert damage[1] is None
+    log.write_bytes(data[:100] + b"\xff" * 1000)
     assert run(["spark", "stats", "--path", str(partition.root), "--segments"]) == 1
     assert run(["spark", "stats"]) == 2
     with pytest.raises(UsageError, match="no segments"):

@@ -8,7 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+#: Of a cell or a heading, in characters: up to here it is not folded.
+_SHORT: Final = 24
+#: A column of longer ones is folded, down to this.
+_LONG_MIN: Final = 20
+#: What a column takes besides.
+_BETWEEN: Final = 3
 
 
 class Unit(Enum):
@@ -53,7 +63,8 @@ class Report:
         return json.dumps(document, separators=(",", ":"))
 
     def print(self, *, as_json: bool = False, file: TextIO | None = None) -> None:
-        """Print to `file` (standard output): a rich table on a terminal, lines with tabs in a pipe, or JSON."""
+        """Print to `file` (standard output): lines with tabs in a pipe, or JSON; a rich table on a terminal, or, where the
+        terminal is too narrow for one, a paragraph a row."""
         out = file or sys.stdout
         if as_json:
             print(self.to_json(), file=out)
@@ -69,7 +80,9 @@ class Report:
 
         console = Console(file=out, markup=False, highlight=False)
         console.print(self.title, style="bold")
-        if self.rows:
+        if self.rows and not self._fits(console.width):
+            self._print_paragraphs(console)
+        elif self.rows:
             table = Table(box=SIMPLE_HEAD)
             for position, column in enumerate(self.columns):
                 numbers = all(isinstance(row[position], int | float) for row in self.rows)
@@ -79,6 +92,27 @@ class Report:
             console.print(table)
         if self.totals:
             console.print(self._totals_text())
+
+    def _fits(self, width: int) -> bool:
+        """Whether columns of long text, if there are any, have room left by the others."""
+        cells = [[column.heading for column in self.columns], *self._shown()]
+        widths = [max(len(row[position]) for row in cells) for position in range(len(self.columns))]
+        short = [each for each in widths if each <= _SHORT]
+        left = width - sum(short) - _BETWEEN * len(widths)
+        return left >= _LONG_MIN * (len(widths) - len(short))
+
+    def _print_paragraphs(self, console: Console) -> None:
+        """What is short goes behind one another, what is long has lines of its own; what is empty is left out."""
+        from rich.padding import Padding
+
+        for row in self._shown():
+            cells = [(column.heading, cell) for column, cell in zip(self.columns, row, strict=True) if cell]
+            console.print()
+            console.print(", ".join(f"{name}: {cell}" for name, cell in cells if len(cell) <= _SHORT))
+            for name, cell in cells:
+                if len(cell) > _SHORT:
+                    console.print(Padding(f"{name}: {cell}", (0, 0, 0, 2)))
+        console.print()
 
     def _print_lines(self, out: TextIO) -> None:
         print(self.title, file=out)

@@ -172,12 +172,15 @@ def stats(
     if not paths and remote is None:
         raise UsageError("nothing to look at: give paths, a remote URL, or both")
     tasks = [
-        SegmentTask(topic, number, each.base_offset, each.size, str(each.log), None, {}, sample_bytes)
+        SegmentTask(
+            topic, number, each.base_offset, each.size, str(each.log), None, {}, sample_bytes, each is not found[-1]
+        )
         for path in paths
         for topic, number, directory in list_partitions(path)
         if topics is None or topic in topics
-        for each in list_segments(directory)
-    ]
+        for found in [list_segments(directory)]
+        for each in found
+    ]  # fmt: skip
     options = dict(remote_options or {})
     if remote is not None:
         tasks += [

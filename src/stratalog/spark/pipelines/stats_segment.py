@@ -24,7 +24,7 @@ _RANGE_BYTES: Final = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class SegmentTask:
-    """`key` is a path, or with `url` the key of the records' object."""
+    """`key` is a path, or with `url` the key of the records' object. A segment that `is_sealed` has whole batches only."""
 
     topic: str
     partition: int
@@ -34,6 +34,7 @@ class SegmentTask:
     url: str | None
     options: dict[str, str] = field(hash=False)
     sample_bytes: int
+    is_sealed: bool = True
 
     @property
     def tier(self) -> str:
@@ -128,6 +129,8 @@ def measure(task: SegmentTask) -> SegmentStats:
         if type(error).__name__.endswith("StorageError"):
             raise
         stats.damage = str(error)
+    if stats.damage is None and task.is_sealed and stats.size < task.size:
+        stats.damage = f"the last {task.size - stats.size} bytes are no whole batch"
     return stats
 
 
