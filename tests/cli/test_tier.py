@@ -144,6 +144,11 @@ def test_ls_tells_states(tier: Tier, capsys: pytest.CaptureFixture[str]) -> None
     states = [one["state"] for one in objects(capsys)]
     assert states[:3] == ["COPY_SEGMENT_FINISHED"] * 3
     assert states[-1] == "incomplete"
+    key = tier.keys(ObjectKind.MANIFEST)[1]
+    tier.store.put(key.replace(ObjectKind.MANIFEST.value, ObjectKind.REPLACED.value), tier.store.get(key))
+    tier.store.delete([key])
+    tier.run("ls", "--json")
+    assert [one["state"] for one in objects(capsys)[:3]] == ["damaged", "incomplete", "replaced"]
 
 
 # --- stat ---------------------------------------------------------------------------------------------------------------

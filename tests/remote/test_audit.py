@@ -95,6 +95,18 @@ FAULTS = [
         "copy that nobody knows", "orphan",
         both(lambda b, n: b.state(n, None), lambda b, n: b.delete(n, MANIFEST)), "gone",
     ),
+    Fault(
+        "replaced, not deleted", "replaced",
+        both(
+            lambda b, n: b.state(n, None), lambda b, n: b.put(n, ObjectKind.REPLACED, b"{}"),
+            lambda b, n: b.delete(n, MANIFEST),
+        ),
+        "gone",
+    ),
+    Fault(
+        "replaced, and its brokers do not know", "replaced",
+        both(lambda b, n: b.put(n, ObjectKind.REPLACED, b"{}"), lambda b, n: b.delete(n, MANIFEST)), "same",
+    ),
     Fault("complete, not known", "unreferenced", lambda b, n: b.state(n, None), "same"),
     Fault("complete, not declared", "unfinished-copy", lambda b, n: b.state(n, STARTED), "same"),
     Fault(
