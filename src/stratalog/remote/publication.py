@@ -38,8 +38,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from stratalog.errors import RemoteResourceNotFoundError, RemoteStorageError, StratalogError
-from stratalog.remote.storage.aiven.keys import MANIFEST as AIVEN_MANIFEST
-from stratalog.remote.storage.aiven.keys import aiven_key
 from stratalog.remote.storage.layouts import read_replaced
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import DELETION_ORDER, ObjectKey, ObjectKind, parse_topic_directory
@@ -209,8 +207,7 @@ def applied(
     result = dict(manifests)
     for publication in publications:
         for replaced in publication.replaces:
-            for key in _manifest_keys(replaced):
-                result.pop(key, None)
+            result.pop(replaced.key(ObjectKind.MANIFEST), None)
         for manifest in publication.manifests:
             result[manifest.key(ObjectKind.MANIFEST)] = manifest
     return result
@@ -260,18 +257,10 @@ def _spread(store: ObjectStore, publication: Publication) -> None:
 
 def _retire(store: ObjectStore, manifest: SegmentManifest) -> None:
     """Have listings pass over a segment; nothing is done to one that is gone."""
-    for key in _manifest_keys(manifest):
-        with suppress(RemoteResourceNotFoundError):
-            data = store.get(key)
-            store.put(manifest.key(ObjectKind.REPLACED), data)
-            store.delete([key])
-            return
-
-
-def _manifest_keys(manifest: SegmentManifest) -> tuple[str, str]:
-    """Where its manifest may be: a publication does not tell which layout a replaced segment has."""
-    key = ObjectKey.of(manifest.metadata(), ObjectKind.MANIFEST)
-    return str(key), aiven_key(key, AIVEN_MANIFEST)
+    key = manifest.key(ObjectKind.MANIFEST)
+    with suppress(RemoteResourceNotFoundError):
+        store.put(manifest.key(ObjectKind.REPLACED), store.get(key))
+        store.delete([key])
 
 
 def _is_done(store: ObjectStore, publication: Publication) -> bool:
