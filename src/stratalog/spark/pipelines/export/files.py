@@ -6,20 +6,25 @@ that is a hard link, in an object store a conditional put.
 
 from __future__ import annotations
 
+import io
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
+
+from typing_extensions import Buffer
 
 from stratalog.errors import RemoteResourceNotFoundError, UsageError
 from stratalog.remote.storage.object_store import ObstoreObjectStore
 from stratalog.remote.storage.opening import open_store
 from stratalog.util.filesystem import REAL_FILESYSTEM
 from stratalog.util.uuids import random_uuid
+
+_READ_BYTES: Final = 8 * 1024 * 1024
 
 
 class TableFiles(ABC):
@@ -51,7 +56,7 @@ class TableFiles(ABC):
         """A local path to write a file to. When the `with` block ends well the file is at `path`, whole and durable."""
 
 
-def open_table_files(to: str, options: Mapping[str, str]) -> TableFiles:
+def open_table_files(to: str, options: Mapping[str, str]) -> LocalFiles | ObjectFiles:
     """A directory, `file:` URL, or URL of an object store with its options. UsageError."""
     url = urlsplit(to)
     if url.scheme == "file" or "://" not in to:
@@ -151,6 +156,10 @@ class ObjectFiles(TableFiles):
         except RemoteResourceNotFoundError as error:
             raise FileNotFoundError(f"{self.location}/{path}") from error
 
+    def open(self, path: str) -> io.BufferedReader:
+        """To read parts of a file, whose bytes come as they are wanted, `_READ_BYTES` at a time. RemoteStorageError."""
+        return io.BufferedReader(_Ranges(self.store, path), _READ_BYTES)
+
     def create(self, path: str, data: bytes) -> bool:
         # A request that is sent again, its answer lost, finds the object that it made itself.
         return self.store.create(path, data) or self.read(path) == data
@@ -167,3 +176,35 @@ class ObjectFiles(TableFiles):
             part = Path(directory, "part")
             yield part
             self.store.put_file(path, part)
+
+
+class _Ranges(io.RawIOBase):
+    """An object as a file: each read is a request."""
+
+    def __init__(self, store: ObstoreObjectStore, key: str) -> None:
+        self._store = store
+        self._key = key
+        self._size = store.head(key).size
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
+        self._position = base + offset
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def readinto(self, buffer: Buffer) -> int:
+        into = memoryview(buffer).cast("B")
+        data = self._store.get_range(self._key, self._position, self._position + into.nbytes)
+        size = memoryview(data).nbytes
+        into[:size] = data
+        self._position += size
+        return size

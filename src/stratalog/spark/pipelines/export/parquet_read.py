@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from stratalog.spark.pipelines.export.commits import Commit
-from stratalog.spark.pipelines.export.files import TableFiles
+from stratalog.spark.pipelines.export.files import LocalFiles, ObjectFiles
 from stratalog.spark.pipelines.runner import parallelism
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def read_files(
-    spark: SparkSession, files: TableFiles, paths: Sequence[str], commit: Commit, *, by_spark: bool
+    spark: SparkSession, files: LocalFiles | ObjectFiles, paths: Sequence[str], commit: Commit
 ) -> DataFrame:
     """The table as of `commit`, which has its schema: files of runs before may have fewer columns."""
     from pyspark.sql.types import StructType
@@ -30,7 +30,7 @@ def read_files(
     schema = StructType.fromJson(json.loads(commit.schema))
     if not paths:
         return spark.createDataFrame([], schema)
-    if by_spark:
+    if isinstance(files, LocalFiles):
         # Spark puts the columns of directories behind those of files.
         reader = spark.read.schema(schema).option("basePath", files.location)
         return reader.parquet(*(f"{files.location}/{path}" for path in paths)).select(*schema.fieldNames())
@@ -42,7 +42,7 @@ def read_files(
 class _Reading:
     """For `mapInArrow`: takes numbers of chunks of files, gives their rows."""
 
-    def __init__(self, files: TableFiles, chunks: list[list[str]], schema: Any) -> None:
+    def __init__(self, files: ObjectFiles, chunks: list[list[str]], schema: Any) -> None:
         self._files = files
         self._chunks = chunks
         self._schema = schema
@@ -57,20 +57,24 @@ class _Reading:
                     yield from read_file(self._files, path, schema)
 
 
-def read_file(files: TableFiles, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of one file, with the columns that its directories name, and nulls for columns that it lacks."""
+def read_file(files: ObjectFiles, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of one file, with the columns that its directories name, and nulls for columns that it lacks.
+
+    A row group at a time is in memory.
+    """
     import pyarrow as pa
     from pyarrow import parquet
 
-    table = parquet.read_table(pa.BufferReader(files.read(path)))
     named = dict(part.split("=", 1) for part in path.split("/")[:-1])
-    columns = []
-    for field in schema:
-        if field.name in named:
-            value = pa.scalar(unquote(named[field.name])).cast(field.type)
-            columns.append(pa.repeat(value, table.num_rows))
-        elif field.name in table.column_names:
-            columns.append(table.column(field.name).cast(field.type))
-        else:
-            columns.append(pa.nulls(table.num_rows, field.type))
-    yield from pa.Table.from_arrays(columns, schema=schema).to_batches()
+    with files.open(path) as file, parquet.ParquetFile(file) as content:
+        for batch in content.iter_batches():
+            columns = []
+            for field in schema:
+                if field.name in named:
+                    value = pa.scalar(unquote(named[field.name])).cast(field.type)
+                    columns.append(pa.repeat(value, batch.num_rows))
+                elif field.name in batch.schema.names:
+                    columns.append(batch.column(field.name).cast(field.type))
+                else:
+                    columns.append(pa.nulls(batch.num_rows, field.type))
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)

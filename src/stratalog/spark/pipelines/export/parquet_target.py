@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from stratalog.errors import UsageError
 from stratalog.spark.pipelines.export.commits import Commit, DataFile
 from stratalog.spark.pipelines.export.counts import Counts
-from stratalog.spark.pipelines.export.files import LocalFiles, open_table_files
+from stratalog.spark.pipelines.export.files import open_table_files
 from stratalog.spark.pipelines.export.parquet_read import read_files
 from stratalog.spark.pipelines.export.parquet_table import ParquetTable
 from stratalog.spark.pipelines.export.targets import Outcome, Target
@@ -30,7 +30,8 @@ class ParquetTarget(Target):
 
     def __init__(self, spark: SparkSession, to: str, options: Mapping[str, str]) -> None:
         self._spark = spark
-        self._table = ParquetTable(open_table_files(to, options))
+        self._files = open_table_files(to, options)
+        self._table = ParquetTable(self._files)
 
     def recover(self) -> Commit | None:
         return self._table.recover()
@@ -49,7 +50,7 @@ class ParquetTarget(Target):
         """The files of tasks that were done; those of tasks that Spark gave up are left for the commit to delete."""
         from stratalog.spark.pipelines.export.parquet_write import ParquetWriter, Written
 
-        writer = ParquetWriter(self._table.files, commit.run_id, tuple(commit.partition_by))
+        writer = ParquetWriter(self._files, commit.run_id, tuple(commit.partition_by))
         written = rows.mapInArrow(writer, "written binary")
         files: list[DataFile] = []
         counts = Counts()
@@ -64,7 +65,6 @@ class ParquetTarget(Target):
     def read(self) -> DataFrame:
         commits = self._table.commits()
         if not commits or not commits[-1].schema:
-            raise UsageError(f"{self._table.files.location} is no table of an export")
+            raise UsageError(f"{self._files.location} is no table of an export")
         files = [file.path for commit in commits for file in commit.files]
-        local = isinstance(self._table.files, LocalFiles)
-        return read_files(self._spark, self._table.files, files, commits[-1], by_spark=local)
+        return read_files(self._spark, self._files, files, commits[-1])
