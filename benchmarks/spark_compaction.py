@@ -39,9 +39,9 @@ from stratalog.spark.pipelines.compact import compact_data_dirs
 from stratalog.spark.pipelines.progress import Progress
 
 TARGET = 1.0
-_WORKER = b"worker_daemon"
+_WORKER = [b"-m", b"stratalog.spark.worker_daemon"]
 #: Of a job, one after the other.
-_PARTS = ("planning", "keys and newest", "between", "rewriting", "swap")
+_PARTS = ("planning", "keys and newest", "between", "rewriting and swap", "end")
 
 
 class WorkerMemory(threading.Thread):
@@ -56,7 +56,7 @@ class WorkerMemory(threading.Thread):
         while not self._ended.wait(0.02):
             for process in descendants(os.getpid()):
                 with suppress(OSError):
-                    if _WORKER in (process / "cmdline").read_bytes():
+                    if (process / "cmdline").read_bytes().split(b"\0")[1:3] == _WORKER:
                         status = (process / "status").read_text()
                         self.resident = max(self.resident, _kilobytes(status, "VmHWM") * 1024)
                         self.anonymous = max(self.anonymous, _kilobytes(status, "RssAnon") * 1024)
