@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -69,3 +70,20 @@ def test_workers_are_forked_with_what_a_query_loads() -> None:
         "assert 'stratalog.spark.split_reader' in sys.modules\n"
     )
     assert loaded["found"] == run(_SET_UP)["found"] != []
+
+
+def test_what_loading_prints_does_not_come_before_what_spark_reads() -> None:
+    """The first thing on a daemon's standard output is where it listens."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from stratalog.spark import worker_daemon as d; d._load_ahead(); print('ready')",
+        ],
+        env=os.environ | {"NUMBA_DEBUG_CACHE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "ready\n"
+    assert "[cache]" in done.stderr

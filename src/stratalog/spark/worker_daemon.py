@@ -3,12 +3,17 @@
 Every worker is forked from this process. What reading needs is loaded here once, its native code included, so that no task
 of a worker's first query waits for it; it is shared by all workers.
 
-Nor do they print anything when Spark has no more use for them: see `quiet_workers`.
+What that prints goes to standard error: on standard output Spark reads first of all where the daemon listens.
+
+Nor do workers print anything when Spark has no more use for them: see `quiet_workers`.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Final
 
@@ -28,12 +33,24 @@ _FIRST_QUERY: Final = (
 
 def _load_ahead() -> None:
     """What cannot be loaded here is told of by the task that needs it."""
-    with suppress(Exception):
+    with _output_to_stderr(), suppress(Exception):
         for module in _FIRST_QUERY:
             import_module(module)
         from stratalog.spark.split_rows import settle_worker
 
         settle_worker()
+
+
+@contextmanager
+def _output_to_stderr() -> Iterator[None]:
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 if __name__ == "__main__":

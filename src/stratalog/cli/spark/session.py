@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -132,4 +133,7 @@ def _connect(url: str, properties: dict[str, str]) -> SparkSession:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    """Of an error of gRPC, its details: the first line of its text is the name of a class."""
+    text = str(error).strip() or type(error).__name__
+    details = re.search(r'^\s*details = "(.+)"$', text, re.MULTILINE)
+    return details[1] if details else text.splitlines()[0]
