@@ -6,9 +6,11 @@ or removes them.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from stratalog.log.append import BatchFacts
 from stratalog.log.cleaner.chunk import Chunk
@@ -34,6 +36,12 @@ if TYPE_CHECKING:
 ATTEMPT_SUFFIX = ".compacting"
 
 
+def _scratch_directory(attempt: UUID) -> str:
+    """One of those that Spark has for its own large files, and removes with the application; else the system's."""
+    of_spark = [path for path in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if path]
+    return of_spark[attempt.int % len(of_spark)] if of_spark else gettempdir()
+
+
 class GroupRewriter:
     """One group; `add` its segments in order, then `finish`; after an error, `discard`."""
 
@@ -42,7 +50,9 @@ class GroupRewriter:
         self._task = task
         self._began = began
         self._fs = REAL_FILESYSTEM
-        self._directory = Path(task.directory or gettempdir()) / f"{random_uuid().hex}{ATTEMPT_SUFFIX}"
+        attempt = random_uuid()
+        parent = task.directory or _scratch_directory(attempt)
+        self._directory = Path(parent) / f"{attempt.hex}{ATTEMPT_SUFFIX}"
         self._fs.make_dirs(self._directory)
         self._cleaned = LogSegment.create(
             self._directory, task.sources[0].base_offset, task.config, clock=SYSTEM_CLOCK, fs=self._fs

@@ -97,7 +97,7 @@ class RewriteTask:
     met: MetData
     facts: FilterFacts
     config: LogConfig
-    #: A directory in which the attempt makes one of its own; empty: wherever the worker has room for temporary files.
+    #: A directory in which the attempt makes one of its own; empty: where Spark has its own files on the worker's disk.
     directory: str
     #: Where the new segment goes; None: it stays where it was made.
     upload: Upload | None = None
