@@ -1,12 +1,15 @@
 """Spark over segments, beside Spark's own Kafka source through a broker; and how little of a month one hour reads.
 
-    python -m benchmarks.spark_scan [--megabytes 512] [--rounds 5] [--only scan|remote|hour] [--codecs none,lz4]
+    python -m benchmarks.spark_scan [--megabytes 512] [--rounds 5] [--only scan|stream|remote|hour] [--codecs none,lz4]
 
 Apache Kafka gets a topic of 4 partitions with records of 1 KB, and one with records of 100 bytes, each uncompressed, with
 lz4 and with zstd (random bytes; with a codec, random words). Spark counts the records, adds up the lengths of the values
 and finds the largest offset and timestamp, and then, of the uncompressed ones, does the like with every column: through
 the Kafka source and the broker, and through ours straight from the broker's log directory. The sessions have the same
 settings; results must be equal.
+
+Streams: both follow the uncompressed topics from their beginning to what is there, as one micro-batch, and use value,
+offset and timestamp of each record; ours as it does, and with Spark taking rows of it.
 
 The remote tier: a partition of sealed segments of 1 KB records, scanned from its directory and from a real S3 server on
 this machine: once with Spark and the server on all cores, so that the server's work takes from Spark's; and once with Spark
@@ -77,8 +80,14 @@ class Scanner:
         self._answer()
 
     def scan(self, options: dict[str, str], every_column: bool) -> dict[str, Any]:
+        return self._ask({"options": options, "every_column": every_column})
+
+    def stream(self, options: dict[str, str]) -> dict[str, Any]:
+        return self._ask({"options": options})
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"options": options, "every_column": every_column}) + "\n")
+        self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         return self._answer()
 
@@ -172,6 +181,37 @@ def compare(report: Report, directory: Path, codecs: Sequence[str], size: int, r
                     target=TARGETS[record_bytes],
                 )
                 report.add(result, measured, records=count)
+
+
+def compare_streams(report: Report, directory: Path, size: int, rounds: int) -> None:
+    """Both sources as streams over the same topics; ours through the broker's directory, by columns and by rows."""
+    kafka_source = spark_kafka_source()
+    with (
+        ReferenceKafka(directory / "streams", jvm_options=("-Xms1G", "-Xmx1G")) as kafka,
+        Scanner(sys.executable, "stratalog") as ours,
+        Scanner(str(kafka_source.python), "kafka", ",".join(map(str, kafka_source.jars))) as theirs,
+    ):
+        for record_bytes in TARGETS:
+            topic = f"stream-of-{record_bytes}"
+            count = fill(kafka, topic, record_bytes, "none", size)
+            for how, by_columns in (("by columns", "true"), ("by rows", "false")):
+                mine = {"path": str(kafka.data_dir), "subscribe": topic, "by columns": by_columns}
+                other = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic}
+                measured = alternate(
+                    ("stratalog", partial(_stream, ours, mine, count)),
+                    ("Spark's Kafka source", partial(_stream, theirs, other, count)),
+                    rounds=rounds,
+                )
+                job = f"stream of {record_bytes}-byte records, {how}"
+                result = Result.of(job, measured, "records_per_second", unit="records/s")
+                report.add(result, measured, records=count)
+
+
+def _stream(scanner: Scanner, options: dict[str, str], count: int) -> dict[str, Any]:
+    found = scanner.stream(options)
+    if found["records"] != count:
+        raise SystemExit(f"{options['subscribe']}: the stream had {found['records']} of {count} records")
+    return found
 
 
 @contextmanager
@@ -306,7 +346,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--rounds", type=int, default=5, help="that count, after one that does not (default: 5)"
     )
-    parser.add_argument("--only", choices=("scan", "remote", "hour"), help="one of the parts")
+    parser.add_argument("--only", choices=("scan", "stream", "remote", "hour"), help="one of the parts")
     parser.add_argument("--codecs", default=",".join(CODECS), help="of the scans beside Kafka's source")
     parser.add_argument("--json", help="write all samples there (- for stdout)")
     options = parser.parse_args(argv)
@@ -322,6 +362,8 @@ def main(argv: Sequence[str] | None = None) -> None:
                 compare_tiers(report, place, size, options.rounds, apart=apart)
         if options.only in (None, "scan"):
             compare(report, Path(directory), options.codecs.split(","), size, options.rounds)
+        if options.only in (None, "stream"):
+            compare_streams(report, Path(directory), size, options.rounds)
     report.close()
 
 

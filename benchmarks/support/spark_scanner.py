@@ -4,14 +4,15 @@
     python spark_scanner.py kafka connector.jar,kafka-clients.jar,...
 
 Both run the same query: how many records, how many bytes of values, which largest offset and timestamp; or something of
-every column. This file is a program for two environments, so it imports nothing of the project before it knows which one
-it is in.
+every column. Or they run a stream over all that is there, whose rows go nowhere. This file is a program for two
+environments, so it imports nothing of the project before it knows which one it is in.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import tempfile
 import time
 from typing import Any
 
@@ -69,13 +70,32 @@ def scan(spark: Any, source: str, options: dict[str, str], every_column: bool) -
     return values | {"seconds": seconds, "records_per_second": values["records"] / seconds}
 
 
+def stream(spark: Any, source: str, options: dict[str, str]) -> dict[str, float]:
+    """Time is that of whole triggers: to look, to plan, to write the checkpoint and to read."""
+    by_columns = options.pop("by columns", "true")
+    spark.conf.set("spark.stratalog.scan.columns", by_columns)
+    rows = spark.readStream.format(source).options(**options).option("startingOffsets", "earliest").load()
+    rows = rows.selectExpr("length(value)", "offset", "timestamp")
+    with tempfile.TemporaryDirectory() as checkpoint:
+        writer = rows.writeStream.format("noop").option("checkpointLocation", checkpoint)
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+    records = sum(each.numInputRows for each in query.recentProgress)
+    seconds = sum(each.durationMs["triggerExecution"] for each in query.recentProgress) / 1000
+    return {"records": records, "seconds": seconds, "records_per_second": records / seconds}
+
+
 def main() -> None:
     source = sys.argv[1]
     spark = stratalog_session() if source == "stratalog" else kafka_session(sys.argv[2])
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
         request = json.loads(line)
-        print(json.dumps(scan(spark, source, request["options"], request["every_column"])), flush=True)
+        if "every_column" in request:
+            answer = scan(spark, source, request["options"], request["every_column"])
+        else:
+            answer = stream(spark, source, request["options"])
+        print(json.dumps(answer), flush=True)
     spark.stop()
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
-from threading import Barrier
 from typing import Any
 
 import pytest
@@ -13,11 +13,13 @@ from pyspark.sql import SparkSession
 from stratalog.errors import UsageError
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.spark.pipelines.export import export, read_table
+from stratalog.spark.pipelines.export.commits import Commit, OffsetRange, next_commit
 from stratalog.spark.pipelines.export.files import ObjectFiles
 from stratalog.spark.pipelines.export.parquet_table import COMMITS, RUNS, OverlappingRunsError, ParquetTable
 from stratalog.spark.pipelines.export.parquet_target import ParquetTarget
+from stratalog.spark.pipelines.export.parquet_write import ParquetWriter
 from tests.spark.partitions import Partition, steady
-from tests.spark.pipelines.export.tables import data_paths, offsets, run
+from tests.spark.pipelines.export.tables import data_paths, offsets, rows, run
 from tests.support.s3_server import S3Server
 
 
@@ -58,19 +60,26 @@ def test_what_a_run_that_died_wrote_is_deleted_by_the_next(files: ObjectFiles) -
 
 def test_of_runs_that_commit_at_the_same_moment_one_does(files: ObjectFiles) -> None:
     """And files and announcements of the others are gone."""
-    runs = 4
-    barrier = Barrier(runs)
+    runs = {f"run{number}": ParquetTable(ObjectFiles(files.location, files._options)) for number in range(4)}
+    for table in runs.values():
+        assert table.recover() is None
+    commits = []
+    for number, (run_id, table) in enumerate(runs.items(), 5):
+        table.begin(run_id)
+        written = ParquetWriter(files, run_id, ()).write(iter([rows(0, number)]))
+        commit = next_commit(None, run_id, [OffsetRange("t", 0, 0, number)], "s", (), None)
+        commits.append((table, replace(commit, files=written.files)))
 
-    def refused(number: int) -> bool:
-        own = ObjectFiles(files.location, files._options)
+    def refused(run: tuple[ParquetTable, Commit]) -> bool:
+        table, commit = run
         try:
-            run(own, f"run{number}", 10 + number, before_commit=barrier.wait)
+            table.commit(commit)
         except OverlappingRunsError:
             return True
         return False
 
-    with ThreadPoolExecutor(runs) as together:
-        assert sorted(together.map(refused, range(runs))) == [False, True, True, True]
+    with ThreadPoolExecutor(len(runs)) as together:
+        assert sorted(together.map(refused, commits)) == [False, True, True, True]
     found = offsets(files, committed(files))
     assert found == list(range(len(found)))
     assert data_paths(files) == committed(files)
@@ -86,6 +95,20 @@ def test_a_store_that_overwrites_is_refused_before_anything_is_written(files: Ob
     with pytest.raises(UsageError, match="two exports could both commit"):
         run(Overwriting(files.location, files._options), "run", 9)
     assert files.list() == []
+
+
+def test_a_run_that_was_taken_for_dead_as_it_began_is_refused(files: ObjectFiles) -> None:
+    class Withdrawn(ObjectFiles):
+        def create(self, path: str, data: bytes) -> bool:
+            if data == b"again":
+                run(files, "other", 5)
+            return super().create(path, data)
+
+    with pytest.raises(OverlappingRunsError):
+        run(Withdrawn(files.location, files._options), "run", 9)
+    assert offsets(files, committed(files)) == list(range(5))
+    assert data_paths(files) == committed(files)
+    assert files.list(RUNS) == []
 
 
 def test_a_commit_whose_answer_was_lost_is_known_again(files: ObjectFiles) -> None:
