@@ -12,6 +12,7 @@ from uuid import UUID
 
 from stratalog.remote.api import RemoteLogSegmentMetadata
 from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage.s3_uploads import PendingUpload
 
 
 class Severity(enum.IntEnum):
@@ -32,6 +33,7 @@ class Kind(enum.Enum):
     UNDELETED = "undeleted"
     REPLACED = "replaced"
     UNLISTED_OBJECT = "unlisted-object"
+    UNFINISHED_UPLOAD = "unfinished-upload"
     MISSING_SEGMENT = "missing-segment"
     MISSING_OBJECT = "missing-object"
     WRONG_SIZE = "wrong-size"
@@ -96,7 +98,17 @@ class WriteManifest:
         return "write the manifest from the metadata, if the objects prove it"
 
 
-Mend = DeleteObjects | RemakeIndexes | WriteManifest
+@dataclass(frozen=True, slots=True)
+class TakeBackUpload:
+    """Take back an upload in parts that was begun and never finished."""
+
+    upload: PendingUpload
+
+    def describe(self) -> str:
+        return "take back the upload"
+
+
+Mend = DeleteObjects | RemakeIndexes | WriteManifest | TakeBackUpload
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from stratalog.remote.api import RemoteLogSegmentMetadata
 from stratalog.remote.audit_bucket import read_manifest
 from stratalog.remote.audit_contents import Expected, check_small
 from stratalog.remote.audit_facts import REMAKEABLE
-from stratalog.remote.audit_findings import DeleteObjects, Mend, RemakeIndexes, in_words
+from stratalog.remote.audit_findings import DeleteObjects, Mend, RemakeIndexes, TakeBackUpload, in_words
 from stratalog.remote.audit_read import read_segment, walk_records
 from stratalog.remote.audit_run import CLOCK_KEY, plain_view
 from stratalog.remote.remake import remake
@@ -28,6 +28,7 @@ from stratalog.remote.storage.manifest import BLOCK_BYTES, SegmentManifest, Stor
 from stratalog.remote.storage.object_key import CONTENTS, ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.plain_view import PlainView
+from stratalog.remote.storage.s3_uploads import S3Uploads
 from stratalog.util.crc32c import crc32c
 
 
@@ -49,8 +50,16 @@ def store_time_ms(store: ObjectStore) -> int:
     return found
 
 
-def carry_out(store: ObjectStore, mend: Mend) -> Mended:
-    """Do one mend. NotProvedError when it must not be done, other RemoteStorageErrors when the store failed."""
+def carry_out(store: ObjectStore, mend: Mend, uploads: S3Uploads | None = None) -> Mended:
+    """Do one mend. NotProvedError when it must not be done, other RemoteStorageErrors when the store failed.
+
+    `uploads` are those of the store, and needed for what was found in them.
+    """
+    if isinstance(mend, TakeBackUpload):
+        if uploads is None:
+            raise NotProvedError(f"{mend.upload.key}: uploads of this store are not known")
+        uploads.abort(mend.upload)
+        return Mended("took the upload back")
     view = plain_view(store)
     if isinstance(mend, RemakeIndexes):
         return _remake(view, mend)

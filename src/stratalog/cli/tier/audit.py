@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Annotated
 
@@ -10,12 +11,15 @@ import typer
 from stratalog.cli.tier.data_dirs import DataDirOption, open_data_dirs
 from stratalog.cli.tier.output import JsonOutput, Output, TextOutput
 from stratalog.cli.tier.progress import audit_progress
-from stratalog.cli.tier.store import Json, StoreOptions, UrlArgument, open_store
+from stratalog.cli.tier.store import Json, StoreOptions, UrlArgument, open_store, open_uploads
 from stratalog.cli.tier.times import span_ms
+from stratalog.errors import RemoteStorageError
 from stratalog.remote.audit_data_dir import DataDirs
-from stratalog.remote.audit_findings import Severity
+from stratalog.remote.audit_findings import Finding, Severity
 from stratalog.remote.audit_run import AuditOptions, AuditResult, audit_bucket
+from stratalog.remote.audit_uploads import audit_uploads
 from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.remote.storage.s3_uploads import S3Uploads
 from stratalog.util.clock import SYSTEM_CLOCK
 
 TopicOption = Annotated[list[str] | None, typer.Option("--topic", help="Only this topic; may be repeated.")]
@@ -59,20 +63,37 @@ def audit(
     output: Output = JsonOutput() if as_json else TextOutput()
     grace_ms = span_ms(grace, "--grace")
     options = AuditOptions(SYSTEM_CLOCK.now_ms(), grace_ms, set(topic) if topic else None, deep, readers)
-    result = run_audit(open_store(url, store_option), options, open_data_dirs(data_dir), output)
+    store, uploads = open_store(url, store_option), open_uploads(url, store_option)
+    result = run_audit(store, options, open_data_dirs(data_dir), output, uploads)
     return exit_code(result)
 
 
 def run_audit(
-    store: ObjectStore, options: AuditOptions, data_dirs: DataDirs | None, output: Output
+    store: ObjectStore,
+    options: AuditOptions,
+    data_dirs: DataDirs | None,
+    output: Output,
+    uploads: S3Uploads | None,
 ) -> AuditResult:
     """Audit, and say what was found."""
     started = time.monotonic()
     with audit_progress("auditing") as progress:
         result = audit_bucket(store, options, data_dirs, progress)
+    if uploads is not None:
+        result.findings += _unfinished(uploads, options)
     output.findings(result.findings)
     output.summary(result, time.monotonic() - started)
     return result
+
+
+def _unfinished(uploads: S3Uploads, options: AuditOptions) -> list[Finding]:
+    """What the store says of uploads; a line when it says nothing, as that asks for a right of its own."""
+    now_ms, grace_ms = options.now_ms, options.grace_ms
+    try:
+        return list(audit_uploads(uploads.list(), now_ms=now_ms, grace_ms=grace_ms, topics=options.topics))
+    except RemoteStorageError as error:
+        print(f"stratalog: uploads that were never finished are not known: {error}", file=sys.stderr)
+        return []
 
 
 def exit_code(result: AuditResult) -> int:

@@ -22,7 +22,7 @@ from stratalog.cli.tier.audit import (
 )
 from stratalog.cli.tier.data_dirs import DataDirOption, open_data_dirs
 from stratalog.cli.tier.output import JsonOutput, Output, TextOutput
-from stratalog.cli.tier.store import Json, StoreOptions, UrlArgument, open_store
+from stratalog.cli.tier.store import Json, StoreOptions, UrlArgument, open_store, open_uploads
 from stratalog.cli.tier.times import span_ms
 from stratalog.errors import RemoteStorageError
 from stratalog.remote.audit_findings import RepairPlan, plan_repair
@@ -30,6 +30,7 @@ from stratalog.remote.audit_mend import carry_out, store_time_ms
 from stratalog.remote.audit_run import AuditOptions
 from stratalog.remote.publication import finish_publications
 from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.remote.storage.s3_uploads import S3Uploads
 from stratalog.util.clock import SYSTEM_CLOCK
 from stratalog.util.filesystem import REAL_FILESYSTEM
 
@@ -62,21 +63,22 @@ def repair(
     """
     output: Output = JsonOutput() if as_json else TextOutput()
     grace_ms = span_ms(grace, "--grace")
-    store = open_store(url, store_option)
+    store, uploads = open_store(url, store_option), open_uploads(url, store_option)
     data_dirs = open_data_dirs(data_dir)
     with _not_served(data_dir if apply else None):
         now_ms = store_time_ms(store) if apply else SYSTEM_CLOCK.now_ms()
         if apply:
             finish_publications(store)
         options = AuditOptions(now_ms, grace_ms, set(topic) if topic else None, deep, readers)
-        result = run_audit(store, options, data_dirs, output)
+        result = run_audit(store, options, data_dirs, output, uploads)
         plan = plan_repair(result.findings, now_ms, grace_ms)
         if result.findings:
             output.plan(plan, apply=apply)
         if apply and plan.mends:
             sys.stdout.flush()
-            _carry_out(store, plan, output)
-            result = run_audit(store, replace(options, now_ms=store_time_ms(store)), data_dirs, output)
+            _carry_out(store, plan, output, uploads)
+            options = replace(options, now_ms=store_time_ms(store))
+            result = run_audit(store, options, data_dirs, output, uploads)
         elif plan.mends:
             print("stratalog: nothing was changed; --apply does it", file=sys.stderr)
     return exit_code(result)
@@ -92,11 +94,11 @@ def _not_served(directories: Sequence[Path] | None) -> Iterator[None]:
         yield
 
 
-def _carry_out(store: ObjectStore, plan: RepairPlan, output: Output) -> None:
+def _carry_out(store: ObjectStore, plan: RepairPlan, output: Output, uploads: S3Uploads | None) -> None:
     """Do all of it, one after the other; what cannot be done is said, and found again by the audit that follows."""
     for planned in plan.mends:
         try:
-            mended = carry_out(store, planned.mend)
+            mended = carry_out(store, planned.mend, uploads)
         except RemoteStorageError as error:
             output.done(planned, "", str(error))
         else:

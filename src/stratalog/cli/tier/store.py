@@ -11,6 +11,7 @@ import typer
 
 from stratalog.errors import UsageError
 from stratalog.remote.storage.plain_view import PlainView, open_bucket
+from stratalog.remote.storage.s3_uploads import S3Uploads
 
 UrlArgument = Annotated[
     str,
@@ -46,6 +47,11 @@ def open_store(url: str, options: Iterable[str] | None) -> PlainView:
     store = open_bucket(url, store_options)
     store.check()
     return store
+
+
+def open_uploads(url: str, options: Iterable[str] | None) -> S3Uploads | None:
+    """The uploads that were never finished in the store of `open_store`, where they can be asked for."""
+    return S3Uploads.of(url, dict(_key_value(text) for text in options or ()))
 
 
 def _key_value(text: str) -> tuple[str, str]:

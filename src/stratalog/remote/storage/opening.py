@@ -115,7 +115,8 @@ def _memory_store(name: str) -> Any:
         return _memory_stores.setdefault(name, MemoryStore())
 
 
-def _endpoint_of_environment() -> str | None:
+def endpoint_of_environment() -> str | None:
+    """The S3 server that the environment names."""
     names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
     return next((os.environ[name] for name in names if os.environ.get(name)), None)
 
@@ -125,7 +126,7 @@ def _network_store(url: str, scheme: str, own: StoreOptions, rest: dict[str, str
     from obstore.store import from_url
 
     s3 = scheme in ("s3", "s3a")
-    if s3 and "endpoint" not in rest and (named := _endpoint_of_environment()):
+    if s3 and "endpoint" not in rest and (named := endpoint_of_environment()):
         rest = {**rest, "endpoint": named}
     endpoint = rest.get("endpoint", "")
     client: dict[str, Any] = {
