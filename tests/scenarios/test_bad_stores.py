@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from stratalog.cli.main import run
 from stratalog.errors import RemoteStorageError, RetriableRemoteStorageError
 from stratalog.remote.storage.object_key import ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 from tests.remote.world import World
 from tests.scenarios.tiered_story import TieredStory
+from tests.scenarios.tiered_topic import eventually
 from tests.support.certificate import make_certificate
-from tests.support.s3_server import S3Server, require_s3_server
+from tests.support.faulty_proxy import FaultyProxy, skewed
+from tests.support.s3_server import READER_KEY, S3Server, require_s3_server
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +111,38 @@ def test_wrong_credentials_are_named_at_start(
         record.getMessage() for record in caplog.records if "the secret key is wrong" in record.getMessage()
     ]
     assert 1 <= len(said) <= 3, said  # at start, and once for each task
+
+
+@pytest.mark.parametrize("trouble", ["wrong secret", "read-only bucket", "missing bucket", "wrong clock"])
+def test_what_is_wrong_with_the_store_is_in_the_tier_status_and_goes_when_it_is_right(
+    tmp_path: Path, s3: S3Server, trouble: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with FaultyProxy(s3.endpoint) as proxy:
+        settings = {"rsm.config.max.retries": "0", "rsm.config.endpoint": proxy.endpoint}
+        if trouble == "wrong secret":
+            settings["rsm.config.secret_access_key"], said = "wrong", "the secret key is wrong"
+        elif trouble == "wrong clock":
+            said = "clock"
+            proxy.spoil(skewed)
+        else:
+            settings["rsm.config.access_key_id"], said = READER_KEY, "access is denied"
+        if trouble == "missing bucket":
+            settings["stratalog.remote.url"] = "s3://no-such-bucket-at-all/tier"
+        with TieredStory(tmp_path, s3=s3, settings=settings) as story:
+            a = story.create_topic("a", batches_per_segment=1)
+            a.produce("k0", "k1")
+            asked = ["tier", "status", "--bootstrap-server", story.address]
+            eventually("the failure is told", lambda: run(asked), 1)
+            (line, end) = capsys.readouterr().out.splitlines()[-2:]
+            assert line.startswith("a-0\tfailing\t")
+            assert said in line
+            assert end == "1 of 1 tiered partitions are failing"
+            assert a.local_segments == [0, 1]
+            assert a.consume(0, 2) == [(0, "k0"), (1, "k1")]
+            if trouble == "wrong clock":
+                proxy.heal()
+                a.expect_remote({0: ["k0"]})
+                eventually("the failure has gone", lambda: run(asked), 0)
 
 
 def test_a_bucket_that_may_only_be_read_is_read_and_keeps_all_else_here(tmp_path: Path, s3: S3Server) -> None:

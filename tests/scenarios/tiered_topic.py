@@ -155,7 +155,7 @@ class Topic:
         return found
 
     def expect_remote(self, segments: dict[int, list[str]]) -> None:
-        _eventually("remote segments", lambda: self.remote, segments)
+        eventually("remote segments", lambda: self.remote, segments)
 
     def expect_remote_sizes(self, *batches: int) -> None:
         """In batches of one MiB."""
@@ -172,7 +172,7 @@ class Topic:
         def left() -> list[str]:
             return [info.key for info in self.story.store.list() if f"/{self.name}" in f"/{info.key}"]
 
-        _eventually("objects", left, list[str]())
+        eventually("objects", left, list[str]())
 
     # --- the local tier ---------------------------------------------------------------------------------------------
 
@@ -198,8 +198,8 @@ class Topic:
 
     def expect_earliest_local_offset(self, offset: int) -> None:
         """Of all segments before it nothing is left here, and the log says the same."""
-        _eventually("the first local segment", lambda: self.local_segments[0], offset)
-        _eventually("the local log start offset", lambda: self.log.local_log_start_offset, offset)
+        eventually("the first local segment", lambda: self.local_segments[0], offset)
+        eventually("the local log start offset", lambda: self.log.local_log_start_offset, offset)
 
     def expect_leader_epochs(self, *entries: tuple[int, int]) -> None:
         """Epochs and their start offsets, as the checkpoint has them on disk."""
@@ -208,7 +208,7 @@ class Topic:
             data = (self.directory / LEADER_EPOCH_CHECKPOINT).read_bytes()
             return [(entry.epoch, entry.start_offset) for entry in decode_epochs(data)]
 
-        _eventually("leader epochs", look, list(entries))
+        eventually("leader epochs", look, list(entries))
 
     # --- what clients see -------------------------------------------------------------------------------------------
 
@@ -224,7 +224,7 @@ class Topic:
         return int(answer.leader_epoch), int(answer.offset)
 
     def expect_offset_of(self, time_ms: int, *, epoch: int, offset: int) -> None:
-        _eventually(f"the offset of {time_ms}", lambda: self.offset_of(time_ms), (epoch, offset))
+        eventually(f"the offset of {time_ms}", lambda: self.offset_of(time_ms), (epoch, offset))
 
     def consume(
         self,
@@ -272,7 +272,7 @@ def _value(key: str, size: int) -> bytes:
     return key.encode() + bytes(size - len(key))
 
 
-def _eventually(what: str, look: Callable[[], _T], wanted: _T, seconds: float = 40) -> None:
+def eventually(what: str, look: Callable[[], _T], wanted: _T, seconds: float = 40) -> None:
     deadline = time.monotonic() + seconds
     while True:
         try:
