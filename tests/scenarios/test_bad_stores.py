@@ -209,8 +209,15 @@ def test_a_manifest_from_the_future_is_named_and_left_alone(tmp_path: Path, s3: 
         document = json.loads(right)
         future = json.dumps({**document, "version": document["version"] + 98}).encode()
         store.put(key, future)
-        with pytest.raises(RemoteStorageError, match="version"):
-            world.manager.read(world.partition, 0, 1_000)
+        for _ in range(2):
+            with pytest.raises(RemoteStorageError, match="version"):
+                world.manager.read(world.partition, 0, 1_000)
+        trouble = world.manager.health.troubles[world.partition, "read"]  # what tier status tells
+        assert "upgrade" in trouble.message
+        assert trouble.times == 2
+        last = max(each.start_offset for each in world.rlmm.list_remote_log_segments(world.partition))
+        world.manager.read(world.partition, last, 1_000)
+        assert (world.partition, "read") not in world.manager.health.troubles
         world.tier()
         assert bytes(store.get(key)) == future
         store.put(key, right)

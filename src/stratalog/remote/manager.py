@@ -8,7 +8,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from stratalog.config.broker import BrokerConfig
-from stratalog.errors import OffsetOutOfRangeError, RemoteStorageError, StratalogError
+from stratalog.errors import (
+    OffsetOutOfRangeError,
+    RemoteStorageError,
+    RetriableRemoteStorageError,
+    StratalogError,
+)
 from stratalog.log.values import TimestampOffset
 from stratalog.remote.api import (
     RemoteLogMetadataManager,
@@ -36,7 +41,7 @@ from stratalog.remote.tier_facts import (
     RemoteSizes,
     RunResult,
 )
-from stratalog.remote.tiered_partition import FOLLOWER, TieredPartition
+from stratalog.remote.tiered_partition import FOLLOWER, READ, TieredPartition
 from stratalog.remote.true_sizes import TrueSizes
 from stratalog.remote.watchdog import Watchdog
 from stratalog.remote.worker_pool import WorkerPool
@@ -366,11 +371,15 @@ class RemoteLogManager:
             )
         except OffsetOutOfRangeError:
             raise  # the client's mistake, or retention was faster
-        except Exception:
+        except Exception as error:
             counts.fetch_errors += 1
+            if isinstance(error, RemoteStorageError) and not isinstance(error, RetriableRemoteStorageError):
+                self.health.failed(partition, READ, error)
             raise
         finally:
             self.reader_time.add((self._clock.monotonic() - started) * 1000)
+        if (partition, READ) in self.health.failures:
+            self.health.succeeded(partition, READ, used_store=False)
         counts.fetch_bytes += len(result.records)
         self.fetch_quota.record(len(result.records))
         return result

@@ -21,6 +21,8 @@ from stratalog.remote.watchdog import Progress
 
 #: The names of tasks, as they are reported.
 COPY, EXPIRATION, FOLLOWER = "copy", "expiration", "follower task"
+#: As which reads for clients are reported when they fail for a reason that does not pass by itself.
+READ = "read"
 
 
 @dataclass(frozen=True, slots=True)
