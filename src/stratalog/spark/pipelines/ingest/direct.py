@@ -72,6 +72,8 @@ class DirectReader:
         found: list[TaskSegments | None] = [None] * len(tasks)
         try:
             self._run(write, tasks, found)
+            if None in found:
+                raise IngestError(f"{found.count(None)} of {len(tasks)} tasks have told nothing")
         except BaseException as error:
             write.discard(found, batch)
             if isinstance(error, StratalogError) or _is_sparks(error):

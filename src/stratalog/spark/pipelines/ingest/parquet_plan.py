@@ -24,6 +24,9 @@ _QUOTED: Final = re.compile(r"`([^`]+)`")
 #: Words that are values, or may be, where a column could be.
 _NO_NAMES: Final = re.compile(r"null|true|false|user|current_\w+|session_user|local\w+", re.IGNORECASE)
 
+#: What pyarrow raises for files that it cannot read: broken ones, and what it does not know.
+PARQUET_ERRORS: Final = (OSError, ValueError, NotImplementedError)
+
 
 class Indirect(Exception):
     """Why Spark has to read the files."""
@@ -148,7 +151,7 @@ def read_footer(
                 for target, name in wanted.items()
             )
             groups = tuple(_groups(parquet_file.metadata, columns))
-    except (OSError, ValueError) as error:  # pyarrow's are of both kinds
+    except PARQUET_ERRORS as error:
         raise Indirect(
             f"{path} has no footer that could be read: {next(iter(str(error).splitlines()), '')}"
         ) from error

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.spark.pipelines.ingest.parquet_plan import (
+    PARQUET_ERRORS,
     FileColumn,
     Kind,
     ParquetInput,
@@ -59,7 +60,7 @@ def _naming(file: ParquetInput, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.R
     while True:
         try:
             batch = next(rows, None)
-        except (OSError, ValueError) as error:  # pyarrow's are of both kinds
+        except PARQUET_ERRORS as error:
             told = getattr(error, "strerror", None) or next(iter(str(error).splitlines()), "")
             raise IngestError(f"{file.path} cannot be read: {told or type(error).__name__}") from error
         if batch is None:
@@ -94,6 +95,12 @@ def _batch_rows(file: parquet.ParquetFile, of: ParquetInput, group: int, names: 
     return max(1, min(int(BATCH_BYTES / max(width, 1)), _BATCH_ROWS_MAX))
 
 
+def _decoded(array: Any) -> Any:
+    import pyarrow as pa
+
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
 # --- columns ------------------------------------------------------------------------------------------------------------
 
 
@@ -107,6 +114,7 @@ def _for_sink(batch: pa.RecordBatch, columns: tuple[FileColumn, ...]) -> pa.Reco
 def _converted(array: Any, column: FileColumn) -> Any:
     import pyarrow as pa
 
+    array = _decoded(array)
     match column.target:
         case "value" | "key":
             return _content(array, column.kind)
@@ -122,7 +130,6 @@ def _content(array: Any, kind: Kind) -> Any:
     """Of a key or value: bytes; a number in digits."""
     import pyarrow as pa
 
-    array = _decoded(array)
     if kind in (Kind.INTEGER, Kind.SMALL):
         array = array.cast(pa.string())
     return array if array.type == pa.binary() else array.cast(pa.binary())
@@ -136,7 +143,3 @@ def _timestamps(array: Any, kind: Kind) -> Any:
     if kind is Kind.INTEGER:
         return pc.multiply_checked(array.cast(pa.int64()), 1000).cast(pa.timestamp("us", "UTC"))
     return array.cast(pa.timestamp("us", array.type.tz))
-
-
-def _decoded(array: Any) -> Any:
-    return array.dictionary_decode() if hasattr(array, "dictionary_decode") else array
