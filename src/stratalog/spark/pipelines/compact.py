@@ -126,17 +126,7 @@ def compact_bucket(
         partitions = list(filter(None, map(target.readable, bucket.partitions_of(manifests))))
         _check_all_there(places, topics, (each for of_partition in partitions for each in of_partition))
         ledger = stack.enter_context(Ledger(state, "compact", clock=clock))
-        planned = [
-            bucket.bucket_plan(
-                places,
-                of_partition,
-                bucket.config_of(of_partition, overrides),
-                first_dirty_offset=int(ledger.get(str(of_partition[0].topic_id_partition)) or 0),
-                now_ms=clock.now_ms(),
-                job=job.id,
-            )
-            for of_partition in partitions
-        ]
+        planned = [_bucket_plan(places, each, overrides, ledger, job, clock) for each in partitions]
         plans = [each for each in planned if each.plan.dirty_ratio >= min_dirty_ratio]
         results: list[CompactedPartition] = []
         for part, result, rewritten in compacted(
@@ -172,6 +162,25 @@ def _check_all_there(places: Places, topics: Sequence[str], manifests: Iterable[
     missing = sorted(set(topics) - {each.topic for each in manifests})
     if missing:
         raise UsageError(f"{places.remote_url} has no segment of {', '.join(missing)}")
+
+
+def _bucket_plan(
+    places: Places,
+    manifests: Sequence[SegmentManifest],
+    overrides: Mapping[str, str] | None,
+    ledger: Ledger,
+    job: BucketJob,
+    clock: Clock,
+) -> bucket.BucketPlan:
+    """Of one partition that has segments."""
+    return bucket.bucket_plan(
+        places,
+        manifests,
+        bucket.config_of(manifests, overrides),
+        first_dirty_offset=int(ledger.get(str(manifests[0].topic_id_partition)) or 0),
+        now_ms=clock.now_ms(),
+        job=job.id,
+    )
 
 
 @contextmanager
