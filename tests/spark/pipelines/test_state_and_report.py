@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.cli.spark.session import key_values, spark_session
+from stratalog.cli.spark.session import _connect, key_values, spark_session
 from stratalog.errors import UsageError
 from stratalog.spark.pipelines.report import Column, Report, Unit, shown, size_text, time_text
 from stratalog.spark.pipelines.state import Ledger, State
@@ -150,3 +150,16 @@ def test_wrong_session_options_are_told_before_anything_starts(
     with pytest.raises(UsageError, match=words), spark_session("x", master, remote, conf):
         pytest.fail("there is no such session")
     assert key_values("--conf", ["a=b=c"]) == {"a": "b=c"}
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("sc://127.0.0.1:1", "no answer: Connection refused"),
+        ("sc://127.0.0.1:x", "Port could not be cast"),
+        ("h:15002", "expected sc://HOST:PORT"),
+    ],
+)
+def test_a_server_that_is_not_there_is_told_of_at_once(url: str, words: str) -> None:
+    with pytest.raises(UsageError, match=f"--remote-session {url}: .*{words}"):
+        _connect(url, {})

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOCAL = "local[*]"
+
+#: Of Spark Connect, where a URL names none.
+_CONNECT_PORT = 15002
+_LISTENER_SECONDS = 10
 
 Master = Annotated[
     str | None,
@@ -117,6 +122,7 @@ def _connect(url: str, properties: dict[str, str]) -> SparkSession:
         raise UsageError(
             f"--remote-session {url}: expected sc://HOST:PORT, the address of a Spark Connect server"
         )
+    _require_listener(url)
     try:
         builder = SparkSession.builder.remote(url)
         for key, value in properties.items():
@@ -130,6 +136,19 @@ def _connect(url: str, properties: dict[str, str]) -> SparkSession:
     except (PySparkException, OSError) as error:
         raise UsageError(f"--remote-session {url}: no answer: {_first_line(error)}") from error
     return session
+
+
+def _require_listener(url: str) -> None:
+    """UsageError at once when nobody listens there: Spark's client would try for ten minutes."""
+    try:
+        parts = urlsplit(url)
+        address = parts.hostname or "", parts.port or _CONNECT_PORT
+    except ValueError as error:
+        raise UsageError(f"--remote-session {url}: {error}") from error
+    try:
+        socket.create_connection(address, timeout=_LISTENER_SECONDS).close()
+    except OSError as error:
+        raise UsageError(f"--remote-session {url}: no answer: {error.strerror or error}") from error
 
 
 def _first_line(error: Exception) -> str:
