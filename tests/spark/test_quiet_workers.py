@@ -63,7 +63,9 @@ def test_workers_that_idle_leave_without_a_word(
     assert workers  # as far as they have not left already
     for each in kinds.values():
         getattr(each, _CLEAN_UP)()
-    while any(Path(f"/proc/{worker}").exists() for worker in workers):
+    for _ in range(100):  # those that earlier tests keep busy stay
+        if not any(Path(f"/proc/{worker}").exists() for worker in workers):
+            break
         time.sleep(0.05)
     time.sleep(0.5)  # what a worker prints goes through a pipe and the JVM
     assert jvm_stderr.read_bytes()[before:].decode() == ""
