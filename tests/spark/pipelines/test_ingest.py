@@ -3,7 +3,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from pyspark.sql import SparkSession
 
 from stratalog.errors import UsageError
@@ -109,3 +111,19 @@ def test_wrong_use_is_said_in_one_line(spark: SparkSession, tmp_path: Path) -> N
             file_format="json",
         )
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "in"]
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_one_file_is_loaded_by_its_name(spark: SparkSession, tmp_path: Path, direct: bool) -> None:
+    target = tmp_path / "data"
+    target.mkdir()
+    parquet.write_table(pa.table({"v": ["a", "b"]}), tmp_path / "one.parquet")
+    result = ingest(
+        spark,
+        str(tmp_path / "one.parquet"),
+        "t",
+        sink={"path": str(target)},
+        rows=Rows(value="v"),
+        direct=direct,
+    )
+    assert (result.files, result.records) == (1, 2)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 #: Input that a task reads at least: every task makes a segment for each partition that its rows belong to.
 TASK_BYTES: Final = 64 << 20
 _ERROR: Final = re.compile(r"stratalog\.errors\.\w+: (.*)")
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/+")
 _GLOB: Final = re.compile(r"[*?\[{]")
 
 
@@ -79,17 +80,23 @@ def _ordered(spark: SparkSession, source: Source, files: Sequence[SourceFile]) -
     Spark reads several files in the order of their sizes, but what a union has in the order of its parts; and it joins
     neighbouring tasks when told to have fewer.
     """
-    parts = [_reader(spark, source).load(file.path) for file in files]
+    parts = [_reader(spark, source, file.path).load(file.path) for file in files]
     frame: DataFrame = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
     tasks = max(parallelism(spark), -(-sum(file.size for file in files) // TASK_BYTES))
     return frame.coalesce(tasks)
 
 
-def _reader(spark: SparkSession, source: Source) -> Any:
+def _reader(spark: SparkSession, source: Source, path: str) -> Any:
     reader = spark.read.format(source.file_format).options(**source.read_options)
-    if source.base_path is not None:
+    if source.base_path is not None and not _is_named_by(path, source.base_path):
         reader = reader.option("basePath", source.base_path)  # so that columns of directories are there
     return reader if source.schema is None else reader.schema(source.schema)
+
+
+def _is_named_by(path: str, base: str) -> bool:
+    """Whether it is the file itself that was given, and no directory above it."""
+    without_scheme = _SCHEME.sub("/", base) if _SCHEME.match(base) else base
+    return path.endswith(without_scheme)
 
 
 def _records(source: Source, frame: DataFrame) -> DataFrame:
