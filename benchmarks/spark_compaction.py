@@ -39,7 +39,7 @@ from stratalog.spark.pipelines.compact import compact_data_dirs
 from stratalog.spark.pipelines.progress import Progress
 
 TARGET = 1.0
-_WORKER = [b"-m", b"stratalog.spark.worker_daemon"]
+_WORKER = [b"-m", b"stratalog.spark.session.worker_daemon"]
 #: Of a job, one after the other.
 _PARTS = ("planning", "keys and newest", "between", "rewriting and swap", "end")
 

@@ -48,7 +48,7 @@ from benchmarks.support.report import Report, Result
 from benchmarks.support.spark_kafka_source import spark_kafka_source
 from benchmarks.support.tier import BATCHES, MetadataEvents, SealedPartition
 from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.spark.java import spark_java_home
+from stratalog.spark.session.java import spark_java_home
 
 PARTITIONS = 4
 TARGETS = {1024: 2.0, 100: 4.0}
@@ -301,13 +301,13 @@ def bytes_read(path: Path, where: str, **more: str) -> tuple[int, int]:
 
     from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 
-    from stratalog.spark.data_loss import on_data_loss
-    from stratalog.spark.decode import Selection
-    from stratalog.spark.filters import Constraints, push
-    from stratalog.spark.options import ReadOptions
+    from stratalog.spark.options.read_options import ReadOptions
     from stratalog.spark.places import Places
-    from stratalog.spark.planner import Planner
-    from stratalog.spark.split_reader import SplitReader
+    from stratalog.spark.planning.filters import Constraints, push
+    from stratalog.spark.planning.planner import Planner
+    from stratalog.spark.reading.data_loss import on_data_loss
+    from stratalog.spark.reading.decode import Selection
+    from stratalog.spark.reading.split_reader import SplitReader
 
     low, high = (datetime.fromtimestamp(int(ms) / 1000, UTC) for ms in where.split())
     filters = [GreaterThanOrEqual(("timestamp",), low), LessThan(("timestamp",), high)]

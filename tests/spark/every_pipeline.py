@@ -32,7 +32,7 @@ from stratalog.spark.pipelines.restore import restore_to_directory
 from stratalog.spark.pipelines.retention import forecast_retention
 from stratalog.spark.pipelines.state import State
 from stratalog.spark.pipelines.stats import stats
-from stratalog.spark.scan_rule import install_scan_rule
+from stratalog.spark.session.scan_rule import install_scan_rule
 from tests.spark.pipelines.compaction.lives import T0, upload, write_log
 
 COMPACTED = {"cleanup.policy": "compact", "internal.segment.bytes": "8192"}

@@ -31,16 +31,16 @@ from stratalog.remote.segment_state import RemoteLogSegmentState
 from stratalog.remote.storage.encoder import Encoding
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
-from stratalog.spark.data_loss import on_data_loss
-from stratalog.spark.decode import Selection
-from stratalog.spark.filters import Constraints, push
-from stratalog.spark.intervals import EVERYTHING
-from stratalog.spark.options import ReadOptions
+from stratalog.spark.options.read_options import ReadOptions
 from stratalog.spark.places import Places
-from stratalog.spark.planner import Planner
-from stratalog.spark.rows import RowMaker, decoded_columns, spark_schema
-from stratalog.spark.split_reader import SplitReader
-from stratalog.spark.splits import SplitPlan
+from stratalog.spark.planning.filters import Constraints, push
+from stratalog.spark.planning.intervals import EVERYTHING
+from stratalog.spark.planning.planner import Planner
+from stratalog.spark.planning.splits import SplitPlan
+from stratalog.spark.reading.data_loss import on_data_loss
+from stratalog.spark.reading.decode import Selection
+from stratalog.spark.reading.rows import RowMaker, decoded_columns, spark_schema
+from stratalog.spark.reading.split_reader import SplitReader
 
 #: A day in 2023, in milliseconds.
 T0 = 1_700_000_000_000

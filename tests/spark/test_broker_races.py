@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from stratalog.spark.data_loss import DataLossError, on_data_loss
-from stratalog.spark.decode import Selection
-from stratalog.spark.filters import Constraints
-from stratalog.spark.intervals import EVERYTHING
-from stratalog.spark.options import ReadOptions
+from stratalog.spark.options.read_options import ReadOptions
 from stratalog.spark.places import Places
-from stratalog.spark.planner import Planner
-from stratalog.spark.split_reader import SplitReader
-from stratalog.spark.splits import SplitPlan
+from stratalog.spark.planning.filters import Constraints
+from stratalog.spark.planning.intervals import EVERYTHING
+from stratalog.spark.planning.planner import Planner
+from stratalog.spark.planning.splits import SplitPlan
+from stratalog.spark.reading.data_loss import DataLossError, on_data_loss
+from stratalog.spark.reading.decode import Selection
+from stratalog.spark.reading.split_reader import SplitReader
 from tests.spark.log_cluster import LogCluster, brokers
 from tests.spark.partitions import T0, Batch, Partition, scan, steady
 

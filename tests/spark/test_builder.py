@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 import stratalog.spark
 from stratalog.errors import UsageError
 from stratalog.spark import builder
-from stratalog.spark.option_reader import OptionReader
-from stratalog.spark.options import ReadOptions
+from stratalog.spark.options.read_options import ReadOptions
+from stratalog.spark.options.reader import OptionReader
 from stratalog.spark.sink.options import SinkOptions
 from stratalog.spark.stream.options import StreamOptions
 from tests.spark.partitions import T0, Partition, steady

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from stratalog.cli.main import run
-from stratalog.spark.package import WARMED, build_environment
+from stratalog.spark.session.package import WARMED, build_environment
 from tests.spark.partitions import Partition, steady
 from tests.support.spark_cluster import SparkCluster
 
@@ -24,7 +24,7 @@ DRIVER = """
 import json, sys
 import stratalog.spark
 from stratalog.spark.pipelines.export import export
-from stratalog.spark.package import session_properties
+from stratalog.spark.session.package import session_properties
 
 url, archive, data, table = sys.argv[1:]
 spark = stratalog.spark.local_session(

@@ -19,8 +19,8 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from stratalog.spark.filters import SPANS_MAX, Constraints, push
-from stratalog.spark.intervals import EVERYTHING, INT64_MAX, INT64_MIN, NOTHING, Intervals
+from stratalog.spark.planning.filters import SPANS_MAX, Constraints, push
+from stratalog.spark.planning.intervals import EVERYTHING, INT64_MAX, INT64_MIN, NOTHING, Intervals
 
 spans = st.lists(st.tuples(st.integers(-20, 20), st.integers(-20, 20)), max_size=6)
 NUMBERS = range(-25, 26)

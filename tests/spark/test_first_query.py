@@ -67,7 +67,7 @@ def test_workers_are_forked_with_what_a_query_loads() -> None:
     loaded = run(
         "import sys\n"
         "from stratalog.spark import worker_daemon; worker_daemon._load_ahead()\n"
-        "assert 'stratalog.spark.split_reader' in sys.modules\n"
+        "assert 'stratalog.spark.reading.split_reader' in sys.modules\n"
     )
     assert loaded["found"] == run(_SET_UP)["found"] != []
 

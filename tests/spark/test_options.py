@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stratalog.errors import UsageError
-from stratalog.spark.options import LimitKind, ReadOptions
+from stratalog.spark.options.read_options import LimitKind, ReadOptions
 
 BASE = {"path": "/data", "subscribe": "orders"}
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from stratalog.records.batch_builder import build_batch
 from stratalog.spark.places import Place, Tier
-from stratalog.spark.segments import LocalSegments, Segment, merge_tiers
+from stratalog.spark.planning.segments import LocalSegments, Segment, merge_tiers
 from tests.spark.partitions import T0, Batch, Partition, record, scan, steady
 
 
@@ -105,10 +105,10 @@ def test_the_newest_timestamp_counts_batches_behind_the_last_index_entry(tmp_pat
 
 
 def test_the_snapshot_fixes_the_end(tmp_path: Path) -> None:
-    from stratalog.spark.filters import Constraints
-    from stratalog.spark.options import ReadOptions
+    from stratalog.spark.options.read_options import ReadOptions
     from stratalog.spark.places import Places
-    from stratalog.spark.planner import Planner
+    from stratalog.spark.planning.filters import Constraints
+    from stratalog.spark.planning.planner import Planner
 
     partition = Partition(tmp_path)
     partition.segment(steady(3))

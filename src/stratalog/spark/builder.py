@@ -15,7 +15,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 from stratalog.errors import UsageError
-from stratalog.spark.session import make_active
+from stratalog.spark.session.sessions import make_active
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,7 +69,7 @@ def read(
     say what, just one of them. What is None has the option's default. UsageError.
     """
     arguments = {name: value for name, value in locals().items() if name != "spark"}
-    from stratalog.spark.options import ReadOptions
+    from stratalog.spark.options.read_options import ReadOptions
 
     options = encode(arguments)
     ReadOptions.parse(options)

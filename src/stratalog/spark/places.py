@@ -19,7 +19,7 @@ from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem
 from stratalog.wire.client import Cluster, ConnectionOptions
 
 if TYPE_CHECKING:
-    from stratalog.spark.options import ReadOptions
+    from stratalog.spark.options.read_options import ReadOptions
 
 #: Kafka renames a segment's files so and removes them a minute later.
 _DELETED_SUFFIX: Final = ".deleted"

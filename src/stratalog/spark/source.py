@@ -18,16 +18,16 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from stratalog.errors import UsageError
-from stratalog.spark.filters import Constraints, push
-from stratalog.spark.options import ReadOptions
+from stratalog.spark.options.read_options import ReadOptions
 from stratalog.spark.places import Places
-from stratalog.spark.rows import checked_columns, spark_schema
+from stratalog.spark.planning.filters import Constraints, push
+from stratalog.spark.planning.splits import SplitPlan
+from stratalog.spark.reading.rows import checked_columns, spark_schema
+from stratalog.spark.reading.split_rows import read_rows
 from stratalog.spark.sink.broker import BrokerStreamWriter, BrokerWriter
 from stratalog.spark.sink.broker_options import BrokerSinkOptions, goes_through_brokers
 from stratalog.spark.sink.options import SinkOptions
 from stratalog.spark.sink.writer import BulkStreamWriter, BulkWriter
-from stratalog.spark.split_rows import read_rows
-from stratalog.spark.splits import SplitPlan
 from stratalog.spark.stream.options import StreamOptions, parse_for_either
 
 FORMAT = "stratalog"
@@ -39,7 +39,7 @@ PROBE = "stratalog.probe"
 class StratalogDataSource(DataSource):
     """`spark.read.format("stratalog")` and `spark.readStream.format("stratalog")`.
 
-    The options are those of `stratalog.spark.options` and `stratalog.spark.stream.options`.
+    The options are those of `stratalog.spark.options.read_options` and `stratalog.spark.stream.options`.
     """
 
     _pushes_filters: ClassVar[bool] = False
@@ -75,7 +75,7 @@ class StratalogDataSource(DataSource):
 
 
 class FilteringStratalogDataSource(StratalogDataSource):
-    """The same for a session where it is safe to push filters down; see `stratalog.spark.scan_rule`."""
+    """The same for a session where it is safe to push filters down; see `stratalog.spark.session.scan_rule`."""
 
     _pushes_filters = True
 
@@ -95,7 +95,7 @@ class BatchReader(DataSourceReader):
         """The splits. Takes the snapshot that fixes what the query sees."""
         if self._is_probe:
             return []
-        from stratalog.spark.planner import Planner
+        from stratalog.spark.planning.planner import Planner
 
         try:
             planner = Planner(self._options, self._constraints, self._places)

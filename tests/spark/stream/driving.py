@@ -6,12 +6,12 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from stratalog.spark.data_loss import on_data_loss
-from stratalog.spark.decode import Selection
-from stratalog.spark.intervals import EVERYTHING
-from stratalog.spark.options import TopicPartition
+from stratalog.spark.options.read_options import TopicPartition
 from stratalog.spark.places import Places
-from stratalog.spark.split_reader import SplitReader
+from stratalog.spark.planning.intervals import EVERYTHING
+from stratalog.spark.reading.data_loss import on_data_loss
+from stratalog.spark.reading.decode import Selection
+from stratalog.spark.reading.split_reader import SplitReader
 from stratalog.spark.stream.follower import Follower
 from stratalog.spark.stream.offsets import parse, render
 from stratalog.spark.stream.options import StreamOptions

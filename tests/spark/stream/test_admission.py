@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stratalog.errors import UsageError
-from stratalog.spark.options import LimitKind
+from stratalog.spark.options.read_options import LimitKind
 from stratalog.spark.stream.admission import (
     TriggerLimits,
     limited_by_offsets,

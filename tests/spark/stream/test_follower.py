@@ -19,7 +19,7 @@ from stratalog.records.control import ControlType
 from stratalog.remote import catalog
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.spark.data_loss import DataLossError
+from stratalog.spark.reading.data_loss import DataLossError
 from tests.spark.partitions import T0, Batch, Partition, steady
 from tests.spark.stream.driving import Query, Record
 

@@ -102,7 +102,7 @@ def export(
     columns = () if partition_by in ("", "none") else tuple(name.strip() for name in partition_by.split(","))
     to = str(Path(to).absolute()) if table_format == "parquet" and "://" not in to else to
 
-    from stratalog.spark.options import ReadOptions
+    from stratalog.spark.options.read_options import ReadOptions
     from stratalog.spark.pipelines import export as pipeline
     from stratalog.spark.pipelines.export.layout import Layout
     from stratalog.spark.pipelines.progress import terminal_progress

@@ -27,7 +27,7 @@ def package(
       stratalog spark export orders --remote s3://bucket/tiered --to s3://lake/orders --master spark://host:7077 \\
         --conf spark.archives=stratalog_env.tar.gz#environment --conf spark.pyspark.python=./environment/bin/python
     """
-    from stratalog.spark.package import build_environment
+    from stratalog.spark.session.package import build_environment
 
     made = build_environment(out, generic_cpu=generic_cpu)
     if as_json:

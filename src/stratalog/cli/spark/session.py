@@ -59,7 +59,7 @@ def spark_session(
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise UsageError("Spark is not installed: `pip install stratalog[spark]`") from error
-    from stratalog.spark.session import say_wrong_queries_once
+    from stratalog.spark.session.sessions import say_wrong_queries_once
 
     say_wrong_queries_once()
     active = SparkSession.getActiveSession()

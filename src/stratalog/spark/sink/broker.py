@@ -29,7 +29,7 @@ from stratalog.errors import (
     UsageError,
 )
 from stratalog.records.columns_encode import BatchSettings, EncodedBatch, encode_batches
-from stratalog.spark.prefetch import run_ahead
+from stratalog.spark.reading.prefetch import run_ahead
 from stratalog.spark.sink.batch_marks import BatchMark, TaskTransaction, decode_marks, encode_mark, is_of
 from stratalog.spark.sink.broker_options import BrokerSinkOptions
 from stratalog.spark.sink.errors import FencedWriterError, LostTransactionError

@@ -11,7 +11,7 @@ from stratalog.config.topic import LogConfig
 from stratalog.errors import UsageError
 from stratalog.records.columns_encode import BATCH_BYTES
 from stratalog.records.compression import Codec
-from stratalog.spark.option_reader import OptionReader
+from stratalog.spark.options.reader import OptionReader
 
 #: What a partition may hold apart from its segments' own age: bulk segments end by size alone.
 _NO_AGE_MS: Final = 1 << 62

@@ -10,11 +10,11 @@ import math
 
 import numpy as np
 
-from stratalog.spark.broker_ranges import BrokerRanges
-from stratalog.spark.index_access import IndexAccess
 from stratalog.spark.places import Tier
-from stratalog.spark.segments import SegmentRange
-from stratalog.spark.snapshot import PartitionSnapshot
+from stratalog.spark.planning.broker_ranges import BrokerRanges
+from stratalog.spark.planning.index_access import IndexAccess
+from stratalog.spark.planning.segments import SegmentRange
+from stratalog.spark.planning.snapshot import PartitionSnapshot
 
 
 class ByteLag:

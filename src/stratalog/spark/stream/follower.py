@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from stratalog.spark.broker_ranges import BrokerRanges
-from stratalog.spark.filters import Constraints
-from stratalog.spark.limits import LimitResolver
-from stratalog.spark.options import TopicPartition
+from stratalog.spark.options.read_options import TopicPartition
 from stratalog.spark.places import Places
-from stratalog.spark.planner import Planner, Wanted
-from stratalog.spark.snapshot import PartitionSnapshot
-from stratalog.spark.snapshot_memory import SnapshotMemory
-from stratalog.spark.splits import SplitPlan
+from stratalog.spark.planning.broker_ranges import BrokerRanges
+from stratalog.spark.planning.filters import Constraints
+from stratalog.spark.planning.limits import LimitResolver
+from stratalog.spark.planning.planner import Planner, Wanted
+from stratalog.spark.planning.snapshot import PartitionSnapshot
+from stratalog.spark.planning.snapshot_memory import SnapshotMemory
+from stratalog.spark.planning.splits import SplitPlan
 from stratalog.spark.stream.admission import limited_by_offsets, must_wait, shares, total_lag
 from stratalog.spark.stream.byte_lag import ByteLag
 from stratalog.spark.stream.index_memory import IndexMemory

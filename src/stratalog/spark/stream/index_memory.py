@@ -13,11 +13,11 @@ from typing import Final
 
 import numpy as np
 
-from stratalog.spark.index_access import IndexAccess
-from stratalog.spark.indexes import OffsetEntries
 from stratalog.spark.places import Place, Places
-from stratalog.spark.segments import Segment
-from stratalog.spark.snapshot import PartitionSnapshot
+from stratalog.spark.planning.index_access import IndexAccess
+from stratalog.spark.planning.indexes import OffsetEntries
+from stratalog.spark.planning.segments import Segment
+from stratalog.spark.planning.snapshot import PartitionSnapshot
 from stratalog.spark.stream.offsets import Offsets
 from stratalog.spark.stream.view import View
 

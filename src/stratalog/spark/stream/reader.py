@@ -21,11 +21,11 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from stratalog.spark.filters import Constraints
 from stratalog.spark.places import Places
-from stratalog.spark.rows import checked_columns
-from stratalog.spark.split_rows import read_rows
-from stratalog.spark.splits import SplitPlan
+from stratalog.spark.planning.filters import Constraints
+from stratalog.spark.planning.splits import SplitPlan
+from stratalog.spark.reading.rows import checked_columns
+from stratalog.spark.reading.split_rows import read_rows
 from stratalog.spark.stream.follower import Follower
 from stratalog.spark.stream.offsets import parse, render
 from stratalog.spark.stream.options import StreamOptions

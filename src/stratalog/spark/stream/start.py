@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from stratalog.spark.limits import LimitResolver, check_names_all
-from stratalog.spark.options import LATEST, LimitKind, ReadOptions, TopicPartition
-from stratalog.spark.snapshot import PartitionSnapshot
+from stratalog.spark.options.read_options import LATEST, LimitKind, ReadOptions, TopicPartition
+from stratalog.spark.planning.limits import LimitResolver, check_names_all
+from stratalog.spark.planning.snapshot import PartitionSnapshot
 
 
 @dataclass(frozen=True, slots=True)

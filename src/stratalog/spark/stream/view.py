@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from stratalog.log.txn_index import AbortedTransaction
-from stratalog.spark.data_loss import OnDataLoss
-from stratalog.spark.options import ReadOptions, TopicPartition
+from stratalog.spark.options.read_options import ReadOptions, TopicPartition
 from stratalog.spark.places import Place, Places
-from stratalog.spark.snapshot import PartitionSnapshot, SnapshotReader
-from stratalog.spark.snapshot_memory import SnapshotMemory
+from stratalog.spark.planning.snapshot import PartitionSnapshot, SnapshotReader
+from stratalog.spark.planning.snapshot_memory import SnapshotMemory
+from stratalog.spark.planning.transactions import transaction_state
+from stratalog.spark.reading.data_loss import OnDataLoss
 from stratalog.spark.stream.offsets import Offsets
-from stratalog.spark.transactions import transaction_state
 
 
 @dataclass(frozen=True, slots=True)

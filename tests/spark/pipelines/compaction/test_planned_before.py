@@ -14,18 +14,18 @@ from stratalog.remote.storage.encoder import Encoding
 from stratalog.remote.storage.keyring import Keyring, key_id
 from stratalog.remote.storage.object_key import ObjectKey
 from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.spark.data_loss import on_data_loss
-from stratalog.spark.decode import Selection
-from stratalog.spark.filters import Constraints
-from stratalog.spark.options import ReadOptions
+from stratalog.spark.options.read_options import ReadOptions
 from stratalog.spark.pipelines.compaction import bucket
 from stratalog.spark.pipelines.compaction.bucket_job import BucketJob, job_above
 from stratalog.spark.pipelines.compaction.tiered import InBucket
 from stratalog.spark.places import Places
-from stratalog.spark.planner import Planner
-from stratalog.spark.rows import decoded_columns
-from stratalog.spark.split_reader import SplitReader
-from stratalog.spark.splits import SplitPlan
+from stratalog.spark.planning.filters import Constraints
+from stratalog.spark.planning.planner import Planner
+from stratalog.spark.planning.splits import SplitPlan
+from stratalog.spark.reading.data_loss import on_data_loss
+from stratalog.spark.reading.decode import Selection
+from stratalog.spark.reading.rows import decoded_columns
+from stratalog.spark.reading.split_reader import SplitReader
 from stratalog.testing.clock import ManualClock
 from tests.spark.partitions import T0, Partition, scan, steady
 from tests.spark.pipelines.compaction.in_process import compact_in_process

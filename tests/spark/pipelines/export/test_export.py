@@ -15,8 +15,8 @@ from stratalog.errors import UsageError
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.control import ControlType
 from stratalog.records.record import Record
-from stratalog.spark.data_loss import DataLossError
 from stratalog.spark.pipelines.export import Avro, Json, Protobuf, export, read_table
+from stratalog.spark.reading.data_loss import DataLossError
 from tests.spark.partitions import T0, Batch, Partition, expected_row, steady
 
 HALF_HOUR_MS = 1_800_000

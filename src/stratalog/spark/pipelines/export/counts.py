@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from stratalog.spark.options import TopicPartition
+from stratalog.spark.options.read_options import TopicPartition
 from stratalog.spark.pipelines.export.layout import UNDECODED
 
 

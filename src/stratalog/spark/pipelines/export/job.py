@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from stratalog.errors import UsageError
 from stratalog.spark.builder import absolute
-from stratalog.spark.options import ReadOptions
+from stratalog.spark.options.read_options import ReadOptions
 from stratalog.spark.pipelines.export.commits import Commit, OffsetRange, next_commit
 from stratalog.spark.pipelines.export.counts import Counts
 from stratalog.spark.pipelines.export.decoding import Decoding, Json, infer_json_schema

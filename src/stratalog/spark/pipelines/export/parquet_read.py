@@ -48,7 +48,7 @@ class _Reading:
         self._schema = schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from stratalog.spark.rows import arrow_schema
+        from stratalog.spark.reading.rows import arrow_schema
 
         schema = arrow_schema(self._schema)
         for batch in batches:

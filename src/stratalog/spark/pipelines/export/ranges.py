@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Final
 
 from stratalog.errors import UsageError
-from stratalog.spark.data_loss import on_data_loss
-from stratalog.spark.index_access import IndexAccess
-from stratalog.spark.limits import LimitResolver
-from stratalog.spark.options import Limit, LimitKind, ReadOptions, TopicPartition
+from stratalog.spark.options.read_options import Limit, LimitKind, ReadOptions, TopicPartition
 from stratalog.spark.pipelines.export.commits import OffsetRange
 from stratalog.spark.places import Places
-from stratalog.spark.snapshot import PartitionSnapshot, SnapshotReader
-from stratalog.spark.transactions import transaction_state
+from stratalog.spark.planning.index_access import IndexAccess
+from stratalog.spark.planning.limits import LimitResolver
+from stratalog.spark.planning.snapshot import PartitionSnapshot, SnapshotReader
+from stratalog.spark.planning.transactions import transaction_state
+from stratalog.spark.reading.data_loss import on_data_loss
 
 #: Options that say which offsets are read; each query of an export gets its own.
 _SUBSCRIPTION: Final = ("subscribe", "subscribepattern", "assign")

@@ -28,7 +28,7 @@ from stratalog.spark.pipelines.ingest.through_spark import Source, reason
 from stratalog.spark.pipelines.ingest.values import IngestError, SourceFile, shown_files
 from stratalog.spark.pipelines.progress import Progress
 from stratalog.spark.pipelines.runner import TaskError, parallelism, run_tasks
-from stratalog.spark.prefetch import run_ahead
+from stratalog.spark.reading.prefetch import run_ahead
 from stratalog.spark.sink.options import SinkOptions
 from stratalog.spark.sink.plan import TaskSegments
 from stratalog.spark.sink.writer import BulkWrite

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from stratalog.errors import UsageError
 from stratalog.spark.pipelines.ingest.values import IngestError, Rows, SourceFile, shown_files
 from stratalog.spark.pipelines.runner import parallelism
-from stratalog.spark.session import make_active
+from stratalog.spark.session.sessions import make_active
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from stratalog.errors import UsageError
-from stratalog.spark.option_reader import BadValueError, OptionReader
-from stratalog.spark.partition_json import TopicPartition, json_assignment
+from stratalog.spark.options.partition_json import TopicPartition, json_assignment
+from stratalog.spark.options.reader import BadValueError, OptionReader
 
 #: Kafka's internal topics: a pattern never means them.
 INTERNAL_TOPICS: Final = frozenset(

@@ -21,11 +21,11 @@ from stratalog.log.txn_index import AbortedTransaction, decode_entries
 from stratalog.records.batch import RecordBatch
 from stratalog.records.control import ControlType, parse_control_key
 from stratalog.remote.storage.object_key import ObjectKind
-from stratalog.spark.broker_view import was_aborted
-from stratalog.spark.data_loss import DataLossError
 from stratalog.spark.places import Place, PlaceMissingError, Places, Tier
-from stratalog.spark.segments import Segment
-from stratalog.spark.snapshot import PartitionSnapshot
+from stratalog.spark.planning.broker_view import was_aborted
+from stratalog.spark.planning.segments import Segment
+from stratalog.spark.planning.snapshot import PartitionSnapshot
+from stratalog.spark.reading.data_loss import DataLossError
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from stratalog.spark.jvm_classes import JvmClasses
+from stratalog.spark.session.jvm_classes import JvmClasses
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,12 +8,12 @@ from itertools import pairwise
 from typing import Final
 
 from stratalog.errors import KafkaError
-from stratalog.spark.batch_table import BatchTable
-from stratalog.spark.broker_view import first_offset_at
-from stratalog.spark.intervals import Intervals
-from stratalog.spark.partition_json import TopicPartition
-from stratalog.spark.segments import SegmentRange
-from stratalog.spark.splits import Piece
+from stratalog.spark.options.partition_json import TopicPartition
+from stratalog.spark.planning.broker_view import first_offset_at
+from stratalog.spark.planning.intervals import Intervals
+from stratalog.spark.planning.segments import SegmentRange
+from stratalog.spark.planning.splits import Piece
+from stratalog.spark.reading.batch_table import BatchTable
 from stratalog.wire.client import Cluster
 
 _SAMPLE_BYTES: Final = 128 * 1024

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.spark.segments import SealedSegment
+from stratalog.spark.planning.segments import SealedSegment
 
 
 def _never_again() -> int:

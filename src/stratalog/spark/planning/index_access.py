@@ -9,9 +9,9 @@ from typing import Final, TypeVar
 
 from stratalog.errors import RemoteStorageError
 from stratalog.remote.storage.object_key import ObjectKind
-from stratalog.spark.indexes import OffsetEntries, TimeEntries, offset_entries, time_entries
 from stratalog.spark.places import Place, PlaceMissingError, Places, Tier
-from stratalog.spark.segments import Segment, proves_timestamp
+from stratalog.spark.planning.indexes import OffsetEntries, TimeEntries, offset_entries, time_entries
+from stratalog.spark.planning.segments import Segment, proves_timestamp
 
 logger = logging.getLogger("stratalog.spark")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.errors import UsageError
-from stratalog.spark.java import spark_java_home
+from stratalog.spark.session.java import spark_java_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,14 +30,14 @@ _DEFAULTS: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # A fifth faster from worker to JVM than TCP on the loopback.
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.python.daemon.module": "stratalog.spark.worker_daemon",
+    "spark.python.daemon.module": "stratalog.spark.session.worker_daemon",
     PUSHDOWN: "true",
 }
 
 
 def register_source(spark: SparkSession) -> None:
     """See `stratalog.spark.register`."""
-    from stratalog.spark.scan_rule import install_scan_rule
+    from stratalog.spark.session.scan_rule import install_scan_rule
     from stratalog.spark.source import FilteringStratalogDataSource, StratalogDataSource
 
     pushes = install_scan_rule(spark) and _allow_pushdown(spark)
@@ -128,7 +128,7 @@ def _property_value(value: str | int | bool) -> str:
 
 def _import_root() -> str:
     """The directory that has this very `stratalog` package in it."""
-    return str(Path(__file__).resolve().parents[2])
+    return str(Path(__file__).resolve().parents[3])
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from stratalog.errors import UsageError
-from stratalog.spark.option_reader import OptionReader
+from stratalog.spark.options.reader import OptionReader
 from stratalog.wire.client import ConnectionOptions
 
 BOOTSTRAP_SERVERS: Final = "kafka.bootstrap.servers"

@@ -19,9 +19,9 @@ from stratalog.records.batch import RecordBatch
 from stratalog.records.batch_format import HEADER_SIZE
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import ObjectKind
-from stratalog.spark.data_loss import OnDataLoss
-from stratalog.spark.indexes import offset_entries
 from stratalog.spark.places import Place, Tier
+from stratalog.spark.planning.indexes import offset_entries
+from stratalog.spark.reading.data_loss import OnDataLoss
 from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem
 
 NO_TIMESTAMP: Final = -1

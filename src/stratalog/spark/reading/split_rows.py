@@ -10,11 +10,11 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from stratalog.spark.filters import Constraints
-from stratalog.spark.options import ReadOptions
+from stratalog.spark.options.read_options import ReadOptions
 from stratalog.spark.places import Places
-from stratalog.spark.rows import RowMaker, decoded_columns
-from stratalog.spark.splits import SplitPlan
+from stratalog.spark.planning.filters import Constraints
+from stratalog.spark.planning.splits import SplitPlan
+from stratalog.spark.reading.rows import RowMaker, decoded_columns
 
 #: Arrow batches decoded ahead of the one that is on its way to the JVM.
 _BATCHES_AHEAD: Final = 2
@@ -24,10 +24,10 @@ def read_rows(
     plan: SplitPlan, options: ReadOptions, places: Places, schema: StructType, constraints: Constraints
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one split as Arrow batches in `schema`."""
-    from stratalog.spark.data_loss import on_data_loss
-    from stratalog.spark.decode import Selection
-    from stratalog.spark.prefetch import run_ahead
-    from stratalog.spark.split_reader import SplitReader
+    from stratalog.spark.reading.data_loss import on_data_loss
+    from stratalog.spark.reading.decode import Selection
+    from stratalog.spark.reading.prefetch import run_ahead
+    from stratalog.spark.reading.split_reader import SplitReader
 
     settle_worker()
     times = constraints.timestamps_ms

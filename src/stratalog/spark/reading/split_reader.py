@@ -10,15 +10,15 @@ from typing import Final
 import pyarrow as pa
 
 from stratalog.remote.catalog import list_remote_segments
-from stratalog.spark.blocks import read_blocks
-from stratalog.spark.broker_read import BrokerReader, Missing
-from stratalog.spark.data_loss import OnDataLoss
-from stratalog.spark.decode import PieceDecoder, Selection
-from stratalog.spark.index_access import IndexAccess
 from stratalog.spark.places import Place, PlaceMissingError, Places, Tier
-from stratalog.spark.segments import SegmentRange, may_be_compacted, merge_tiers, remote_segment
-from stratalog.spark.snapshot import of_one_topic_each
-from stratalog.spark.splits import Piece, SplitPlan, cut_segment
+from stratalog.spark.planning.index_access import IndexAccess
+from stratalog.spark.planning.segments import SegmentRange, may_be_compacted, merge_tiers, remote_segment
+from stratalog.spark.planning.snapshot import of_one_topic_each
+from stratalog.spark.planning.splits import Piece, SplitPlan, cut_segment
+from stratalog.spark.reading.blocks import read_blocks
+from stratalog.spark.reading.broker_read import BrokerReader, Missing
+from stratalog.spark.reading.data_loss import OnDataLoss
+from stratalog.spark.reading.decode import PieceDecoder, Selection
 
 #: What was to be read may have gone elsewhere, and from there too while it is looked for.
 _LOOKS_AGAIN: Final = 3

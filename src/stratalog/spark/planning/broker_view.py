@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from stratalog.errors import OffsetOutOfRangeError, UsageError
-from stratalog.spark.partition_json import TopicPartition
-from stratalog.spark.subscription import Subscription
+from stratalog.spark.options.partition_json import TopicPartition
+from stratalog.spark.options.subscription import Subscription
 from stratalog.wire.client import EARLIEST_OFFSET, LATEST_OFFSET, Cluster, TopicInfo
 
 logger = logging.getLogger("stratalog.spark")

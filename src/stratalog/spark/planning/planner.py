@@ -11,16 +11,15 @@ from typing import Final
 from stratalog.log.txn_index import AbortedTransaction
 from stratalog.records import batch_format as fmt
 from stratalog.records.batch import RecordBatch
-from stratalog.spark.broker_ranges import BrokerRanges
-from stratalog.spark.data_loss import OnDataLoss, on_data_loss
-from stratalog.spark.filters import Constraints
-from stratalog.spark.index_access import IndexAccess
-from stratalog.spark.limits import LimitResolver, check_names_all
-from stratalog.spark.options import ReadOptions
+from stratalog.spark.options.read_options import ReadOptions
 from stratalog.spark.places import PlaceMissingError, Places, Tier
-from stratalog.spark.segments import Segment, SegmentRange, holes
-from stratalog.spark.snapshot import PartitionSnapshot, SnapshotReader
-from stratalog.spark.splits import (
+from stratalog.spark.planning.broker_ranges import BrokerRanges
+from stratalog.spark.planning.filters import Constraints
+from stratalog.spark.planning.index_access import IndexAccess
+from stratalog.spark.planning.limits import LimitResolver, check_names_all
+from stratalog.spark.planning.segments import Segment, SegmentRange, holes
+from stratalog.spark.planning.snapshot import PartitionSnapshot, SnapshotReader
+from stratalog.spark.planning.splits import (
     Piece,
     SplitPlan,
     cut_segment,
@@ -30,7 +29,8 @@ from stratalog.spark.splits import (
     pack,
     within_time,
 )
-from stratalog.spark.transactions import transaction_state
+from stratalog.spark.planning.transactions import transaction_state
+from stratalog.spark.reading.data_loss import OnDataLoss, on_data_loss
 from stratalog.util.filesystem import File
 
 logger = logging.getLogger("stratalog.spark")

@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
     Not,
 )
 
-from stratalog.spark.intervals import EVERYTHING, INT64_MAX, INT64_MIN, NOTHING, Intervals
+from stratalog.spark.planning.intervals import EVERYTHING, INT64_MAX, INT64_MIN, NOTHING, Intervals
 
 SPANS_MAX: Final = 64
 """Intervals that one constraint may hold: each offset interval is planned on its own, each time interval tested."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from stratalog.errors import UsageError
-from stratalog.spark.option_reader import BadValueError, OptionReader
-from stratalog.spark.partition_json import TopicPartition, json_by_partition
+from stratalog.spark.options.partition_json import TopicPartition, json_by_partition
+from stratalog.spark.options.reader import BadValueError, OptionReader
 
 LATEST: Final = -1
 EARLIEST: Final = -2

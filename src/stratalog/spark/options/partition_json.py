@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from stratalog.spark.option_reader import BadValueError
+from stratalog.spark.options.reader import BadValueError
 
 TopicPartition = tuple[str, int]
 

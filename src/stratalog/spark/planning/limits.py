@@ -8,12 +8,19 @@ import numpy as np
 
 from stratalog.errors import UsageError
 from stratalog.records.batch import RecordBatch, iter_batches
-from stratalog.spark.broker_view import first_offset_at
-from stratalog.spark.index_access import IndexAccess
-from stratalog.spark.options import EARLIEST, LATEST, Limit, LimitKind, ReadOptions, TopicPartition
+from stratalog.spark.options.read_options import (
+    EARLIEST,
+    LATEST,
+    Limit,
+    LimitKind,
+    ReadOptions,
+    TopicPartition,
+)
 from stratalog.spark.places import Places
-from stratalog.spark.segments import SegmentRange
-from stratalog.spark.snapshot import PartitionSnapshot
+from stratalog.spark.planning.broker_view import first_offset_at
+from stratalog.spark.planning.index_access import IndexAccess
+from stratalog.spark.planning.segments import SegmentRange
+from stratalog.spark.planning.snapshot import PartitionSnapshot
 
 _WINDOW_BYTES = 256 * 1024
 

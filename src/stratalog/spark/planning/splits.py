@@ -16,9 +16,9 @@ from uuid import UUID
 import numpy as np
 
 from stratalog.log.txn_index import AbortedTransaction
-from stratalog.spark.indexes import OffsetEntries, TimeEntries
 from stratalog.spark.places import Place, Tier
-from stratalog.spark.segments import SegmentRange
+from stratalog.spark.planning.indexes import OffsetEntries, TimeEntries
+from stratalog.spark.planning.segments import SegmentRange
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,10 @@ from stratalog.log.scan import list_partitions
 from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import parse_topic_directory
-from stratalog.spark.broker_view import BrokerPartition, BrokerView
-from stratalog.spark.data_loss import OnDataLoss, on_data_loss
-from stratalog.spark.options import ReadOptions, TopicPartition
+from stratalog.spark.options.read_options import ReadOptions, TopicPartition
 from stratalog.spark.places import Place, Places, Tier
-from stratalog.spark.segments import (
+from stratalog.spark.planning.broker_view import BrokerPartition, BrokerView
+from stratalog.spark.planning.segments import (
     LocalSegments,
     Segment,
     SegmentRange,
@@ -35,7 +34,8 @@ from stratalog.spark.segments import (
     merge_tiers,
     remote_segment,
 )
-from stratalog.spark.snapshot_memory import SnapshotMemory
+from stratalog.spark.planning.snapshot_memory import SnapshotMemory
+from stratalog.spark.reading.data_loss import OnDataLoss, on_data_loss
 from stratalog.util.filesystem import FileSystem
 
 logger = logging.getLogger("stratalog.spark")

@@ -134,7 +134,7 @@ def _copy_packages(site: Path) -> Iterator[str]:
         name = distribution.metadata["Name"]
         yield f"{name} {distribution.version}"
         if name == "stratalog":
-            source = Path(__file__).resolve().parents[2]
+            source = Path(__file__).resolve().parents[3]
             for package in _OWN:
                 shutil.copytree(
                     source / package, site / package, ignore=shutil.ignore_patterns("__pycache__")

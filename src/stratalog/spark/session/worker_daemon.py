@@ -19,15 +19,15 @@ from typing import Final
 
 from pyspark import daemon
 
-from stratalog.spark.quiet_workers import quietly
+from stratalog.spark.session.quiet_workers import quietly
 
 #: Modules of a query that are otherwise loaded when it comes to them.
 _FIRST_QUERY: Final = (
     "stratalog.spark.source",
-    "stratalog.spark.planner",
-    "stratalog.spark.decode",
-    "stratalog.spark.prefetch",
-    "stratalog.spark.split_reader",
+    "stratalog.spark.planning.planner",
+    "stratalog.spark.reading.decode",
+    "stratalog.spark.reading.prefetch",
+    "stratalog.spark.reading.split_reader",
 )
 
 
@@ -36,7 +36,7 @@ def _load_ahead() -> None:
     with _output_to_stderr(), suppress(Exception):
         for module in _FIRST_QUERY:
             import_module(module)
-        from stratalog.spark.split_rows import settle_worker
+        from stratalog.spark.reading.split_rows import settle_worker
 
         settle_worker()
 

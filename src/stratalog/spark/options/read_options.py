@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from stratalog.errors import UsageError
-from stratalog.spark.kafka_options import broker_options, isolation_level
-from stratalog.spark.limit_options import EARLIEST, LATEST, Limit, LimitKind, check_order, limit, no_ending
-from stratalog.spark.option_reader import BadValueError, OptionReader
-from stratalog.spark.partition_json import TopicPartition
-from stratalog.spark.subscription import Subscription, subscription
+from stratalog.spark.options.kafka import broker_options, isolation_level
+from stratalog.spark.options.limits import EARLIEST, LATEST, Limit, LimitKind, check_order, limit, no_ending
+from stratalog.spark.options.partition_json import TopicPartition
+from stratalog.spark.options.reader import BadValueError, OptionReader
+from stratalog.spark.options.subscription import Subscription, subscription
 from stratalog.wire.client import ConnectionOptions
 
 __all__ = [

@@ -1,0 +1,1 @@
+"""On a worker: from a split to Arrow batches."""

@@ -1,0 +1,1 @@
+"""Sessions, and what of ours runs in their JVM and beside it."""
