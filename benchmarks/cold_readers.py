@@ -6,8 +6,9 @@ A broker with its remote tier on a real S3 server. One producer sends a record o
 time whether or not the last was acknowledged in time, and waits for it (`acks=all`). Each reader reads its own topic, of
 which nothing but the active segment is local, from the beginning and again, at its pace (0: as fast as it can).
 Readers and broker share the cores with the server and the producer here, so a pace below what the machine can do says more.
-How much of the cost is the machine's and not the broker's, the second pair of figures tells: the same producer beside
-readers that get the same bytes from the same store at the same pace with no broker between.
+How much of the cost is the machine's and not the broker's, two more pairs of figures tell: the same producer beside readers
+that get the same bytes from the same store at the same pace with no broker between; and beside readers of the broker when
+the server and the readers have one core, and the broker and the producer another, as if they were machines of their own.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +32,7 @@ from benchmarks.produce import batch
 from benchmarks.support import wire
 from benchmarks.support.arguments import benchmark_parser
 from benchmarks.support.client import Client
+from benchmarks.support.cores import cores, on_cores
 from benchmarks.support.measure import Sample, alternate, percentile
 from benchmarks.support.report import Report, Result
 
@@ -93,10 +97,12 @@ def produce(broker: KillableBroker, seconds: float) -> Sample:
     return {"p50_seconds": percentile(taken, 0.50), "p99_seconds": percentile(taken, 0.99)}
 
 
-def produce_beside(broker: KillableBroker, seconds: float, readers: Sequence[str]) -> Sample:
-    """The same while readers in a process of their own are at work; how much they read too."""
+def produce_beside(broker: KillableBroker, seconds: float, where: set[int], readers: Sequence[str]) -> Sample:
+    """The same while readers in a process of their own, on the cores `where`, are at work; how much they read too."""
     command = [sys.executable, "-m", *readers, str(seconds + 2)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with on_cores(where):
+        begun = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    with begun as process:
         assert process.stdout is not None
         process.stdout.readline()  # they have begun
         sample = produce(broker, seconds)
@@ -114,33 +120,46 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=10.0, help="a round (default: 10)")
     options = parser.parse_args(argv)
     report = Report(options.json)
-    with (
-        tempfile.TemporaryDirectory(prefix="stratalog-cold-") as directory,
-        S3Server(Path(directory) / "s3") as s3,
-        KillableBroker(Path(directory) / "data", settings=settings(s3)) as broker,
-    ):
+    for apart in (False, True):
+        here = cores()
+        if apart and len(here) < 2:
+            print("there is one core only: nothing can be kept apart")
+            break
+        ours, others = ({here[0]}, {here[1]}) if apart else (set(here), set(here))
+        with tempfile.TemporaryDirectory(prefix="stratalog-cold-") as directory, on_cores(ours):
+            measure(report, Path(directory), options, others, apart=apart)
+    report.close()
+
+
+def measure(report: Report, directory: Path, options: Namespace, others: set[int], *, apart: bool) -> None:
+    """The server and the readers are on the cores `others`; the broker and the producer on this thread's."""
+    with ExitStack() as stack:
+        with on_cores(others):
+            s3 = stack.enter_context(S3Server(directory / "s3"))
+        broker = stack.enter_context(KillableBroker(directory / "data", settings=settings(s3)))
         end = fill(broker, options.readers, options.megabytes)
         pace = options.reader_mb_per_second * 1e6
         count = str(options.readers)
         cold = ("benchmarks.support.cold_reader", broker.address, count, str(end), str(pace))
         place = s3.url("benchmark/cold"), json.dumps(s3.options)
         raw = ("benchmarks.support.raw_reader", *place, count, str(pace))
-        beside = "beside readers", partial(produce_beside, broker, options.seconds, cold)
-        peers = (
-            ("alone", partial(produce, broker, options.seconds), 1.3),
-            ("beside raw readers", partial(produce_beside, broker, options.seconds, raw), None),
-        )
+        beside = "beside readers", partial(produce_beside, broker, options.seconds, others, cold)
+        peers: list[tuple[str, Callable[[], Sample], float | None]]
+        peers = [("alone", partial(produce, broker, options.seconds), 1.3)]
+        if not apart:
+            alike = partial(produce_beside, broker, options.seconds, others, raw)
+            peers.append(("beside raw readers", alike, None))
+        where = ", on a core of their own" if apart else ""
         for name, peer, target in peers:
             rounds = alternate(beside, (name, peer), rounds=options.rounds)
             read = rounds.median("beside readers", "read_bytes_per_second") / 1e6
             for which in ("p50", "p99"):
                 result = Result.of(
-                    f"produce beside {count} cold readers at {read:.0f} MB/s together, {which}", rounds,
+                    f"produce beside {count} cold readers at {read:.0f} MB/s together{where}, {which}", rounds,
                     f"{which}_seconds", unit="ms", scale=1e-3, target=target if which == "p99" else None,
                     more_is_better=False,
                 )  # fmt: skip
                 report.add(result, rounds, readers=options.readers, reader_mb_per_second=pace / 1e6)
-    report.close()
 
 
 if __name__ == "__main__":

@@ -29,8 +29,8 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -43,6 +43,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.support.reference_kafka import ReferenceKafka
 from tests.support.s3_server import S3Server
 
+from benchmarks.support.cores import cores, on_cores
 from benchmarks.support.measure import Sample, alternate
 from benchmarks.support.report import Report, Result
 from benchmarks.support.spark_kafka_source import spark_kafka_source
@@ -214,24 +215,13 @@ def _stream(scanner: Scanner, options: dict[str, str], count: int) -> dict[str, 
     return found
 
 
-@contextmanager
-def on_cores(cores: set[int]) -> Iterator[None]:
-    """Processes that are begun meanwhile stay on these cores."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cores)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
-
-
 def compare_tiers(report: Report, directory: Path, size: int, rounds: int, *, apart: bool) -> None:
     """The same segments in a directory and on an S3 server; `apart` gives Spark one core and the server another."""
-    cores = sorted(os.sched_getaffinity(0))
-    if apart and len(cores) < 2:
+    here = cores()
+    if apart and len(here) < 2:
         print("there is one core only: no scan with the server on another one")
         return
-    for_spark, for_server = ({cores[0]}, {cores[1]}) if apart else (set(cores), set(cores))
+    for_spark, for_server = ({here[0]}, {here[1]}) if apart else (set(here), set(here))
     where = "the server on another core" if apart else "the server on the same cores"
     with ExitStack() as stack:
         with on_cores(for_server):
