@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,11 @@ TESTS = Path(__file__).parent
 
 #: Tests that start a JVM. Those of a kind share one worker, and what it has started: a Kafka, or a Spark session.
 JVM_KINDS = ("interop", "spark")
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One more than there are cores: half of the time a worker waits for another process."""
+    return (os.cpu_count() or 1) + 1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
