@@ -51,6 +51,9 @@ def require_s3_server() -> None:
     pytest.skip(reason)
 
 
+_STARTS = 3
+
+
 class S3Server:
     """One server with its data under `directory`. May be stopped and started again on the same port. Not thread-safe."""
 
@@ -176,6 +179,12 @@ class S3Server:
         self._process = None
 
     def __enter__(self) -> S3Server:
+        """Start; on other ports when somebody has taken one of these meanwhile."""
+        for _ in range(_STARTS - 1):
+            try:
+                return self.start()
+            except RuntimeError:
+                self._ports = _free_ports(8)
         return self.start()
 
     def __exit__(self, *_: object) -> None:

@@ -128,6 +128,7 @@ def story_end(address: str) -> int:
         consumer.close()
 
 
+@pytest.mark.soak  # a minute; each of its parts has a test of its own
 @pytest.mark.spark
 def test_a_consumer_reads_on_while_its_topic_is_compacted(tmp_path: Path, spark: SparkSession) -> None:
     require_s3_server()
