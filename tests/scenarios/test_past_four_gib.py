@@ -91,7 +91,7 @@ def expect_landmarks(wire: Wire, topic: Topic, huge: HugePartition) -> None:
 
 
 def fetch(wire: Wire, topic: Topic, offset: int, size: int) -> bytes:
-    """Asks again as clients do: a remote tier that takes longer than `remote.fetch.max.wait.ms` is answered with nothing."""
+    """Asks again as clients do: when the remote tier takes longer than `remote.fetch.max.wait.ms` the answer is empty."""
     partition: dict[str, Any] = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": size,
                                  "current_leader_epoch": -1, "last_fetched_epoch": -1, "log_start_offset": -1}  # fmt: skip
     for _ in range(20):
