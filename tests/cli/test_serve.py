@@ -15,6 +15,9 @@ from urllib.request import urlopen
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from stratalog.cli.serve import serve
+from stratalog.errors import UsageError
+
 COMMAND = [sys.executable, "-m", "stratalog", "serve"]
 
 
@@ -192,3 +195,23 @@ def test_a_web_address_in_use_is_refused_before_the_data_is_touched(tmp_path: Pa
 def test_a_web_address_that_is_none_is_refused(tmp_path: Path, web: str) -> None:
     line = refused("--data-dir", str(tmp_path / "d"), "--listen", "127.0.0.1:0", "--web", web)
     assert "--web" in line
+
+
+def test_other_threads_give_the_interpreter_up_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scraper of /metrics must not keep each request waiting for Python's 5 ms."""
+    seen: list[float] = []
+
+    def start(**_: object) -> None:
+        seen.append(sys.getswitchinterval())
+        raise UsageError("no broker in this test")
+
+    monkeypatch.setattr("stratalog.broker.server.Broker", start)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    before = sys.getswitchinterval()
+    try:
+        with pytest.raises(UsageError):
+            serve(data_dir=tmp_path, listen="127.0.0.1:0", web="off", config=None, set_=None, verbose=False)
+    finally:
+        sys.setswitchinterval(before)
+    assert seen == [pytest.approx(0.0005)]
+    assert before == pytest.approx(0.005)  # nothing else in the package touches it: it is the program's

@@ -108,6 +108,10 @@ class Broker:
     without one, `listeners` counts. `config` holds broker keys under Kafka's names. The broker serves from the moment the
     constructor returns until `close`.
 
+    Threads of the process that compute keep each request waiting for up to `sys.getswitchinterval()`, 5 ms by default.
+    That is a setting of the whole process, so it is left alone here; `stratalog serve` sets 0.5 ms, and a program that
+    wants short latencies beside its own work can do the same.
+
     UsageError (port in use, bad address), InvalidConfigError and DataDirError say in one line what is wrong; nothing is
     left running or half-written then.
     """

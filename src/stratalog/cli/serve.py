@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 #: How soon a broker that ended by itself ends the command too.
 _CHECK_SECONDS = 0.5
+#: How long another thread may keep the interpreter from the broker's. Python's 5 ms is what each request waits beside a
+#: scraper of /metrics; this is ten times less, and costs nothing measurable.
+_SWITCH_SECONDS = 0.0005
 
 
 def serve(
@@ -59,6 +62,7 @@ def serve(
         stream=sys.stderr,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
+    sys.setswitchinterval(_SWITCH_SECONDS)  # of the whole process, which is the broker's here
     properties = _properties(config, set_ or [])
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
