@@ -85,12 +85,12 @@ class Pending(Protocol):
 
 
 class Template(Protocol):
-    """Answers requests that are like one before, several at once (see `produce_template`)."""
+    """Answers requests that are like one before, several at once (see `produce_template`). Keeps none of them."""
 
-    frames: list[memoryview]
-
-    def take(self, frame: memoryview) -> bool: ...
-    def answer(self) -> list[bytes] | None: ...
+    def records_of(self, frame: memoryview) -> memoryview | None: ...
+    def answer(
+        self, frames: Sequence[memoryview], records: Sequence[memoryview]
+    ) -> Sequence[bytes] | None: ...
 
 
 class Host(Protocol):
@@ -166,6 +166,8 @@ class Connection:
         self._sock.close()
         self._out.clear()
         self._backlog = bytearray()
+        self.template = None
+        self.last_partition = None
         if self._large is not None:
             self._host.give_buffer(self._large)
             self._large = None
@@ -175,9 +177,13 @@ class Connection:
         self._host.forget(self)
 
     def reject(self, why: object) -> None:
-        """Close on a client that does not speak the protocol, with one line in the log."""
+        """Close on a client that does not speak the protocol, with one line in the log.
+
+        Answers to its requests before go out first, as far as its socket takes them: they have been done.
+        """
         if not self.closed:
             logger.warning("Closing the connection from %s: %s", self.client_host, why)
+            self._flush()
             self.close()
 
     # --- receiving ----------------------------------------------------------------------------------------------------
@@ -194,8 +200,17 @@ class Connection:
             return
         except OSError:  # reset by the client
             self.close()
+        except Exception:
+            self._fail("a request")
         else:
             self._host.stay_awake()
+
+    def _fail(self, what: str) -> None:
+        """Close after an error of our own. A connection never goes on behind one: what it was doing is half done."""
+        logger.exception("Closing the connection from %s: %s failed", self.client_host, what)
+        if not self.closed:
+            self._flush()
+        self.close()
 
     def _look(self) -> None:
         """Readable while a request is in work: the client has gone, or there is more that has to wait."""
@@ -265,10 +280,13 @@ class Connection:
         """
         host = self._host
         unpack_size = INT32.unpack_from
+        # Requests that the template answers, and their records: views that must not outlive this call.
+        frames: list[memoryview] = []
+        records: list[memoryview] = []
         while end - position >= 4:
             (size,) = unpack_size(view, position)
             if not _REQUEST_BYTES_MIN <= size <= host.request_bytes_max:
-                self._answer_taken()
+                self._answer_alike(frames, records)
                 self.reject(_bad_size(size, host.request_bytes_max))
                 return -1
             next_position = position + 4 + size
@@ -280,16 +298,22 @@ class Connection:
                 break
             frame = view[position + 4 : next_position]
             template = self.template
-            if template is None or not template.take(frame):
-                self._answer_taken()
+            found = None if template is None else template.records_of(frame)
+            if found is None:
+                self._answer_alike(frames, records)
+                if self.closed:
+                    break
                 self._handle(frame)
+            else:
+                frames.append(frame)
+                records.append(found)
             position = next_position
             self._expect_large = False
             if len(self._out) > _QUEUE_CHUNKS_MAX:
                 self._flush()
             if self._held or self.closed:
                 break
-        self._answer_taken()
+        self._answer_alike(frames, records)
         if self._out and not self.closed:
             self._flush()
         return -1 if self.closed else position
@@ -304,6 +328,12 @@ class Connection:
     def _release(self, reason: int) -> None:
         """One reason to read nothing more is gone; go on when it was the last."""
         self._held &= ~reason
+        try:
+            self._go_on()
+        except Exception:
+            self._fail("a request")
+
+    def _go_on(self) -> None:
         while not self._held and not self.closed and self._backlog_at < len(self._backlog):
             backlog = self._backlog
             before = self._backlog_at
@@ -353,8 +383,7 @@ class Connection:
             self.reject(f"{api.key.message} v{version} request cannot be read: {error}")
             return
         except Exception:
-            logger.exception("%s v%d from %s failed", api.key.message, version, self.client_host)
-            self.close()
+            self._fail(f"{api.key.message} v{version}")
             return
         if chunks is PENDING:
             self._held |= _REQUEST_IN_WORK
@@ -366,29 +395,31 @@ class Connection:
     def _handle_alone(self, frame: memoryview) -> None:
         """Answer one request by whichever way there is."""
         template = self.template
-        if template is not None and template.take(frame):
-            self._answer_taken()
-        else:
+        records = None if template is None else template.records_of(frame)
+        if records is None:
             self._handle(frame)
+        else:
+            self._answer_alike([frame], [records])
 
-    def _answer_taken(self) -> None:
-        """Answer the requests that the template has taken, one by one if it cannot."""
-        template = self.template
-        if template is None or not template.frames:
+    def _answer_alike(self, frames: list[memoryview], records: list[memoryview]) -> None:
+        """Answer requests that are like the template's, one by one if it cannot; both lists are empty afterwards."""
+        if not frames or self.closed:
             return
-        frames = template.frames
+        template = self.template
+        assert template is not None
         try:
-            answers = template.answer()
+            answers = template.answer(frames, records)
         except Exception:
-            logger.exception("Produce from %s failed", self.client_host)
-            self.close()
+            self._fail("Produce")
             return
         if answers is not None:
             self._out.extend(answers)
-            return
-        for frame in frames:
-            if not self.closed:
-                self._handle(frame)
+        else:
+            for frame in frames:
+                if not self.closed:
+                    self._handle(frame)
+        frames.clear()
+        records.clear()
 
     def _answer_generic(
         self, api: Api, version: int, correlation_id: int, frame: memoryview, refusal: Exception | None
@@ -461,8 +492,7 @@ class Connection:
         try:
             self._out.append(write_response(ctx.key, ctx.correlation_id, response))
         except Exception:
-            logger.exception("The response to %s v%d cannot be written", ctx.key.message, ctx.version)
-            self.close()
+            self._fail(f"writing the response to {ctx.key.message} v{ctx.version}")
 
     def respond(self, chunks: Sequence[Chunk]) -> None:
         """The answer to the request in work: send it and go on with what has come in the meantime."""
@@ -493,6 +523,9 @@ class Connection:
             logger.error("Closing the connection from %s: %s", self.client_host, error)
             self.close()
         except OSError:  # gone
+            self.close()
+        except Exception:
+            logger.exception("Closing the connection from %s: sending failed", self.client_host)
             self.close()
         else:
             if out:

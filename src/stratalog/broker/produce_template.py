@@ -13,6 +13,7 @@ is gone, a new configuration, records that are refused) is left to the plain way
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stratalog.broker.frame_fields import compact_length, varint
@@ -21,7 +22,7 @@ from stratalog.broker.produce_frames import (
     TOPIC_IDS_FROM,
     ProduceRequest,
 )
-from stratalog.errors import KafkaError
+from stratalog.errors import InvalidRequestError, KafkaError
 from stratalog.records import batch_format as fmt
 from stratalog.wire.protocol import INT32
 
@@ -33,15 +34,18 @@ _NO_TAGGED_FIELDS = b"\0\0\0"
 #: No record errors, no message, no tagged fields of partition and topic, no throttling, no tagged fields.
 _RESPONSE_TAIL = b"\x01\x00\x00\x00" + b"\0\0\0\0" + b"\x00"
 
+_CORRELATION_ID_AT = 4
 _ATTRIBUTES_LOW_BYTE_AT = fmt.ATTRIBUTES_AT + 1
 
 
 class ProduceTemplate:
-    """Made of a request that succeeded; the next ones are `take`n and `answer`ed. Belongs to one connection."""
+    """Made of a request that succeeded; says what the next ones bring, and answers them. Belongs to one connection.
+
+    Immutable: requests that are being worked on are their connection's, so that a request which fails leaves nothing here.
+    """
 
     __slots__ = (
-        "_config", "_correlation_ids", "_head", "_key_version", "_pack", "_partition", "_records", "_response_mid", "_same",
-        "_size", "_unpack", "frames",
+        "_config", "_head", "_key_version", "_pack", "_partition", "_response_mid", "_same", "_size", "_unpack",
     )  # fmt: skip
 
     def __init__(
@@ -50,16 +54,12 @@ class ProduceTemplate:
         self._partition = partition
         self._config = partition.log.config
         self._head = records_length_at
-        self._unpack = struct.Struct(f">4si{records_length_at - 8}s").unpack_from
-        self._key_version, _, self._same = self._unpack(frame)
+        self._unpack = struct.Struct(f">4s4x{records_length_at - 8}s").unpack_from
+        self._key_version, self._same = self._unpack(frame)
         response = struct.Struct(f">ii{len(response_mid)}shqqq{len(_RESPONSE_TAIL)}s")
         self._pack = response.pack
         self._size = response.size - 4
         self._response_mid = response_mid
-        #: The requests that were taken and not answered yet.
-        self.frames: list[memoryview] = []
-        self._records: list[memoryview] = []
-        self._correlation_ids: list[int] = []
 
     @classmethod
     def of(
@@ -81,37 +81,38 @@ class ProduceTemplate:
         name = key if version >= TOPIC_IDS_FROM else varint(len(key) + 1) + key
         return cls(frame, head, partition, b"\x00\x02" + name + b"\x02" + INT32.pack(index))
 
-    def take(self, frame: memoryview) -> bool:
-        """Keep a request for `answer` if it is like the one that this was made of; False: it has to go the plain way."""
+    def records_of(self, frame: memoryview) -> memoryview | None:
+        """The records of a request that is like the one this was made of; None: it has to go the plain way.
+
+        Whatever the bytes are, nothing is raised.
+        """
         position = self._head
         size = len(frame)
         if size < position + fmt.HEADER_SIZE:
-            return False
-        key_version, correlation_id, same = self._unpack(frame)
+            return None
+        key_version, same = self._unpack(frame)
         if same != self._same or key_version != self._key_version:
-            return False
-        length, position = compact_length(frame, position)
+            return None
+        try:
+            length, position = compact_length(frame, position)
+        except InvalidRequestError:
+            return None
         end = position + length
         if end + 3 != size or frame[end] or frame[end + 1] or frame[end + 2] or length < fmt.HEADER_SIZE:
-            return False
+            return None
         records = frame[position:end]
         if INT32.unpack_from(records, fmt.LENGTH_AT)[0] != length - fmt.LOG_OVERHEAD:
-            return False
+            return None
         if records[_ATTRIBUTES_LOW_BYTE_AT] & fmt.TRANSACTIONAL_BIT:
-            return False
-        self.frames.append(frame)
-        self._records.append(records)
-        self._correlation_ids.append(correlation_id)
-        return True
+            return None
+        return records
 
-    def answer(self) -> list[bytes] | None:
-        """Append what was taken; the responses in order. None: nothing has been done, `frames` go the plain way.
+    def answer(self, frames: Sequence[memoryview], records: Sequence[memoryview]) -> list[bytes] | None:
+        """Append what `records_of` found in `frames`; the responses in order.
 
-        Either way the requests are no longer kept here; the caller has taken `frames` before.
+        None: nothing has been done, and each of the frames has to go the plain way.
         """
         partition = self._partition
-        records, correlation_ids = self._records, self._correlation_ids
-        self.frames, self._records, self._correlation_ids = [], [], []
         if partition.leader_epoch < 0 or partition.log.config is not self._config:
             return None
         try:
@@ -121,10 +122,11 @@ class ProduceTemplate:
         if infos is None:
             return None
         pack, size, mid = self._pack, self._size, self._response_mid
+        correlation_id = INT32.unpack_from
         return [
             pack(
                 size,
-                correlation_id,
+                correlation_id(frame, _CORRELATION_ID_AT)[0],
                 mid,
                 0,
                 info.first_offset,
@@ -132,5 +134,5 @@ class ProduceTemplate:
                 info.log_start_offset,
                 _RESPONSE_TAIL,
             )
-            for correlation_id, info in zip(correlation_ids, infos, strict=True)
+            for frame, info in zip(frames, infos, strict=True)
         ]

@@ -57,9 +57,10 @@ def produce(
     results = []
     failed = False
     partition: Partition | None = None
-    for key, partitions in request.topics:
+    # All names before the first append: one that is no UTF-8 refuses the request as a whole.
+    names = [_topic_name(state, key, version) for key, _ in request.topics]
+    for (key, partitions), (name, unknown) in zip(request.topics, names, strict=True):
         done = []
-        name, unknown = _topic_name(state, key, version)
         if name in INTERNAL_TOPICS and read_client_id(frame)[0] != _ADMIN_CLIENT:
             unknown = InvalidTopicError(f"clients may not write to the internal topic {name}")
         error = refusal or unknown
