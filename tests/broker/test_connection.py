@@ -10,7 +10,9 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -18,11 +20,14 @@ from hypothesis import strategies as st
 from tests.broker.frames import read_response, request_frame
 from tests.support.wire import Wire
 
+from stratalog.broker.acceptor import Acceptor
 from stratalog.broker.connection import Connection
 from stratalog.broker.server import Broker
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from stratalog.wire.api_keys import ApiKey
+
+T = TypeVar("T")
 
 
 @pytest.fixture(scope="module")
@@ -324,21 +329,43 @@ def test_any_flipped_bit_in_a_request_leaves_the_broker_serving(
     assert still_serves(broker)
 
 
-def test_a_client_that_announces_much_and_sends_little_gets_a_small_buffer(tmp_path: Path) -> None:
-    announced = 100 * 1024 * 1024
-    with Broker(data_dir=tmp_path) as broker, connect(broker) as sock:
-        sock.sendall(
-            struct.pack(">i", announced) + struct.pack(">hhi", ApiKey.PRODUCE, 9, 1) + b"\0" * 300_000
-        )
-        wait_until(lambda: max(large_buffers(), default=0) > 0)
-        assert max(large_buffers()) <= 2 * 1024 * 1024
+@pytest.mark.parametrize("sent", [0, 1, 10_000, 300_000])
+def test_the_buffer_of_a_large_request_grows_with_what_arrives(tmp_path: Path, sent: int) -> None:
+    """A client that announces much and sends little costs little, however often it connects."""
+    head = struct.pack(">i", 100 * 1024 * 1024) + struct.pack(">hhi", ApiKey.PRODUCE, 9, 1)
+    with Broker(data_dir=tmp_path) as broker:
+        clients = [connect(broker) for _ in range(20)]
+        for client in clients:
+            client.sendall(head + b"\0" * sent)
+        wait_until(lambda: len(large_buffers()) == len(clients) and min(arrived()) == len(head) + sent)
+        assert max(large_buffers()) <= max(4096, 8 * (len(head) + sent))
         assert still_serves(broker)
+        for client in clients:
+            client.close()
+
+
+def arrived() -> list[int]:
+    """Bytes that are there of large requests."""
+    return [connection._large_used for connection in receiving()]
+
+
+def receiving() -> list[Connection]:
+    found = (entry for entry in gc.get_objects() if isinstance(entry, Connection) and not entry.closed)
+    return [connection for connection in found if connection._large is not None]
 
 
 def large_buffers() -> list[int]:
     """Sizes of the buffers of large requests that are being received."""
-    found = (entry for entry in gc.get_objects() if isinstance(entry, Connection) and not entry.closed)
-    return [len(connection._large) for connection in found if connection._large is not None]
+    return [len(connection._large or b"") for connection in receiving()]
+
+
+def test_buffers_that_no_request_uses_are_given_back(broker: Broker) -> None:
+    with connect(broker) as sock:
+        sock.sendall(framed(produce_frame(b"z" * 2_000_000)))
+        receive_frame(sock)
+        host = acceptor_of(broker)
+        wait_until(lambda: not on_loop(broker, lambda: (host._sweep(), host._buffers)[1]))
+        assert host._buffers_bytes == 0
 
 
 def test_a_version_of_api_versions_that_is_not_known_is_answered_in_version_0(broker: Broker) -> None:
@@ -369,6 +396,85 @@ def test_idle_connections_are_closed(tmp_path: Path) -> None:
         connect(broker) as sock,
     ):
         assert is_closed_by_broker(sock)
+
+
+def acceptor_of(broker: Broker) -> Acceptor:
+    """Where its connections are."""
+    found = [
+        entry for entry in gc.get_objects() if isinstance(entry, Acceptor) and entry.state is broker.state
+    ]
+    return found[0]
+
+
+def on_loop(broker: Broker, function: Callable[[], T]) -> T:
+    """What a function gives on the broker's own thread."""
+    done: Future[T] = Future()
+    broker.state.loop.call_soon_threadsafe(lambda: done.set_result(function()))
+    return done.result(30)
+
+
+def stuck_client(broker: Broker) -> tuple[socket.socket, Connection]:
+    """A client that asks for far more than it reads, and its connection, which waits for it."""
+    sock = connect(broker)
+    sock.sendall(framed(produce_frame(b"z" * 900_000, acks=1)))
+    _, message = read_response(ApiKey.PRODUCE, 9, receive_frame(sock))
+    offset = message.responses[0].partition_responses[0].base_offset
+    entry = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 900_100}
+    topics = [{"topic": "t", "partitions": [entry]}]
+    fetch = request_frame(ApiKey.FETCH, 11, {"max_bytes": 10**6, "topics": topics, "session_epoch": -1})
+    sock.sendall(framed(fetch) * 40)
+    host = acceptor_of(broker)
+    wait_until(lambda: any(connection._held == 2 for connection in list(host.connections)))
+    return sock, next(connection for connection in host.connections if connection._held == 2)
+
+
+def sweep_as_if_idle_since(broker: Broker, connection: Connection, active_at: float) -> None:
+    def sweep() -> None:
+        connection.active_at = active_at
+        connection._host._sweep()  # type: ignore[attr-defined]
+
+    on_loop(broker, sweep)
+
+
+def test_a_client_that_never_reads_is_closed_and_holds_no_file(broker: Broker) -> None:
+    """As by Kafka, after connections.max.idle.ms without a byte in either direction."""
+    sock, connection = stuck_client(broker)
+    sweep_as_if_idle_since(broker, connection, broker.state.loop.time() - 3600)
+    assert connection.closed
+    assert not connection._out
+    sock.close()
+    assert still_serves(broker)
+
+
+def test_a_client_that_reads_slowly_is_not_idle(broker: Broker) -> None:
+    sock, connection = stuck_client(broker)
+
+    def forget() -> None:
+        connection.active_at = 0.0
+
+    on_loop(broker, forget)
+    while not connection.active_at:
+        assert sock.recv(10_000)
+    on_loop(broker, connection._host._sweep)  # type: ignore[attr-defined]
+    assert not connection.closed
+    sock.close()
+
+
+def test_a_client_that_goes_behind_a_long_poll_and_more_is_noticed(broker: Broker) -> None:
+    """What it sent behind that request is not read yet, so reading cannot show its end."""
+    end = broker.state.partition("t", 0).log.log_end_offset  # type: ignore[union-attr]
+    entry = {"partition": 0, "fetch_offset": end, "partition_max_bytes": 1000}
+    topics = [{"topic": "t", "partitions": [entry]}]
+    values = {"max_wait": 600_000, "min_bytes": 1, "topics": topics, "session_epoch": -1}
+    host = acceptor_of(broker)
+    with connect(broker) as sock:
+        sock.sendall(framed(request_frame(ApiKey.FETCH, 11, values)))
+        wait_until(lambda: len(broker.state.purgatory) == 1)
+        sock.sendall(framed(request_frame(ApiKey.API_VERSIONS, 0, {})))
+        wait_until(lambda: any(not connection._reading for connection in list(host.connections)))
+        on_loop(broker, host._sweep)
+        assert len(broker.state.purgatory) == 1
+    wait_until(lambda: (on_loop(broker, host._sweep), len(broker.state.purgatory))[1] == 0)
 
 
 def test_connections_beyond_the_limit_wait_for_a_free_place(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import math
 import socket
 from typing import Any
 
@@ -16,8 +17,11 @@ logger = logging.getLogger(__name__)
 
 #: Where connections receive; pipelined small requests are parsed from here without a copy.
 _SCRATCH_BYTES = 256 * 1024
-#: Buffers of large requests that are kept for the next ones.
+#: Buffers of large requests that are kept for the next ones; smaller ones are not worth it.
 _POOL_BYTES_MAX = 32 * 1024 * 1024
+_POOLED_BYTES_MIN = 64 * 1024
+#: How often, at the least, connections are looked at that say nothing by themselves.
+_SWEEP_S_MAX = 5.0
 #: Wait before accepting again when the process is out of file descriptors.
 _ACCEPT_PAUSE_S = 1.0
 _NO_DESCRIPTOR_ERRNOS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
@@ -39,9 +43,11 @@ class Acceptor:
         self.connections: set[Connection] = set()
         self._listening = listening
         self._connections_max: int = config["max.connections"]
-        self._idle_s = config["connections.max.idle.ms"] / 1000
+        idle_ms = config["connections.max.idle.ms"]
+        self._idle_s = idle_ms / 1000 if idle_ms > 0 else math.inf
         self._buffers: list[bytearray] = []
         self._buffers_bytes = 0
+        self._buffers_taken = False
         self._accepting = False
         self._closed = False
         self._looks = 0
@@ -56,8 +62,7 @@ class Acceptor:
 
     def start(self) -> None:
         self._accept_again()
-        if self._idle_s > 0:
-            self._sweep()
+        self._sweep()
 
     def close(self) -> None:
         """Stop listening and close every connection; what they wait for is cancelled."""
@@ -118,13 +123,19 @@ class Acceptor:
         self._accept_again()
 
     def _sweep(self) -> None:
-        """Close what has been idle for too long."""
+        """Close what has been idle for too long and what was left, and give memory back that is not used."""
         oldest = self.loop.time() - self._idle_s
         for connection in list(self.connections):
             if connection.is_idle and connection.active_at < oldest:
                 logger.debug("Closing the idle connection from %s", connection.client_host)
                 connection.close()
-        self._sweeper = self.loop.call_later(min(self._idle_s / 2, 10.0), self._sweep)
+            elif connection.is_abandoned():
+                connection.close()
+        if not self._buffers_taken:
+            self._buffers.clear()
+            self._buffers_bytes = 0
+        self._buffers_taken = False
+        self._sweeper = self.loop.call_later(min(self._idle_s / 2, _SWEEP_S_MAX), self._sweep)
 
     # --- staying awake ------------------------------------------------------------------------------------------------
 
@@ -145,17 +156,18 @@ class Acceptor:
 
     # --- buffers ------------------------------------------------------------------------------------------------------
 
-    def take_buffer(self, size: int) -> bytearray:
-        """A buffer of at least `size` bytes, with anything in it."""
+    def take_buffer(self, size: int, wanted: int) -> bytearray:
+        """A buffer with anything in it: one that is kept and has at least `wanted` bytes, else of at least `size`."""
+        self._buffers_taken = True
         for index, buffer in enumerate(self._buffers):
-            if len(buffer) >= size:
+            if len(buffer) >= wanted:
                 del self._buffers[index]
                 self._buffers_bytes -= len(buffer)
                 return buffer
         return bytearray(1 << (size - 1).bit_length())
 
     def give_buffer(self, buffer: bytearray) -> None:
-        if self._buffers_bytes + len(buffer) <= _POOL_BYTES_MAX:
+        if len(buffer) >= _POOLED_BYTES_MIN and self._buffers_bytes + len(buffer) <= _POOL_BYTES_MAX:
             self._buffers.append(buffer)
             self._buffers.sort(key=len)
             self._buffers_bytes += len(buffer)

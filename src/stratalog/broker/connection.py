@@ -20,6 +20,7 @@ import errno
 import inspect
 import logging
 import os
+import select
 import socket
 import struct
 import types
@@ -54,8 +55,9 @@ PENDING: Final[Sequence[Chunk]] = (b"pending",)
 
 #: The size of a request is at least that of its header.
 _REQUEST_BYTES_MIN = REQUEST_HEAD.size + 2
-#: First size of the buffer of a large request; it grows with what really arrives.
-_LARGE_BUFFER_BYTES = 2 * 1024 * 1024
+#: The buffer of a large request grows with what really arrives: never more than so many times that, or this at first.
+_LARGE_GROWTH = 4
+_LARGE_BUFFER_BYTES = 4096
 #: How much is received at once where a large request is expected, so that little of it has to be moved.
 _EXPECT_LARGE_BYTES = 4096
 #: Smaller pieces are joined for one system call.
@@ -67,6 +69,8 @@ _TURN_BYTES = 512 * 1024
 #: Answers to pipelined requests that are kept back to go out together.
 _QUEUE_CHUNKS_MAX = 256
 
+#: What the kernel says of a connection whose other side has closed it.
+_ENDED = getattr(select, "POLLRDHUP", 0)
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)
 _SENDFILE: Callable[[int, int, int, int], int] | None = getattr(os, "sendfile", None)
 _NO_SENDFILE_ERRNOS = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP}
@@ -103,7 +107,7 @@ class Host(Protocol):
     #: Where every connection receives small requests; nothing in it outlives a callback.
     scratch: memoryview
 
-    def take_buffer(self, size: int) -> bytearray: ...
+    def take_buffer(self, size: int, wanted: int) -> bytearray: ...
     def give_buffer(self, buffer: bytearray) -> None: ...
     def forget(self, connection: Connection) -> None: ...
     def stay_awake(self) -> None: ...
@@ -126,7 +130,7 @@ class Connection:
         self.client_host = client_host
         #: The address of ours that the client reached.
         self.local_host = local_host
-        #: Loop time of the last bytes received.
+        #: Loop time when the client last sent something, or took something of what waits for it.
         self.active_at = host.loop.time()
         self.closed = False
         #: What has to be cancelled when the connection goes.
@@ -151,8 +155,16 @@ class Connection:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the broker owes the client nothing."""
-        return not self._held
+        """Whether nothing is awaited but the client: its next request, or that it reads its answers."""
+        return self._held != _REQUEST_IN_WORK
+
+    def is_abandoned(self) -> bool:
+        """Whether the client has gone behind bytes that have to wait, so that reading does not show it."""
+        if self._reading:
+            return False
+        poll = select.poll()
+        poll.register(self._fd, _ENDED)
+        return bool(poll.poll(0))
 
     def close(self) -> None:
         """Close at once; what is pending is cancelled. Harmless when called again."""
@@ -267,7 +279,8 @@ class Connection:
                 self._host.give_buffer(buffer)
 
     def _grow(self, buffer: bytearray) -> bytearray:
-        larger = self._host.take_buffer(min(self._large_need, 2 * len(buffer)))
+        need = self._large_need
+        larger = self._host.take_buffer(min(need, _LARGE_GROWTH * len(buffer)), need)
         larger[: self._large_used] = memoryview(buffer)[: self._large_used]
         self._host.give_buffer(buffer)
         self._large = larger
@@ -319,8 +332,8 @@ class Connection:
         return -1 if self.closed else position
 
     def _begin_large(self, begun: memoryview, need: int) -> None:
-        size = min(need, max(_LARGE_BUFFER_BYTES, 2 * len(begun)))
-        self._large = buffer = self._host.take_buffer(size)
+        size = min(need, max(_LARGE_BUFFER_BYTES, _LARGE_GROWTH * len(begun)))
+        self._large = buffer = self._host.take_buffer(size, need)
         buffer[: len(begun)] = begun
         self._large_used = len(begun)
         self._large_need = need
@@ -589,10 +602,10 @@ class Connection:
         return self._sock.send(data) if data else 0
 
     def _on_writable(self) -> None:
+        self.active_at = self._host.loop.time()
         self._flush()
         if not self._out and not self.closed:
             self._host.loop.remove_writer(self._fd)
-            self.active_at = self._host.loop.time()
             self._release(_OUTPUT_STUCK)
 
 
