@@ -76,8 +76,8 @@ def test_topics_are_told_to_machines(cli: CommandLine) -> None:
     assert cli.good("topics", "create", "t", "--config", "retention.ms=5000", "--json").json == {
         "topic": "t", "created": True, "dryRun": False,
     }  # fmt: skip
-    assert cli.good("topics", "list", "--json").json == {"topics": ["t"]}
-    (topic,) = cli.good("topics", "describe", "t", "--json").json["topics"]
+    assert cli.good("topics", "list", "--json").json == {"topic": "t"}
+    topic = cli.good("topics", "describe", "t", "--json").json
     assert (topic["topic"], topic["configs"]) == ("t", {"retention.ms": "5000"})
     assert topic["partitions"] == [{"partition": 0, "leader": 1, "replicas": [1], "isr": [1]}]
     assert cli.good("topics", "delete", "t", "--json").json == {"deleted": ["t"]}
@@ -168,7 +168,7 @@ def test_configs_of_brokers_are_set_for_one_or_for_all(cli: CommandLine) -> None
         "Default configs for brokers in the cluster are:",
         f"  {setting} sensitive=false synonyms={{DYNAMIC_DEFAULT_BROKER_CONFIG:{setting}}}",
     ]
-    (own,) = cli.good("configs", "describe", *one, "--json").json["entities"]
+    own = cli.good("configs", "describe", *one, "--json").json
     assert [(c["name"], c["value"], c["source"]) for c in own["configs"]] == [
         ("log.retention.ms", "1000", "DYNAMIC_BROKER_CONFIG")
     ]

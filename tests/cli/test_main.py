@@ -109,10 +109,10 @@ def test_the_help_lists_every_command_with_its_summary(capsys: pytest.CaptureFix
 
 
 def test_a_command_is_loaded_only_when_it_runs() -> None:
-    lazy = LazyCommand(CommandSpec("x", "stratalog.no_such_module:x", "Nothing."))
-    assert lazy.help == "Nothing."
+    spec = CommandSpec("x", "stratalog.no_such_module:x", "Nothing.")
+    assert LazyCommand(spec).help == "Nothing."
     with pytest.raises(ModuleNotFoundError):
-        load("stratalog.no_such_module:x")
+        load(spec)
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:

@@ -147,8 +147,8 @@ def test_a_store_that_cannot_be_had_is_failing_with_its_error_and_exit_code_1(tm
     [
         ((), "give one of --bootstrap-server, --web and --data-dir"),
         (("--web", "http://h", "--data-dir", "x"), "give one of"),
-        (("--web", "127.0.0.1:80"), "expected http://HOST:PORT"),
-        (("--web", "http://127.0.0.1:1"), "cannot reach http://127.0.0.1:1/api/tier-status"),
+        (("--web", "ftp://127.0.0.1:80"), "expected HOST:PORT"),
+        (("--web", "127.0.0.1:1"), "cannot reach http://127.0.0.1:1/api/tier-status"),
         (("--bootstrap-server", "127.0.0.1:1"), "cannot reach a broker"),
         (("--data-dir", "/nowhere/at/all"), "there is no such directory"),
     ],

@@ -1,7 +1,8 @@
-"""The table of commands, and how one is loaded: only when it runs, so that `stratalog --help` stays quick.
+"""The tree of commands. A command's module is imported only when the command is used, so that help stays quick.
 
-A new command is one line in `COMMANDS` and one module. The target is a function with typer's annotations, whose
-docstring is the help and ends with an example; or a `typer.Typer` for a command that has sub-commands.
+A new command is one entry in `COMMANDS` and one function with typer's annotations, whose docstring is the help and ends
+with an example. What heavy libraries a command needs, its function or the modules behind it import when the work begins:
+`tests/contracts/test_command_lines.py` holds every `--help` free of numpy, numba, pyarrow, pyspark and obstore.
 """
 
 from __future__ import annotations
@@ -11,68 +12,183 @@ from dataclasses import dataclass
 from typing import Any
 
 import typer
-from typer.core import TyperCommand
 from typer.main import get_command
+
+from stratalog.cli.help import HelpfulCommand, HelpfulGroup
+
+CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 
 @dataclass(frozen=True, slots=True)
 class CommandSpec:
-    """`target` is "module:attribute"; `summary` is the line in `stratalog --help`."""
+    """A command: `target` is "module:function", `summary` the line in the listing of its group."""
 
     name: str
     target: str
     summary: str
 
 
-COMMANDS = (
-    CommandSpec(
-        "demo",
-        "stratalog.cli.demo:demo",
-        "The main job, end to end, on real input, with every answer checked.",
-    ),
+@dataclass(frozen=True, slots=True)
+class GroupSpec:
+    """A command that has sub-commands. `examples` are shown in its help, one a line, without the leading "stratalog"."""
+
+    name: str
+    summary: str
+    examples: tuple[str, ...]
+    commands: tuple[CommandSpec | GroupSpec, ...]
+
+
+COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
+    CommandSpec("demo", "stratalog.cli.demo:demo", "Run the main job end to end on real data and check every answer."),
     CommandSpec("serve", "stratalog.cli.serve:serve", "Serve a data directory to Kafka clients."),
-    CommandSpec("topics", "stratalog.cli.topics:app", "Create, list, describe, alter and delete topics."),
-    CommandSpec(
-        "configs", "stratalog.cli.configs:app", "What is set on topics and brokers, and changing it."
+    GroupSpec(
+        "topics",
+        "Create, list, describe, alter and delete topics.",
+        ("topics create orders --partitions 3 -b localhost:9092", "topics list -b localhost:9092"),
+        (
+            CommandSpec("create", "stratalog.cli.topics:create", "Create a topic."),
+            CommandSpec("list", "stratalog.cli.topics:list_", "List topics."),
+            CommandSpec("describe", "stratalog.cli.topics:describe", "Describe topics and their partitions."),
+            CommandSpec("alter", "stratalog.cli.topics:alter", "Add partitions to a topic."),
+            CommandSpec("delete", "stratalog.cli.topics:delete", "Delete topics and everything in them."),
+        ),
     ),
-    CommandSpec("features", "stratalog.cli.features:app", "Levels of what a cluster may write."),
-    CommandSpec(
-        "log-dirs", "stratalog.cli.log_dirs:app", "What lies in each log directory and in the remote tier."
+    GroupSpec(
+        "configs",
+        "Describe and change the settings of topics and brokers.",
+        (
+            "configs describe --entity-type topics -b localhost:9092",
+            "configs alter --entity-type topics --entity-name orders --add-config retention.ms=3600000",
+        ),
+        (
+            CommandSpec("describe", "stratalog.cli.configs:describe", "Describe the settings of topics or brokers."),
+            CommandSpec("alter", "stratalog.cli.configs:alter", "Change the settings of a topic or a broker."),
+        ),
+    ),
+    GroupSpec(
+        "features",
+        "Describe and change the feature levels of a cluster.",
+        ("features describe -b localhost:9092", "features upgrade --release-version 4.4 -b localhost:9092"),
+        (
+            CommandSpec("describe", "stratalog.cli.features:describe", "Describe supported and finalized levels."),
+            CommandSpec("upgrade", "stratalog.cli.features:upgrade", "Raise levels, to a release or by feature."),
+            CommandSpec("downgrade", "stratalog.cli.features:downgrade", "Lower levels, to a release or by feature."),
+        ),
+    ),
+    GroupSpec(
+        "log-dirs",
+        "Describe the log directories of brokers and their remote tier.",
+        ("log-dirs describe --topic orders -b localhost:9092",),
+        (CommandSpec("describe", "stratalog.cli.log_dirs:describe", "Describe partition sizes by directory."),),
+    ),
+    GroupSpec(
+        "index",
+        "Inspect, verify, rebuild and convert offset and time indexes.",
+        ("index verify data", "index convert --to 12 data/flights-0"),
+        (
+            CommandSpec("inspect", "stratalog.cli.index.command:inspect", "Show the format and entries of indexes."),
+            CommandSpec("verify", "stratalog.cli.index.command:verify", "Check every index entry against the log."),
+            CommandSpec("rebuild", "stratalog.cli.index.command:rebuild", "Rebuild indexes from their logs."),
+            CommandSpec("convert", "stratalog.cli.index.command:convert", "Convert offset indexes between formats."),
+        ),
     ),
     CommandSpec(
-        "index", "stratalog.cli.index:app", "Inspect, verify, rebuild and convert offset and time indexes."
+        "dump", "stratalog.cli.dump.command:dump", "Print segment, index and checkpoint files as kafka-dump-log does."
     ),
     CommandSpec(
-        "dump", "stratalog.cli.dump:dump", "Print segment, index and checkpoint files as kafka-dump-log does."
+        "fsck", "stratalog.cli.fsck.command:fsck", "Check log directories offline and repair what follows from the log."
     ),
-    CommandSpec(
-        "fsck", "stratalog.cli.fsck:fsck", "Check log directories offline; repair what follows from the log."
+    GroupSpec(
+        "retention",
+        "Explain why records are still there and when they go.",
+        ("retention explain orders --data-dir D --what-if retention.ms=3600000",),
+        (
+            CommandSpec(
+                "explain", "stratalog.cli.retention.explain:explain", "Explain when each segment goes."
+            ),
+        ),
     ),
-    CommandSpec("retention", "stratalog.cli.retention:app", "Why records are still there, and when they go."),
-    CommandSpec(
-        "spark", "stratalog.cli.spark.command:app", "Jobs over data directories and buckets, on Spark."
+    GroupSpec(
+        "spark",
+        "Run jobs over whole data directories and buckets on Spark.",
+        (
+            "spark audit --data-dir /var/lib/stratalog --remote s3://bucket/tiered",
+            "spark index verify --data-dir /var/lib/stratalog --json",
+            "spark stats --remote s3://bucket/tiered --master spark://host:7077",
+        ),
+        (
+            CommandSpec("read", "stratalog.cli.spark.read:read", "Print records, or write them to files."),
+            CommandSpec("ingest", "stratalog.cli.spark.ingest:ingest", "Load files into a topic."),
+            CommandSpec("compact", "stratalog.cli.spark.compact:compact", "Compact topics."),
+            GroupSpec(
+                "index",
+                "Verify, rebuild and convert indexes of whole directories and buckets.",
+                (
+                    "spark index verify --data-dir /var/lib/stratalog",
+                    "spark index convert --to 12 --remote s3://bucket/tiered --dry-run",
+                ),
+                (
+                    CommandSpec("verify", "stratalog.cli.spark.index:verify", "Check every entry against the records."),
+                    CommandSpec("rebuild", "stratalog.cli.spark.index:rebuild", "Rebuild indexes from the records."),
+                    CommandSpec("convert", "stratalog.cli.spark.index:convert", "Convert offset indexes."),
+                ),
+            ),
+            CommandSpec("audit", "stratalog.cli.spark.audit:audit", "Check every segment of directories and buckets."),
+            CommandSpec("retention", "stratalog.cli.spark.retention:retention", "Report what retention will delete."),
+            CommandSpec("export", "stratalog.cli.spark.export:export", "Write topics as tables."),
+            CommandSpec("restore", "stratalog.cli.spark.restore:restore", "Restore topics from a bucket."),
+            CommandSpec("stats", "stratalog.cli.spark.stats:stats", "Measure topics: records, bytes, keys, times."),
+            CommandSpec("package", "stratalog.cli.spark.package:package", "Build the archive that executors need."),
+        ),
     ),
-    CommandSpec("tier", "stratalog.cli.tier.command:app", "List, check, repair and restore tiered topics."),
-)
+    GroupSpec(
+        "tier",
+        "List, check, repair and restore tiered topics in a bucket.",
+        ("tier ls s3://bucket/tiered", "tier audit s3://bucket/tiered --data-dir /var/lib/stratalog"),
+        (
+            CommandSpec("ls", "stratalog.cli.tier.ls:ls", "List the topics, partitions and segments in a bucket."),
+            CommandSpec("stat", "stratalog.cli.tier.stat:stat", "Show one segment, or sums over a bucket."),
+            CommandSpec("status", "stratalog.cli.tier.status:status", "Show what waits for upload or deletion, and why."),
+            CommandSpec("audit", "stratalog.cli.tier.audit:audit", "Check what a bucket holds."),
+            CommandSpec("repair", "stratalog.cli.tier.repair:repair", "Repair what an audit finds, after asking."),
+            CommandSpec("restore", "stratalog.cli.tier.restore:restore", "Restore topics into a data directory."),
+        ),
+    ),
+)  # fmt: skip
 
 
-class LazyCommand(TyperCommand):
-    """Stands in the help listing for a command whose module is imported when the command is used."""
+class LazyCommand(HelpfulCommand):
+    """Stands in a listing for a command whose module is imported when the command is used."""
 
     def __init__(self, spec: CommandSpec) -> None:
         super().__init__(name=spec.name, help=spec.summary, callback=None)
-        self._target = spec.target
+        self._spec = spec
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        return load(self._target).make_context(info_name, args, parent, **extra)
+        return load(self._spec).make_context(info_name, args, parent, **extra)
 
 
-def load(target: str) -> Any:
-    """Import "module:attribute" and give the command that it defines."""
-    module, _, attribute = target.partition(":")
-    found = getattr(importlib.import_module(module), attribute)
-    if not isinstance(found, typer.Typer):
-        app = typer.Typer(add_completion=False)
-        app.command()(found)
-        found = app
-    return get_command(found)
+def command(spec: CommandSpec | GroupSpec) -> Any:
+    """Return what stands for `spec` in its group."""
+    return LazyCommand(spec) if isinstance(spec, CommandSpec) else group(spec)
+
+
+def group(spec: GroupSpec) -> HelpfulGroup:
+    """Build a group; its sub-commands are not loaded."""
+    examples = "\n".join(f"  stratalog {example}" for example in spec.examples)
+    return HelpfulGroup(
+        name=spec.name,
+        help=f"{spec.summary}\n\n\b\nExamples:\n{examples}",
+        short_help=spec.summary,
+        no_args_is_help=True,
+        context_settings=CONTEXT_SETTINGS,
+        commands={one.name: command(one) for one in spec.commands},
+    )
+
+
+def load(spec: CommandSpec) -> Any:
+    """Import the module of a command and return the command that its function defines."""
+    module, _, function = spec.target.partition(":")
+    app = typer.Typer(add_completion=False, context_settings=CONTEXT_SETTINGS)
+    app.command(cls=HelpfulCommand)(getattr(importlib.import_module(module), function))
+    return get_command(app)

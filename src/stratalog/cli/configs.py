@@ -10,13 +10,11 @@ import typer
 
 from stratalog.broker.metadata.config_changes import Operation
 from stratalog.broker.metadata.config_entries import ConfigSource
-from stratalog.cli.options import BootstrapServer, DryRun, Json, command_group
+from stratalog.cli.options import BootstrapServer, DryRun, Json, JsonLines
 from stratalog.cli.tables import on_terminal, print_json, print_table
 from stratalog.errors import UnknownTopicOrPartitionError, UsageError
 from stratalog.wire.api_keys import ApiKey
 from stratalog.wire.client import Client, Cluster, check, check_topic
-
-app = command_group()
 
 _TOPIC, _BROKER = 2, 4
 
@@ -45,26 +43,13 @@ _SOURCES = {
 _PAIRS = re.compile(r",(?![^\[]*\])")
 
 
-@app.callback()
-def _configs() -> None:
-    """What is set on topics and brokers, and changing it.
-
-    \b
-    Examples:
-      stratalog configs describe --bootstrap-server h:9092 --entity-type topics
-      stratalog configs alter --bootstrap-server h:9092 --entity-type topics \\
-        --entity-name orders --add-config retention.ms=3600000
-    """
-
-
-@app.command()
 def describe(
     bootstrap_server: BootstrapServer,
     entity_type: EntityTypeOption,
     entity_name: EntityName = None,
     entity_default: EntityDefault = False,
     all_: Annotated[bool, typer.Option("--all", help="Also what nobody set.")] = False,
-    json_: Json = False,
+    json_: JsonLines = False,
 ) -> int:
     """What is set on one topic or broker, or on all of them, and where each value comes from.
 
@@ -85,7 +70,8 @@ def describe(
             {"entityType": entity_type.value, "entityName": name, "configs": list(map(_as_json, entries))}
             for name, entries in found.items()
         ]
-        print_json({"entities": entities})
+        for entity in entities:
+            print_json(entity)
         return 0
     for name, entries in found.items():
         title = _title(entity_type, name, all_)
@@ -99,7 +85,6 @@ def describe(
     return 0
 
 
-@app.command()
 def alter(
     bootstrap_server: BootstrapServer,
     entity_type: EntityTypeOption,

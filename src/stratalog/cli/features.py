@@ -8,15 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from stratalog.broker.metadata.features import UpgradeType
-from stratalog.cli.options import BootstrapServer, DryRun, Json, command_group
+from stratalog.cli.options import BootstrapServer, DryRun, Json
 from stratalog.cli.tables import on_terminal, print_json, print_table
 from stratalog.config.metadata_version import METADATA_VERSION, is_supported, level_for_release, level_name
 from stratalog.config.other_features import level_with
 from stratalog.errors import UsageError
 from stratalog.wire.api_keys import ApiKey
 from stratalog.wire.client import Client, Cluster, RefusedError, check
-
-app = command_group()
 
 ReleaseVersion = Annotated[
     str | None,
@@ -43,22 +41,12 @@ class Feature:
         return level_name(level) if self.name == METADATA_VERSION and is_supported(level) else str(level)
 
 
-@app.callback()
-def _features() -> None:
-    """Levels of what a cluster may write.
-
-    \b
-    Examples:
-      stratalog features describe --bootstrap-server h:9092
-      stratalog features upgrade --bootstrap-server h:9092 --release-version 4.4
-    """
-
-
-@app.command()
 def describe(bootstrap_server: BootstrapServer, json_: Json = False) -> int:
     """Supported and finalized levels.
 
-    Example: stratalog features describe --bootstrap-server h:9092
+    \b
+    Example:
+      stratalog features describe --bootstrap-server h:9092
     """
     with Cluster(bootstrap_server) as cluster:
         features, epoch = _features_of(cluster.any)
@@ -79,7 +67,6 @@ def describe(bootstrap_server: BootstrapServer, json_: Json = False) -> int:
     return 0
 
 
-@app.command()
 def upgrade(
     bootstrap_server: BootstrapServer,
     release_version: ReleaseVersion = None,
@@ -98,7 +85,6 @@ def upgrade(
     return _update(bootstrap_server, release_version, feature, UpgradeType.UPGRADE, dry_run, json_)
 
 
-@app.command()
 def downgrade(
     bootstrap_server: BootstrapServer,
     release_version: ReleaseVersion = None,

@@ -10,15 +10,13 @@ import typer
 
 from stratalog.broker.remote_sizes import TAG as REMOTE_SIZES_TAG
 from stratalog.broker.remote_sizes import decode
-from stratalog.cli.options import BootstrapServer, Json, command_group
+from stratalog.cli.options import BootstrapServer, Json, Topics
 from stratalog.cli.tables import on_terminal, print_json, print_table
 from stratalog.errors import CorruptRecordError, UsageError
 from stratalog.util.varint import VARINT_BYTES_MAX, decode_unsigned
 from stratalog.wire.api_keys import ApiKey
 from stratalog.wire.client import Client, Cluster, RefusedError, UnreachableError, check_topic
 from stratalog.wire.protocol import message_module, read_message
-
-app = command_group()
 
 #: From 2 on messages have tagged fields.
 _VERSIONS = (2, 4)
@@ -35,21 +33,11 @@ class DirectoryListing:
     remote: dict[tuple[str, int], int]
 
 
-@app.callback()
-def _log_dirs() -> None:
-    """What lies in the log directories of each broker, and in the remote tier.
-
-    \b
-    Example:
-      stratalog log-dirs describe --bootstrap-server h:9092 --topic-list orders
-    """
-
-
-@app.command()
 def describe(
     bootstrap_server: BootstrapServer,
+    topic: Topics = None,
     topic_list: Annotated[
-        str | None, typer.Option("--topic-list", metavar="A,B", help="Only these topics.")
+        str | None, typer.Option("--topic-list", metavar="A,B", help="The same, as kafka-log-dirs spells it.")
     ] = None,
     broker_list: Annotated[
         str | None, typer.Option("--broker-list", metavar="1,2", help="Only these brokers.")
@@ -66,7 +54,9 @@ def describe(
     """
     with Cluster(bootstrap_server) as cluster:
         brokers = sorted(cluster.nodes()) if broker_list is None else _ids(broker_list)
-        topics = None if topic_list is None else _partitions_of(cluster, _names(topic_list))
+        names = [*(topic or ()), *_names(topic_list or "")]
+        asked = topic is not None or topic_list is not None
+        topics = _partitions_of(cluster, names) if asked else None
         listings = [_listing(broker, cluster.node(broker), topics) for broker in brokers]
     value = _as_json(listings)
     if json_:

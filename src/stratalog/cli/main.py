@@ -15,7 +15,8 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
-from stratalog.cli.commands import COMMANDS, LazyCommand
+from stratalog.cli.commands import COMMANDS, CONTEXT_SETTINGS, command
+from stratalog.cli.help import HelpfulGroup
 from stratalog.errors import StratalogError
 
 EXIT_OK = 0
@@ -65,13 +66,11 @@ def run(args: Sequence[str]) -> int:
 
 def _root() -> Any:
     """The command with every sub-command in its place."""
-    app = typer.Typer(
-        add_completion=False, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]}
-    )
-    app.callback()(_root_options)
+    app = typer.Typer(add_completion=False, no_args_is_help=True, context_settings=CONTEXT_SETTINGS)
+    app.callback(cls=HelpfulGroup)(_root_options)
     group: Any = get_command(app)
     for spec in COMMANDS:
-        group.add_command(LazyCommand(spec))
+        group.add_command(command(spec))
     return group
 
 
@@ -86,9 +85,12 @@ def _root_options(
         ),
     ] = False,
 ) -> None:
-    """Kafka-compatible, tiered log storage, with Spark as its data engine.
+    """Store logs as Kafka does, serve Kafka's clients, tier to object stores, and run Spark over all of it.
 
-    Example: stratalog demo
+    \b
+    Examples:
+      stratalog demo
+      stratalog serve --data-dir /var/lib/stratalog --listen 127.0.0.1:9092
     """
 
 

@@ -1,23 +1,81 @@
-"""Options that several commands have."""
+"""Options that several commands share, so that one thing has one name everywhere."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from stratalog.errors import UsageError
+
+BOOTSTRAP_VARIABLE = "STRATALOG_BOOTSTRAP_SERVER"
+
 BootstrapServer = Annotated[
     str,
-    typer.Option("--bootstrap-server", metavar="H:P[,..]", help="A broker of the cluster, as HOST:PORT."),
+    typer.Option(
+        "--bootstrap-server",
+        "-b",
+        metavar="H:P[,..]",
+        envvar=BOOTSTRAP_VARIABLE,
+        help="A broker of the cluster, as HOST:PORT.",
+    ),
 ]
-
-Json = Annotated[bool, typer.Option("--json", help="One line of JSON, for machines.")]
-
+#: For commands that have other sources too; see `bootstrap_from_environment`.
+OptionalBootstrapServer = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        "-b",
+        metavar="H:P[,..]",
+        help=f"A broker of the cluster, as HOST:PORT. Without any source, {BOOTSTRAP_VARIABLE} is used.",
+    ),
+]
+DataDirs = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--data-dir", "--path", metavar="DIR", help="A data directory of a broker; may be repeated."
+    ),
+]
+Remote = Annotated[
+    str | None,
+    typer.Option(
+        "--remote",
+        metavar="URL",
+        help="A bucket of the remote tier: s3://bucket/prefix, gs://, az://, file:///directory or a directory.",
+    ),
+]
+RemoteOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--remote-option",
+        "--store-option",
+        metavar="KEY=VALUE",
+        help="An option of the object store, such as endpoint, region or allow_http; may be repeated."
+        " What is not given is taken from the environment (AWS_*).",
+    ),
+]
+Topics = Annotated[
+    list[str] | None, typer.Option("--topic", metavar="T", help="Only this topic; may be repeated.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+JsonLines = Annotated[bool, typer.Option("--json", help="Print JSON lines, one object a line.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Have the broker check it, and change nothing.")]
 
 
-def command_group() -> typer.Typer:
-    """A command that has sub-commands."""
-    return typer.Typer(
-        add_completion=False, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]}
-    )
+def bootstrap_from_environment() -> str | None:
+    """Return the broker that the environment names, for a command line that names no source."""
+    return os.environ.get(BOOTSTRAP_VARIABLE) or None
+
+
+def key_values(option: str, texts: Iterable[str] | None) -> dict[str, str]:
+    """Return KEY=VALUE texts as a dictionary. Raises UsageError, which names the option, for anything else."""
+    found = {}
+    for text in texts or ():
+        key, separator, value = text.partition("=")
+        if not key or not separator:
+            raise UsageError(f"{option} {text}: expected KEY=VALUE")
+        found[key] = value
+    return found

@@ -8,14 +8,12 @@ from uuid import UUID
 import typer
 
 from stratalog.broker.metadata.config_entries import ConfigSource
-from stratalog.cli.options import BootstrapServer, DryRun, Json, command_group
+from stratalog.cli.options import BootstrapServer, DryRun, Json, JsonLines
 from stratalog.cli.tables import on_terminal, print_json, print_table
 from stratalog.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError, UsageError
 from stratalog.util.uuids import uuid_to_base64
 from stratalog.wire.api_keys import ApiKey
 from stratalog.wire.client import Cluster, check, check_topic
-
-app = command_group()
 
 TopicName = Annotated[str | None, typer.Argument(metavar="TOPIC", show_default=False, help="The topic.")]
 TopicNames = Annotated[
@@ -31,18 +29,6 @@ _TOPIC_RESOURCE = 2
 _DEFAULT = -1
 
 
-@app.callback()
-def _topics() -> None:
-    """Create, list, describe, alter and delete topics.
-
-    \b
-    Examples:
-      stratalog topics create orders --partitions 3 --bootstrap-server h:9092
-      stratalog topics list --bootstrap-server h:9092
-    """
-
-
-@app.command()
 def create(
     bootstrap_server: BootstrapServer,
     name: TopicName = None,
@@ -92,46 +78,50 @@ def create(
     return 0
 
 
-@app.command("list")
 def list_(
     bootstrap_server: BootstrapServer,
     exclude_internal: Annotated[
         bool, typer.Option("--exclude-internal", help="Without the brokers' own topics.")
     ] = False,
-    json_: Json = False,
+    json_: JsonLines = False,
 ) -> int:
     """The names of all topics, one a line.
 
-    Example: stratalog topics list --bootstrap-server h:9092
+    \b
+    Example:
+      stratalog topics list --bootstrap-server h:9092
     """
     with Cluster(bootstrap_server) as cluster:
         found = _metadata(cluster, None)
     names = [topic.name for topic in found if not (exclude_internal and topic.is_internal)]
     if json_:
-        print_json({"topics": names})
+        for name in names:
+            print_json({"topic": name})
     else:
         for name in names:
             print(name)
     return 0
 
 
-@app.command()
 def describe(
     bootstrap_server: BootstrapServer,
     names: TopicNames = None,
     topic: TopicOption = None,
-    json_: Json = False,
+    json_: JsonLines = False,
 ) -> int:
     """Partitions, replicas and what is configured, of these topics or of all.
 
-    Example: stratalog topics describe orders --bootstrap-server h:9092
+    \b
+    Example:
+      stratalog topics describe orders --bootstrap-server h:9092
     """
     wanted = [*(names or []), *(topic or [])]
     with Cluster(bootstrap_server) as cluster:
         found = _metadata(cluster, wanted or None)
         configs = _configs_of(cluster, [each.name for each in found])
     if json_:
-        print_json({"topics": [_as_json(each, configs[each.name]) for each in found]})
+        for each in found:
+            print_json(_as_json(each, configs[each.name]))
         return 0
     for each in found:
         if on_terminal():
@@ -141,7 +131,6 @@ def describe(
     return 0
 
 
-@app.command()
 def alter(
     bootstrap_server: BootstrapServer,
     partitions: Annotated[int, typer.Option(min=1, help="How many it is to have; more than now.")],
@@ -152,7 +141,9 @@ def alter(
 ) -> int:
     """Give a topic more partitions. Configurations are altered by `stratalog configs alter`.
 
-    Example: stratalog topics alter orders --partitions 6 --bootstrap-server h:9092
+    \b
+    Example:
+      stratalog topics alter orders --partitions 6 --bootstrap-server h:9092
     """
     wanted = _one_name(name, topic)
     request = {"name": wanted, "count": partitions, "assignments": None}
@@ -168,7 +159,6 @@ def alter(
     return 0
 
 
-@app.command()
 def delete(
     bootstrap_server: BootstrapServer,
     names: TopicNames = None,
@@ -180,7 +170,9 @@ def delete(
 ) -> int:
     """Delete topics with all their records, local and remote.
 
-    Example: stratalog topics delete orders --bootstrap-server h:9092
+    \b
+    Example:
+      stratalog topics delete orders --bootstrap-server h:9092
     """
     wanted = [*(names or []), *(topic or [])]
     if not wanted:

@@ -18,12 +18,16 @@ def demo(
     ] = None,
     rows: Annotated[int | None, typer.Option("--rows", min=1, help="Use only the first N flights.")] = None,
 ) -> None:
-    """Send the 336,776 flights that left New York in 2013 through a broker into segments, from segments into an
-    object store, and from both tiers into Spark; compare every answer with what pandas says of the source.
+    """Run the main job end to end on real data and check every answer.
 
-    Exits with 1 when anything differs.
+    The 336,776 flights that left New York in 2013 go through a broker into segments, from segments into an object
+    store, and from both tiers into Spark. Every answer is compared with what pandas says of the source.
 
-    Example: stratalog demo --rows 20000
+    Exit code 1: an answer differs.
+
+    \b
+    Example:
+      stratalog demo --rows 20000
     """
     from stratalog.cli.demo.run import run
 

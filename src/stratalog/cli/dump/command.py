@@ -13,6 +13,7 @@ from stratalog.cli.dump.files import dump_file
 from stratalog.cli.dump.output import SIZE_MAX, DumpOptions, JsonOutput, Problems, TextOutput
 from stratalog.cli.dump.ranges import Bound, DumpRange
 from stratalog.cli.dump.source import Source, opened
+from stratalog.cli.options import JsonLines, key_values
 from stratalog.errors import UsageError
 
 _LOGS, _INDEXES, _RECORDS, _PLACES = "Logs", "Indexes", "What records mean", "Which part, and from where"
@@ -64,7 +65,7 @@ def dump(
             metavar="N",
             rich_help_panel=_INDEXES,
             show_default=False,
-            help="An entry that points to a larger batch is told. Without it, batches of any size are read.",
+            help="Report entries that point to a larger batch. Without it, batches of any size are read.",
         ),
     ] = None,
     offsets_decoder: Annotated[
@@ -115,16 +116,17 @@ def dump(
             help="End before the first batch that begins there or behind it.",
         ),
     ] = None,
-    store_option: Annotated[
+    remote_option: Annotated[
         list[str] | None,
         typer.Option(
+            "--remote-option",
             "--store-option",
             metavar="KEY=VALUE",
             rich_help_panel=_PLACES,
             help="Option of the object store, such as endpoint=URL.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")] = False,
+    as_json: JsonLines = False,
 ) -> int:
     """Print segment, index, snapshot and checkpoint files as kafka-dump-log does.
 
@@ -133,15 +135,14 @@ def dump(
 
     \b
     Examples:
-      stratalog dump data/flights-0/00000000000000000000.log              # its batches
-      stratalog dump data/flights-0/00000000000000000000.log --print-data-log --from 1000 --to 1010
-      stratalog dump data/flights-0/00000000000000000000.log --deep-iteration --from @65536
-      stratalog dump data/flights-0/*.index data/flights-0/*.timeindex --verify-index-only
-      stratalog dump data/flights-0/*.snapshot data/*-checkpoint data/meta.properties
+      stratalog dump data/flights-0/00000000000000000000.log
+      stratalog dump data/flights-0/*.log --print-data-log --from 1000 --to 1010
+      stratalog dump data/flights-0/*.log --deep-iteration --from @65536
+      stratalog dump data/flights-0/*.index --verify-index-only
+      stratalog dump data/flights-0/*.snapshot data/*-checkpoint
       stratalog dump data/__consumer_offsets-7/*.log --offsets-decoder --json
-      stratalog dump data/__cluster_metadata-0/*.checkpoint --cluster-metadata-decoder
+      stratalog dump data/__cluster_metadata-0/*.log --cluster-metadata-decoder
       stratalog dump s3://bucket/flights-ID/0/00000000000000000000-ID.log
-      stratalog dump --files 00000000000000000000.log,00000000000000000000.index
     """
     names = [*(paths or ()), *(name for group in files or () for name in group.split(",") if name)]
     if not names:
@@ -169,7 +170,7 @@ def dump(
         range=DumpRange(Bound.parse(from_, "--from"), Bound.parse(to, "--to")),
     )
     decoder_for(options.decoder, options.key_decoder, options.value_decoder)  # a wrong class is told at once
-    return _dump_all(names, options, dict(_key_value(text) for text in store_option or ()))
+    return _dump_all(names, options, key_values("--remote-option", remote_option))
 
 
 def _dump_all(names: list[str], options: DumpOptions, store_options: dict[str, str]) -> int:
@@ -190,10 +191,3 @@ def _one_decoder(asked: dict[str, bool]) -> str | None:
     if len(chosen) > 1:
         raise UsageError(f"--{chosen[0]}-decoder and --{chosen[1]}-decoder cannot both be given")
     return chosen[0] if chosen else None
-
-
-def _key_value(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise UsageError(f"--store-option {text}: expected KEY=VALUE")
-    return key, value

@@ -1,26 +1,15 @@
-"""The command: lock, check, tell; and with --repair say what will be done, do it, and check again."""
+"""The command line of `stratalog fsck`."""
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from stratalog.cli.fsck.locks import held
-from stratalog.cli.fsck.output import JsonOutput, Output, TextOutput
+from stratalog.cli.options import JsonLines
 from stratalog.errors import UsageError
-from stratalog.log.check.actions import Action
-from stratalog.log.check.data_dir import CheckReport, check_dirs, is_partition_dir, log_size
-from stratalog.log.check.findings import Severity
-from stratalog.log.check.repair import plan
 from stratalog.util.filesystem import REAL_FILESYSTEM
-
-_FS = REAL_FILESYSTEM
 
 
 def fsck(
@@ -41,7 +30,7 @@ def fsck(
         int | None,
         typer.Option("--threads", min=1, help="Segments read at once; as many as processors by default."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")] = False,
+    as_json: JsonLines = False,
 ) -> int:
     """Check log directories offline: every batch, index entry, snapshot, epoch, checkpoint and name.
 
@@ -60,66 +49,12 @@ def fsck(
       stratalog fsck /var/lib/kafka/data --repair
     """
     for path in directories:
-        if not _FS.is_dir(path):
-            raise UsageError(f"{path}: {'not a directory' if _FS.exists(path) else 'no such directory'}")
+        if not REAL_FILESYSTEM.is_dir(path):
+            raise UsageError(
+                f"{path}: {'not a directory' if REAL_FILESYSTEM.exists(path) else 'no such directory'}"
+            )
     if yes and not repair:
         raise UsageError("--yes says that --repair need not ask, but there is no --repair")
-    paths = list({path.resolve(): path for path in directories}.values())
-    output: Output = JsonOutput() if as_json else TextOutput()
-    owners = [path.resolve().parent if is_partition_dir(path, _FS) else path for path in paths]
-    with held(owners, _FS, exclusively=repair):
-        report = _check(paths, threads, output)
-        if repair and plan(report.findings):
-            if not _repair(plan(report.findings), output, yes=yes):
-                return 1
-            report = _check(paths, threads, output)
-        elif repair and report.findings:
-            output.plan([])
-    return 1 if any(one.severity > Severity.NOTE for one in report.findings) else 0
+    from stratalog.cli.fsck.run import run_fsck  # loads numpy, which --help can do without
 
-
-def _check(paths: Sequence[Path], threads: int | None, output: Output) -> CheckReport:
-    started = time.monotonic()
-    with _progress(log_size(paths, _FS)) as on_progress:
-        report = check_dirs(paths, _FS, threads=threads, on_progress=on_progress)
-    output.findings(report)
-    output.summary(report, time.monotonic() - started)
-    return report
-
-
-def _repair(actions: Sequence[Action], output: Output, *, yes: bool) -> bool:
-    """False if nothing was done, or not all of it."""
-    output.plan(actions)
-    sys.stdout.flush()
-    if not yes:
-        if not sys.stdin.isatty():
-            print("stratalog: nothing was changed: there is nobody to ask; give --yes", file=sys.stderr)
-            return False
-        if not typer.confirm("Go on?", err=True):
-            print("stratalog: nothing was changed", file=sys.stderr)
-            return False
-    all_done = True
-    for action in actions:
-        try:
-            action.carry_out(_FS)
-        except OSError as error:
-            all_done = False
-            output.done(action, error)
-        else:
-            output.done(action, None)
-    return all_done
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr, where that is a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
-
-    columns = ("checking", BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda size: bar.update(task, advance=size)
+    return run_fsck(directories, repair=repair, yes=yes, threads=threads, as_json=as_json)

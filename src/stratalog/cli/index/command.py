@@ -11,38 +11,22 @@ from stratalog.cli.index.inspect import inspect_target
 from stratalog.cli.index.rebuild import convert_target, rebuild_target
 from stratalog.cli.index.targets import find_target
 from stratalog.cli.index.verify import verify_target
+from stratalog.cli.options import JsonLines
 from stratalog.errors import UsageError
 from stratalog.log.index_rebuild import INDEX_INTERVAL_BYTES
 from stratalog.log.offset_index_format import OffsetIndexFormat, format_of
 
-app = typer.Typer(
-    add_completion=False, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]}
-)
-
 _PathArgument = Annotated[
     Path, typer.Argument(metavar="PATH", help="An index file, a partition directory or a data directory.")
 ]
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 
 
-@app.callback()
-def index() -> None:
-    """Look at offset and time indexes, hold them against their logs, make them anew, change their format.
-
-    \b
-    Examples:
-      stratalog index verify data
-      stratalog index convert --to 12 data/flights-0
-    """
-
-
-@app.command()
 def inspect(
     path: _PathArgument,
     limit: Annotated[
         int, typer.Option("--limit", min=0, help="Show so many entries, first and last; 0 for all.")
     ] = 20,
-    as_json: _Json = False,
+    as_json: JsonLines = False,
 ) -> int:
     """Show the format of indexes, why it is taken for that, and entries. Exit code 1: one is corrupt.
 
@@ -53,8 +37,7 @@ def inspect(
     return 1 if inspect_target(find_target(path), limit, as_json=as_json) else 0
 
 
-@app.command()
-def verify(path: _PathArgument, as_json: _Json = False) -> int:
+def verify(path: _PathArgument, as_json: JsonLines = False) -> int:
     """Hold every entry of offset and time indexes against the log. Exit code 1: something is wrong.
 
     \b
@@ -64,7 +47,6 @@ def verify(path: _PathArgument, as_json: _Json = False) -> int:
     return 1 if verify_target(find_target(path), as_json=as_json) else 0
 
 
-@app.command()
 def rebuild(
     path: _PathArgument,
     to: Annotated[
@@ -77,7 +59,7 @@ def rebuild(
     only_damaged: Annotated[
         bool, typer.Option("--only-damaged", help="Only those that 'verify' has findings for.")
     ] = False,
-    as_json: _Json = False,
+    as_json: JsonLines = False,
 ) -> int:
     """Make indexes anew from their logs, while no broker serves them. Exit code 1: a log ends in no whole batch.
 
@@ -96,11 +78,10 @@ def rebuild(
     return 1 if torn else 0
 
 
-@app.command()
 def convert(
     path: _PathArgument,
     to: Annotated[str, typer.Option("--to", metavar="8|12", help="Bytes of an offset index entry.")],
-    as_json: _Json = False,
+    as_json: JsonLines = False,
 ) -> int:
     """Write offset indexes in another format, while no broker serves them.
 

@@ -1,5 +1,1 @@
 """`stratalog retention`: why records are still there, when they go, and what other settings would change."""
-
-from stratalog.cli.retention.command import app
-
-__all__ = ["app"]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from stratalog.cli.options import Json
+from stratalog.cli.options import (
+    DataDirs,
+    Json,
+    OptionalBootstrapServer,
+    bootstrap_from_environment,
+    key_values,
+)
 from stratalog.cli.retention.output import print_explained, print_explained_json
 from stratalog.cli.retention.sources import Sources, gather
-from stratalog.cli.spark.session import key_values
 from stratalog.cli.tier.times import span_ms, time_ms
 from stratalog.errors import UnknownTopicOrPartitionError, UsageError
 from stratalog.log.retention_fate import Rhythm
@@ -31,13 +35,8 @@ def explain(
         str | None,
         typer.Option("--at", metavar="TIME", help="As of this time: 2026-01-31T12:00:00Z or milliseconds."),
     ] = None,
-    data_dir: Annotated[
-        list[Path] | None,
-        typer.Option("--data-dir", metavar="DIR", help="A log directory of the broker; may be repeated."),
-    ] = None,
-    bootstrap_server: Annotated[
-        str | None, typer.Option("--bootstrap-server", metavar="H:P[,..]", help="A broker of the cluster.")
-    ] = None,
+    data_dir: DataDirs = None,
+    bootstrap_server: OptionalBootstrapServer = None,
     check_interval: Annotated[
         str,
         typer.Option(
@@ -65,6 +64,8 @@ def explain(
             raise UsageError(f"--data-dir {directory}: there is no such directory")
     now_ms = SYSTEM_CLOCK.now_ms() if at is None else time_ms(at, "--at")
     rhythm = Rhythm(span_ms(check_interval, "--check-interval"))
+    if not data_dir and bootstrap_server is None:
+        bootstrap_server = bootstrap_from_environment()
     sources = gather(topic, data_dir or [], bootstrap_server)
     sources = _only(sources, topic, partition)
     config = config_of(sources.properties, tried)

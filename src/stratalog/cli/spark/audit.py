@@ -8,24 +8,15 @@ from typing import Annotated
 import typer
 
 from stratalog.cli.fsck.locks import held
-from stratalog.cli.spark.options import (
-    Json,
-    Paths,
-    Remote,
-    RemoteOptions,
-    Topics,
-    data_dirs,
-    remote_options,
-    remote_url,
-    require_place,
-)
+from stratalog.cli.options import DataDirs, Json, Remote, RemoteOptions, Topics
+from stratalog.cli.spark.options import data_dirs, remote_options, remote_url, require_place
 from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
 from stratalog.cli.tier.times import span_ms
 from stratalog.util.filesystem import REAL_FILESYSTEM
 
 
 def audit(
-    path: Paths = None,
+    data_dir: DataDirs = None,
     remote: Remote = None,
     topic: Topics = None,
     state: Annotated[
@@ -53,12 +44,13 @@ def audit(
 
     \b
     Examples:
-      stratalog spark audit --path /var/lib/stratalog
+      stratalog spark audit --data-dir /var/lib/stratalog
       stratalog spark audit --remote s3://bucket/tiered --state /var/lib/audit --json
-      stratalog spark audit --path /var/lib/stratalog --remote s3://bucket/tiered --output /tmp/findings
+      stratalog spark audit --data-dir /var/lib/stratalog \\
+        --remote s3://bucket/tiered --output /tmp/findings
     """
-    require_place(path, remote)
-    paths, url, options = data_dirs(path), remote_url(remote), remote_options(remote_option)
+    require_place(data_dir, remote)
+    paths, url, options = data_dirs(data_dir), remote_url(remote), remote_options(remote_option)
     grace_ms = span_ms(grace, "--grace")
     from stratalog.spark.pipelines.audit import audit as run_audit
     from stratalog.spark.pipelines.progress import terminal_progress

@@ -7,16 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stratalog.cli.spark.options import (
-    Json,
-    Paths,
-    Remote,
-    RemoteOptions,
-    data_dirs,
-    remote_options,
-    remote_url,
-)
-from stratalog.cli.spark.session import Conf, Master, RemoteSession, key_values, spark_session
+from stratalog.cli.options import DataDirs, Json, Remote, RemoteOptions, key_values
+from stratalog.cli.spark.options import data_dirs, remote_options, remote_url
+from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
 from stratalog.cli.tier.times import span_ms
 from stratalog.cli.topic_configs import stored_configs
 from stratalog.errors import UsageError
@@ -32,7 +25,7 @@ def compact(
         str | None,
         typer.Argument(metavar="[TOPICS]", help="Topics, with commas between; needed with --remote."),
     ] = None,
-    path: Paths = None,
+    data_dir: DataDirs = None,
     remote: Remote = None,
     remote_option: RemoteOptions = None,
     kafka: Annotated[
@@ -75,22 +68,23 @@ def compact(
 ) -> int:
     """Keep the newest record of each key, of closed segments of any size, as the log cleaner does.
 
-    With --path in log directories that no broker serves; with --remote in a bucket, tiered topics too, which brokers may
-    serve meanwhile (--kafka).
+    With --data-dir in log directories that no broker serves. With --remote in a bucket, tiered topics too, also while
+    brokers serve them (--kafka).
 
     \b
     Examples:
-      stratalog spark compact --path /var/lib/stratalog --dry-run
-      stratalog spark compact prices --path /var/lib/stratalog --config delete.retention.ms=0
-      stratalog spark compact prices --remote s3://bucket/tiered --kafka bootstrap.servers=localhost:9092
+      stratalog spark compact --data-dir /var/lib/stratalog --dry-run
+      stratalog spark compact prices --data-dir /var/lib/stratalog --config delete.retention.ms=0
+      stratalog spark compact prices --remote s3://bucket/tiered \\
+        --kafka bootstrap.servers=localhost:9092
     """
     from stratalog.spark.pipelines.compaction.plan import topic_config
 
-    if (path is None) == (remote is None):
-        raise UsageError("give either --path, for log directories, or --remote, for a bucket")
+    if (data_dir is None) == (remote is None):
+        raise UsageError("give either --data-dir, for log directories, or --remote, for a bucket")
     names = None if topics is None else [name.strip() for name in topics.split(",") if name.strip()]
     overrides = key_values("--config", config)
-    if path is not None:
+    if data_dir is not None:
         _refuse({"--kafka": kafka, "--state": state, "--remote-option": remote_option}, "--remote")
         if min_dirty_ratio is not None:
             overrides["min.cleanable.dirty.ratio"] = str(min_dirty_ratio)
@@ -98,7 +92,7 @@ def compact(
         raise UsageError("name the topics of the bucket that are to be compacted")
     topic_config(overrides)  # before a session is started
     grace_seconds = span_ms(grace, "--grace") / 1000
-    directories, url = data_dirs(path), remote_url(remote)
+    directories, url = data_dirs(data_dir), remote_url(remote)
     store_options = remote_options(remote_option)
 
     def run(spark: SparkSession) -> CompactResult:

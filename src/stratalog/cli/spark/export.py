@@ -7,16 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stratalog.cli.spark.options import (
-    Json,
-    Paths,
-    Remote,
-    RemoteOptions,
-    data_dirs,
-    remote_options,
-    remote_url,
-)
-from stratalog.cli.spark.session import Conf, Master, RemoteSession, key_values, spark_session
+from stratalog.cli.options import DataDirs, Json, Remote, RemoteOptions, key_values
+from stratalog.cli.spark.options import data_dirs, remote_options, remote_url
+from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
 from stratalog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +24,7 @@ def export(
             "--to", metavar="TABLE", help="A directory, the URL of an object store, or a table of a catalog."
         ),
     ],
-    path: Paths = None,
+    data_dir: DataDirs = None,
     remote: Remote = None,
     remote_option: RemoteOptions = None,
     option: Annotated[
@@ -87,14 +80,16 @@ def export(
 
     \b
     Examples:
-      stratalog spark export orders --path /var/lib/stratalog --to /lake/orders
-      stratalog spark export orders,returns --remote s3://bucket/tiered --to s3://lake/events --partition-by topic,date
-      stratalog spark export orders --path /data --to /lake/orders --decode json --schema 'id BIGINT, total DOUBLE'
+      stratalog spark export orders --data-dir /var/lib/stratalog --to /lake/orders
+      stratalog spark export orders,returns --remote s3://bucket/tiered \\
+        --to s3://lake/events --partition-by topic,date
+      stratalog spark export orders --data-dir /data --to /lake/orders \\
+        --decode json --schema 'id BIGINT, total DOUBLE'
     """
     decoding = _decoding(decode, schema, confluent, schema_id, message)
     source: dict[str, str | int | bool] = {"subscribe": topics, "includeHeaders": headers}
-    if path:
-        source["path"] = ",".join(data_dirs(path))
+    if data_dir:
+        source["path"] = ",".join(data_dirs(data_dir))
     if remote is not None:
         source["remote"] = str(remote_url(remote))
         source |= {f"remote.{name}": value for name, value in remote_options(remote_option).items()}

@@ -10,18 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stratalog.cli.fsck.locks import held
-from stratalog.cli.options import command_group
-from stratalog.cli.spark.options import (
-    Json,
-    Paths,
-    Remote,
-    RemoteOptions,
-    Topics,
-    data_dirs,
-    remote_options,
-    remote_url,
-    require_place,
-)
+from stratalog.cli.options import DataDirs, Json, Remote, RemoteOptions, Topics
+from stratalog.cli.spark.options import data_dirs, remote_options, remote_url, require_place
 from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
 from stratalog.errors import UsageError
 from stratalog.util.filesystem import REAL_FILESYSTEM
@@ -31,25 +21,11 @@ if TYPE_CHECKING:
 
     from stratalog.spark.pipelines.index import IndexResult
 
-app = command_group()
-
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")]
 
 
-@app.callback()
-def index() -> None:
-    """Hold indexes against records, make them anew, change their format: whole directories and buckets, on Spark.
-
-    \b
-    Examples:
-      stratalog spark index verify --path /var/lib/stratalog
-      stratalog spark index convert --to 12 --remote s3://bucket/tiered --dry-run
-    """
-
-
-@app.command()
 def verify(
-    path: Paths = None,
+    data_dir: DataDirs = None,
     remote: Remote = None,
     topic: Topics = None,
     remote_option: RemoteOptions = None,
@@ -62,18 +38,17 @@ def verify(
 
     \b
     Example:
-      stratalog spark index verify --path /var/lib/stratalog --remote s3://bucket/tiered
+      stratalog spark index verify --data-dir /var/lib/stratalog --remote s3://bucket/tiered
     """
     from stratalog.spark.pipelines.index import verify_indexes
 
-    places = _places(path, remote, topic, remote_option)
+    places = _places(data_dir, remote, topic, remote_option)
     with _locked(places, False), spark_session("stratalog index", master, remote_session, conf) as spark:
         return _done(verify_indexes, spark, places, as_json)
 
 
-@app.command()
 def rebuild(
-    path: Paths = None,
+    data_dir: DataDirs = None,
     remote: Remote = None,
     topic: Topics = None,
     to: Annotated[
@@ -97,11 +72,11 @@ def rebuild(
 
     \b
     Example:
-      stratalog spark index rebuild --only-damaged --path /var/lib/stratalog
+      stratalog spark index rebuild --only-damaged --data-dir /var/lib/stratalog
     """
     from stratalog.spark.pipelines.index import rebuild_indexes
 
-    places = _places(path, remote, topic, remote_option)
+    places = _places(data_dir, remote, topic, remote_option)
     more = {
         "to": None if to is None else _entry_size(to),
         "interval_bytes": interval,
@@ -115,10 +90,9 @@ def rebuild(
         return _done(rebuild_indexes, spark, places | more, as_json)
 
 
-@app.command()
 def convert(
     to: Annotated[str, typer.Option("--to", metavar="8|12", help="Bytes of an offset index entry.")],
-    path: Paths = None,
+    data_dir: DataDirs = None,
     remote: Remote = None,
     topic: Topics = None,
     dry_run: DryRun = False,
@@ -132,11 +106,11 @@ def convert(
 
     \b
     Example:
-      stratalog spark index convert --to 12 --path /var/lib/stratalog
+      stratalog spark index convert --to 12 --data-dir /var/lib/stratalog
     """
     from stratalog.spark.pipelines.index import convert_indexes
 
-    places = _places(path, remote, topic, remote_option)
+    places = _places(data_dir, remote, topic, remote_option)
     more = {"to": _entry_size(to), "dry_run": dry_run}
     with (
         _locked(places, not dry_run),
@@ -146,11 +120,11 @@ def convert(
 
 
 def _places(
-    path: list[Path] | None, remote: str | None, topic: list[str] | None, remote_option: list[str] | None
+    data_dir: list[Path] | None, remote: str | None, topic: list[str] | None, remote_option: list[str] | None
 ) -> dict[str, Any]:
-    require_place(path, remote)
+    require_place(data_dir, remote)
     return {
-        "paths": data_dirs(path),
+        "paths": data_dirs(data_dir),
         "remote": remote_url(remote),
         "remote_options": remote_options(remote_option),
         "topics": set(topic) if topic else None,

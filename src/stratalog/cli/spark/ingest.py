@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from stratalog.cli.spark.options import Json, RemoteOptions, data_dirs, remote_options, remote_url
-from stratalog.cli.spark.session import Conf, Master, RemoteSession, key_values, spark_session
+from stratalog.cli.options import Json, RemoteOptions, key_values
+from stratalog.cli.spark.options import data_dirs, remote_options, remote_url
+from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
 
 
 def ingest(
@@ -16,9 +17,11 @@ def ingest(
     files: Annotated[
         list[str], typer.Argument(metavar="FILES..", help="Files, directories, globs; whatever Spark reads.")
     ],
-    path: Annotated[
+    data_dir: Annotated[
         Path | None,
-        typer.Option("--path", metavar="DIR", help="Into this data directory; no broker may serve it."),
+        typer.Option(
+            "--data-dir", "--path", metavar="DIR", help="Into this data directory; no broker may serve it."
+        ),
     ] = None,
     remote: Annotated[
         str | None,
@@ -100,13 +103,16 @@ def ingest(
 
     \b
     Examples:
-      stratalog spark ingest flights /lake/flights --path /var/lib/stratalog --key tailnum --timestamp time_hour
-      stratalog spark ingest events '/lake/events/2024-*' --format json --remote s3://bucket/tiered --state /var/lib/ingest
-      stratalog spark ingest prices prices.csv --format csv --read-option header=true --value price --path /data
+      stratalog spark ingest flights /lake/flights --data-dir /var/lib/stratalog \\
+        --key tailnum --timestamp time_hour
+      stratalog spark ingest events '/lake/events/2024-*' --format json \\
+        --remote s3://bucket/tiered --state /var/lib/ingest
+      stratalog spark ingest prices prices.csv --format csv \\
+        --read-option header=true --value price --data-dir /data
     """
     sink: dict[str, str | int | bool] = {"codec": codec, **key_values("--sink-option", sink_option)}
-    if path is not None:
-        sink["path"] = data_dirs([path])[0]
+    if data_dir is not None:
+        sink["path"] = data_dirs([data_dir])[0]
     if remote is not None:
         sink["remote"] = str(remote_url(remote))
         sink |= {f"remote.{name}": text for name, text in remote_options(remote_option).items()}

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from stratalog.cli.spark.options import Json
+from stratalog.cli.options import Json
 
 
 def package(
@@ -24,8 +24,10 @@ def package(
     \b
     Examples:
       stratalog spark package --out stratalog_env.tar.gz
-      stratalog spark export orders --remote s3://bucket/tiered --to s3://lake/orders --master spark://host:7077 \\
-        --conf spark.archives=stratalog_env.tar.gz#environment --conf spark.pyspark.python=./environment/bin/python
+      stratalog spark export orders --remote s3://bucket/tiered --to s3://lake/orders \\
+        --master spark://host:7077 \\
+        --conf spark.archives=stratalog_env.tar.gz#environment \\
+        --conf spark.pyspark.python=./environment/bin/python
     """
     from stratalog.spark.session.package import build_environment
 

@@ -14,17 +14,9 @@ from typing import Annotated, Any
 
 import typer
 
-from stratalog.cli.spark.options import (
-    Paths,
-    Remote,
-    RemoteOptions,
-    Topics,
-    data_dirs,
-    remote_options,
-    remote_url,
-    require_place,
-)
-from stratalog.cli.spark.session import Conf, Master, RemoteSession, key_values, spark_session
+from stratalog.cli.options import DataDirs, JsonLines, Remote, RemoteOptions, Topics, key_values
+from stratalog.cli.spark.options import data_dirs, remote_options, remote_url, require_place
+from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
 from stratalog.cli.tables import on_terminal, print_table
 from stratalog.errors import UsageError
 
@@ -38,7 +30,7 @@ class Format(Enum):
 
 
 def read(
-    path: Paths = None,
+    data_dir: DataDirs = None,
     remote: Remote = None,
     topic: Topics = None,
     option: Annotated[
@@ -65,20 +57,21 @@ def read(
     master: Master = None,
     remote_session: RemoteSession = None,
     conf: Conf = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    as_json: JsonLines = False,
 ) -> int:
     """Print records of segments, straight from directories and buckets. Bytes that are no UTF-8 are told in base64.
 
     \b
     Examples:
-      stratalog spark read --path /var/lib/stratalog --topic orders --limit 5
-      stratalog spark read --remote s3://bucket/tiered --topic orders --where "timestamp > '2026-01-01'" \\
+      stratalog spark read --data-dir /var/lib/stratalog --topic orders --limit 5
+      stratalog spark read --remote s3://bucket/tiered --topic orders \\
+        --where "timestamp > '2026-01-01'" \\
         --columns "offset, string(value)" --format csv
     """
     from stratalog.spark.pipelines.read import read_rows, source_options
 
     places = source_options(
-        paths=data_dirs(path),
+        paths=data_dirs(data_dir),
         remote=remote_url(remote),
         remote_options=remote_options(remote_option),
         topics=topic or (),
@@ -86,7 +79,7 @@ def read(
     given = key_values("--option", option)
     asked = {name.lower() for name in given}
     if not asked & {"path", "remote", "kafka.bootstrap.servers"}:
-        require_place(path, remote)
+        require_place(data_dir, remote)
     if not topic:
         if not asked & {"subscribe", "subscribepattern", "assign"}:
             raise UsageError(

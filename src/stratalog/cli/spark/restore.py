@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stratalog.broker.metadata.store import MetadataStore
-from stratalog.cli.spark.options import Json, RemoteOptions, Topics, remote_options, remote_url
-from stratalog.cli.spark.session import Conf, Master, RemoteSession, key_values, spark_session
+from stratalog.cli.options import Json, RemoteOptions, Topics, key_values
+from stratalog.cli.spark.options import remote_options, remote_url
+from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
 from stratalog.cli.tier.times import time_ms
 from stratalog.config.metadata_version import INITIAL_LEVEL, LARGE_SEGMENTS_LEVEL
 from stratalog.config.topic import LogConfig
@@ -74,7 +75,8 @@ def restore(
     \b
     Examples:
       stratalog spark restore --remote s3://bucket/tiered --data-dir /var/lib/new --topic orders
-      stratalog spark restore --remote s3://old/tiered --target s3://new/tiered --target-option compression=zstd
+      stratalog spark restore --remote s3://old/tiered \\
+        --target s3://new/tiered --target-option compression=zstd
     """
     if (data_dir is None) == (target is None):
         raise UsageError("where to? give --data-dir DIR or --target URL")

@@ -7,18 +7,9 @@ from typing import Annotated
 
 import typer
 
-from stratalog.cli.spark.options import (
-    Json,
-    Paths,
-    Remote,
-    RemoteOptions,
-    Topics,
-    data_dirs,
-    remote_options,
-    remote_url,
-    require_place,
-)
-from stratalog.cli.spark.session import Conf, Master, RemoteSession, key_values, spark_session
+from stratalog.cli.options import DataDirs, Json, Remote, RemoteOptions, Topics, key_values
+from stratalog.cli.spark.options import data_dirs, remote_options, remote_url, require_place
+from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
 from stratalog.cli.tier.times import span_ms, time_ms
 from stratalog.cli.topic_configs import stored_configs
 from stratalog.log.retention_fate import Rhythm
@@ -38,7 +29,7 @@ CheckInterval = Annotated[
 
 
 def retention(
-    path: Paths = None,
+    data_dir: DataDirs = None,
     remote: Remote = None,
     topic: Topics = None,
     what_if: WhatIf = None,
@@ -59,12 +50,12 @@ def retention(
 
     \b
     Examples:
-      stratalog spark retention --path /var/lib/stratalog
-      stratalog spark retention --path /var/lib/stratalog --what-if retention.ms=86400000
+      stratalog spark retention --data-dir /var/lib/stratalog
+      stratalog spark retention --data-dir /var/lib/stratalog --what-if retention.ms=86400000
       stratalog spark retention --remote s3://bucket/tiered --topic orders --segments --json
     """
-    require_place(path, remote)
-    paths = data_dirs(path)
+    require_place(data_dir, remote)
+    paths = data_dirs(data_dir)
     from stratalog.spark.pipelines.progress import terminal_progress
     from stratalog.spark.pipelines.retention import forecast_retention
 

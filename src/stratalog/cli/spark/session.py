@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from stratalog.cli.options import key_values
 from stratalog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -71,17 +72,6 @@ def spark_session(
         yield session
     finally:
         session.stop()
-
-
-def key_values(option: str, texts: Iterable[str] | None) -> dict[str, str]:
-    """KEY=VALUE, several times. UsageError names the option."""
-    found = {}
-    for text in texts or ():
-        key, separator, value = text.partition("=")
-        if not key or not separator:
-            raise UsageError(f"{option} {text}: expected KEY=VALUE")
-        found[key] = value
-    return found
 
 
 def _classic(name: str, master: str, properties: dict[str, str]) -> SparkSession:

@@ -6,22 +6,13 @@ from typing import Annotated
 
 import typer
 
-from stratalog.cli.spark.options import (
-    Json,
-    Paths,
-    Remote,
-    RemoteOptions,
-    Topics,
-    data_dirs,
-    remote_options,
-    remote_url,
-    require_place,
-)
+from stratalog.cli.options import DataDirs, Json, Remote, RemoteOptions, Topics
+from stratalog.cli.spark.options import data_dirs, remote_options, remote_url, require_place
 from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
 
 
 def stats(
-    path: Paths = None,
+    data_dir: DataDirs = None,
     remote: Remote = None,
     topic: Topics = None,
     segments: Annotated[bool, typer.Option("--segments", help="A line for each segment.")] = False,
@@ -44,12 +35,12 @@ def stats(
 
     \b
     Examples:
-      stratalog spark stats --path /var/lib/stratalog
-      stratalog spark stats --path /var/lib/stratalog --topic orders --codecs
+      stratalog spark stats --data-dir /var/lib/stratalog
+      stratalog spark stats --data-dir /var/lib/stratalog --topic orders --codecs
       stratalog spark stats --remote s3://bucket/tiered --segments --keys --json
     """
-    require_place(path, remote)
-    paths, url, options = data_dirs(path), remote_url(remote), remote_options(remote_option)
+    require_place(data_dir, remote)
+    paths, url, options = data_dirs(data_dir), remote_url(remote), remote_options(remote_option)
     from stratalog.spark.pipelines.progress import terminal_progress
     from stratalog.spark.pipelines.stats import stats as run_stats
 

@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
+from stratalog.cli.options import JsonLines, RemoteOptions, Topics
 from stratalog.cli.tier.data_dirs import DataDirOption, open_data_dirs
 from stratalog.cli.tier.output import JsonOutput, Output, TextOutput
 from stratalog.cli.tier.progress import audit_progress
-from stratalog.cli.tier.store import Json, StoreOptions, UrlArgument, open_store, open_uploads
+from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store, open_uploads
 from stratalog.cli.tier.times import span_ms
 from stratalog.errors import RemoteStorageError
 from stratalog.remote.audit_data_dir import DataDirs
@@ -22,7 +23,6 @@ from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.s3_uploads import S3Uploads
 from stratalog.util.clock import SYSTEM_CLOCK
 
-TopicOption = Annotated[list[str] | None, typer.Option("--topic", help="Only this topic; may be repeated.")]
 DeepOption = Annotated[
     bool,
     typer.Option("--deep", help="Read every object: checksums, CRCs of batches, indexes against records."),
@@ -37,14 +37,15 @@ GraceOption = Annotated[
 
 
 def audit(
-    url: UrlArgument,
+    url: UrlArgument = None,
     data_dir: DataDirOption = None,
     deep: DeepOption = False,
-    topic: TopicOption = None,
+    topic: Topics = None,
     grace: GraceOption = "24h",
     readers: ReadersOption = 4,
-    store_option: StoreOptions = None,
-    as_json: Json = False,
+    remote: RemoteInstead = None,
+    remote_option: RemoteOptions = None,
+    as_json: JsonLines = False,
 ) -> int:
     """Check a bucket: what is orphaned, missing, overlapping, damaged, unreferenced, a gap or of another lineage.
 
@@ -60,10 +61,11 @@ def audit(
       stratalog tier audit s3://bucket/tiered --data-dir /var/lib/stratalog --deep
       stratalog tier audit file:///mnt/tiered --topic flights --json
     """
+    url = bucket_url(url, remote)
     output: Output = JsonOutput() if as_json else TextOutput()
     grace_ms = span_ms(grace, "--grace")
     options = AuditOptions(SYSTEM_CLOCK.now_ms(), grace_ms, set(topic) if topic else None, deep, readers)
-    store, uploads = open_store(url, store_option), open_uploads(url, store_option)
+    store, uploads = open_store(url, remote_option), open_uploads(url, remote_option)
     result = run_audit(store, options, open_data_dirs(data_dir), output, uploads)
     return exit_code(result)
 

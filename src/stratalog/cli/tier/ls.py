@@ -11,11 +11,12 @@ from uuid import UUID
 
 import typer
 
+from stratalog.cli.options import JsonLines, RemoteOptions, Topics
 from stratalog.cli.tables import on_terminal, print_json
 from stratalog.cli.tier.columns import Column, print_columns
 from stratalog.cli.tier.data_dirs import DataDirOption, open_data_dirs
 from stratalog.cli.tier.progress import audit_progress, size_text
-from stratalog.cli.tier.store import Json, StoreOptions, UrlArgument, open_store
+from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store
 from stratalog.cli.tier.times import time_ms, time_text
 from stratalog.remote.api import TopicIdPartition
 from stratalog.remote.audit_bucket import PartitionObjects, PartitionReader, find_partitions
@@ -67,10 +68,8 @@ class ListedSegment:
 
 
 def ls(
-    url: UrlArgument,
-    topic: Annotated[
-        list[str] | None, typer.Option("--topic", help="Only this topic; may be repeated.")
-    ] = None,
+    url: UrlArgument = None,
+    topic: Topics = None,
     partition: Annotated[
         list[int] | None, typer.Option("--partition", min=0, help="Only this partition; may be repeated.")
     ] = None,
@@ -90,8 +89,9 @@ def ls(
     ] = None,
     level: Annotated[Level, typer.Option("--level", help="How deep to list.")] = Level.SEGMENTS,
     data_dir: DataDirOption = None,
-    store_option: StoreOptions = None,
-    as_json: Json = False,
+    remote: RemoteInstead = None,
+    remote_option: RemoteOptions = None,
+    as_json: JsonLines = False,
 ) -> int:
     """List the topics, partitions and segments in a bucket: offsets, times, sizes, states, leader epochs.
 
@@ -104,13 +104,14 @@ def ls(
       stratalog tier ls s3://bucket/tiered --topic flights --partition 3 --from-offset 4711
       stratalog tier ls s3://bucket/tiered --from-time 2026-01-31 --json
     """
+    url = bucket_url(url, remote)
     wanted = Filter(
         from_offset,
         to_offset,
         None if from_time is None else time_ms(from_time, "--from-time"),
         None if to_time is None else time_ms(to_time, "--to-time"),
     )
-    store = open_store(url, store_option)
+    store = open_store(url, remote_option)
     known = _metadata(data_dir)
     found = find_partitions(store, topic)
     partitions = [one for one in found.partitions if not partition or one.partition in partition]

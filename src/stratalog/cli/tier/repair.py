@@ -12,17 +12,17 @@ from typing import Annotated
 import typer
 
 from stratalog.cli.fsck.locks import held
+from stratalog.cli.options import JsonLines, RemoteOptions, Topics
 from stratalog.cli.tier.audit import (
     DeepOption,
     GraceOption,
     ReadersOption,
-    TopicOption,
     exit_code,
     run_audit,
 )
 from stratalog.cli.tier.data_dirs import DataDirOption, open_data_dirs
 from stratalog.cli.tier.output import JsonOutput, Output, TextOutput
-from stratalog.cli.tier.store import Json, StoreOptions, UrlArgument, open_store, open_uploads
+from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store, open_uploads
 from stratalog.cli.tier.times import span_ms
 from stratalog.errors import RemoteStorageError
 from stratalog.remote.audit_findings import RepairPlan, plan_repair
@@ -36,15 +36,16 @@ from stratalog.util.filesystem import REAL_FILESYSTEM
 
 
 def repair(
-    url: UrlArgument,
+    url: UrlArgument = None,
     data_dir: DataDirOption = None,
     apply: Annotated[bool, typer.Option("--apply", help="Do it; without, nothing is changed.")] = False,
     deep: DeepOption = False,
-    topic: TopicOption = None,
+    topic: Topics = None,
     grace: GraceOption = "24h",
     readers: ReadersOption = 4,
-    store_option: StoreOptions = None,
-    as_json: Json = False,
+    remote: RemoteInstead = None,
+    remote_option: RemoteOptions = None,
+    as_json: JsonLines = False,
 ) -> int:
     """Audit a bucket and mend what can be mended safely; without --apply only say what would be done.
 
@@ -61,9 +62,10 @@ def repair(
       stratalog tier repair s3://bucket/tiered --data-dir /var/lib/stratalog
       stratalog tier repair s3://bucket/tiered --data-dir /var/lib/stratalog --deep --apply
     """
+    url = bucket_url(url, remote)
     output: Output = JsonOutput() if as_json else TextOutput()
     grace_ms = span_ms(grace, "--grace")
-    store, uploads = open_store(url, store_option), open_uploads(url, store_option)
+    store, uploads = open_store(url, remote_option), open_uploads(url, remote_option)
     data_dirs = open_data_dirs(data_dir)
     with _not_served(data_dir if apply else None):
         now_ms = store_time_ms(store) if apply else SYSTEM_CLOCK.now_ms()

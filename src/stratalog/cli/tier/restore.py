@@ -13,16 +13,17 @@ import typer
 
 from stratalog.broker.metadata.store import MetadataStore
 from stratalog.broker.metadata.store_file import STORE_FILE
+from stratalog.cli.options import JsonLines, RemoteOptions, key_values
 from stratalog.cli.tier.progress import audit_progress
 from stratalog.cli.tier.restore_output import expiring_notes, print_hint, print_plan
-from stratalog.cli.tier.store import Json, StoreOptions, UrlArgument, open_store
+from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store
 from stratalog.cli.tier.times import time_ms
 from stratalog.config.broker import BrokerConfig
 from stratalog.config.metadata_version import INITIAL_LEVEL, LARGE_SEGMENTS_LEVEL
 from stratalog.config.topic import LogConfig
 from stratalog.engine.data_dir import is_served
 from stratalog.engine.metadata_topic import PARTITIONS_KEY, metadata_topic_configs
-from stratalog.errors import DataDirError, InvalidConfigError, UsageError
+from stratalog.errors import DataDirError, InvalidConfigError
 from stratalog.remote.audit_data_dir import DataDirs
 from stratalog.remote.audit_run import AuditProgress
 from stratalog.remote.restore import Written, check_target, write_restore
@@ -32,12 +33,16 @@ from stratalog.util.clock import SYSTEM_CLOCK
 
 
 def restore(
-    url: UrlArgument,
     data_dir: Annotated[
-        Path, typer.Option("--data-dir", help="Where the topics go: a new or empty directory.")
+        Path,
+        typer.Option("--data-dir", metavar="DIR", help="Where the topics go: a new or empty directory."),
     ],
-    topics: Annotated[
-        str | None, typer.Option("--topics", metavar="A,B", help="Only these; all that there are without it.")
+    url: UrlArgument = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic", "--topics", metavar="T", help="Only this topic; may be repeated. All without it."
+        ),
     ] = None,
     at: Annotated[
         str | None,
@@ -66,8 +71,9 @@ def restore(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
     ] = False,
-    store_option: StoreOptions = None,
-    as_json: Json = False,
+    remote: RemoteInstead = None,
+    remote_option: RemoteOptions = None,
+    as_json: JsonLines = False,
 ) -> int:
     """Make a data directory of what a bucket holds. Records stay in the bucket and are read from there.
 
@@ -76,16 +82,17 @@ def restore(
     \b
     Examples:
       stratalog tier restore s3://bucket/tiered --data-dir /var/lib/stratalog --dry-run
-      stratalog tier restore s3://bucket/tiered --data-dir /var/lib/stratalog --topics orders,users
+      stratalog tier restore s3://bucket/tiered --data-dir D --topic orders --topic users
       stratalog tier restore s3://bucket/tiered --data-dir /var/lib/stratalog --metadata-only
     """
+    url = bucket_url(url, remote)
     if is_served(data_dir):
         raise DataDirError(f"{data_dir} is served by a broker; stop it first")
     check_target(data_dir, metadata_only=metadata_only)
-    overrides = dict(_key_value(text) for text in topic_config or ())
-    names = None if topics is None else [name for name in topics.split(",") if name]
+    overrides = key_values("--topic-config", topic_config)
+    names = None if topic is None else [name for text in topic for name in text.split(",") if name]
     at_ms = None if at is None else time_ms(at, "--at")
-    store = open_store(url, store_option)
+    store = open_store(url, remote_option)
     with _existing(data_dir, metadata_only) as cluster, audit_progress("Reading") as progress:
         known = None if cluster is None else _known(cluster)
         plan = plan_restore(
@@ -120,13 +127,6 @@ def restore(
 def _advance(progress: AuditProgress, total: int) -> None:
     progress.on_total(total)
     progress.on_partition()
-
-
-def _key_value(text: str) -> tuple[str, str]:
-    key, separator, value = text.partition("=")
-    if not key or not separator:
-        raise UsageError(f"--topic-config {text}: expected KEY=VALUE")
-    return key, value
 
 
 # --- the broker's own store -------------------------------------------------------------------------------------------

@@ -10,11 +10,11 @@ from uuid import UUID
 
 import typer
 
+from stratalog.cli.options import JsonLines, RemoteOptions, Topics
 from stratalog.cli.tables import on_terminal, print_json
-from stratalog.cli.tier.audit import TopicOption
 from stratalog.cli.tier.columns import Column, print_columns
 from stratalog.cli.tier.progress import audit_progress, size_text
-from stratalog.cli.tier.store import Json, StoreOptions, UrlArgument, open_store
+from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store
 from stratalog.cli.tier.times import time_text
 from stratalog.errors import (
     CorruptRecordError,
@@ -97,13 +97,14 @@ class _Sample:
 
 
 def stat(
-    url: UrlArgument,
-    topic: TopicOption = None,
+    url: UrlArgument = None,
+    topic: Topics = None,
     partitions: Annotated[
         bool, typer.Option("--partitions", help="A line for each partition, not each topic.")
     ] = False,
-    store_option: StoreOptions = None,
-    as_json: Json = False,
+    remote: RemoteInstead = None,
+    remote_option: RemoteOptions = None,
+    as_json: JsonLines = False,
 ) -> int:
     """Sum up a bucket: segments, bytes by kind of object, oldest and newest record, codecs, growth per day.
 
@@ -115,7 +116,8 @@ def stat(
       stratalog tier stat s3://bucket/tiered
       stratalog tier stat s3://bucket/tiered --topic flights --partitions --json
     """
-    store = open_store(url, store_option)
+    url = bucket_url(url, remote)
+    store = open_store(url, remote_option)
     found = find_partitions(store, topic).partitions
     stats: dict[tuple[UUID, int | None], Stat] = {}
     with audit_progress("reading") as progress, PartitionReader(store) as reader:

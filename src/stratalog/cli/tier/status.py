@@ -15,6 +15,8 @@ import typer
 
 from stratalog.broker import tier_status_field
 from stratalog.cli.log_dirs import describe_log_dirs
+from stratalog.cli.missing import report_missing
+from stratalog.cli.options import Json, OptionalBootstrapServer, Topics, bootstrap_from_environment
 from stratalog.cli.tables import on_terminal, print_json
 from stratalog.cli.tier.columns import Column, print_columns
 from stratalog.cli.tier.progress import size_text
@@ -33,12 +35,9 @@ _COLUMNS = (
 
 
 def status(
-    bootstrap_server: Annotated[
-        str | None,
-        typer.Option("--bootstrap-server", metavar="H:P[,..]", help="Ask the brokers of a cluster."),
-    ] = None,
+    bootstrap_server: OptionalBootstrapServer = None,
     web: Annotated[
-        str | None, typer.Option("--web", metavar="URL", help="Ask the web address of a broker.")
+        str | None, typer.Option("--web", metavar="H:P", help="Ask the web address of a broker.")
     ] = None,
     data_dir: Annotated[
         list[Path] | None,
@@ -48,17 +47,19 @@ def status(
             help="Look at the files of a broker that is not running; may be repeated.",
         ),
     ] = None,
-    topic: Annotated[str | None, typer.Option("--topic", help="Only this topic.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One line of JSON, for machines.")] = False,
+    topic: Topics = None,
+    as_json: Json = False,
 ) -> int:
     """Say why segments are still local, or not yet remote. Exit code 1 when something is failing.
 
     \b
     Examples:
       stratalog tier status --bootstrap-server h:9092
-      stratalog tier status --web http://127.0.0.1:8080 --topic orders --json
+      stratalog tier status --web 127.0.0.1:8080 --topic orders --json
       stratalog tier status --data-dir /var/lib/stratalog
     """
+    if bootstrap_server is None and web is None and data_dir is None:
+        bootstrap_server = bootstrap_from_environment()
     if sum(source is not None for source in (bootstrap_server, web, data_dir)) != 1:
         raise UsageError("tier status: give one of --bootstrap-server, --web and --data-dir")
     if bootstrap_server is not None:
@@ -69,14 +70,16 @@ def status(
         from stratalog.cli.tier.status_offline import from_data_dirs
 
         partitions = from_data_dirs(data_dir or [])
-    if topic is not None:
-        partitions = [partition for partition in partitions if partition["topic"] == topic]
+    known = {str(partition["topic"]) for partition in partitions}
+    if topic:
+        partitions = [partition for partition in partitions if partition["topic"] in topic]
     failing = sum(bool(partition["isFailing"]) for partition in partitions)
     if as_json:
         print_json({"failing": failing, "partitions": partitions})
     else:
         _print(partitions, failing)
-    return EXIT_FAILING if failing else 0
+    missing = report_missing(topic, known, "tiered topics")
+    return EXIT_FAILING if failing else missing
 
 
 def _from_cluster(bootstrap_server: str) -> list[dict[str, Any]]:
@@ -91,8 +94,10 @@ def _from_cluster(bootstrap_server: str) -> list[dict[str, Any]]:
 
 
 def _from_web(url: str) -> list[dict[str, Any]]:
+    if "://" not in url:
+        url = f"http://{url}"
     if urlsplit(url).scheme not in ("http", "https"):
-        raise UsageError(f"--web {url}: expected http://HOST:PORT")
+        raise UsageError(f"--web {url}: expected HOST:PORT")
     where = f"{url.rstrip('/')}/api/{quote('tier-status')}"
     try:
         with urlopen(where, timeout=_TIMEOUT_S) as answer:

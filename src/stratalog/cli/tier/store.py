@@ -9,26 +9,27 @@ from urllib.parse import unquote, urlsplit
 
 import typer
 
+from stratalog.cli.options import key_values
 from stratalog.errors import UsageError
 from stratalog.remote.storage.plain_view import PlainView, open_bucket
 from stratalog.remote.storage.s3_uploads import S3Uploads
 
 UrlArgument = Annotated[
-    str,
+    str | None,
     typer.Argument(
-        metavar="URL",
+        metavar="[URL]",
+        show_default=False,
         help="Where the remote tier is: s3://bucket/prefix, gs://, az://, file:///directory or a directory.",
     ),
 ]
-StoreOptions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--store-option",
-        metavar="KEY=VALUE",
-        help="An option of the object store, such as endpoint, region, access_key_id or allow_http; may be repeated.",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
+RemoteInstead = Annotated[str | None, typer.Option("--remote", metavar="URL", help="The same as URL.")]
+
+
+def bucket_url(url: str | None, remote: str | None) -> str:
+    """Return the URL that was given as an argument or as --remote. Raises UsageError for none and for two."""
+    if (url is None) == (remote is None):
+        raise UsageError("give the bucket once, as URL or as --remote URL")
+    return url or remote or ""
 
 
 def open_store(url: str, options: Iterable[str] | None) -> PlainView:
@@ -38,7 +39,7 @@ def open_store(url: str, options: Iterable[str] | None) -> PlainView:
     `aiven.encryption.key.file` name the keys of what is encrypted. Nothing is made: a directory that is not there is an
     error.
     """
-    store_options = dict(_key_value(text) for text in options or ())
+    store_options = key_values("--remote-option", options)
     if "://" not in url:
         url = Path(url).absolute().as_uri()
     directory = unquote(urlsplit(url).path)
@@ -51,11 +52,4 @@ def open_store(url: str, options: Iterable[str] | None) -> PlainView:
 
 def open_uploads(url: str, options: Iterable[str] | None) -> S3Uploads | None:
     """The uploads that were never finished in the store of `open_store`, where they can be asked for."""
-    return S3Uploads.of(url, dict(_key_value(text) for text in options or ()))
-
-
-def _key_value(text: str) -> tuple[str, str]:
-    key, separator, value = text.partition("=")
-    if not key or not separator:
-        raise UsageError(f"--store-option {text}: expected KEY=VALUE")
-    return key, value
+    return S3Uploads.of(url, key_values("--remote-option", options))

@@ -1,0 +1,86 @@
+"""One run of `fsck`: lock, check, say what was found; to repair, say what will be done, do it, and check again."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+
+from stratalog.cli.fsck.locks import held
+from stratalog.cli.fsck.output import JsonOutput, Output, TextOutput
+from stratalog.log.check.actions import Action
+from stratalog.log.check.data_dir import CheckReport, check_dirs, is_partition_dir, log_size
+from stratalog.log.check.findings import Severity
+from stratalog.log.check.repair import plan
+from stratalog.util.filesystem import REAL_FILESYSTEM
+
+_FS = REAL_FILESYSTEM
+
+
+def run_fsck(
+    directories: Sequence[Path], *, repair: bool, yes: bool, threads: int | None, as_json: bool
+) -> int:
+    """Check `directories`, repair them if asked to, and return the exit code."""
+    paths = list({path.resolve(): path for path in directories}.values())
+    output: Output = JsonOutput() if as_json else TextOutput()
+    owners = [path.resolve().parent if is_partition_dir(path, _FS) else path for path in paths]
+    with held(owners, _FS, exclusively=repair):
+        report = _check(paths, threads, output)
+        if repair and plan(report.findings):
+            if not _repair(plan(report.findings), output, yes=yes):
+                return 1
+            report = _check(paths, threads, output)
+        elif repair and report.findings:
+            output.plan([])
+    return 1 if any(one.severity > Severity.NOTE for one in report.findings) else 0
+
+
+def _check(paths: Sequence[Path], threads: int | None, output: Output) -> CheckReport:
+    started = time.monotonic()
+    with _progress(log_size(paths, _FS)) as on_progress:
+        report = check_dirs(paths, _FS, threads=threads, on_progress=on_progress)
+    output.findings(report)
+    output.summary(report, time.monotonic() - started)
+    return report
+
+
+def _repair(actions: Sequence[Action], output: Output, *, yes: bool) -> bool:
+    """False if nothing was done, or not all of it."""
+    output.plan(actions)
+    sys.stdout.flush()
+    if not yes:
+        if not sys.stdin.isatty():
+            print("stratalog: nothing was changed: there is nobody to ask; give --yes", file=sys.stderr)
+            return False
+        if not typer.confirm("Go on?", err=True):
+            print("stratalog: nothing was changed", file=sys.stderr)
+            return False
+    all_done = True
+    for action in actions:
+        try:
+            action.carry_out(_FS)
+        except OSError as error:
+            all_done = False
+            output.done(action, error)
+        else:
+            output.done(action, None)
+    return all_done
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr, where that is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = ("checking", BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda size: bar.update(task, advance=size)
