@@ -107,7 +107,7 @@ def test_duplicates_go_whatever_the_codec_before_the_start_and_while_it_runs(
     cleaned.append(log, codec, range(50, 120))
     cleaned.wait_until_clean(log)
     cleaned.check(log)
-    cleaned.world.manager.remove_checkpoint(cleaned.world.dirs[0], KEY)
+    cleaned.world.manager.remove_checkpoints(cleaned.world.dirs[0], [KEY])
     assert cleaned.world.stored() == {}
 
 

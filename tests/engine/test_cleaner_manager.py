@@ -363,7 +363,7 @@ def test_the_offset_of_a_deleted_partition_is_removed(world: World) -> None:
     world.log(0)
     world.log(1)
     world.checkpoint(_0=10, _1=7)
-    world.manager.remove_checkpoint(world.dirs[0], KEY)
+    world.manager.remove_checkpoints(world.dirs[0], [KEY])
     assert world.stored() == {("log", 1): 7}
 
 

@@ -162,6 +162,7 @@ class BrokerState:
             self.transactions.close()
         if hasattr(self, "groups"):
             self.groups.close()
+        self.logs.take_no_new_ones()
         self._workers.shutdown(wait=True, cancel_futures=True)
         self.logs.close(clean=clean)
         if hasattr(self, "remote_reads"):

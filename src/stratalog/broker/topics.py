@@ -99,19 +99,17 @@ class Topics:
 
     def _check_collision(self, name: str) -> None:
         """Names that differ in '.' and '_' only would share their metrics' names; Kafka refuses the second."""
-        if "." not in name and "_" not in name:
-            return
-        folded = name.replace(".", "_")
-        for other in self._store.topics():
-            if other.name != name and other.name.replace(".", "_") == folded:
-                raise InvalidTopicError(f"Topic '{name}' collides with existing topic: {other.name}")
+        other = self._store.colliding_topic(name)
+        if other is not None:
+            raise InvalidTopicError(f"Topic '{name}' collides with existing topic: {other}")
 
     def create(
         self, name: str, partition_count: int | None = None, configs: Mapping[str, str] | None = None
     ) -> Topic:
         """Create a topic and its partitions; `num.partitions` of them when no count is given.
 
-        InvalidTopicError, TopicAlreadyExistsError, InvalidPartitionsError, InvalidConfigError, KafkaStorageError.
+        InvalidTopicError, TopicAlreadyExistsError, InvalidPartitionsError, InvalidConfigError, KafkaStorageError;
+        RequestTimedOutError when the broker stops: the topic is there, with all its partitions from the next start on.
         """
         count = self._config()["num.partitions"] if partition_count is None else partition_count
         with self._lock:

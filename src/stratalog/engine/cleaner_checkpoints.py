@@ -41,10 +41,12 @@ class CleanerCheckpoints:
             kept = {key: value for key, value in self._offsets[data_dir].items() if key in known}
             self._write(data_dir, {**kept, partition: offset})
 
-    def remove(self, data_dir: Path, partition: TopicPartition) -> None:
+    def remove(self, data_dir: Path, partitions: Iterable[TopicPartition]) -> None:
+        """Forget these; one write for all of them."""
         offsets = self._offsets.get(data_dir, {})
-        if partition in offsets:
-            self._write(data_dir, {key: value for key, value in offsets.items() if key != partition})
+        gone = offsets.keys() & set(partitions)
+        if gone:
+            self._write(data_dir, {key: value for key, value in offsets.items() if key not in gone})
 
     def truncate(self, data_dir: Path, partition: TopicPartition, offset: int) -> None:
         """The log ends at `offset` now: nothing behind is clean."""
@@ -56,7 +58,7 @@ class CleanerCheckpoints:
         """The partition lies in `target` from now on."""
         offset = self.get(source, partition)
         if offset is not None and target in self._files:
-            self.remove(source, partition)
+            self.remove(source, [partition])
             self._write(target, {**self._offsets[target], partition: offset})
 
     def forget(self, data_dir: Path) -> None:

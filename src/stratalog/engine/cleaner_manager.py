@@ -224,10 +224,10 @@ class CleanerManager:
         with self._lock:
             return self._checkpoints.get(_dir_of(log), (log.topic, log.partition))
 
-    def remove_checkpoint(self, data_dir: Path, partition: TopicPartition) -> None:
-        """The partition does not lie there any more."""
+    def remove_checkpoints(self, data_dir: Path, partitions: Iterable[TopicPartition]) -> None:
+        """These partitions do not lie there any more."""
         with self._lock:
-            self._checkpoints.remove(data_dir, partition)
+            self._checkpoints.remove(data_dir, partitions)
 
     def truncate_checkpoint(self, log: PartitionLog, offset: int) -> None:
         """The log was truncated to `offset`. Of a log that is not compacted nothing is written down."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -34,10 +34,11 @@ from stratalog.engine.log_loading import (
 )
 from stratalog.engine.offset_checkpoints import OffsetCheckpoints
 from stratalog.engine.partition import OfflinePartition, Partition
+from stratalog.engine.partition_table import PartitionTable
 from stratalog.engine.scheduler import Scheduler
 from stratalog.engine.tier_switch import allowed_config, tier
 from stratalog.engine.traffic import Traffic
-from stratalog.errors import DataDirError, KafkaStorageError, StratalogError
+from stratalog.errors import DataDirError, KafkaStorageError, RequestTimedOutError, StratalogError
 from stratalog.log.checkpoints import TopicPartition
 from stratalog.log.file_names import DELETE_DIR_SUFFIX
 from stratalog.log.flusher import FlushTimes
@@ -95,7 +96,8 @@ class LogManager:
         self.on_last_dir_failed: Callable[[str], object] = _ignore
         self.clock = clock
         self._fs = fs
-        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._partitions = PartitionTable()
+        self._takes_new_ones = True
         self._lock = threading.RLock()
         self._scheduler = Scheduler("stratalog-housekeeping", clock)
         self.dirs = LogDirs(data_dirs, cluster_id=cluster_id, node_id=config["node.id"], fs=fs)
@@ -212,7 +214,7 @@ class LogManager:
         log.on_storage_error = partial(self._log_failed, log.directory.parent)
         self._apply_transaction_rules(log)
         with self._lock:
-            self._partitions[log.topic, log.partition] = partition
+            self._partitions.put(partition, log.directory.parent)
         return partition
 
     def _schedule(self) -> None:
@@ -302,23 +304,19 @@ class LogManager:
 
     def _put_offline(self, spec: TopicSpec, number: int, error: KafkaStorageError) -> None:
         with self._lock:
-            self._partitions[spec.name, number] = OfflinePartition(spec.name, number, spec.topic_id, error)
+            self._partitions.put(OfflinePartition(spec.name, number, spec.topic_id, error), None)
 
     # --- partitions -----------------------------------------------------------------------------------------------------
 
     def get(self, topic: str, partition: int) -> Partition | None:
         """The partition; also one that is offline, whose every use raises KafkaStorageError."""
-        return self._partitions.get((topic, partition))
+        return self._partitions.get(topic, partition)
 
     def partitions(self, topic: str | None = None) -> list[Partition]:
         """All partitions that are served, or those of one topic, in order."""
         with self._lock:
-            found = [
-                p
-                for (name, _), p in self._partitions.items()
-                if (topic is None or name == topic) and p.failure is None
-            ]
-        return sorted(found, key=lambda p: (p.topic, p.partition))
+            known = self._partitions.all() if topic is None else self._partitions.of_topic(topic)
+        return sorted((p for p in known if p.failure is None), key=lambda p: (p.topic, p.partition))
 
     def flush_times(self) -> FlushTimes:
         """Flushes of all logs since the start, those that are deleted by now included."""
@@ -327,25 +325,36 @@ class LogManager:
     def offline_count(self) -> int:
         """How many partitions are not served because their log directory failed."""
         with self._lock:
-            return sum(partition.failure is not None for partition in self._partitions.values())
+            return sum(partition.failure is not None for partition in self._partitions.all())
 
     def _logs(self) -> dict[TopicPartition, PartitionLog]:
         """The logs that are served, for the cleaner."""
         return {(partition.topic, partition.partition): partition.log for partition in self.partitions()}
 
     def create_topic(self, spec: TopicSpec) -> list[Partition]:
-        """Make sure that all partitions of a topic exist and are led; also the way to add partitions."""
+        """Make sure that all partitions of a topic exist and are led; also the way to add partitions.
+
+        RequestTimedOutError once no new ones are taken: those that are missing are made at the next start.
+        """
         spec = spec.allowed()
         return [self._create(spec, number) for number in range(spec.partition_count)]
 
     def _create(self, spec: TopicSpec, number: int) -> Partition:
         with self._lock:
-            existing = self._partitions.get((spec.name, number))
+            existing = self._partitions.get(spec.name, number)
             if existing is not None:
                 return existing
+            if not self._takes_new_ones:
+                raise RequestTimedOutError(
+                    f"the broker is stopping; {spec.name}-{number} is made at its next start"
+                )
             partition = self._create_in_some_dir(spec, number)
         self._tier([partition])
         return partition
+
+    def take_no_new_ones(self) -> None:
+        """Break off the creation of partitions that goes on, and refuse others: a stop waits for one partition at most."""
+        self._takes_new_ones = False
 
     def _create_in_some_dir(self, spec: TopicSpec, number: int) -> Partition:
         """A new log in the emptiest directory that takes it; or, if it lies somewhere already, the one that is there.
@@ -358,8 +367,8 @@ class LogManager:
             if partition is not None:
                 return partition
         tried: set[Path] = set()
-        while directories := {found.path for found in self.dirs.live} - tried:
-            directory = self._emptiest_of(directories)
+        while directories := [found.path for found in self.dirs.live if found.path not in tried]:
+            directory = self._partitions.emptiest_of(directories)
             tried.add(directory)
             partition = None
             with self._failing(directory, f"{name} cannot be created"):
@@ -386,23 +395,15 @@ class LogManager:
             raise KafkaStorageError(f"{path} is there, but cannot be opened")
         return partition
 
-    def _emptiest_of(self, directories: Collection[Path]) -> Path:
-        counts = dict.fromkeys(directories, 0)
-        for partition in self._partitions.values():
-            directory = None if partition.failure else partition.log.directory.parent
-            if directory in counts:
-                counts[directory] += 1
-        return min(counts, key=lambda path: counts[path])
-
     def delete_topic(self, topic: str) -> None:
         """Stop serving a topic and delete its data, local and remote; files go after file.delete.delay.ms.
 
         What lies in a directory that is offline stays there, and is named at the next start.
         """
-        doomed = self.partitions(topic)
         with self._lock:
-            for key in [key for key in self._partitions if key[0] == topic]:
-                del self._partitions[key]
+            doomed = [
+                partition for partition in self._partitions.pop_topic(topic) if partition.failure is None
+            ]
         for partition in doomed:
             partition.resign()
         self.traffic.forget(topic)
@@ -410,10 +411,9 @@ class LogManager:
         tiered = [p.topic_id_partition for p in doomed if p.remote is not None]
         if tiered and self.remote is not None:
             self.remote.stop_partitions(tiered, delete_remote=True)
+        self._leave_to_no_cleaner(doomed)
         for partition in doomed:
             key, log = (partition.topic, partition.partition), partition.log
-            self.cleaning.abort(key)
-            self.cleaning.remove_checkpoint(log.directory.parent, key)
             self._checkpoints.forget(log.directory.parent, key)
             delay_ms = log.config.file_delete_delay_ms
             condemned = marked_path(log.directory, DELETE_DIR_SUFFIX)
@@ -421,6 +421,15 @@ class LogManager:
                 log.close(flush=False)
                 self._fs.rename(log.directory, condemned)
                 self._housekeeping.condemn(condemned, delay_ms)
+
+    def _leave_to_no_cleaner(self, doomed: Iterable[Partition]) -> None:
+        by_directory: dict[Path, list[TopicPartition]] = {}
+        for partition in doomed:
+            key = (partition.topic, partition.partition)
+            self.cleaning.abort(key)
+            by_directory.setdefault(partition.log.directory.parent, []).append(key)
+        for directory, keys in by_directory.items():
+            self.cleaning.remove_checkpoints(directory, keys)
 
     def update_config(self, topic: str, config: LogConfig) -> None:
         """Put a topic's new configuration in force at once."""
@@ -439,7 +448,7 @@ class LogManager:
         if self.cleaner is not None:
             self.cleaner.reconfigure(config)
         with self._lock:
-            partitions = list(self._partitions.values())
+            partitions = self._partitions.all()
         for partition in partitions:
             if partition.failure is None:
                 self._apply_transaction_rules(partition.log)
@@ -452,7 +461,9 @@ class LogManager:
 
     def truncate_to(self, topic: str, number: int, offset: int) -> bool:
         """Drop everything of a partition from `offset` on; whether there was anything. No cleaning meanwhile."""
-        partition = self._partitions[topic, number]
+        partition = self._partitions.get(topic, number)
+        if partition is None:
+            raise KeyError((topic, number))
         with self.cleaning.paused((topic, number)):
             was_longer = partition.log.truncate_to(offset)
             self.cleaning.truncate_checkpoint(partition.log, partition.log.log_end_offset)

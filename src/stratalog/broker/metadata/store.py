@@ -1,8 +1,8 @@
 """The cluster's metadata in one SQLite file, `stratalog.sqlite` in the first data directory.
 
 A change is durable when the method that makes it returns (write-ahead log, synchronous=FULL); after a crash the store
-holds all of a change or nothing of it. Readers never wait: topics and broker configurations are kept in immutable maps
-that a change replaces.
+holds all of a change or nothing of it. Readers never wait: topics are kept in a map that may be read while it changes,
+broker configurations in immutable ones that a change replaces.
 
 Deleting a topic takes two steps, so that a crash between the store and the data directories is finished at the next
 start: `begin_delete_topic` takes the topic out of sight (its name stays taken), and `finish_delete_topic` forgets it once
@@ -27,6 +27,7 @@ from stratalog.broker.metadata.store_file import (
     open_file,
     raise_clearer,
 )
+from stratalog.broker.metadata.topic_map import Topic, TopicMap
 from stratalog.config.metadata_version import INITIAL_LEVEL, METADATA_VERSION, level_name
 from stratalog.config.other_features import OTHER_FEATURES
 from stratalog.errors import (
@@ -37,22 +38,13 @@ from stratalog.errors import (
 )
 from stratalog.util.uuids import random_uuid, uuid_to_base64
 
+__all__ = ["FinalizedFeatures", "MetadataStore", "ProducerIdBlock", "Topic"]
+
 #: How many producer ids a broker takes at a time, as Kafka's `ProducerIdsBlock`.
 PRODUCER_ID_BLOCK_SIZE = 1000
 
 #: The row of `broker_configs` that holds for all brokers (in AlterConfigs: the broker named "").
 _CLUSTER_DEFAULT = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """A topic as the cluster knows it. `configs` holds only what was set on the topic, as text."""
-
-    name: str
-    topic_id: UUID
-    partition_count: int
-    configs: Mapping[str, str]
-    created_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +123,7 @@ class MetadataStore:
                 deleting[topic.topic_id] = topic
             else:
                 topics[name] = topic
-        self._set_topics(topics)
+        self._topics = TopicMap(topics.values())
         self._deleting = deleting
         self._broker_configs = {
             broker: _frozen(json.loads(configs))
@@ -211,14 +203,17 @@ class MetadataStore:
 
     def topics(self) -> list[Topic]:
         """All topics, by name; without those that are being deleted."""
-        by_name = self._by_name
-        return [by_name[name] for name in sorted(by_name)]
+        return self._topics.in_order()
 
     def topic(self, name: str) -> Topic | None:
-        return self._by_name.get(name)
+        return self._topics.get(name)
 
     def topic_by_id(self, topic_id: UUID) -> Topic | None:
-        return self._by_id.get(topic_id)
+        return self._topics.by_id(topic_id)
+
+    def colliding_topic(self, name: str) -> str | None:
+        """Another topic's name that differs from `name` in '.' and '_' only."""
+        return self._topics.colliding(name)
 
     def deleting_topics(self) -> list[Topic]:
         """Topics whose deletion has begun and not been finished."""
@@ -239,7 +234,7 @@ class MetadataStore:
         TopicAlreadyExistsError also while a topic of that name is being deleted.
         """
         with self._lock:
-            if name in self._by_name:
+            if self._topics.get(name) is not None:
                 raise TopicAlreadyExistsError(f"Topic '{name}' already exists.")
             if any(topic.name == name for topic in self._deleting.values()):
                 raise TopicAlreadyExistsError(f"Topic '{name}' is marked for deletion.")
@@ -251,7 +246,7 @@ class MetadataStore:
                     "INSERT INTO topics (topic_id, name, partition_count, configs, created_ms) VALUES (?, ?, ?, ?, ?)",
                     (topic.topic_id.bytes, name, partition_count, _json(topic.configs), created_ms),
                 )
-            self._set_topics({**self._by_name, name: topic})
+            self._topics.put(topic)
             return topic
 
     def set_topic_configs(self, name: str, configs: Mapping[str, str]) -> Topic:
@@ -262,7 +257,7 @@ class MetadataStore:
                 db.execute(
                     "UPDATE topics SET configs = ? WHERE topic_id = ?", (_json(configs), topic.topic_id.bytes)
                 )
-            self._set_topics({**self._by_name, name: topic})
+            self._topics.put(topic)
             return topic
 
     def set_partition_count(self, name: str, partition_count: int) -> Topic:
@@ -280,7 +275,7 @@ class MetadataStore:
                     "UPDATE topics SET partition_count = ? WHERE topic_id = ?",
                     (partition_count, topic.topic_id.bytes),
                 )
-            self._set_topics({**self._by_name, name: topic})
+            self._topics.put(topic)
             return topic
 
     def begin_delete_topic(self, name: str) -> Topic:
@@ -290,7 +285,7 @@ class MetadataStore:
             with self._change() as db:
                 db.execute("UPDATE topics SET deleting = 1 WHERE topic_id = ?", (topic.topic_id.bytes,))
             self._deleting[topic.topic_id] = topic
-            self._set_topics({other: known for other, known in self._by_name.items() if other != name})
+            self._topics.remove(name)
             return topic
 
     def finish_delete_topic(self, topic_id: UUID) -> None:
@@ -301,14 +296,10 @@ class MetadataStore:
             self._deleting.pop(topic_id, None)
 
     def _known(self, name: str) -> Topic:
-        topic = self._by_name.get(name)
+        topic = self._topics.get(name)
         if topic is None:
             raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
         return topic
-
-    def _set_topics(self, by_name: dict[str, Topic]) -> None:
-        self._by_name = by_name
-        self._by_id = {topic.topic_id: topic for topic in by_name.values()}
 
     # --- dynamic broker configurations ----------------------------------------------------------------------------------
 

@@ -1,0 +1,79 @@
+"""The topics of a broker in memory: by name, by id, in order."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as the cluster knows it. `configs` holds only what was set on the topic, as text."""
+
+    name: str
+    topic_id: UUID
+    partition_count: int
+    configs: Mapping[str, str]
+    created_ms: int
+
+
+class TopicMap:
+    """See the module. A change costs the same however many topics there are, but for moving pointers in a list.
+
+    One thread at a time may change it, which is the caller's to see to. Any thread may read meanwhile and needs no lock:
+    every step of a change is one operation of a dict or list that the interpreter does not interrupt.
+    """
+
+    def __init__(self, topics: Iterable[Topic] = ()) -> None:
+        self._by_name = {topic.name: topic for topic in topics}
+        self._by_id = {topic.topic_id: topic for topic in self._by_name.values()}
+        self._names = sorted(self._by_name)
+        #: Names by what metrics call them. Kafka lets no two collide, but older stores may hold some.
+        self._by_metric_name: dict[str, list[str]] = {}
+        for name in self._names:
+            self._by_metric_name.setdefault(_metric_name(name), []).append(name)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def get(self, name: str) -> Topic | None:
+        return self._by_name.get(name)
+
+    def by_id(self, topic_id: UUID) -> Topic | None:
+        return self._by_id.get(topic_id)
+
+    def in_order(self) -> list[Topic]:
+        """All topics, by name."""
+        found = map(self._by_name.get, self._names.copy())
+        return [topic for topic in found if topic is not None]
+
+    def colliding(self, name: str) -> str | None:
+        """The name of another topic that differs from `name` in '.' and '_' only."""
+        for other in tuple(self._by_metric_name.get(_metric_name(name), ())):
+            if other != name:
+                return other
+        return None
+
+    def put(self, topic: Topic) -> None:
+        """Take a topic in, or what has changed of one that is known."""
+        is_new = topic.name not in self._by_name
+        self._by_name[topic.name] = topic
+        self._by_id[topic.topic_id] = topic
+        if is_new:
+            insort(self._names, topic.name)
+            self._by_metric_name.setdefault(_metric_name(topic.name), []).append(topic.name)
+
+    def remove(self, name: str) -> None:
+        topic = self._by_name.pop(name)
+        del self._by_id[topic.topic_id]
+        del self._names[bisect_left(self._names, name)]
+        sharing = self._by_metric_name[_metric_name(name)]
+        sharing.remove(name)
+        if not sharing:
+            del self._by_metric_name[_metric_name(name)]
+
+
+def _metric_name(topic: str) -> str:
+    return topic.replace(".", "_")

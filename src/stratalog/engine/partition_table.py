@@ -1,0 +1,67 @@
+"""The partitions that a broker knows, by topic and number, and how many lie in each log directory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from pathlib import Path
+
+from stratalog.engine.partition import Partition
+
+PartitionKey = tuple[str, int]
+
+
+class PartitionTable:
+    """See the module. Every method but `all` costs as much as it returns, however many partitions there are.
+
+    `get` may be called by any thread; everything else under a lock of the caller's.
+    """
+
+    def __init__(self) -> None:
+        self._by_key: dict[PartitionKey, Partition] = {}
+        self._by_topic: dict[str, dict[int, Partition]] = {}
+        self._directories: dict[PartitionKey, Path] = {}
+        self._counts: Counter[Path] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def get(self, topic: str, number: int) -> Partition | None:
+        return self._by_key.get((topic, number))
+
+    def all(self) -> list[Partition]:
+        return list(self._by_key.values())
+
+    def of_topic(self, topic: str) -> list[Partition]:
+        return list(self._by_topic.get(topic, {}).values())
+
+    def put(self, partition: Partition, directory: Path | None) -> None:
+        """Take a partition in, in the place of one of its name; it lies in `directory` (None: its directory is offline)."""
+        key = partition.topic, partition.partition
+        self._leave_directory(key)
+        self._by_key[key] = partition
+        self._by_topic.setdefault(partition.topic, {})[partition.partition] = partition
+        if directory is not None:
+            self._directories[key] = directory
+            self._counts[directory] += 1
+
+    def pop_topic(self, topic: str) -> list[Partition]:
+        """Take all partitions of a topic out."""
+        found = self._by_topic.pop(topic, {})
+        for number in found:
+            del self._by_key[topic, number]
+            self._leave_directory((topic, number))
+        return list(found.values())
+
+    def clear(self) -> None:
+        for held in (self._by_key, self._by_topic, self._directories, self._counts):
+            held.clear()
+
+    def emptiest_of(self, directories: Collection[Path]) -> Path:
+        """The directory, of these, in which the fewest partitions lie; the first of several."""
+        return min(directories, key=lambda path: self._counts[path])
+
+    def _leave_directory(self, key: PartitionKey) -> None:
+        directory = self._directories.pop(key, None)
+        if directory is not None:
+            self._counts[directory] -= 1
