@@ -42,7 +42,6 @@ class Acceptor:
         self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
         self.connections: set[Connection] = set()
         self._listening = listening
-        self._connections_max: int = config["max.connections"]
         idle_ms = config["connections.max.idle.ms"]
         self._idle_s = idle_ms / 1000 if idle_ms > 0 else math.inf
         self._buffers: list[bytearray] = []
@@ -89,7 +88,7 @@ class Acceptor:
 
     def _on_acceptable(self) -> None:
         while True:
-            if len(self.connections) >= self._connections_max:
+            if len(self.connections) >= self.state.config["max.connections"]:
                 self._pause_accepting()  # `forget` goes on
                 return
             try:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 from stratalog.broker.metadata.advice import small_broker_index_warnings
+from stratalog.broker.metadata.dynamic_configs import InForce, check_rules, in_force
 from stratalog.broker.metadata.store import MetadataStore
 from stratalog.broker.metadata.store_file import STORE_FILE
 from stratalog.broker.producer_ids import ProducerIds
@@ -27,6 +28,7 @@ from stratalog.config.metadata_version import (
 )
 from stratalog.engine.data_dir import stored_cluster_id
 from stratalog.engine.log_manager import LoadReport, LogManager
+from stratalog.engine.tier_switch import NEVER_TIERED
 from stratalog.errors import DataDirError, InvalidConfigError
 from stratalog.remote.worker_pool import WorkerPool
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
@@ -79,6 +81,7 @@ class BrokerState:
         self.node_id: int = config["node.id"]
         self.listener = Listener("", 0)
         self.data_dirs = data_dirs
+        self._ignored: Mapping[str, str] = {}
         first = data_dirs[0]
         store = MetadataStore.open(first) if (first / STORE_FILE).is_file() else None
         try:
@@ -105,7 +108,7 @@ class BrokerState:
             self.cluster_id = store.cluster_id
             self.producer_ids = ProducerIds(store)
             self.topics = Topics(store, self.logs, lambda: self.config, clock)
-            self.apply_broker_configs()
+            self._take_broker_configs()
             self.load_report = self._load()
         except BaseException:
             self.logs.close(clean=False)
@@ -119,7 +122,7 @@ class BrokerState:
         # Topics whose deletion was interrupted are loaded too, so that `start` can delete both of their tiers.
         topics = [*self.metadata.topics(), *self.metadata.deleting_topics()]
         self.topics.warn_of_settings()
-        return self.logs.start([self.topics.spec(topic) for topic in topics])
+        return self.logs.start(self.topics.specs(topics))
 
     def _partition_count(self, topic_id: UUID) -> int | None:
         topic = self.metadata.topic_by_id(topic_id)
@@ -134,6 +137,8 @@ class BrokerState:
         self.purgatory = Purgatory(loop)
         readers = WorkerPool("remote-log-reader", 1)
         if self.config["remote.log.storage.system.enable"]:
+            # The tier needs a topic of its own: a name that is being given up must be free by then.
+            self.topics.finish_deletions(NEVER_TIERED)
             from stratalog.engine.tiering import start_tiering
 
             remote = start_tiering(
@@ -196,25 +201,63 @@ class BrokerState:
 
     # --- dynamic configuration --------------------------------------------------------------------------------------------
 
-    def apply_broker_configs(self) -> None:
-        """Put what is stored as dynamic broker configuration in force: this broker's over the cluster's over the file's."""
-        dynamic: dict[str, str] = {
-            **self.metadata.broker_configs(None),
-            **self.metadata.broker_configs(self.node_id),
-        }
-        self.config = self._static_config.with_overrides(dynamic) if dynamic else self._static_config
+    def _take_broker_configs(self) -> None:
+        """At a start: put in force what is stored as dynamic configuration, as far as it still goes together.
+
+        InvalidConfigError when what the broker was started with does not go together by itself.
+        """
+        large = self._large_segments()
+        check_rules(self._static_config, large=large)
+        found = in_force(self._static_config, self._dynamic_configs(), large=large)
+        for name, why in found.ignored.items():
+            logger.warning(
+                "What was set dynamically for %s does not count: %s. Set another value, or delete it "
+                "('stratalog configs alter --entity-type brokers --delete-config %s')", name, why, name,
+            )  # fmt: skip
+        self._put_in_force(found)
+
+    def _put_in_force(self, found: InForce) -> None:
+        self.config, self._ignored = found.config, found.ignored
         self.logs.update_broker_config(self.config)
         if self.logs.remote is not None:
             self.logs.remote.reconfigure(self.config)
 
-    def set_broker_configs(self, node_id: int | None, configs: Mapping[str, str]) -> None:
-        """Replace the dynamic configuration of one broker or (None) of all; InvalidConfigError leaves it as it was."""
-        self._static_config.with_overrides(dict(configs))
-        self.metadata.set_broker_configs(node_id, configs)
-        self.apply_broker_configs()
+    def _dynamic_configs(
+        self, changes: Mapping[int | None, Mapping[str, str]] | None = None
+    ) -> dict[str, str]:
+        """What is set dynamically, or would be with other values of one level: this broker's over the cluster's."""
+        levels = {
+            None: self.metadata.broker_configs(None),
+            self.node_id: self.metadata.broker_configs(self.node_id),
+        }
+        levels.update(changes or {})
+        return {**levels[None], **levels[self.node_id]}
+
+    def _large_segments(self) -> bool:
+        return is_large_index_format_supported(self.metadata.metadata_version)
+
+    def set_broker_configs(
+        self, node_id: int | None, configs: Mapping[str, str], *, validate_only: bool = False
+    ) -> None:
+        """Replace the dynamic configuration of one broker or (None) of all, in force at once.
+
+        Checked first against the file's, against itself and against every topic: InvalidConfigError leaves all as it was.
+        """
+        with self.topics.changing:
+            before = self._dynamic_configs()
+            after = self._dynamic_configs({node_id: configs})
+            found = in_force(self._static_config, after, large=self._large_segments())
+            for name, why in found.ignored.items():
+                if name not in self._ignored or before.get(name) != after[name]:
+                    raise InvalidConfigError(why)
+            self.topics.check_broker_defaults(found.config)
+            if validate_only:
+                return
+            self.metadata.set_broker_configs(node_id, configs)
+            self._put_in_force(found)
+            self.topics.refresh_configs()
         for warning in small_broker_index_warnings(self.config):
             logger.warning("%s", warning)
-        self.topics.refresh_configs()
 
 
 def _check_level(store: MetadataStore | None, config: BrokerConfig) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from stratalog.broker.metadata.advice import (
     small_broker_index_warnings,
@@ -16,9 +16,13 @@ from stratalog.broker.metadata.store import FinalizedFeatures, MetadataStore, To
 from stratalog.config.broker import BrokerConfig
 from stratalog.config.keys import invalid
 from stratalog.config.metadata_version import is_large_index_format_supported
+from stratalog.config.stored_topic import StoredConfig, stored_config, topic_default_properties
 from stratalog.config.topic import LogConfig
 from stratalog.engine.log_manager import LogManager, TopicSpec
+from stratalog.engine.metadata_log import REMOTE_LOG_METADATA_TOPIC
+from stratalog.engine.metadata_topic import PARTITIONS_KEY, metadata_topic_configs
 from stratalog.errors import (
+    InvalidConfigError,
     InvalidPartitionsError,
     InvalidTopicError,
     KafkaStorageError,
@@ -52,6 +56,14 @@ def check_topic_name(name: str) -> None:
     raise InvalidTopicError(f"Topic name is invalid: {why}")
 
 
+def _conflicts(topic: Topic, stored: StoredConfig) -> Iterator[str]:
+    if stored.problem is not None:
+        yield (
+            f"Topic {topic.name} is served, but its configuration is in conflict: {stored.problem}. "
+            "Change the topic's configuration or the broker's"
+        )
+
+
 class Topics:
     """Creates, changes and deletes topics. Thread-safe; every method is durable when it returns, and may block on disk.
 
@@ -75,6 +87,10 @@ class Topics:
     def new_config(self, configs: Mapping[str, str]) -> LogConfig:
         """`log_config` of properties that are about to be set, which must also suit the remote tier's plugin."""
         config = self.log_config(configs)
+        self._check_positions(config)
+        return config
+
+    def _check_positions(self, config: LogConfig) -> None:
         limit = None if self._logs.remote is None else self._logs.remote.position_max
         if limit is not None and config.remote_storage_enable and config.segment_bytes > limit:
             raise invalid(
@@ -82,10 +98,58 @@ class Topics:
                 f"the storage plugin of the remote tier takes positions up to {limit}: segments of a tiered topic may not"
                 " be larger; set a smaller segment.bytes, or use a plugin without this limit",
             )  # fmt: skip
-        return config
+
+    def check_broker_defaults(self, broker: BrokerConfig) -> None:
+        """InvalidConfigError, naming topics, when this configuration would put one of them in conflict that is in none."""
+        now = self._config()
+        if broker.topic_defaults() == now.topic_defaults():
+            return
+        refused: dict[str, str] = {}
+        with self._lock:
+            large = is_large_index_format_supported(self._store.metadata_version)
+            for topic in self._store.topics():
+                try:
+                    self._check_positions(
+                        LogConfig.from_properties(topic.configs, broker, use_large_index_format=large)
+                    )
+                except InvalidConfigError as error:
+                    if self.in_force(topic).problem is None:
+                        refused[topic.name] = str(error)
+        if refused:
+            name, why = next(iter(refused.items()))
+            others = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+            raise InvalidConfigError(
+                f"Topic {name}{others} inherits it and does not go together with it: {why}"
+            )
+
+    @property
+    def changing(self) -> threading.RLock:
+        """Held while topics are made and changed: with it, what is checked against all topics stays true."""
+        return self._lock
+
+    def in_force(self, topic: Topic) -> StoredConfig:
+        """The configuration of a topic that is there, whatever is set on it and around it; never an error."""
+        return stored_config(
+            topic.configs,
+            self._config(),
+            self._store.good_topic_defaults,
+            use_large_index_format=is_large_index_format_supported(self._store.metadata_version),
+        )
 
     def spec(self, topic: Topic) -> TopicSpec:
-        return TopicSpec(topic.name, topic.topic_id, topic.partition_count, self.log_config(topic.configs))
+        """What the logs of a topic are opened with."""
+        return TopicSpec(topic.name, topic.topic_id, topic.partition_count, self.in_force(topic).config)
+
+    def specs(self, topics: Iterable[Topic]) -> list[TopicSpec]:
+        """`spec` of all topics, at a start. If none is in conflict, the broker's values are kept as good ones."""
+        found = [(topic, self.in_force(topic)) for topic in topics]
+        self._warn(warning for topic, stored in found for warning in _conflicts(topic, stored))
+        if all(stored.problem is None for _, stored in found):
+            self._store.keep_good_topic_defaults(topic_default_properties(self._config()))
+        return [
+            TopicSpec(topic.name, topic.topic_id, topic.partition_count, stored.config)
+            for topic, stored in found
+        ]
 
     def check_new(self, name: str, partition_count: int, configs: Mapping[str, str]) -> None:
         """Raise what `create` would raise for these, without doing anything."""
@@ -96,6 +160,17 @@ class Topics:
         if partition_count < 1:
             raise InvalidPartitionsError("Number of partitions must be larger than 0.")
         self.new_config(configs)
+
+    def check_partition_count(self, name: str, count: int) -> None:
+        """InvalidPartitionsError for a topic of the broker's own with another count than it must have to start.
+
+        Source: a broker with tiering on ends where `__remote_log_metadata` has another count than configured.
+        """
+        wanted = self._config()[PARTITIONS_KEY]
+        if name == REMOTE_LOG_METADATA_TOPIC and count != wanted:
+            raise InvalidPartitionsError(
+                f"{name} has {PARTITIONS_KEY}={wanted} partitions for good: its events would no longer be found"
+            )
 
     def _check_collision(self, name: str) -> None:
         """Names that differ in '.' and '_' only would share their metrics' names; Kafka refuses the second."""
@@ -111,9 +186,14 @@ class Topics:
         InvalidTopicError, TopicAlreadyExistsError, InvalidPartitionsError, InvalidConfigError, KafkaStorageError;
         RequestTimedOutError when the broker stops: the topic is there, with all its partitions from the next start on.
         """
+        if (
+            name == REMOTE_LOG_METADATA_TOPIC and partition_count is None
+        ):  # somebody has asked for it before tiering did
+            partition_count, configs = self._config()[PARTITIONS_KEY], metadata_topic_configs(self._config())
         count = self._config()["num.partitions"] if partition_count is None else partition_count
         with self._lock:
             self.check_new(name, count, configs or {})
+            self.check_partition_count(name, count)
             self._warn(small_index_warnings(name, configs or {}, self.log_config(configs or {})))
             topic = self._store.create_topic(name, count, configs, created_ms=self._clock.now_ms())
             try:
@@ -137,10 +217,12 @@ class Topics:
             self._logs.delete_topic(name)
             self._store.finish_delete_topic(topic.topic_id)
 
-    def finish_deletions(self) -> None:
-        """Finish what a crash interrupted."""
+    def finish_deletions(self, only: Collection[str] | None = None) -> None:
+        """Finish what a crash interrupted: all deletions, or those of `only` some names."""
         with self._lock:
             for topic in self._store.deleting_topics():
+                if only is not None and topic.name not in only:
+                    continue
                 self._logs.delete_topic(topic.name)
                 self._store.finish_delete_topic(topic.topic_id)
 
@@ -157,8 +239,10 @@ class Topics:
         broker = self._config()
         self._warn(small_broker_index_warnings(broker))
         for topic in self._store.topics():
-            self._warn(small_segment_warnings(topic.name, topic.configs, broker))
-            self._warn(small_index_warnings(topic.name, topic.configs, self.log_config(topic.configs)))
+            found = self.in_force(topic)
+            if found.problem is None:
+                self._warn(small_segment_warnings(topic.name, topic.configs, broker))
+                self._warn(small_index_warnings(topic.name, topic.configs, found.config))
 
     @staticmethod
     def _warn(warnings: Iterable[str]) -> None:
@@ -192,11 +276,11 @@ class Topics:
         A topic that cannot follow is named in the log and does so at the next start; the others follow now.
         """
         with self._lock:
-            for topic in self._store.topics():
+            for spec in self.specs(self._store.topics()):
                 try:
-                    self._logs.update_config(topic.name, self.log_config(topic.configs))
+                    self._logs.update_config(spec.name, spec.config)
                 except (OSError, StratalogError):
-                    logger.exception("Topic %s keeps the configuration that it had", topic.name)
+                    logger.exception("Topic %s keeps the configuration that it had", spec.name)
 
     def known(self, name: str) -> Topic:
         topic = self._store.topic(name)

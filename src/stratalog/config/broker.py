@@ -15,6 +15,7 @@ from stratalog.config.keys import (
     ConfigKey,
     ConfigRegistry,
     ConfigType,
+    above,
     at_least,
     between,
     one_of,
@@ -199,11 +200,12 @@ BROKER_KEYS = ConfigRegistry(
         _key("log.cleaner.enable", _BOOL, True, "Whether logs are compacted."),
         _key("log.cleaner.threads", _INT, 1, "Threads that compact.", at_least(0), dynamic=True),
         _key("log.cleaner.dedupe.buffer.size", _LONG, 128 * 1024**2, "Memory of the key maps.", dynamic=True),
-        _key("log.cleaner.io.buffer.load.factor", _DOUBLE, 0.9, "How full a key map may get.", dynamic=True),
+        _key("log.cleaner.io.buffer.load.factor", _DOUBLE, 0.9, "How full a key map may get.", between(0, 1),
+             dynamic=True),
         _key("log.cleaner.io.buffer.size", _INT, 512 * 1024, "Memory of all I/O buffers.", at_least(0), dynamic=True),
         _key("log.cleaner.backoff.ms", _LONG, 15_000, "Rest when nothing is to be cleaned.", at_least(0), dynamic=True),
         _key("log.cleaner.io.max.bytes.per.second", _DOUBLE, 1.7976931348623157e308, "Limit of compaction's I/O.",
-             dynamic=True),
+             above(0), dynamic=True),
         # Own keys.
         _key(INITIAL_METADATA_VERSION, _INT, INITIAL_LEVEL,
              "metadata.version level of a data directory that is new; one that is there keeps its own.",
@@ -248,6 +250,7 @@ class BrokerConfig(Mapping[str, Any]):
 
     def __init__(self, properties: Mapping[str, str | None] | None = None) -> None:
         self.properties = dict(properties or {})
+        self._plugin_properties = self.properties
         self.unknown: dict[str, str | None] = {}
         self._values: dict[str, Any] = {key.name: key.default for key in BROKER_KEYS}
         self._set: set[str] = set()
@@ -268,8 +271,13 @@ class BrokerConfig(Mapping[str, Any]):
         return cls(properties)
 
     def with_overrides(self, properties: Mapping[str, str | None]) -> BrokerConfig:
-        """A new configuration with these set (or, for None, set to null) on top."""
-        return BrokerConfig({**self.properties, **properties})
+        """A new configuration with these set (or, for None, set to null) on top.
+
+        Plugins' own keys stay as they are here: they are the operator's, and no client may change them.
+        """
+        made = BrokerConfig({**self.properties, **properties})
+        made._plugin_properties = self._plugin_properties
+        return made
 
     def check_segment_size(self, *, large: bool) -> None:
         """InvalidConfigError when `log.segment.bytes` is past the limit in force (`large`: that of KIP-1333)."""
@@ -304,7 +312,7 @@ class BrokerConfig(Mapping[str, Any]):
         """What was set under `prefix`, with the prefix taken off: a plugin's own configuration."""
         return {
             name.removeprefix(prefix): raw
-            for name, raw in self.properties.items()
+            for name, raw in self._plugin_properties.items()
             if name.startswith(prefix) and raw is not None
         }
 

@@ -63,6 +63,19 @@ CreateTopics, AlterConfigs and IncrementalAlterConfigs below them get INVALID_CO
 runs, for one broker or for all. A topic that is below a later minimum keeps what it has, may be changed in other keys by
 either API, and is named in a warning at every start. Broker-wide defaults (`log.roll.ms`, `log.segment.bytes`) are the
 operator's own matter.
+
+## What is set while the broker runs
+
+A change over the wire is checked by itself, with what else is set for the broker, and with every topic that inherits
+it; then it is stored, and then it is in force. One that does not fit is refused with INVALID_CONFIG or INVALID_REQUEST,
+naming a topic where it is one that does not go together with it, and nothing is stored. Plugins' keys (`rsm.config.`,
+`rlmm.config.`) come from the file and the command line alone.
+
+What is stored counts over `--config` and `--set`, as in Kafka. If those, or a newer version's rules, are in conflict
+with it later, the broker starts all the same and names the conflict in a warning: a dynamic setting of the broker that
+does not fit does not count, a topic keeps the configuration that it last had without a conflict, and where none is
+known what is in conflict does not count and nothing of the topic is deleted or compacted. Only what does not fit within
+the file and the command line themselves refuses a start.
 """
 
 _GUIDED_SIZES = (1024**3, 4 * 1024**3, 8 * 1024**3, 64 * 1024**3)

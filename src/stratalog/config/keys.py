@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -49,6 +50,14 @@ def at_least(minimum: float) -> Validator:
     def check(key: str, value: Any) -> None:
         if value < minimum:
             raise invalid(key, value, f"Value must be at least {minimum}")
+
+    return check
+
+
+def above(limit: float) -> Validator:
+    def check(key: str, value: Any) -> None:
+        if value <= limit:
+            raise invalid(key, value, f"Value must be more than {limit}")
 
     return check
 
@@ -150,10 +159,15 @@ def _parse(key: ConfigKey, raw: str | None) -> Any:
             raise invalid(key.name, raw, f"Not a number of type {key.type.name}")
         return number
     if key.type is ConfigType.DOUBLE:
+        # Not whatever `float` reads: Java knows no underscores; and what is no number compares with nothing.
+        number_text = "" if "_" in text else text
         try:
-            return float(text)
+            parsed = float(number_text)
         except ValueError:
-            raise invalid(key.name, raw, "Not a number of type DOUBLE") from None
+            parsed = math.nan
+        if math.isnan(parsed):
+            raise invalid(key.name, raw, "Not a number of type DOUBLE")
+        return parsed
     if key.type is ConfigType.LIST:
         return tuple(part.strip() for part in text.split(",") if part.strip())
     return text

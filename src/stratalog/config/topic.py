@@ -200,13 +200,28 @@ class LogConfig:
 
         Raises InvalidConfigError that names key, value and what is allowed.
         """
-        values = {key.name: key.default for key in TOPIC_KEYS}
+        values: dict[str, Any] = {}
         if broker is not None:
             values.update(broker.topic_defaults())
         values.update(TOPIC_KEYS.parse(properties))
-        config = _from_values(values, use_large_index_format)
+        config = cls.from_values(values, use_large_index_format)
         _check(config)
         return config
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any], use_large_index_format: bool) -> LogConfig:
+        """Typed values by topic key, over Kafka's defaults; not checked against each other."""
+        values = {**{key.name: key.default for key in TOPIC_KEYS}, **values}
+        typed = {
+            field: value for name, value in values.items() if (field := name.replace(".", "_")) in _FIELDS
+        }
+        typed["cleanup_policy"] = frozenset(values["cleanup.policy"])
+        if values["internal.segment.bytes"] is not None:
+            typed["segment_bytes"] = values["internal.segment.bytes"]
+        return cls(**typed, use_large_index_format=use_large_index_format)
+
+
+_FIELDS = frozenset(LogConfig.__dataclass_fields__)
 
 
 def changed_properties(config: LogConfig) -> dict[str, str]:
@@ -235,17 +250,6 @@ def index_size_needed(config: LogConfig) -> int:
     """
     interval_bytes = max(config.index_interval_bytes, _BATCH_BYTES_MIN)
     return -(-config.segment_bytes // interval_bytes) * INDEX_ENTRY_BYTES
-
-
-def _from_values(values: Mapping[str, Any], use_large_index_format: bool) -> LogConfig:
-    fields = LogConfig.__dataclass_fields__
-    typed = {
-        name.replace(".", "_"): value for name, value in values.items() if name.replace(".", "_") in fields
-    }
-    typed["cleanup_policy"] = frozenset(values["cleanup.policy"])
-    if values["internal.segment.bytes"] is not None:
-        typed["segment_bytes"] = values["internal.segment.bytes"]
-    return LogConfig(**typed, use_large_index_format=use_large_index_format)
 
 
 def _check(config: LogConfig) -> None:

@@ -89,13 +89,16 @@ class LogCleaner:
     # --- life -------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to clean."""
-        self._threads = [
-            _CleanerThread(next(self._numbers), self.worker(self.config.settings), self)
-            for _ in range(self.config.threads)
-        ]
-        for thread in self._threads:
-            thread.start()
+        """Begin to clean, with as many threads as configured or as the system has."""
+        self._threads = []
+        for _ in range(self.config.threads):
+            thread = _CleanerThread(next(self._numbers), self.worker(self.config.settings), self)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                logger.error("%d threads compact, not %d: %s", len(self._threads), self.config.threads, error)
+                return
+            self._threads.append(thread)
 
     def worker(self, settings: CleanerSettings) -> CleanerWorker:
         """What a thread does, without the thread."""

@@ -33,6 +33,8 @@ from stratalog.util.uuids import random_uuid
 logger = logging.getLogger(__name__)
 
 _NAME_SIZE_MAX: Final = 255
+#: More gain nothing, and a start must not fail for want of threads.
+THREADS_MAX: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ def _is_of_another_topic(path: Path, spec: TopicSpec, fs: FileSystem) -> bool:
 def load_side_by_side(
     jobs: Mapping[Path, Sequence[LoadJob]], load: Callable[[LoadJob], None], *, threads: int
 ) -> None:
-    """Run `load` for the jobs of every directory, on `threads` threads for each of them."""
+    """Run `load` for the jobs of every directory, on `threads` threads for each of them (`THREADS_MAX` at most)."""
     if sum(map(len, jobs.values())) < 2:
         for job in (job for of_directory in jobs.values() for job in of_directory):
             load(job)
@@ -132,7 +134,7 @@ def load_side_by_side(
     try:
         waiting = []
         for path, of_directory in jobs.items():
-            pool = ThreadPoolExecutor(threads, thread_name_prefix=f"log-recovery-{path}")
+            pool = ThreadPoolExecutor(min(threads, THREADS_MAX), thread_name_prefix=f"log-recovery-{path}")
             pools.append(pool)
             waiting += [pool.submit(load, job) for job in of_directory]
         for done in waiting:

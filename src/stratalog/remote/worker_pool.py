@@ -91,7 +91,14 @@ class WorkerPool:
         self._started += 1
         thread = threading.Thread(target=self._run, name=f"{self._name}-{self._started}", daemon=True)
         self._threads.add(thread)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system has no more of them
+            self._threads.discard(thread)
+            if not self._threads:
+                raise
+            logger.warning("%s works with %d threads, not with %d: %s", self._name, len(self._threads),
+                           self._size, error)  # fmt: skip
 
     def _run(self) -> None:
         while (task := self._next()) is not None:

@@ -59,13 +59,15 @@ def _checked_partitions(ctx: RequestContext, topic: Any, times: int) -> int:
         raise InvalidConfigError(f"Null value not supported for topic configs: {','.join(nulls)}")
     broker.topics.new_config(configs)
     check_topic_configs(topic.name, {}, configs, broker.config)
-    return new_topic_partitions(
+    count = new_topic_partitions(
         topic.num_partitions,
         topic.replication_factor,
         [Assignment(part.partition_index, part.broker_ids) for part in topic.assignments],
         node_id=broker.node_id,
         defaults=(broker.config["num.partitions"], broker.config["default.replication.factor"]),
     )
+    broker.topics.check_partition_count(topic.name, count)
+    return count
 
 
 def _configs(topic: Any) -> dict[str, str]:

@@ -38,4 +38,5 @@ def _check(ctx: RequestContext, topic: Any) -> None:
     check_more_partitions(
         topic.name, known.partition_count, topic.count, assignments, node_id=ctx.broker.node_id
     )
+    ctx.broker.topics.check_partition_count(topic.name, topic.count)
     check_partition_total(topic.count - known.partition_count, "additional partitions")

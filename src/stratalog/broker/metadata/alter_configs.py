@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from stratalog.broker.metadata.config_changes import check_broker_configs, check_topic_configs
 from stratalog.broker.topics import check_topic_name
-from stratalog.config.metadata_version import is_large_index_format_supported
 from stratalog.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
@@ -94,10 +93,8 @@ def _alter_topic(broker: BrokerState, name: str, make: Make, validate_only: bool
 def _alter_broker(broker: BrokerState, name: str, make: Make, validate_only: bool) -> None:
     node_id = broker_of(name, broker.node_id)
     after = make(broker.metadata.broker_configs(node_id))
-    large = is_large_index_format_supported(broker.metadata.metadata_version)
-    check_broker_configs(after, broker.static_config, current=broker.config, large_segments=large)
-    if not validate_only:
-        broker.set_broker_configs(node_id, after)
+    check_broker_configs(after, broker.static_config, current=broker.config)
+    broker.set_broker_configs(node_id, after, validate_only=validate_only)
 
 
 def broker_of(name: str, node_id: int) -> int | None:

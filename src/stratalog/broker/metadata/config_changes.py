@@ -18,7 +18,8 @@ REMOTE_STORAGE_ENABLE = "remote.storage.enable"
 REMOTE_LOG_DELETE_ON_DISABLE = "remote.log.delete.on.disable"
 
 #: Sizes of pools that one change may halve or double at most.
-_REMOTE_POOLS = (
+_POOLS = (
+    "num.recovery.threads.per.data.dir",
     "remote.log.manager.copier.thread.pool.size",
     "remote.log.manager.expiration.thread.pool.size",
     "remote.log.manager.follower.thread.pool.size",
@@ -98,12 +99,10 @@ def _parts(value: str | None, key: ConfigKey) -> list[str]:
     return [part for part in text.split(",") if part]
 
 
-def check_broker_configs(
-    configs: Mapping[str, str], static: BrokerConfig, *, current: BrokerConfig, large_segments: bool
-) -> None:
+def check_broker_configs(configs: Mapping[str, str], static: BrokerConfig, *, current: BrokerConfig) -> None:
     """Raise InvalidRequestError unless these may be set dynamically and are good values, also after `current`.
 
-    InvalidConfigError for a `log.segment.bytes` past the limit in force (`large_segments`: that of KIP-1333).
+    Whether they go together with everything else that is set, and with the topics, is another question.
     """
     fixed = sorted(name for name in configs if (key := BROKER_KEYS.get(name)) is not None and not key.dynamic)
     if fixed:
@@ -114,12 +113,11 @@ def check_broker_configs(
         _check_pool_sizes(current, effective)
     except InvalidConfigError as error:
         raise InvalidRequestError(str(error)) from error
-    effective.check_segment_size(large=large_segments)
 
 
 def _check_pool_sizes(current: BrokerConfig, effective: BrokerConfig) -> None:
-    """As Kafka's `DynamicRemoteLogConfig.validateReconfiguration`."""
-    for name in _REMOTE_POOLS:
+    """As Kafka's `DynamicThreadPool` and `DynamicRemoteLogConfig` check them."""
+    for name in _POOLS:
         before, after = current[name], effective[name]
         why = f"Dynamic thread count update validation failed for {name}={after}"
         if after < before // 2:

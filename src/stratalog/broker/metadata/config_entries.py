@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from stratalog.config.broker import BROKER_KEYS, BrokerConfig
 from stratalog.config.keys import ConfigKey, ConfigType
 from stratalog.config.topic import TOPIC_KEYS
+from stratalog.errors import InvalidConfigError
 
 if TYPE_CHECKING:
     from stratalog.broker.state import BrokerState
@@ -83,7 +84,7 @@ def topic_entries(
 ) -> list[ConfigEntry]:
     """The configuration of a topic on which `configs` are set; all of it, or `only` some keys."""
     values = broker.effective.topic_defaults()
-    set_values = TOPIC_KEYS.parse(configs)
+    set_values = {name: _parsed(TOPIC_KEYS[name], raw) for name, raw in configs.items() if name in TOPIC_KEYS}
     entries = []
     for key in TOPIC_KEYS:
         if not _is_wanted(key.name, configs, only):
@@ -134,6 +135,14 @@ def cluster_entries(broker: BrokerLevels, only: Collection[str] | None = None) -
             synonym = Synonym(name, _hide(key, value), ConfigSource.DYNAMIC_DEFAULT_BROKER)
             entries.append(_entry(key, value, [synonym], is_read_only=not key.dynamic))
     return entries
+
+
+def _parsed(key: ConfigKey, raw: str) -> Any:
+    """The typed value of what is stored; its text if this version's rules no longer allow it."""
+    try:
+        return key.parse(raw)
+    except InvalidConfigError:
+        return raw
 
 
 def render(key: ConfigKey, value: Any) -> str | None:

@@ -43,6 +43,9 @@ __all__ = ["FinalizedFeatures", "MetadataStore", "ProducerIdBlock", "Topic"]
 #: How many producer ids a broker takes at a time, as Kafka's `ProducerIdsBlock`.
 PRODUCER_ID_BLOCK_SIZE = 1000
 
+#: Row of `meta`: see `good_topic_defaults`.
+_GOOD_DEFAULTS = "topic.defaults.good"
+
 #: The row of `broker_configs` that holds for all brokers (in AlterConfigs: the broker named "").
 _CLUSTER_DEFAULT = ""
 
@@ -125,6 +128,7 @@ class MetadataStore:
                 topics[name] = topic
         self._topics = TopicMap(topics.values())
         self._deleting = deleting
+        self._good_defaults = _frozen(json.loads(meta.get(_GOOD_DEFAULTS, "{}")))
         self._broker_configs = {
             broker: _frozen(json.loads(configs))
             for broker, configs in self._db.execute("SELECT broker, configs FROM broker_configs")
@@ -318,6 +322,23 @@ class MetadataStore:
                     (row, _json(configs)),
                 )
             self._broker_configs = {**self._broker_configs, row: _frozen(configs)}
+
+    @property
+    def good_topic_defaults(self) -> Mapping[str, str]:
+        """The broker's values for topics, by broker key, that last suited every topic; empty when there never were any."""
+        return self._good_defaults
+
+    def keep_good_topic_defaults(self, defaults: Mapping[str, str]) -> None:
+        """Remember the broker's values for topics, which suit every topic; costs nothing when they are known."""
+        with self._lock:
+            if defaults == self._good_defaults:
+                return
+            with self._change() as db:
+                db.execute(
+                    "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)",
+                    (_GOOD_DEFAULTS, _json(defaults)),
+                )
+            self._good_defaults = _frozen(defaults)
 
 
 def _broker_row(node_id: int | None) -> str:

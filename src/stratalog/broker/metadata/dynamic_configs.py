@@ -1,0 +1,87 @@
+"""The broker's dynamic configuration: whether it goes together with the file's, and what of it counts at a start. Pure.
+
+It is checked before it is stored. What it was checked against may change later (the file, `--set`, a newer version's
+rules), so a start leaves out what no longer fits instead of failing: nothing that a client has set may keep a broker down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from stratalog.config.broker import BROKER_KEYS, BrokerConfig
+from stratalog.config.keys import invalid
+from stratalog.config.topic import LogConfig
+from stratalog.engine.cleaner_config import CleanerConfig
+from stratalog.errors import InvalidConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """The configuration that counts, and by key why what is set dynamically does not."""
+
+    config: BrokerConfig
+    ignored: Mapping[str, str] = field(default_factory=dict)
+
+
+def check_rules(config: BrokerConfig, *, large: bool) -> None:
+    """Raise InvalidConfigError unless the broker's values go together: the cleaner's, and what topics get from them.
+
+    `large` says whether the level in force supports large segments.
+    """
+    CleanerConfig.of(config)
+    config.check_segment_size(large=large)
+    LogConfig.from_properties({}, config, use_large_index_format=large)
+
+
+def in_force(static: BrokerConfig, dynamic: Mapping[str, str], *, large: bool) -> InForce:
+    """The file's values and over them as many of the dynamic ones as go together. `static` alone has to."""
+    usable, ignored = {}, {}
+    for name, raw in dynamic.items():
+        why = _unusable(static, name, raw)
+        if why is None:
+            usable[name] = raw
+        else:
+            ignored[name] = why
+    why = _conflict(static, usable, large)
+    if why is None:
+        return InForce(static.with_overrides(usable) if usable else static, ignored)
+    # Seldom: one after the other, in any order that works.
+    taken: dict[str, str] = {}
+    waiting = dict(sorted(usable.items()))
+    grew = True
+    while grew:
+        grew = False
+        for name in list(waiting):
+            why = _conflict(static, {**taken, name: waiting[name]}, large)
+            if why is None:
+                taken[name] = waiting.pop(name)
+                ignored.pop(name, None)
+                grew = True
+            else:
+                ignored[name] = why
+    return InForce(static.with_overrides(taken), ignored)
+
+
+def _unusable(static: BrokerConfig, name: str, raw: str) -> str | None:
+    """Why a stored value cannot be used at all; None when it can."""
+    key = BROKER_KEYS.get(name)
+    if key is None:
+        return None
+    if not key.dynamic:
+        return "this version does not take it dynamically"
+    try:
+        value = key.parse(raw)
+        if name == "max.connections" and value < min(1, static[name]):
+            raise invalid(name, value, "without a connection it could not be changed again")
+    except InvalidConfigError as error:
+        return str(error)
+    return None
+
+
+def _conflict(static: BrokerConfig, dynamic: Mapping[str, str], large: bool) -> str | None:
+    try:
+        check_rules(static.with_overrides(dict(dynamic)), large=large)
+    except InvalidConfigError as error:
+        return str(error)
+    return None
