@@ -64,7 +64,7 @@ class LogSegment(TimedSegment):
         self.roll_jitter_ms = _roll_jitter_ms(config)
         self._fs = fs
         self._clock = clock
-        self._index_interval_bytes = config.index_interval_bytes
+        self.index_interval_bytes = config.index_interval_bytes
         self._indexes = SegmentIndexes(
             directory,
             base_offset,
@@ -198,7 +198,7 @@ class LogSegment(TimedSegment):
         largest_before = self.max_timestamp
         largest, largest_offset = largest_before
         since = self._bytes_since_index_entry
-        interval = self._index_interval_bytes
+        interval = self.index_interval_bytes
         for batch in batches:
             if batch.max_timestamp > largest:
                 largest, largest_offset = batch.max_timestamp, batch.last_offset
@@ -302,7 +302,7 @@ class LogSegment(TimedSegment):
                     epoch=-1 if epoch is None else epoch,
                     flushed_to=flushed_to,
                     end_offset=end_offset,
-                    index_interval_bytes=self._index_interval_bytes,
+                    index_interval_bytes=self.index_interval_bytes,
                     may_overflow=may_overflow,
                 )
                 if sound.size_bytes < file_size:

@@ -4,6 +4,7 @@
     fs.fail(data_dir, errno.EIO)                     # everything that changes something there
     fs.fail(data_dir, errno.ENOSPC, {"write"})       # only writes
     fs.mend(data_dir)
+    fs.fail_once(data_dir, errno.EIO, after=3)       # the fourth operation from now on, and no other
 
 Operations: `open`, `read`, `write`, `truncate`, `allocate`, `sync`, `rename`, `remove`, `list`, `make`. Files that were
 opened before fail as well. Reads are counted by file name (`bytes_read`).
@@ -30,7 +31,11 @@ class FailingFileSystem(FileSystem):
 
     def __init__(self) -> None:
         self.bytes_read: Counter[str] = Counter()
+        #: Whether the operation that `fail_once` chose has come and failed.
+        self.has_failed = False
         self._failing: dict[Path, tuple[int, frozenset[str]]] = {}
+        self._failing_once: tuple[Path, int, frozenset[str]] | None = None
+        self._left = 0
 
     def fail(self, directory: StrPath, error: int, operations: Collection[str] = CHANGES) -> None:
         """Let `operations` on everything in `directory`, at any depth, raise OSError with this number from now on."""
@@ -39,11 +44,30 @@ class FailingFileSystem(FileSystem):
     def mend(self, directory: StrPath) -> None:
         del self._failing[Path(directory)]
 
+    def fail_once(
+        self, directory: StrPath, error: int, *, after: int, operations: Collection[str] = EVERYTHING
+    ) -> None:
+        """Let one of `operations` on what is in `directory` raise OSError: the one behind `after` others of them."""
+        self._failing_once = Path(directory), error, frozenset(operations)
+        self._left, self.has_failed = after, False
+
     def check(self, operation: str, path: StrPath) -> None:
         place = Path(path)
+        if self._failing_once is not None:
+            self._check_once(operation, place)
         for directory, (error, operations) in list(self._failing.items()):
             if operation in operations and place.is_relative_to(directory):
                 raise OSError(error, os.strerror(error), str(path))
+
+    def _check_once(self, operation: str, path: Path) -> None:
+        assert self._failing_once is not None
+        directory, error, operations = self._failing_once
+        if operation not in operations or not path.is_relative_to(directory):
+            return
+        self._left -= 1
+        if self._left < 0:
+            self._failing_once, self.has_failed = None, True
+            raise OSError(error, os.strerror(error), str(path))
 
     def open(self, path: StrPath, *, write: bool = False, create: bool = False) -> File:
         self.check("open", path)

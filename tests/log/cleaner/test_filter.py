@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from stratalog.config.topic import LogConfig
 from stratalog.log.append import BatchFacts
-from stratalog.log.cleaner.chunk import Chunk
-from stratalog.log.cleaner.cleaned_output import CleanedOutput
 from stratalog.log.cleaner.filter_plain import FilterRules, filter_batch
 from stratalog.log.cleaner.offset_map import OffsetMap
 from stratalog.log.cleaner.rewriting import RewritingFacts, SegmentRewriter
@@ -174,11 +172,9 @@ def test_both_twins_make_the_same_of_any_log(
         source = segment(Path(directory), batches)
         cleaned = segment(Path(directory), [], ".cleaned")
         wanted = segment(Path(directory), expected, ".wanted")
-        chunk, stats = Chunk(buffer_size), CleanerStats(NOW_MS)
-        output = CleanedOutput(buffer_size, chunk)
-        output.begin(CONFIG.index_interval_bytes)
-        rewriter = SegmentRewriter(chunk, output, Throttle(), stats, lambda: None)
-        rewriter.rewrite(source, cleaned, facts_of(batches, offset_map, aborted))
+        stats = CleanerStats(NOW_MS)
+        rewriter = SegmentRewriter(cleaned, buffer_size, Throttle(), stats, lambda: None)
+        rewriter.rewrite(source, facts_of(batches, offset_map, aborted))
         for made in (cleaned, wanted):
             made.become_inactive()
         assert cleaned.log_path.read_bytes() == wanted.log_path.read_bytes()
@@ -190,6 +186,15 @@ def test_both_twins_make_the_same_of_any_log(
         assert stats.bytes_written == sum(map(len, expected))
         for made in (source, cleaned, wanted):
             made.close()
+
+
+def test_what_the_buffers_grew_for_a_large_batch_is_given_back(tmp_path: Path) -> None:
+    batches = [build_batch([Record(0, NOW_MS, b"a", b"x" * 10_000)])]
+    source, cleaned = segment(tmp_path, batches), segment(tmp_path, [], ".cleaned")
+    rewriter = SegmentRewriter(cleaned, 100, Throttle(), CleanerStats(NOW_MS), lambda: None)
+    rewriter.rewrite(source, facts_of(batches, OffsetMap(24 * 50), aborted=False))
+    assert cleaned.size_bytes == source.size_bytes
+    assert (rewriter._chunk.capacity, rewriter._output.room()) == (100, 100)
 
 
 def filtered(

@@ -1,4 +1,7 @@
-"""The batches that stay, gathered in a buffer, and written to the segment that is being made when the buffer is full."""
+"""The batches that stay, gathered in a buffer, and written to the segment that is being made when the buffer is full.
+
+An output belongs to one new segment and goes with it, so that what a failed cleaning leaves in it can reach no other log.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +29,18 @@ class CleanedOutput:
     Memory, for a buffer of n bytes: n for the output, 0.7 n for the table of batches, 0.15 n for a flag a record.
     """
 
-    def __init__(self, size: int, chunk: Chunk) -> None:
+    def __init__(self, size: int, chunk: Chunk, cleaned: LogSegment) -> None:
+        """The output of everything that `chunk` is filled with from now on; what stays goes to `cleaned`."""
         from stratalog.log.cleaner import output_kernel
 
         self._output_kernel = output_kernel
         self._size = size = max(size, HEADER_SIZE)
         self._chunk = chunk
+        self._cleaned = cleaned
         self._reserve_output(size)
-        self.reserve_flags(size // RECORD_SIZE_MIN)
+        self._reserve_flags(max(size // RECORD_SIZE_MIN, 1))
+        context = chunk.context
+        context[at.X_INDEX_INTERVAL], context[at.X_SINCE_INDEX_ENTRY] = cleaned.index_interval_bytes, -1
 
     def _reserve_output(self, size: int) -> None:
         import numpy as np
@@ -45,17 +52,21 @@ class CleanedOutput:
         context[at.X_TABLE], context[at.X_TABLE_CAPACITY] = address_of(self._table), len(self._table)
         context[at.X_OUT_SIZE] = context[at.X_TABLE_ROWS] = 0
 
-    def reserve_flags(self, count: int) -> None:
-        """Make room for the flags of as many records in one batch."""
+    def _reserve_flags(self, count: int) -> None:
         import numpy as np
 
-        if self._chunk.context[at.X_FLAGS_CAPACITY] < count or not count:
-            self._flags = np.empty(max(count, 1), np.uint8)
-            self._chunk.context[at.X_FLAGS] = address_of(self._flags)
-            self._chunk.context[at.X_FLAGS_CAPACITY] = len(self._flags)
+        self._flags: npt.NDArray[np.uint8] = np.empty(count, np.uint8)
+        self._chunk.context[at.X_FLAGS] = address_of(self._flags)
+        self._chunk.context[at.X_FLAGS_CAPACITY] = len(self._flags)
+
+    def reserve_flags(self, count: int) -> None:
+        """Make room for the flags of as many records in one batch."""
+        if len(self._flags) < count:
+            self._reserve_flags(count)
 
     def restore(self) -> None:
-        """Give back what the buffers grew; they are empty."""
+        """Give back what the buffers grew; nothing waits in them."""
+        assert not self.size, "what waits is written before the buffers are given back"
         if len(self._output) > self._size:
             self._reserve_output(self._size)
 
@@ -67,14 +78,14 @@ class CleanedOutput:
     def room(self) -> int:
         return len(self._output) - self.size
 
-    def add(self, data: Buffer, batch: RecordBatch, cleaned: LogSegment) -> int:
-        """Put one batch behind the others, whose header `batch` shows; what there is no room for is written to `cleaned`
-        first. How many bytes were written."""
+    def add(self, data: Buffer, batch: RecordBatch) -> int:
+        """Put one batch behind the others, whose header `batch` shows; what there is no room for is written first. How
+        many bytes were written."""
         view = memoryview(data)
         context = self._chunk.context
         written = 0
         if view.nbytes > self.room() or context[at.X_TABLE_ROWS] == len(self._table):
-            written = self.write_to(cleaned)
+            written = self.write()
             if view.nbytes > len(self._output):
                 self._reserve_output(view.nbytes)
         end = self.size
@@ -91,17 +102,17 @@ class CleanedOutput:
         context[at.X_OUT_SIZE] += view.nbytes
         return written
 
-    def make_room(self, size: int, count: int, cleaned: LogSegment) -> int:
+    def make_room(self, size: int, count: int) -> int:
         """Write what waits, so that a batch of `count` records and `size` bytes, once filtered, finds room."""
-        written = self.write_to(cleaned)
+        written = self.write()
         if size > len(self._output):
             self._reserve_output(size)
         self.reserve_flags(count)
         return written
 
-    def write_to(self, cleaned: LogSegment) -> int:
-        """Append what waits to a segment; how many bytes."""
-        size = self.size
+    def write(self) -> int:
+        """Append what waits to the segment; how many bytes."""
+        size, cleaned = self.size, self._cleaned
         if size:
             context = self._chunk.context
             last_offset = int(self._table[context[at.X_TABLE_ROWS] - 1, at.R_LAST_OFFSET])
@@ -115,8 +126,3 @@ class CleanedOutput:
             cleaned.append([self._output.data[:size]], size, facts)
             context[at.X_OUT_SIZE] = context[at.X_TABLE_ROWS] = 0
         return size
-
-    def begin(self, index_interval_bytes: int) -> None:
-        """What follows goes to a new segment."""
-        context = self._chunk.context
-        context[at.X_INDEX_INTERVAL], context[at.X_SINCE_INDEX_ENTRY] = index_interval_bytes, -1

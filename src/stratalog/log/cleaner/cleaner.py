@@ -14,8 +14,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from stratalog.log.cleaner.chunk import Chunk
-from stratalog.log.cleaner.cleaned_output import CleanedOutput
 from stratalog.log.cleaner.filter_plain import FilterRules
 from stratalog.log.cleaner.grouping import SegmentFacts, group_by_size
 from stratalog.log.cleaner.log_view import aborted_transactions, last_records, segments_between
@@ -44,8 +42,9 @@ def warm() -> None:
 
 
 class Cleaner:
-    """What one cleaner thread has: an offset map and buffers, reserved once and used for one log after the other.
+    """What one cleaner thread has: an offset map, reserved once and used for one log after the other, empty for each.
 
+    Nothing else outlives a cleaning: records pass through buffers that are made for each new segment and go with it.
     Memory: `dedupe_buffer_bytes` for the map, of which the system gives what is written, and about three times
     `io_buffer_bytes`; more only while a batch that is larger is cleaned. Not thread-safe; `throttle` may be shared.
     """
@@ -63,8 +62,7 @@ class Cleaner:
         self._fs = fs
         self._throttle = throttle or Throttle(clock=clock)
         self._map = OffsetMap(settings.dedupe_buffer_bytes, settings.load_factor)
-        self._chunk = Chunk(settings.io_buffer_bytes)
-        self._output = CleanedOutput(settings.io_buffer_bytes, self._chunk)
+        self._buffer_bytes = settings.io_buffer_bytes
 
     def clean(
         self,
@@ -84,8 +82,9 @@ class Cleaner:
         they were. KafkaStorageError or OSError when the disk refuses.
         """
         stats = CleanerStats(self._clock.now_ms())
-        builder = MapBuilder(self._map, self._chunk, self._throttle, stats, check_abort)
-        builder.build(log, first_dirty_offset, first_uncleanable_offset)
+        MapBuilder(self._map, self._buffer_bytes, self._throttle, stats, check_abort).build(
+            log, first_dirty_offset, first_uncleanable_offset
+        )
         end_offset = self._map.latest_offset + 1
         stats.map_complete_ms = self._clock.now_ms()
         job = _Rewriting(self, log, stats, check_abort, _legacy_horizon_ms(log, first_dirty_offset), now_ms)
@@ -117,14 +116,12 @@ class _Rewriting:
     ) -> None:
         self._log = log
         self._stats = stats
-        self._map, self._output = cleaner._map, cleaner._output
-        self._clock, self._fs = cleaner._clock, cleaner._fs
+        self._check_abort = check_abort
+        self._map, self._buffer_bytes = cleaner._map, cleaner._buffer_bytes
+        self._clock, self._fs, self._throttle = cleaner._clock, cleaner._fs, cleaner._throttle
         self._legacy_horizon_ms = legacy_horizon_ms
         self._now_ms = now_ms
         self._transactions = CleanedTransactions()
-        self._rewriter = SegmentRewriter(
-            cleaner._chunk, cleaner._output, cleaner._throttle, stats, check_abort
-        )
 
     def rewrite_group(self, group: Sequence[LogSegment]) -> None:
         """Make one segment of the group and put it in its place. After an error nothing is left of it."""
@@ -149,7 +146,9 @@ class _Rewriting:
 
     def _fill(self, cleaned: LogSegment, group: Sequence[LogSegment]) -> None:
         log, transactions = self._log, self._transactions
-        self._output.begin(log.config.index_interval_bytes)
+        rewriter = SegmentRewriter(
+            cleaned, self._buffer_bytes, self._throttle, self._stats, self._check_abort
+        )
         transactions.retain = cleaned.txn_index.append
         active_producers = last_records(log)
         ends = [*(segment.base_offset for segment in group[1:]), group[-1].read_next_offset()]
@@ -162,7 +161,7 @@ class _Rewriting:
                 segment.last_modified_ms > self._legacy_horizon_ms,
             )
             facts = RewritingFacts(rules, transactions, active_producers, log.high_watermark)
-            self._rewriter.rewrite(segment, cleaned, facts)
+            rewriter.rewrite(segment, facts)
         cleaned.become_inactive()
         cleaned.flush()
         modified_ms = group[-1].last_modified_ms

@@ -28,12 +28,12 @@ _IS_FULL: Final = True
 
 
 class MapBuilder:
-    """One filling of one map; `chunk` is used for the reading."""
+    """One filling of one map."""
 
     def __init__(
         self,
         offset_map: OffsetMap,
-        chunk: Chunk,
+        buffer_bytes: int,
         throttle: Throttle,
         stats: CleanerStats,
         check_abort: Callable[[], None],
@@ -42,7 +42,7 @@ class MapBuilder:
 
         self._keys_kernel = keys_kernel
         self._map = offset_map
-        self._chunk = chunk
+        self._chunk = Chunk(buffer_bytes)
         self._throttle = throttle
         self._stats = stats
         self._check_abort = check_abort
@@ -66,7 +66,6 @@ class MapBuilder:
                 if self._add_segment(segment, start_offset, segment_end) is _IS_FULL:
                     break
         finally:
-            self._chunk.restore()
             self._stats.map_messages_read += self._chunk.context[at.X_MESSAGES_READ]
 
     def _add_segment(self, segment: LogSegment, start_offset: int, end_offset: int) -> bool:

@@ -1,4 +1,4 @@
-"""One segment after the other, filtered into a new one.
+"""One segment after the other, filtered into one new segment.
 
 Source: Kafka's `Cleaner.cleanInto` and `MemoryRecords.filterTo`.
 """
@@ -39,12 +39,12 @@ class RewritingFacts:
 
 
 class SegmentRewriter:
-    """Filters segments through the buffers of `chunk` and `output`."""
+    """Filters segments into `cleaned`, through buffers of its own. After an error it must not be used again."""
 
     def __init__(
         self,
-        chunk: Chunk,
-        output: CleanedOutput,
+        cleaned: LogSegment,
+        buffer_bytes: int,
         throttle: Throttle,
         stats: CleanerStats,
         check_abort: Callable[[], None],
@@ -54,17 +54,17 @@ class SegmentRewriter:
         from stratalog.log.cleaner import filter_kernel
 
         self._filter_kernel = filter_kernel
-        self._chunk = chunk
-        self._output = output
+        self._chunk = Chunk(buffer_bytes)
+        self._output = CleanedOutput(buffer_bytes, self._chunk, cleaned)
         self._throttle = throttle
         self._stats = stats
         self._check_abort = check_abort
         #: The records of a compressed batch that stay, before they are compressed again.
         self._records: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
 
-    def rewrite(self, source: RecordsFile, cleaned: LogSegment, facts: RewritingFacts) -> None:
-        """Append to `cleaned` what stays of `source`. Raises CorruptRecordError and what `check_abort` does."""
-        self._cleaned, self._facts = cleaned, facts
+    def rewrite(self, source: RecordsFile, facts: RewritingFacts) -> None:
+        """Append to the new segment what stays of `source`. Raises CorruptRecordError and what `check_abort` does."""
+        self._facts = facts
         chunk, position = self._chunk, 0
         self._prepare()
         try:
@@ -73,15 +73,15 @@ class SegmentRewriter:
                 self._throttle.maybe_throttle(chunk.read(source, position))
                 with chunk.errors_named():
                     self._filter_chunk()
-                self._wrote(self._output.write_to(cleaned))
+                self._wrote(self._output.write())
                 if chunk.position == 0:
                     chunk.grow_for_batch()
                 position += chunk.position
                 self._stats.bytes_read += chunk.position
         finally:
-            chunk.restore()
-            self._output.restore()
             self._collect_counts()
+        chunk.restore()
+        self._output.restore()
 
     def _prepare(self) -> None:
         context, rules = self._chunk.context, self._facts.rules
@@ -121,7 +121,7 @@ class SegmentRewriter:
         if count > batch.size:
             raise ValueError(f"record count {count} in {batch!r}")
         size = batch.size + at.RECORD_GROWTH * count
-        self._wrote(self._output.make_room(size, count, self._cleaned))
+        self._wrote(self._output.make_room(size, count))
 
     def _take(self, batch: RecordBatch) -> None:
         """A batch that the loop over the chunk left to us."""
@@ -147,7 +147,7 @@ class SegmentRewriter:
         context[at.X_MESSAGES_RETAINED] += filtered.retained
         context[at.X_INVALID] += filtered.keyless
         if filtered.data is not None:
-            self._wrote(self._output.add(filtered.data, RecordBatch(filtered.data), self._cleaned))
+            self._wrote(self._output.add(filtered.data, RecordBatch(filtered.data)))
 
     def _take_natively(self, batch: RecordBatch, verdict: Verdict) -> bool:
         """Filter a batch in a loop of its own; False, and nothing is done, for one that the plain twin must take."""
@@ -175,7 +175,7 @@ class SegmentRewriter:
         return True
 
     def _add(self, data: bytes | memoryview) -> None:
-        self._wrote(self._output.add(data, RecordBatch(data), self._cleaned))
+        self._wrote(self._output.add(data, RecordBatch(data)))
 
     def _rewritten(self, batch: RecordBatch, payload: npt.NDArray[np.uint8], needs_horizon: bool) -> bytes:
         """The batch with the records that were selected, compressed as it was."""

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from stratalog.log.append import BatchFacts
-from stratalog.log.cleaner.chunk import Chunk
-from stratalog.log.cleaner.cleaned_output import CleanedOutput
 from stratalog.log.cleaner.filter_plain import FilterRules, empty_batch
 from stratalog.log.cleaner.rewriting import RewritingFacts, SegmentRewriter
 from stratalog.log.cleaner.superseded import SupersededOffsets
@@ -59,11 +57,8 @@ class GroupRewriter:
         )
         self._stats = CleanerStats(0)
         self._transactions = CleanedTransactions(self._cleaned.txn_index.append, task.met)
-        chunk = Chunk(CHUNK_BYTES)
-        output = CleanedOutput(CHUNK_BYTES, chunk)
-        output.begin(task.config.index_interval_bytes)
         throttle = Throttle(clock=SYSTEM_CLOCK)
-        self._rewriter = SegmentRewriter(chunk, output, throttle, self._stats, lambda: None)
+        self._rewriter = SegmentRewriter(self._cleaned, CHUNK_BYTES, throttle, self._stats, lambda: None)
         self._next = 0
 
     def add(self, superseded: npt.NDArray[np.uint32]) -> None:
@@ -77,7 +72,7 @@ class GroupRewriter:
         )
         rewriting = RewritingFacts(rules, self._transactions, facts.last_records, facts.high_watermark)
         with open_records(source, task.places) as records:
-            self._rewriter.rewrite(records, self._cleaned, rewriting)
+            self._rewriter.rewrite(records, rewriting)
         self._next += 1
 
     def finish(self) -> Rewritten:
