@@ -31,8 +31,7 @@ from benchmarks.compaction import CLEANER, SEGMENT_BYTES, kafkas_command, run, w
 from benchmarks.support.arguments import benchmark_parser
 from benchmarks.support.measure import Sample, alternate
 from benchmarks.support.report import Report, Result, figure
-from stratalog.log.check.data_dir import CLEAN_SHUTDOWN
-from stratalog.log.checkpoints import CLEANER_OFFSETS, OffsetCheckpoint
+from stratalog.log.checkpoints import CLEAN_SHUTDOWN, CLEANER_OFFSETS, OffsetCheckpoint
 from stratalog.records import Codec
 from stratalog.spark import local_session
 from stratalog.spark.pipelines.compact import compact_data_dirs

@@ -51,9 +51,9 @@ def offsets(data_dir: Path, partition: int) -> list[int]:
 
 def test_a_new_topic_begins_at_offset_0(tmp_path: Path) -> None:
     assert publish(tmp_path, JOB, "job", [staged(tmp_path, 0, 500), staged(tmp_path, 2, 30)])
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".lock", "orders-0", "orders-2"]
     assert offsets(tmp_path, 0) == list(range(500))
     assert offsets(tmp_path, 2) == list(range(30))
-    assert sorted(p.name for p in tmp_path.iterdir()) == [".lock", "orders-0", "orders-2"]
     assert publication.topic_id_in(tmp_path, "orders") == (TOPIC_ID, 3)
 
 

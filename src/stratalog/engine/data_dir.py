@@ -14,6 +14,7 @@ from pathlib import Path
 
 from stratalog.config.broker import parse_properties
 from stratalog.errors import DataDirError, UnusableDataDirError, UsageError
+from stratalog.log.checkpoints import CLEAN_SHUTDOWN
 from stratalog.log.publication import finish_held
 from stratalog.remote.restore_marker import check_finished
 from stratalog.util.atomic_file import write_atomic
@@ -23,7 +24,6 @@ from stratalog.util.uuids import random_uuid, uuid_from_base64, uuid_to_base64
 logger = logging.getLogger(__name__)
 
 META_PROPERTIES = "meta.properties"
-CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
 META_VERSION = "1"
 

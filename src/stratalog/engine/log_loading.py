@@ -19,10 +19,9 @@ from uuid import UUID
 from stratalog.config.topic import LogConfig
 from stratalog.engine.tier_switch import allowed_config
 from stratalog.errors import CorruptCheckpointError
-from stratalog.log.checkpoints import PartitionMetadataFile, decode_epochs
+from stratalog.log.checkpoints import PartitionMetadataFile
 from stratalog.log.file_names import (
     DELETE_DIR_SUFFIX,
-    LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
     STRAY_DIR_SUFFIX,
     parse_partition_dir,
@@ -142,26 +141,6 @@ def load_side_by_side(
     finally:
         for pool in pools:
             pool.shutdown(cancel_futures=True)
-
-
-def plausible_start(path: Path, offset: int, fs: FileSystem) -> int:
-    """Where a log begins, of which a checkpoint says `offset`.
-
-    The log's own leader epochs follow its start, before the checkpoint is written; if they begin earlier, the checkpoint
-    is wrong (it has no checksum), and taking its word would delete what is not to be deleted.
-    """
-    checkpoint = path / LEADER_EPOCH_CHECKPOINT
-    if offset <= 0 or not fs.exists(checkpoint):
-        return max(offset, 0)
-    try:
-        epochs = decode_epochs(fs.read_bytes(checkpoint), str(checkpoint))
-    except CorruptCheckpointError:
-        return offset
-    if not epochs or epochs[0].start_offset >= offset:
-        return offset
-    logger.warning("%s: the checkpoint says that the log begins at offset %d, its leader epochs say %d: %d it is",
-                   path, offset, epochs[0].start_offset, epochs[0].start_offset)  # fmt: skip
-    return epochs[0].start_offset
 
 
 def report_strays(unknown: Iterable[Path], set_aside: Iterable[Path]) -> None:

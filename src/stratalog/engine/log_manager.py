@@ -28,7 +28,6 @@ from stratalog.engine.log_loading import (
     load_side_by_side,
     make_room,
     marked_path,
-    plausible_start,
     report_strays,
     survey,
 )
@@ -42,6 +41,7 @@ from stratalog.errors import DataDirError, KafkaStorageError, RequestTimedOutErr
 from stratalog.log.checkpoints import TopicPartition
 from stratalog.log.file_names import DELETE_DIR_SUFFIX
 from stratalog.log.flusher import FlushTimes
+from stratalog.log.partition_checkpoints import plausible_start
 from stratalog.log.partition_log import PartitionLog
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
@@ -464,13 +464,16 @@ class LogManager:
         partition = self._partitions.get(topic, number)
         if partition is None:
             raise KeyError((topic, number))
+        here = [found for found in self.dirs.live if found.path == partition.log.directory.parent]
+        # Recovery cuts nothing below a recovery point: one of before would keep what a crash leaves behind the new end.
+        partition.log.lower_recovery_point(offset)
+        for data_dir in here:
+            self._checkpoint(data_dir)
         with self.cleaning.paused((topic, number)):
             was_longer = partition.log.truncate_to(offset)
             self.cleaning.truncate_checkpoint(partition.log, partition.log.log_end_offset)
-        # Recovery cuts nothing below a recovery point: one of before would keep what a crash leaves behind the new end.
-        for data_dir in self.dirs.live:
-            if data_dir.path == partition.log.directory.parent:
-                self._checkpoint(data_dir)
+        for data_dir in here:
+            self._checkpoint(data_dir)
         return was_longer
 
     # --- tiering ----------------------------------------------------------------------------------------------------------

@@ -33,6 +33,8 @@ RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
+#: There only after a clean stop: everything in the directory is flushed, and what the checkpoints say is all.
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 
 TopicPartition = tuple[str, int]
 

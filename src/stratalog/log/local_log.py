@@ -11,7 +11,8 @@ a whole, the row of segments never changes in place, and `end` moves only after 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -57,6 +58,7 @@ class LocalLog:
         "segments",
         "sync_failed",
         "truncations",
+        "write_bounds",
     )
 
     def __init__(
@@ -81,6 +83,10 @@ class LocalLog:
         self.failure: KafkaStorageError | None = None
         #: Called with each error of the disk, possibly with the partition's lock held.
         self.on_storage_error: Callable[[KafkaStorageError], object] | None = None
+        #: Writes recovery point and log start offset down, durably, with the partition's lock held: before a truncation
+        #: takes what lies below the recovery point, and when the log start moved. None: whoever serves the log does so now
+        #: and then.
+        self.write_bounds: Callable[[], object] | None = None
         #: A sync failed: what the disk has is unknown from then on.
         self.sync_failed = False
         #: Counts beginnings and ends of truncations: who read meanwhile may have read what is there no more.
@@ -126,6 +132,41 @@ class LocalLog:
             self.on_storage_error(failure)
         return failure
 
+    @contextmanager
+    def whole_or_unusable(self, what: str) -> Iterator[None]:
+        """For a change of several steps: whatever raises in here leaves the log between two states.
+
+        It lets go of its files, and takes and gives nothing more until it is opened anew: what is in memory may contradict
+        what is on the disk. An OSError is raised as a KafkaStorageError.
+        """
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, OSError):
+                self.failure = self.storage_error(what, error)
+            else:
+                self.failure = KafkaStorageError(
+                    f"{self.directory}: {what} failed half-way ({error}); open the log anew"
+                )
+            if not self.closed:
+                self.close()
+            if isinstance(error, OSError):
+                raise self.failure from error
+            raise
+
+    # --- what a crash is recovered by -------------------------------------------------------------------------------
+
+    def bounds_changed(self) -> None:
+        """`write_bounds`, if somebody wants that."""
+        if self.write_bounds is not None:
+            self.write_bounds()
+
+    def end_will_be(self, offset: int) -> None:
+        """A truncation will end the log at `offset`. Recovery cuts nothing below a recovery point, so that goes first."""
+        if offset < self.recovery_point:
+            self.recovery_point = offset
+            self.bounds_changed()
+
     # --- the row grows ----------------------------------------------------------------------------------------------
 
     def roll(self) -> LogSegment:
@@ -140,12 +181,14 @@ class LocalLog:
     def roll_at(self, expected_offset: int) -> LogSegment:
         """Seal the active segment, begin one at `expected_offset` or the end, and take a producer snapshot there.
 
-        An empty active segment is begun anew. An OSError leaves the row as it was.
+        An empty active segment is begun anew; KafkaStorageError if that fails, and the log is unusable then. An OSError
+        leaves the row as it was.
         """
         base_offset = max(expected_offset, self.end.offset)
         active = self.active
         if active.base_offset == base_offset:  # nothing was written: only its indexes can have been at fault
-            self._replace_active(base_offset)
+            with self.whole_or_unusable("roll"):
+                self._replace_active(base_offset)
         else:
             active.become_inactive()
             segment = self._new_segment(base_offset)
@@ -178,14 +221,21 @@ class LocalLog:
 
     # --- the row shrinks --------------------------------------------------------------------------------------------
 
-    def truncate_to(self, offset: int) -> None:
-        """Drop everything from `offset` on, which lies at or behind the first segment's base offset.
+    def kept_up_to(self, offset: int) -> tuple[LogSegment, ...]:
+        """The segments that a truncation to `offset` leaves, at or behind the first one's base offset.
 
-        CorruptRecordError if damage hides where that is; nothing was done then. The last segment goes first, and all are
-        gone for good before the one that stays is cut: whenever the process or the power ends, a log without gaps is left.
+        CorruptRecordError if damage hides where in the last of them that is.
         """
         kept = self.segments.all[: self.segments.floor(offset) + 1]
         kept[-1].translate_offset(offset)
+        return kept
+
+    def truncate_to(self, offset: int, kept: tuple[LogSegment, ...]) -> None:
+        """Drop everything from `offset` on; `kept` are the segments up to it.
+
+        The last segment goes first, and all are gone for good before the one that stays is cut: whenever the process or the
+        power ends, a log without gaps is left.
+        """
         self.truncations += 1
         try:
             behind = self.segments.all[len(kept) :]

@@ -4,11 +4,15 @@
         log.append([Record(0, now_ms, b"key", b"value")])
         for record in log.records(0): ...
 
-The directory is a Kafka partition directory; a broker can serve it afterwards. Nobody else may have it open.
+The directory is a Kafka partition directory; a broker can serve it afterwards. Nobody else may have it open. The
+directory around it is its log directory: how far the log is flushed, and where it begins, stands in the checkpoints there,
+as a broker keeps them (`partition_checkpoints`).
 """
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +20,9 @@ from types import TracebackType
 from typing_extensions import Buffer
 
 from stratalog.config.topic import LogConfig
+from stratalog.errors import KafkaStorageError
+from stratalog.log.file_names import parse_partition_dir
+from stratalog.log.partition_checkpoints import PartitionCheckpoints
 from stratalog.log.partition_log import PartitionLog
 from stratalog.log.values import AppendInfo, FetchData, TimestampOffset
 from stratalog.records.batch import iter_batches
@@ -24,14 +31,28 @@ from stratalog.records.record import Record, RecordLike
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
 
+logger = logging.getLogger(__name__)
+
 _READ_SIZE = 1024 * 1024
 
 
 class OpenLog:
     """A partition log with itself as leader. Thread-safe; `partition_log` has everything else."""
 
-    def __init__(self, partition_log: PartitionLog) -> None:
+    def __init__(
+        self,
+        partition_log: PartitionLog,
+        checkpoints: PartitionCheckpoints | None = None,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
         self.partition_log = partition_log
+        self._checkpoints = checkpoints
+        self._clock = clock
+        self._checkpoint_lock = threading.Lock()
+        #: What stands in the checkpoints.
+        self._written: tuple[int, int] | None = None
+        partition_log.write_bounds_by(self._write_bounds)
         latest = partition_log.leader_epochs.latest_epoch
         self._epoch = 0 if latest is None else latest
         partition_log.advance_high_watermark()
@@ -54,7 +75,30 @@ class OpenLog:
             records = self._batch(records)
         info = self.partition_log.append_as_leader(records, leader_epoch=self._epoch)
         self.partition_log.advance_high_watermark()
+        try:
+            if self.partition_log.flush_if_due(self._clock.now_ms()):
+                self._write_down("append")
+        except KafkaStorageError as error:  # the records are in the log; the next flush or close says so too
+            logger.warning("What was appended is not durable: %s", error)
         return info
+
+    def _write_down(self, what: str) -> None:
+        """Let the next opening know how far the log is flushed. KafkaStorageError when the disk refuses."""
+        try:
+            self._write_bounds()
+        except OSError as error:
+            raise KafkaStorageError(
+                f"{self.partition_log.directory}: {what}: the checkpoints cannot be written: {error.strerror or error}"
+            ) from error
+
+    def _write_bounds(self) -> None:
+        if self._checkpoints is None:
+            return
+        with self._checkpoint_lock:
+            bounds = self.partition_log.recovery_point, self.partition_log.log_start_offset
+            if bounds != self._written:
+                self._checkpoints.write(*bounds)
+                self._written = bounds
 
     def _batch(self, records: Iterable[RecordLike]) -> bytes:
         numbered = [
@@ -84,11 +128,14 @@ class OpenLog:
         return self.partition_log.offset_for_timestamp(timestamp_ms)
 
     def flush(self) -> None:
+        """Make everything that was appended durable, and the knowledge that it is. Raises KafkaStorageError."""
         self.partition_log.flush()
+        self._write_down("flush")
 
     def close(self) -> None:
         """Flush and close. Harmless when called again."""
         self.partition_log.close()
+        self._write_down("close")
 
     def __enter__(self) -> OpenLog:
         return self
@@ -111,9 +158,16 @@ def open_log(
 ) -> OpenLog:
     """Open a partition directory, `<topic>-<partition>`, and make it if it is missing.
 
-    `config` is a LogConfig or topic properties under Kafka's names. Whether the last user closed it is not known, so
-    everything in it is checked. Raises ValueError for another kind of name, InvalidConfigError, OSError.
+    `config` is a LogConfig or topic properties under Kafka's names. What is not known to be flushed is checked, and nothing
+    that is flushed is ever cut. Raises ValueError for another kind of name, InvalidConfigError, OSError.
     """
     if not isinstance(config, LogConfig):
         config = LogConfig.from_properties(dict(config or {}))
-    return OpenLog(PartitionLog.open(Path(path).absolute(), config, clock=clock, fs=fs))
+    directory = Path(path).absolute()
+    partition = parse_partition_dir(directory.name)
+    if partition is None:
+        raise ValueError(f"{directory}: not the name of a partition directory, <topic>-<partition>")
+    checkpoints = PartitionCheckpoints(directory, partition, fs)
+    known = checkpoints.begin()
+    log = PartitionLog.open(directory, config, clock=clock, fs=fs, **known._asdict())
+    return OpenLog(log, checkpoints, clock=clock)

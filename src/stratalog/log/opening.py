@@ -44,7 +44,7 @@ def open_directory(
     clock: Clock,
     fs: FileSystem,
     clean_shutdown: bool,
-    recovery_point: int,
+    recovery_point: int | None,
     log_start_offset: int,
 ) -> OpenedLog:
     """What `PartitionLog.open` says."""

@@ -77,12 +77,14 @@ class PartitionLog:
         clock: Clock = SYSTEM_CLOCK,
         fs: FileSystem = REAL_FILESYSTEM,
         clean_shutdown: bool = False,
-        recovery_point: int = 0,
+        recovery_point: int | None = 0,
         log_start_offset: int = 0,
     ) -> PartitionLog:
         """Open a partition directory (`<topic>-<partition>`), making it if it is missing, and recover it.
 
-        `clean_shutdown`: whoever had it open last closed it. If not, everything from `recovery_point` on is read again.
+        `clean_shutdown`: whoever had it open last closed it. If not, everything from `recovery_point` on is read again, and
+        ends before the first batch that is not sound. None: it is not known; everything is read again, and nothing is cut
+        but what a torn write left at the end.
         The high watermark begins at the local log start offset. Raises ValueError for the name of no partition directory,
         InconsistentTopicIdError if the directory belongs to another topic id, OSError.
         """
@@ -309,14 +311,20 @@ class PartitionLog:
             return self._trimmer.increment_log_start_offset(offset, reason)
 
     def truncate_to(self, offset: int) -> bool:
-        """Drop everything from `offset` on; whether there was anything. A batch that holds it among others goes whole."""
+        """Drop everything from `offset` on; whether there was anything. A batch that holds it among others goes whole.
+
+        KafkaStorageError when the disk refuses: the log is closed then, and to be opened anew.
+        """
         if offset < 0:
             raise ValueError(f"cannot truncate to offset {offset}")
         with self._lock, self._disk("truncation"):
             return self._trimmer.truncate_to(offset)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Drop everything; the next record gets `offset`. The log begins there too, unless told (remote data)."""
+        """Drop everything; the next record gets `offset`. The log begins there too, unless told (remote data).
+
+        Errors as `truncate_to`.
+        """
         with self._lock, self._disk("truncation"):
             self._trimmer.truncate_fully_and_start_at(offset, log_start_offset)
 
@@ -342,7 +350,8 @@ class PartitionLog:
         `new` are sealed and flushed and bear the suffix `.cleaned`; their offsets lie within those of `old`, and the active
         segment is not among these. Those of `old` that are not in the log any more are passed over; without any that is,
         `new` are removed again. Slices of `old` stay readable. Whoever truncates the log meanwhile stops the caller first.
-        Raises KafkaStorageError; what was done by then is finished or undone when the log is opened anew.
+        Raises KafkaStorageError, which may leave the log closed; what was done by then is finished or undone when it is
+        opened anew.
         """
         with self._lock:
             replace_segments(self._local, new, old)
@@ -420,6 +429,17 @@ class PartitionLog:
     @on_storage_error.setter
     def on_storage_error(self, listener: Callable[[KafkaStorageError], object] | None) -> None:
         self._local.on_storage_error = listener
+
+    def write_bounds_by(self, write: Callable[[], object]) -> None:
+        """Have `write` put `recovery_point` and `log_start_offset` down, durably, before a truncation and whenever the log
+        start has moved. It is called with the log's lock held. OSErrors of it are those of the disk.
+        """
+        self._local.write_bounds = write
+
+    def lower_recovery_point(self, offset: int) -> None:
+        """Say that nothing from `offset` on counts as flushed, because it will be truncated. For who keeps checkpoints."""
+        with self._lock:
+            self._local.end_will_be(offset)
 
     @contextmanager
     def _disk(self, what: str) -> Iterator[None]:

@@ -30,7 +30,13 @@ from uuid import UUID
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import DataDirError, UsageError
-from stratalog.log.checkpoints import RECOVERY_POINTS, OffsetCheckpoint, PartitionMetadataFile, encode_epochs
+from stratalog.log.checkpoints import (
+    CLEAN_SHUTDOWN,
+    RECOVERY_POINTS,
+    OffsetCheckpoint,
+    PartitionMetadataFile,
+    encode_epochs,
+)
 from stratalog.log.file_names import (
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
@@ -55,7 +61,6 @@ from stratalog.util.uuids import uuid_to_base64
 ABANDONED_AFTER_MS: Final = 24 * 3_600_000
 
 _LOCK: Final = ".lock"
-_CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 _JOURNAL: Final = "stratalog-publication-"
 _STAGING: Final = "stratalog-staging-0."
 _DELETE: Final = "-delete"
@@ -240,7 +245,7 @@ def _sealed_end(directory: Path, staged: StagedPartition, fs: FileSystem, clock:
         topic_id=staged.topic_id,
         clock=clock,
         fs=fs,
-        clean_shutdown=fs.exists(parent / _CLEAN_SHUTDOWN),
+        clean_shutdown=fs.exists(parent / CLEAN_SHUTDOWN),
         recovery_point=points.get((staged.topic, staged.partition), 0),
     )
     try:

@@ -8,8 +8,10 @@
 
 Below the recovery point, and anywhere after a clean stop, nothing is cut or removed, whatever it looks like: damage there
 is named and left in its place, where readers are told of it. If it leaves open where the log ends, the segment is sealed
-as it is, and the log goes on in a new one. What is cut behind the recovery point is thrown away only if it is what a torn
-write leaves; anything else is kept beside the log (`remnants`). Segments that are flushed are not read, but for a few
+as it is, and the log goes on in a new one, at the recovery point or behind it: no offset below is given again. Where no
+recovery point is known, all may have been flushed, and only what a torn write leaves at the very end is cut. What is cut
+behind the recovery point is thrown away only if it is what a torn write leaves; anything else is kept beside the log
+(`remnants`). Segments that are flushed are not read, but for a few
 headers to see that their indexes fit. Source: Kafka's `LogLoader`, which cuts in either case and keeps nothing.
 """
 
@@ -87,7 +89,7 @@ class LogLoader:
         clock: Clock,
         fs: FileSystem,
         clean_shutdown: bool,
-        recovery_point: int,
+        recovery_point: int | None,
         log_start_offset: int,
         leader_epochs: LeaderEpochCache,
         producers: ProducerStateManager,
@@ -98,9 +100,12 @@ class LogLoader:
         self._clock = clock
         self._fs = fs
         self._clean = clean_shutdown
-        self._recovery_point = recovery_point
+        self._recovery_point = recovery_point or 0
+        self._is_flush_known = recovery_point is not None
         #: Everything below was flushed or is not wanted any more, and is not what is cut for, nor what comes behind it.
-        self._flushed_to = _NO_END if clean_shutdown else max(recovery_point, log_start_offset)
+        self._flushed_to = (
+            _NO_END if clean_shutdown or recovery_point is None else max(recovery_point, log_start_offset)
+        )
         self._log_start_offset = log_start_offset
         self._epochs = leader_epochs
         self._producers = producers
@@ -245,8 +250,7 @@ class LogLoader:
 
         def before_cut(view: memoryview, sound: SoundBatches) -> None:
             behind = self._segments[self._segments.index(segment) + 1 :]
-            is_last = not any(other.size_bytes for other in behind)
-            kept = keep_tail(segment.log_path, view, sound, self._fs, is_last=is_last)
+            kept = keep_tail(segment.log_path, view, sound, self._fs, is_last=self._is_last(segment))
             logger.warning("%s: cut %s at position %d, %d bytes from offset %d on: %s%s",
                            self._name, segment.log_path.name, sound.size_bytes, len(view) - sound.size_bytes,
                            sound.next_offset, sound.flaw, f"; they are kept in {kept.name}" if kept else "")  # fmt: skip
@@ -260,6 +264,7 @@ class LogLoader:
             flushed_to=flushed_to,
             end_offset=self._end_offset_of(segment),
             may_overflow=segment.base_offset not in self._split,
+            cut_torn_write=not self._is_flush_known and not self._clean and self._is_last(segment),
             before_cut=before_cut,
         )
         producers.take_snapshot(sound.next_offset)
@@ -274,6 +279,10 @@ class LogLoader:
         self._mended.bytes_read += size
         self._mended.bytes_cut += size - segment.size_bytes
         return size - segment.size_bytes
+
+    def _is_last(self, segment: LogSegment) -> bool:
+        """Whether nothing was written behind the segment."""
+        return not any(other.size_bytes for other in self._segments[self._segments.index(segment) + 1 :])
 
     def _name_gap(self, segment: LogSegment, sound: SoundBatches) -> None:
         """Say what is missing between a segment that was read again and the next one."""
@@ -301,7 +310,7 @@ class LogLoader:
     def _log_end_offset(self) -> int:
         """The end of the segments, of which there is one at least afterwards."""
         if not self._segments:
-            return self._begin_at(self._known_end(self._log_start_offset))
+            return self._begin_at(self._known_end(self._log_start_offset, is_whole=True))
         last = self._segments[-1]
         end, is_whole = self._end_of_last(last)
         if is_whole and end < self._log_start_offset:
@@ -311,7 +320,7 @@ class LogLoader:
             self._epochs.clear()
             self._producers.truncate_fully_and_start_at(self._log_start_offset)
             return self._begin_at(self._log_start_offset)
-        known_end = self._known_end(end)
+        known_end = self._known_end(end, is_whole=is_whole)
         is_lost = known_end == self._recovery_point or any(end <= base for base in self._without_log)
         if is_whole and not (known_end > end and is_lost):
             return end
@@ -338,10 +347,18 @@ class LogLoader:
         is_whole = not sound.damage or sound.damage[-1].end < last.size_bytes
         return sound.next_offset, is_whole
 
-    def _known_end(self, end: int) -> int:
-        """Where a log ended that may have lost its end: a clean stop leaves a snapshot there. No earlier than `end`."""
-        snapshot = self._producers.latest_snapshot_offset if self._clean else None
-        return end if snapshot is None else max(end, snapshot)
+    def _known_end(self, end: int, *, is_whole: bool) -> int:
+        """Where a log ended that may have lost its end. No earlier than `end`.
+
+        A clean stop leaves a snapshot there, of which a directory without a recovery point may know no more. A recovery
+        point has no checksum: it counts where the log is damaged at its end, or if there is a snapshot of the same offset.
+        """
+        snapshot = self._producers.latest_snapshot_offset
+        if snapshot is not None and (self._clean or not self._is_flush_known):
+            end = max(end, snapshot)
+        if not is_whole or snapshot == self._recovery_point:
+            end = max(end, self._recovery_point)
+        return end
 
     def _begin_at(self, base_offset: int) -> int:
         """Begin an empty segment at the end of the row."""

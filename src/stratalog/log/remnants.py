@@ -15,9 +15,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from stratalog.log.segment_recovery import SoundBatches, has_sound_batch
-from stratalog.log.soundness import header_at
-from stratalog.records.batch_format import BATCH_SIZE_MIN, LOG_OVERHEAD
+from stratalog.log.segment_recovery import SoundBatches, is_torn_write
 from stratalog.util.filesystem import FileSystem
 
 CUT_SUFFIX: Final = ".cut"
@@ -32,7 +30,7 @@ def keep_tail(
     `is_last`: nothing was written behind the file.
     """
     position = sound.size_bytes
-    if is_last and _is_torn_write(view, sound):
+    if is_last and is_torn_write(view, position, sound.next_offset):
         return None
     path = log_path.with_name(f"{log_path.name}.{position}{CUT_SUFFIX}")
     with fs.open(path, create=True) as file:
@@ -50,16 +48,3 @@ def keep_log(log_path: Path, fs: FileSystem) -> Path:
     fs.rename(log_path, path)
     fs.sync_dir(path.parent)
     return path
-
-
-def _is_torn_write(view: memoryview, sound: SoundBatches) -> bool:
-    """Whether the bytes behind the sound batches are the beginning of one batch, or zeros, and nothing else."""
-    position, limit = sound.size_bytes, len(view)
-    if limit - position < BATCH_SIZE_MIN:
-        return True
-    if not any(any(view[start : start + _CHUNK_SIZE]) for start in range(position, limit, _CHUNK_SIZE)):
-        return True
-    header = header_at(view, position, limit)
-    if header is None or position + header[1] + LOG_OVERHEAD <= limit or header[0] != sound.next_offset:
-        return False
-    return not has_sound_batch(view, position, sound.next_offset)

@@ -44,10 +44,11 @@ def replace_segments(local: LocalLog, new: Sequence[LogSegment], old: Sequence[L
         return
     try:
         make_certain(local.directory, new, local.fs)
-        local.replace(replaced, new)
-        name_plainly(local.directory, new, local.fs)
     except OSError as error:
         raise local.storage_error("replacing segments", error) from error
+    with local.whole_or_unusable("replacing segments"):
+        local.replace(replaced, new)
+        name_plainly(local.directory, new, local.fs)
 
 
 def make_certain(directory: Path, new: Sequence[LogSegment], fs: FileSystem) -> None:

@@ -39,6 +39,8 @@ _TRANSACTION_BITS: Final = TRANSACTIONAL_BIT | CONTROL_BIT
 #: What a batch of format 2 has from its magic on: a CRC, no attribute that is not known, a last offset delta from 0 up.
 _LIKE_A_BATCH: Final = re.compile(rb"(?s)\x02(?=.{4}\x00[\x00-\x7f][\x00-\x7f])")
 
+_CHUNK_SIZE: Final = 1024 * 1024
+
 _unpack_header = HEADER.unpack_from
 
 OnBatch = Callable[[RecordBatch], None]
@@ -96,11 +98,12 @@ def index_sound_batches(
     end_offset: int,
     index_interval_bytes: int,
     may_overflow: bool,
+    cut_torn_write: bool = False,
 ) -> SoundBatches:
     """Check every batch in the `.log` that `view` shows, and index those that are sound.
 
     The contract of `LogSegment.recover` says what is sound, which batches `on_batch` is told, and what `flushed_to`,
-    `end_offset` and `may_overflow` mean. The loop is flat for speed. The indexes are empty before it.
+    `end_offset`, `may_overflow` and `cut_torn_write` mean. The loop is flat for speed. The indexes are empty before it.
     """
     limit = len(view)
     position = last_index_entry = 0
@@ -152,7 +155,9 @@ def index_sound_batches(
                     continue
                 position = gap.position
                 break
-            if expected_offset >= flushed_to:
+            if expected_offset >= flushed_to or (
+                cut_torn_write and is_torn_write(view, position, expected_offset)
+            ):
                 break
             resumed, found_offset = next_sound(view, position, expected_offset, highest)
             damage.append(Damage(position, resumed, expected_offset, found_offset, flaw))
@@ -252,6 +257,19 @@ def next_sound(view: memoryview, position: int, expected_offset: int, highest: i
         if crc_flaw(view, at, header) is None:
             return at, header[0]
     return limit, -1
+
+
+def is_torn_write(view: memoryview, position: int, next_offset: int) -> bool:
+    """Whether the bytes from `position` on are the beginning of one batch of `next_offset`, or zeros, and nothing else."""
+    limit = len(view)
+    if limit - position < BATCH_SIZE_MIN:
+        return True
+    if not any(any(view[start : start + _CHUNK_SIZE]) for start in range(position, limit, _CHUNK_SIZE)):
+        return True
+    header = header_at(view, position, limit)
+    if header is None or position + header[1] + LOG_OVERHEAD <= limit or header[0] != next_offset:
+        return False
+    return not has_sound_batch(view, position, next_offset)
 
 
 def has_sound_batch(view: memoryview, position: int, expected_offset: int) -> bool:

@@ -42,14 +42,16 @@ class Trimmer:
                 f"{local.name}: the log cannot begin at offset {offset}, which is above the high watermark"
                 f" {local.high_watermark.offset}"
             )
-        local.local_log_start_offset = max(local.local_log_start_offset, offset)
         if offset <= local.log_start_offset:
+            local.local_log_start_offset = max(local.local_log_start_offset, offset)
             return False
+        self._leader_epochs.truncate_from_start(offset)  # may fail: nothing else was done then
+        local.local_log_start_offset = max(local.local_log_start_offset, offset)
         local.log_start_offset = offset
         local.recovery_point = max(local.recovery_point, offset)
-        self._leader_epochs.truncate_from_start(offset)
         self._producers.on_log_start_offset(offset)
         local.first_unstable_offset = self._producers.first_unstable_offset
+        local.bounds_changed()
         logger.info("%s: log start offset is now %d: %s", local.name, offset, reason)
         return True
 
@@ -103,16 +105,23 @@ class Trimmer:
         if local.segments.all[0].base_offset > offset:
             self.truncate_fully_and_start_at(offset, None)
             return True
-        local.truncate_to(offset)
-        self._leader_epochs.truncate_from_end(offset)
-        self._reload_producers(offset)
+        kept = local.kept_up_to(offset)
+        local.end_will_be(offset)
+        with local.whole_or_unusable("truncation"):
+            local.truncate_to(offset, kept)
+            self._leader_epochs.truncate_from_end(offset)
+            self._reload_producers(offset)
         return True
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None) -> None:
-        self._local.start_anew_at(offset, offset if log_start_offset is None else log_start_offset)
-        self._leader_epochs.clear()
-        self._producers.truncate_fully_and_start_at(offset)
-        self._reload_producers(offset)
+        local = self._local
+        local.end_will_be(min(offset, local.segments.all[0].base_offset))
+        with local.whole_or_unusable("truncation"):
+            local.start_anew_at(offset, offset if log_start_offset is None else log_start_offset)
+            self._leader_epochs.clear()
+            self._producers.truncate_fully_and_start_at(offset)
+            self._reload_producers(offset)
+        local.bounds_changed()
 
     def _reload_producers(self, end_offset: int) -> None:
         local, producers = self._local, self._producers

@@ -18,12 +18,12 @@ from stratalog.log import checkpoints
 from stratalog.log.check.actions import WriteFile
 from stratalog.log.check.findings import Finding, Kind, Severity
 from stratalog.log.check.partition import PartitionReport, check_partition, unreadable
+from stratalog.log.checkpoints import CLEAN_SHUTDOWN
 from stratalog.log.file_names import DELETE_DIR_SUFFIX, LOG_SUFFIX, parse_file_name, parse_partition_dir
 from stratalog.util.filesystem import FileSystem
 from stratalog.util.uuids import uuid_from_base64, uuid_to_base64
 
 META_PROPERTIES: Final = "meta.properties"
-CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 LOCK: Final = ".lock"
 CHECKPOINTS: Final = (
     checkpoints.RECOVERY_POINTS,

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stratalog.log.check.data_dir import CLEAN_SHUTDOWN, CheckReport, check_dirs, log_starts
+from stratalog.log.check.data_dir import CheckReport, check_dirs, log_starts
 from stratalog.log.check.layout import read_layout
 from stratalog.log.check.partition import PartitionReport, check_partition
 from stratalog.log.check.segment import EpochRun, SegmentFacts, read_segment
+from stratalog.log.checkpoints import CLEAN_SHUTDOWN
 from stratalog.log.file_names import log_file
 from stratalog.log.scan import list_partitions
 from stratalog.spark.pipelines.progress import Progress

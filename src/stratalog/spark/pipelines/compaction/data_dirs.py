@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from stratalog.errors import DataDirError, UsageError
-from stratalog.log.check.data_dir import CLEAN_SHUTDOWN, LOCK
+from stratalog.log.check.data_dir import LOCK
 from stratalog.log.checkpoints import (
+    CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
