@@ -23,8 +23,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from copy import copy
 from pathlib import Path
+from typing import Final
 from uuid import UUID
 
 from typing_extensions import Buffer
@@ -36,7 +36,7 @@ from stratalog.log.appender import Appender
 from stratalog.log.flusher import Flusher, FlushTimes
 from stratalog.log.local_log import UNKNOWN_POSITION
 from stratalog.log.opening import OpenedLog, open_directory
-from stratalog.log.producer_entry import ProducerEntry
+from stratalog.log.producer_snapshot import ProducerSnapshotEntry
 from stratalog.log.producer_updates import AppendOrigin
 from stratalog.log.producer_verification import VerificationGuard
 from stratalog.log.reading import Reader
@@ -47,6 +47,9 @@ from stratalog.log.trimmer import Trimmer
 from stratalog.log.values import AppendInfo, FetchData, Isolation, LogOffset, TimestampOffset
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
+
+#: Producers that are looked at under one hold of the lock.
+_PRODUCERS_AT_ONCE: Final = 1_000
 
 
 class PartitionLog:
@@ -221,10 +224,15 @@ class PartitionLog:
             self.producers.verification_required = verification_required
             self.producers.max_transaction_timeout_ms = timeout_max_ms
 
-    def active_producers(self) -> list[ProducerEntry]:
-        """What is known of each producer, as it is now."""
-        with self._lock:
-            return [copy(producer) for producer in self.producers.producers.values()]
+    def active_producers(self) -> list[ProducerSnapshotEntry]:
+        """What is known of each producer, as it is now. Appends get in between when they are very many."""
+        numbers = list(self.producers.producers)
+        found = []
+        for first in range(0, len(numbers), _PRODUCERS_AT_ONCE):
+            with self._lock:
+                known = map(self.producers.producers.get, numbers[first : first + _PRODUCERS_AT_ONCE])
+                found += [producer.to_snapshot() for producer in known if producer is not None]
+        return found
 
     def append_group_as_leader(
         self, group: Sequence[memoryview], *, leader_epoch: int

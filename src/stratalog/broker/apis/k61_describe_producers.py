@@ -6,7 +6,7 @@ from typing import Any
 
 from stratalog.broker.dispatch import ApiKey, RequestContext, handles
 from stratalog.errors import KafkaStorageError, UnknownTopicOrPartitionError
-from stratalog.log.producer_entry import ProducerEntry
+from stratalog.log.producer_snapshot import ProducerSnapshotEntry
 
 
 @handles(ApiKey.DESCRIBE_PRODUCERS, versions=(0, 0))
@@ -35,14 +35,13 @@ def _partition(ctx: RequestContext, topic: str, number: int) -> Any:
     return ctx.make("PartitionResponse", partition_index=number, error_code=code, error_message=message)
 
 
-def _producer(ctx: RequestContext, producer: ProducerEntry) -> Any:
-    begin = producer.current_txn_first_offset
+def _producer(ctx: RequestContext, producer: ProducerSnapshotEntry) -> Any:
     return ctx.make(
         "ProducerState",
         producer_id=producer.producer_id,
         producer_epoch=producer.epoch,
         last_sequence=producer.last_sequence,
-        last_timestamp=producer.last_timestamp_ms,
+        last_timestamp=producer.timestamp_ms,
         coordinator_epoch=producer.coordinator_epoch,
-        current_txn_start_offset=-1 if begin is None else begin,
+        current_txn_start_offset=producer.current_txn_first_offset,
     )

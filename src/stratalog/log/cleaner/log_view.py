@@ -36,11 +36,8 @@ def aborted_transactions(log: PartitionLog, start_offset: int, end_offset: int) 
 
 
 def last_records(log: PartitionLog) -> dict[int, LastRecord]:
-    """What must stay of each producer that is active, by producer id, as of now.
-
-    The list of producers is taken at once, so no lock is needed.
-    """
+    """What must stay of each producer that is active, by producer id, as of now."""
     return {
         producer.producer_id: LastRecord(producer.last_offset, producer.epoch)
-        for producer in list(log.producers.producers.values())
+        for producer in log.active_producers()
     }
