@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -114,7 +115,9 @@ class CoordinatorLog:
 
     def partition_of(self, owner: str) -> Partition:
         """The partition of `owner`; CoordinatorNotAvailableError without the topic."""
-        number = self.partition_number(owner)
+        return self._partition(self.partition_number(owner))
+
+    def _partition(self, number: int) -> Partition:
         partition = self._broker.logs.get(self.topic, number)
         if partition is None:
             raise CoordinatorNotAvailableError(f"{self.topic}-{number} is not there")
@@ -128,8 +131,20 @@ class CoordinatorLog:
         A failure is raised as what clients of a coordinator understand; those of a producer (fenced, not verified) as
         they are.
         """
-        try:
+        with self._failures_for_clients(owner, transaction):
             return self._append(self.partition_of(owner), entries, transaction)
+
+    def append_to(self, number: int, entries: Iterable[KeyValue]) -> Partition:
+        """Append records of any owners whose partition has this number; that partition. Failures as `append`."""
+        with self._failures_for_clients(f"partition {number}", None):
+            partition = self._partition(number)
+            self._append(partition, entries, None)
+            return partition
+
+    @contextmanager
+    def _failures_for_clients(self, owner: str, transaction: TransactionalWrite | None) -> Iterator[None]:
+        try:
+            yield
         except (StratalogError, OSError) as error:
             code = KafkaStorageError.code if isinstance(error, OSError) else wire_code(error)
             if transaction is not None and isinstance(error, KafkaError) and code not in _APPEND_ERRORS:

@@ -18,6 +18,7 @@ from stratalog.broker.metadata.store_file import STORE_FILE
 from stratalog.broker.producer_ids import ProducerIds
 from stratalog.broker.purgatory import Purgatory
 from stratalog.broker.remote_reads import RemoteReads
+from stratalog.broker.topic_deletions import TopicDeletions
 from stratalog.broker.topics import Topics
 from stratalog.config.broker import INITIAL_METADATA_VERSION, BrokerConfig
 from stratalog.config.metadata_version import (
@@ -28,7 +29,6 @@ from stratalog.config.metadata_version import (
 )
 from stratalog.engine.data_dir import stored_cluster_id
 from stratalog.engine.log_manager import LoadReport, LogManager
-from stratalog.engine.tier_switch import NEVER_TIERED
 from stratalog.errors import DataDirError, InvalidConfigError
 from stratalog.remote.worker_pool import WorkerPool
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
@@ -69,6 +69,8 @@ class BrokerState:
     groups: GroupCoordinator
     #: Transactional ids; there from `start` on.
     transactions: TransactionCoordinator
+    #: There from `start` on.
+    topic_deletions: TopicDeletions
 
     def __init__(self, data_dirs: list[Path], config: BrokerConfig, *, clock: Clock = SYSTEM_CLOCK) -> None:
         """Open the store and the data directories, load every partition.
@@ -136,9 +138,8 @@ class BrokerState:
         self.loop = loop
         self.purgatory = Purgatory(loop)
         readers = WorkerPool("remote-log-reader", 1)
+        self.topics.finish_internal_deletions()
         if self.config["remote.log.storage.system.enable"]:
-            # The tier needs a topic of its own: a name that is being given up must be free by then.
-            self.topics.finish_deletions(NEVER_TIERED)
             from stratalog.engine.tiering import start_tiering
 
             remote = start_tiering(
@@ -152,10 +153,11 @@ class BrokerState:
             )
             readers = remote.readers
         self.remote_reads = RemoteReads(loop, readers)
-        self.topics.finish_deletions()
         self.groups = GroupCoordinator(self)
         self.transactions = TransactionCoordinator(self)
         self.groups.start()
+        self.topic_deletions = TopicDeletions(self)
+        self.topic_deletions.resume()
         self.transactions.start()
 
     def close(self, *, clean: bool = True) -> None:

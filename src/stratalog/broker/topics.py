@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from stratalog.broker.metadata.advice import (
     small_broker_index_warnings,
@@ -21,6 +21,7 @@ from stratalog.config.topic import LogConfig
 from stratalog.engine.log_manager import LogManager, TopicSpec
 from stratalog.engine.metadata_log import REMOTE_LOG_METADATA_TOPIC
 from stratalog.engine.metadata_topic import PARTITIONS_KEY, metadata_topic_configs
+from stratalog.engine.tier_switch import NEVER_TIERED
 from stratalog.errors import (
     InvalidConfigError,
     InvalidPartitionsError,
@@ -211,20 +212,42 @@ class Topics:
             return self._store.topic(name) or self.create(name, partition_count, configs)
 
     def delete(self, name: str) -> None:
-        """Delete a topic with its data; UnknownTopicOrPartitionError when there is none of this name."""
+        """Delete a topic of which no group has read anything: `TopicDeletions` forgets commits too.
+
+        UnknownTopicOrPartitionError when there is none of this name.
+        """
+        with self._lock:
+            self.finish_deletion(self.begin_deletion(name))
+
+    def begin_deletion(self, name: str) -> Topic:
+        """Delete a topic's data. Its name stays taken until `finish_deletion`, also over restarts.
+
+        UnknownTopicOrPartitionError when there is none of this name.
+        """
         with self._lock:
             topic = self._store.begin_delete_topic(name)
             self._logs.delete_topic(name)
-            self._store.finish_delete_topic(topic.topic_id)
+            return topic
 
-    def finish_deletions(self, only: Collection[str] | None = None) -> None:
-        """Finish what a crash interrupted: all deletions, or those of `only` some names."""
+    def finish_internal_deletions(self) -> None:
+        """At a start, before anything reads or needs an internal topic: finish the deletion of those that were to go."""
         with self._lock:
             for topic in self._store.deleting_topics():
-                if only is not None and topic.name not in only:
-                    continue
+                if topic.name in NEVER_TIERED:
+                    self._logs.delete_topic(topic.name)
+                    self.finish_deletion(topic)
+
+    def resume_deletions(self) -> list[Topic]:
+        """At a start: delete the data of topics whose deletion was interrupted, and return them for `finish_deletion`."""
+        with self._lock:
+            topics = self._store.deleting_topics()
+            for topic in topics:
                 self._logs.delete_topic(topic.name)
-                self._store.finish_delete_topic(topic.topic_id)
+            return topics
+
+    def finish_deletion(self, topic: Topic) -> None:
+        """Nothing is left of a topic: give its name free."""
+        self._store.finish_delete_topic(topic.topic_id)
 
     def set_configs(self, name: str, configs: Mapping[str, str]) -> None:
         """Replace what is set on a topic, in force at once; InvalidConfigError leaves everything as it was."""

@@ -7,12 +7,15 @@ UNSTABLE_OFFSET_COMMIT: the client asks again until it is known which offset cou
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stratalog.broker.dispatch import ApiKey, RequestContext, handles
 from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
 from stratalog.broker.groups.wire import requested_topic
 from stratalog.errors import UnknownTopicIdError, UnstableOffsetCommitError
+
+if TYPE_CHECKING:
+    from stratalog.broker.metadata.store import Topic
 
 _GROUPS_FROM = 8
 _TOPIC_IDS_FROM = 10
@@ -50,7 +53,8 @@ def _topics(ctx: RequestContext, group: Any, topic_type: str, partition_type: st
         if ctx.version >= _TOPIC_IDS_FROM:
             topic, error_code = requested_topic(ctx.broker, requested, by_id=True)
             name = "" if topic is None else topic.name
-        found = ctx.broker.groups.commits.committed
+        else:
+            topic = ctx.broker.metadata.topic(name)
         answers.append(
             ctx.make(
                 topic_type,
@@ -61,7 +65,7 @@ def _topics(ctx: RequestContext, group: Any, topic_type: str, partition_type: st
                         ctx,
                         partition_type,
                         index,
-                        found.get(group.group_id, TopicPartition(name, index)) or _NONE,
+                        _committed(ctx, group.group_id, TopicPartition(name, index), topic) or _NONE,
                         error_code or _unstable(ctx, group.group_id, TopicPartition(name, index), stable),
                     )
                     for index in requested.partition_indexes
@@ -69,6 +73,16 @@ def _topics(ctx: RequestContext, group: Any, topic_type: str, partition_type: st
             )
         )
     return answers
+
+
+def _committed(
+    ctx: RequestContext, group_id: str, partition: TopicPartition, topic: Topic | None
+) -> CommittedOffset | None:
+    """The commit that counts for the topic as it is now."""
+    found = ctx.broker.groups.commits.committed.get(group_id, partition)
+    if found is None or topic is None or found.counts_for(topic.topic_id):
+        return found
+    return None
 
 
 def _unstable(ctx: RequestContext, group_id: str, partition: TopicPartition, stable: bool) -> int:
@@ -87,6 +101,11 @@ def _all_topics(
         topic = ctx.broker.metadata.topic(name)
         if topic is None and ctx.version >= _TOPIC_IDS_FROM:
             continue  # it has no id any more by which the client could know it
+        counting = [
+            (index, found) for index, found in commits if topic is None or found.counts_for(topic.topic_id)
+        ]
+        if not counting:
+            continue
         answers.append(
             ctx.make(
                 topic_type,
@@ -100,7 +119,7 @@ def _all_topics(
                         committed,
                         _unstable(ctx, group_id, TopicPartition(name, index), stable),
                     )
-                    for index, committed in commits
+                    for index, committed in counting
                 ],
             )
         )

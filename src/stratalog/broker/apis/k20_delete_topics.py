@@ -48,8 +48,7 @@ async def delete_topics(ctx: RequestContext, request: Any) -> Any:
         failure: KafkaError | None = None
         try:
             topic = _find(ctx, each, times[each])
-            await ctx.broker.run_blocking(ctx.broker.topics.delete, topic.name)
-            ctx.broker.groups.commits.remove_topic(topic.name)
+            await ctx.broker.topic_deletions.delete(topic.name)
         except KafkaError as error:
             failure = error
         if failure is None and topic is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain, groupby, islice
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from stratalog.broker.coordinator_log import CoordinatorLog, KeyValue, TransactionalWrite
@@ -20,8 +22,11 @@ from stratalog.errors import OffsetMetadataTooLargeError
 if TYPE_CHECKING:
     from stratalog.broker.groups.group import ClassicGroup
     from stratalog.config.broker import BrokerConfig
+    from stratalog.engine.partition import Partition
 
 _MINUTE_MS = 60_000
+#: How many commits are forgotten before the loop has its turn.
+_PIECE = 500
 
 
 class Commits:
@@ -96,13 +101,30 @@ class Commits:
         if known:
             self._remove(group_id, known, [])
 
-    def remove_topic(self, topic: str) -> None:
-        """Forget what was committed for a topic that is gone."""
-        by_group: dict[str, dict[TopicPartition, None]] = {}
-        for group_id, partition in (*self.committed.of_topic(topic), *self.pending.of_topic(topic)):
-            by_group.setdefault(group_id, {})[partition] = None
-        for group_id, partitions in by_group.items():
-            self._remove(group_id, list(partitions), [])
+    def remove_topic(self, topic: str) -> Iterator[set[Partition]]:
+        """Forget what was committed for a topic that is gone, in pieces that take some milliseconds each.
+
+        Yields after each piece the partitions of `__consumer_offsets` that it wrote to. Commits that come or become valid
+        between two pieces are forgotten too.
+        """
+        while piece := self._some_of_topic(topic):
+            by_number: dict[int, list[KeyValue]] = {}
+            for group_id, of_group in groupby(piece, key=itemgetter(0)):
+                tombstones = by_number.setdefault(self._log.partition_number(group_id), [])
+                tombstones += [
+                    (encode_offset_key(OffsetKey(group_id, partition)), None) for _, partition in of_group
+                ]
+            written: set[Partition] = set()
+            if self._log.exists:  # else it has been deleted with all that was in it
+                written = {self._log.append_to(number, entries) for number, entries in by_number.items()}
+            for group_id, partition in piece:
+                self.committed.remove(group_id, partition)
+                self.pending.remove(group_id, partition)
+            yield written
+
+    def _some_of_topic(self, topic: str) -> list[tuple[str, TopicPartition]]:
+        found = chain(self.committed.of_topic(topic), self.pending.of_topic(topic))
+        return list(dict.fromkeys(islice(found, _PIECE)))
 
     def remove_group(self, group_id: str, tombstone: KeyValue) -> None:
         """Forget all of a group, and write `tombstone` behind it in one batch."""

@@ -22,6 +22,7 @@ class CommittedOffset:
     """One commit. Times in milliseconds since the epoch; leader epoch -1: not known.
 
     `expire_timestamp_ms` is only there when a client of old asked for a retention of its own (OffsetCommit 2 to 4).
+    `topic_id` is None for a commit that was stored without one: with an expiry of its own, or by older software.
     `record_offset` is where it lies in `__consumer_offsets` (-1: not known); it is no part of what was committed.
     """
 
@@ -33,40 +34,67 @@ class CommittedOffset:
     topic_id: UUID | None = None
     record_offset: int = field(default=-1, compare=False)
 
+    def counts_for(self, topic_id: UUID) -> bool:
+        """Whether this is for the topic with this id, and not for an earlier one of its name."""
+        return self.topic_id is None or self.topic_id == topic_id
+
 
 class CommittedOffsets:
-    """The latest commit of each group for each partition. Not thread-safe."""
+    """The latest commit of each group for each partition. Not thread-safe.
+
+    Every method costs as much as it returns, however many commits there are.
+    """
 
     def __init__(self) -> None:
-        self._by_group: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        self._by_group: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
+        #: The groups with commits for a topic; a dict for its order.
+        self._groups_of: dict[str, dict[str, None]] = {}
 
     def put(self, group_id: str, partition: TopicPartition, committed: CommittedOffset) -> None:
-        self._by_group.setdefault(group_id, {})[partition] = committed
+        topic, number = partition
+        of_group = self._by_group.setdefault(group_id, {})
+        of_topic = of_group.get(topic)
+        if of_topic is None:
+            of_topic = of_group[topic] = {}
+            self._groups_of.setdefault(topic, {})[group_id] = None
+        of_topic[number] = committed
 
     def remove(self, group_id: str, partition: TopicPartition) -> None:
         """Forget a commit; harmless when there is none."""
-        of_group = self._by_group.get(group_id)
-        if of_group is not None:
-            of_group.pop(partition, None)
-            if not of_group:
-                del self._by_group[group_id]
+        topic, number = partition
+        of_group = self._by_group.get(group_id, {})
+        of_topic = of_group.get(topic)
+        if of_topic is None or of_topic.pop(number, None) is None or of_topic:
+            return
+        del of_group[topic]
+        if not of_group:
+            del self._by_group[group_id]
+        groups = self._groups_of[topic]
+        del groups[group_id]
+        if not groups:
+            del self._groups_of[topic]
 
     def get(self, group_id: str, partition: TopicPartition) -> CommittedOffset | None:
-        return self._by_group.get(group_id, {}).get(partition)
+        """The latest commit by the name of its topic: also one for an earlier topic of that name."""
+        topic, number = partition
+        return self._by_group.get(group_id, {}).get(topic, {}).get(number)
 
     def of_group(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
-        """A group's commits, in the order in which partitions were first committed."""
-        return dict(self._by_group.get(group_id, {}))
+        """A group's commits, those of a topic together."""
+        return {
+            TopicPartition(topic, number): committed
+            for topic, of_topic in self._by_group.get(group_id, {}).items()
+            for number, committed in of_topic.items()
+        }
 
     def groups(self) -> list[str]:
         return list(self._by_group)
 
     def of_topic(self, topic: str) -> Iterator[tuple[str, TopicPartition]]:
-        """Every (group, partition) with a commit for `topic`."""
-        for group_id, of_group in self._by_group.items():
-            for partition in of_group:
-                if partition.topic == topic:
-                    yield group_id, partition
+        """Every (group, partition) with a commit for `topic`. Nothing may be changed while this goes on."""
+        for group_id in self._groups_of.get(topic, ()):
+            for number in self._by_group[group_id][topic]:
+                yield group_id, TopicPartition(topic, number)
 
 
 def is_expired(

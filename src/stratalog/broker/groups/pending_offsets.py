@@ -15,26 +15,34 @@ class PendingOffsets:
 
     def __init__(self) -> None:
         self._by_producer: dict[int, dict[str, dict[TopicPartition, CommittedOffset]]] = {}
+        #: The same innermost dictionaries by group and producer.
+        self._by_group: dict[str, dict[int, dict[TopicPartition, CommittedOffset]]] = {}
 
     def put(
         self, producer_id: int, group_id: str, partition: TopicPartition, committed: CommittedOffset
     ) -> None:
-        self._by_producer.setdefault(producer_id, {}).setdefault(group_id, {})[partition] = committed
+        groups = self._by_producer.setdefault(producer_id, {})
+        commits = groups.get(group_id)
+        if commits is None:
+            commits = groups[group_id] = {}
+            self._by_group.setdefault(group_id, {})[producer_id] = commits
+        commits[partition] = committed
 
     def is_pending(self, group_id: str, partition: TopicPartition) -> bool:
         """Whether an open transaction has a commit of the group for this partition."""
-        return any(partition in commits for commits in self._of_group(group_id))
+        return any(partition in commits for commits in self._by_group.get(group_id, {}).values())
 
     def has_group(self, group_id: str) -> bool:
         """Whether an open transaction has any commit of the group."""
-        return any(self._of_group(group_id))
+        return any(self._by_group.get(group_id, {}).values())
 
     def partitions(self, group_id: str) -> list[TopicPartition]:
         """The partitions for which open transactions have commits of the group."""
-        return list(dict.fromkeys(partition for commits in self._of_group(group_id) for partition in commits))
+        commits = self._by_group.get(group_id, {}).values()
+        return list(dict.fromkeys(partition for of_producer in commits for partition in of_producer))
 
     def of_topic(self, topic: str) -> Iterator[tuple[str, TopicPartition]]:
-        """Every (group, partition) with a pending commit for `topic`."""
+        """Every (group, partition) with a pending commit for `topic`; every pending commit is looked at."""
         for groups in self._by_producer.values():
             for group_id, commits in groups.items():
                 for partition in commits:
@@ -43,7 +51,7 @@ class PendingOffsets:
 
     def remove(self, group_id: str, partition: TopicPartition) -> None:
         """Forget the commits of all open transactions for a partition; harmless when there are none."""
-        for commits in self._of_group(group_id):
+        for commits in self._by_group.get(group_id, {}).values():
             commits.pop(partition, None)
 
     def take(
@@ -54,9 +62,9 @@ class PendingOffsets:
         taken = {group_id: groups.pop(group_id) for group_id in list(groups) if belongs(group_id)}
         if not groups:
             self._by_producer.pop(producer_id, None)
+        for group_id in taken:
+            producers = self._by_group[group_id]
+            del producers[producer_id]
+            if not producers:
+                del self._by_group[group_id]
         return taken
-
-    def _of_group(self, group_id: str) -> Iterator[dict[TopicPartition, CommittedOffset]]:
-        for groups in self._by_producer.values():
-            if group_id in groups:
-                yield groups[group_id]

@@ -1,0 +1,81 @@
+"""Deleting topics, with all that groups have committed for them.
+
+The steps, and what a crash after each of them leaves to the next start, which goes on with the second:
+
+    1. the store says that the topic is being deleted    clients do not see it any more; its name stays taken
+    2. its directories are renamed, its remote segments marked for deletion
+    3. tombstones for its commits, on disk               a new topic of its name must not begin at an old commit
+    4. the store forgets the topic                       its name is free
+
+Who asked for it may be gone before it is done. Kafka writes the tombstones after the name is free, and a new topic may come
+before them; there and here a commit also has the id of its topic, and does not count for another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from stratalog.errors import StratalogError
+
+if TYPE_CHECKING:
+    from stratalog.broker.metadata.store import Topic
+    from stratalog.broker.state import BrokerState
+    from stratalog.engine.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+
+class TopicDeletions:
+    """See the module. Belongs to the loop's thread."""
+
+    def __init__(self, broker: BrokerState) -> None:
+        self._broker = broker
+        self._going_on: set[asyncio.Task[Topic]] = set()
+
+    def resume(self) -> None:
+        """At a start, before anybody is served: finish what was interrupted. May block."""
+        for topic in self._broker.topics.resume_deletions():
+            try:
+                written: set[Partition] = set()
+                for piece in self._broker.groups.commits.remove_topic(topic.name):
+                    written |= piece
+                self._finish(topic, written)
+            except (StratalogError, OSError):
+                self._leave_unfinished(topic)
+
+    async def delete(self, name: str) -> Topic:
+        """Delete a topic; it goes on when the caller is cancelled. UnknownTopicOrPartitionError when there is none.
+
+        If the disk refuses the tombstones, the topic is gone and its name taken until the next start can write them.
+        """
+        task = self._broker.loop.create_task(self._delete(name))
+        self._going_on.add(task)
+        task.add_done_callback(self._going_on.discard)
+        return await asyncio.shield(task)
+
+    async def _delete(self, name: str) -> Topic:
+        topic = await self._broker.run_blocking(self._broker.topics.begin_deletion, name)
+        try:
+            written: set[Partition] = set()
+            for piece in self._broker.groups.commits.remove_topic(name):
+                written |= piece
+                await asyncio.sleep(0)  # others have their turn
+            await self._broker.run_blocking(self._finish, topic, written)
+        except (StratalogError, OSError):
+            self._leave_unfinished(topic)
+        return topic
+
+    def _finish(self, topic: Topic, written: Iterable[Partition]) -> None:
+        for partition in written:
+            partition.log.flush()
+        self._broker.topics.finish_deletion(topic)
+
+    @staticmethod
+    def _leave_unfinished(topic: Topic) -> None:
+        logger.exception(
+            "Commits for %s, which is deleted, cannot be removed; its name stays taken until the next start can",
+            topic.name,
+        )
