@@ -32,7 +32,7 @@ def test_segments_are_listed_with_the_files_that_are_there() -> None:
 
 def test_files_on_their_way_out_and_strangers_are_left_out(tmp_path: Path) -> None:
     for name in (
-        "00000000000000000007.log", "00000000000000000009.log.deleted", "00000000000000000011.log.swap", "7.log",
+        "00000000000000000007.log", "00000000000000000009.log.deleted", "00000000000000000011.log.cleaned", "7.log",
         "00000000000000000007.index", "leader-epoch-checkpoint", "00000000000000000005.index",
     ):  # fmt: skip
         (tmp_path / name).write_bytes(b"")

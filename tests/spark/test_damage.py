@@ -161,7 +161,7 @@ def test_a_log_that_shrank_since_planning(tmp_path: Path) -> None:
     position = batch_positions(path)[2]
     path.write_bytes(path.read_bytes()[:position])
     with pytest.raises(
-        DataLossError, match=rf"{path}: no whole batch at position {position};.* offsets 10 to 19"
+        DataLossError, match=rf"{path} was changed or replaced .* lacks the offsets from 10 to 19"
     ):
         read(plans)
 

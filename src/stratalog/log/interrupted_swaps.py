@@ -109,7 +109,7 @@ def _remove_replaced(
     if not logs:
         return
     first = min(file.base_offset for file in logs)
-    end = max(_next_offset(directory / file.name, file.base_offset, fs) for file in logs)
+    end = max(next_offset(directory / file.name, file.base_offset, fs) for file in logs)
     for file in plain:
         if file.suffix != SNAPSHOT_SUFFIX and (first <= file.base_offset < end or file.base_offset == first):
             logger.info(
@@ -124,7 +124,7 @@ def _name_plainly(directory: Path, swaps: Iterable[_SegmentFile], fs: FileSystem
         fs.rename(directory / file.name, directory / file.name.removesuffix(SWAP_SUFFIX))
 
 
-def _next_offset(log_path: Path, base_offset: int, fs: FileSystem) -> int:
+def next_offset(log_path: Path, base_offset: int, fs: FileSystem) -> int:
     """The offset behind the last batch of a `.log` of any message format, from headers alone."""
     next_offset = base_offset
     with fs.open(log_path) as file:

@@ -6,15 +6,19 @@ was there at that moment, and a reader stops at the first batch that is not comp
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from stratalog.errors import CorruptRecordError
 from stratalog.log.file_names import (
+    CLEANED_SUFFIX,
     LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
     SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     log_file,
     offset_index_file,
@@ -22,6 +26,7 @@ from stratalog.log.file_names import (
     parse_partition_dir,
     time_index_file,
 )
+from stratalog.log.interrupted_swaps import next_offset
 from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size
 from stratalog.records.batch_format import HEADER_SIZE, HEADER_SIZE_UP_TO_MAGIC, MAGIC, MAGIC_AT
 from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem, StrPath
@@ -29,12 +34,18 @@ from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem, StrPath
 #: Headers are read in windows of this size; a batch that is larger is stepped over unread.
 WINDOW_SIZE: Final = 128 * 1024
 
+#: How often a directory is looked at again because segments were being replaced in it.
+_LOOKS_MAX: Final = 20
+
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentFiles:
     """The files of one segment. `index` and `timeindex` are where they belong, there or not; the others only if there.
 
-    `size` is that of the `.log` at the time of the listing. `snapshot` is the producer state at the base offset.
+    `size` is that of the `.log` at the time of the listing. `snapshot` is the producer state at the base offset. The names
+    of a segment that is being swapped in end in `.swap` for a moment (`log.replacement`).
     """
 
     base_offset: int
@@ -64,34 +75,106 @@ def list_partitions(data_dir: StrPath, fs: FileSystem = REAL_FILESYSTEM) -> list
 
 
 def list_segments(directory: StrPath, fs: FileSystem = REAL_FILESYSTEM) -> list[SegmentFiles]:
-    """The segments of a partition directory, by base offset; files that are being deleted or replaced are left out."""
+    """The segments of a partition directory, by base offset; files that are being deleted or replaced are left out.
+
+    A replacement that is done but for its names is seen as done, as by whoever opens the directory (`interrupted_swaps`).
+    """
     root = Path(directory)
-    by_suffix: dict[str, set[int]] = {}
-    for name in fs.list_dir(root):
-        parsed = parse_file_name(name)
-        if parsed is not None and not parsed[2]:
-            by_suffix.setdefault(parsed[1], set()).add(parsed[0])
-    with_txnindex = by_suffix.get(TXN_INDEX_SUFFIX, set())
-    with_snapshot = by_suffix.get(SNAPSHOT_SUFFIX, set())
+    return undisturbed(root, lambda: _list_segments(root, fs), fs)
+
+
+def undisturbed(directory: Path, look: Callable[[], T], fs: FileSystem = REAL_FILESYSTEM) -> T:
+    """What `look` finds in a partition directory while no segments are replaced there; it is called until that is so.
+
+    What is rolled or deleted meanwhile is no disturbance: it begins behind the end, or was at the beginning. After many
+    tries the last one counts.
+    """
+    before = _row(directory, fs)
+    for _ in range(_LOOKS_MAX):
+        found = look()
+        after = _row(directory, fs)
+        if _is_same_row(before, after):
+            break
+        before = after
+    return found
+
+
+def _row(directory: Path, fs: FileSystem) -> list[tuple[int, str]]:
+    """Base offset and second suffix of each `.log` that counts or is about to."""
+    parsed = filter(None, map(parse_file_name, fs.list_dir(directory)))
+    return sorted(
+        (base, state) for base, suffix, state in parsed if suffix == LOG_SUFFIX and state in ("", SWAP_SUFFIX)
+    )
+
+
+def _is_same_row(before: list[tuple[int, str]], after: list[tuple[int, str]]) -> bool:
+    """Whether the row of segments changed at its ends at most."""
+    if not before or not after:
+        return before == after
+    first, last = after[0][0], before[-1][0]
+    return [each for each in before if each[0] >= first] == [each for each in after if each[0] <= last]
+
+
+def _list_segments(root: Path, fs: FileSystem) -> list[SegmentFiles]:
+    names = _names(root, fs)
     segments = []
-    for base in sorted(by_suffix.get(LOG_SUFFIX, ())):
-        log = root / log_file(base)
+    for base in sorted(base for base, suffix in names if suffix == LOG_SUFFIX):
+        log = root / names[base, LOG_SUFFIX]
         try:
             size = fs.size(log)
-        except FileNotFoundError:  # deleted since the listing
+        except FileNotFoundError:  # deleted since the listing, or named plainly
             continue
+        txnindex, snapshot = names.get((base, TXN_INDEX_SUFFIX)), names.get((base, SNAPSHOT_SUFFIX))
         segments.append(
             SegmentFiles(
                 base,
                 log,
-                root / offset_index_file(base),
-                root / time_index_file(base),
-                log.with_suffix(TXN_INDEX_SUFFIX) if base in with_txnindex else None,
-                log.with_suffix(SNAPSHOT_SUFFIX) if base in with_snapshot else None,
+                root / names.get((base, OFFSET_INDEX_SUFFIX), offset_index_file(base)),
+                root / names.get((base, TIME_INDEX_SUFFIX), time_index_file(base)),
+                None if txnindex is None else root / txnindex,
+                None if snapshot is None else root / snapshot,
                 size,
             )
         )
     return segments
+
+
+def _names(root: Path, fs: FileSystem) -> dict[tuple[int, str], str]:
+    """The files that count, by base offset and suffix, with replacements finished that are done but for their names."""
+    plain: dict[tuple[int, str], str] = {}
+    swaps: dict[tuple[int, str], str] = {}
+    whole_below: int | None = None
+    for name in fs.list_dir(root):
+        parsed = parse_file_name(name)
+        if parsed is None:
+            continue
+        base, suffix, state = parsed
+        if state == CLEANED_SUFFIX:
+            whole_below = base if whole_below is None else min(base, whole_below)
+        elif state == SWAP_SUFFIX:
+            swaps[base, suffix] = name
+        elif not state:
+            plain[base, suffix] = name
+    swaps = {key: name for key, name in swaps.items() if whole_below is None or key[0] < whole_below}
+    logs = [base for base, suffix in swaps if suffix == LOG_SUFFIX]
+    if logs and (first := min(logs)) < max((base for base, _ in plain), default=first):
+        end = max(_end_of_swap(root, base, fs) for base in logs)
+        plain = {
+            (base, suffix): name
+            for (base, suffix), name in plain.items()
+            if suffix == SNAPSHOT_SUFFIX or not first <= base < end
+        }
+    return plain | swaps
+
+
+def _end_of_swap(root: Path, base: int, fs: FileSystem) -> int:
+    """The offset behind the last batch of a `.log` that is being swapped in, whatever its name is by now."""
+    for name in (log_file(base) + SWAP_SUFFIX, log_file(base)):
+        try:
+            return next_offset(root / name, base, fs)
+        except FileNotFoundError:
+            continue
+    return base
 
 
 class BatchHeader(NamedTuple):

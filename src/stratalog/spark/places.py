@@ -9,20 +9,18 @@ import enum
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
 from typing_extensions import Buffer
 
 from stratalog.errors import RemoteResourceNotFoundError
+from stratalog.log.file_names import DELETED_SUFFIX, SWAP_SUFFIX
 from stratalog.remote.storage.plain_view import PlainView, open_bucket
 from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem
 from stratalog.wire.client import Cluster, ConnectionOptions
 
 if TYPE_CHECKING:
     from stratalog.spark.options.read_options import ReadOptions
-
-#: Kafka renames a segment's files so and removes them a minute later.
-_DELETED_SUFFIX: Final = ".deleted"
 
 
 class Tier(enum.Enum):
@@ -33,11 +31,30 @@ class Tier(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """The header of a batch at `position` of a `.log`, the last one that was planned: by it a reader knows the file.
+
+    A name is no proof: compaction puts another file in its place, and so does a topic that is deleted and created again.
+    The header has a CRC of all records of its batch, and it stands where it does because of everything before it.
+    """
+
+    position: int
+    header: bytes
+
+    def is_in(self, file: File) -> bool:
+        return file.pread(len(self.header), self.position) == self.header
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
-    """A local path, a key in the remote store, or a partition of the cluster."""
+    """A local path, a key in the remote store, or a partition of the cluster.
+
+    Keys are never used twice; the name of a local `.log` may be, so that one has a `mark`, which is no part of its name.
+    """
 
     tier: Tier
     name: str
+    mark: Mark | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return self.name
@@ -45,6 +62,10 @@ class Place:
 
 class PlaceMissingError(Exception):
     """A file or object is not there (any more). Private signal; callers turn it into what it means for them."""
+
+
+class PlaceChangedError(PlaceMissingError):
+    """Another file has the name: what was planned is gone as well."""
 
 
 @dataclass(slots=True)
@@ -137,13 +158,39 @@ class Places:
             raise PlaceMissingError(str(error)) from error
 
     def open_local(self, place: Place) -> File:
-        """Open a local file, also one that was marked as deleted meanwhile. PlaceMissingError when it is gone."""
-        for name in (place.name, place.name + _DELETED_SUFFIX, place.name):
+        """Open a local file, also one that has got another name since: swapped in, or marked as deleted.
+
+        PlaceMissingError when it is gone, PlaceChangedError when another file stands in its place. What was opened stays
+        what it is, whatever becomes of its names.
+        """
+        plain = place.name.removesuffix(SWAP_SUFFIX)
+        error: PlaceMissingError = PlaceMissingError(f"{place.name} is not there")
+        for name in dict.fromkeys((place.name, plain, plain + DELETED_SUFFIX)):
             try:
-                return self.fs.open(name)
+                return self._open_proved(name, place.mark)
+            except PlaceChangedError as changed:
+                error = changed
             except FileNotFoundError:
                 continue
-        raise PlaceMissingError(f"{place.name} is not there")
+        try:  # it may have been renamed between two looks
+            return self._open_proved(plain, place.mark)
+        except FileNotFoundError:
+            raise error from None
+
+    def is_in_place(self, place: Place) -> bool:
+        """Whether a local `.log` still is what its name stands for, so that what lies beside it is its own."""
+        try:
+            self._open_proved(place.name, place.mark).close()
+        except (PlaceMissingError, FileNotFoundError):
+            return False
+        return True
+
+    def _open_proved(self, name: str, mark: Mark | None) -> File:
+        file = self.fs.open(name)
+        if mark is not None and not mark.is_in(file):
+            file.close()
+            raise PlaceChangedError(f"{name} is another file than when the query was planned")
+        return file
 
     def count(self, size: int) -> None:
         """Count bytes that were read through `open_local` or `get_range`."""

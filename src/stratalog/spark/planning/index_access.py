@@ -21,7 +21,10 @@ T = TypeVar("T")
 
 
 class IndexAccess:
-    """A missing or damaged index is one without entries: the plan gets coarser. Thread-safe."""
+    """A missing or damaged index is one without entries, as is that of another `.log`: the plan gets coarser.
+
+    Thread-safe.
+    """
 
     def __init__(self, places: Places) -> None:
         self._places = places
@@ -74,5 +77,7 @@ class IndexAccess:
             return b""
         except RemoteStorageError as error:
             logger.warning("%s; the segment is read without this index", error)
+            return b""
+        if segment.tier is Tier.LOCAL and not self._places.is_in_place(segment.log):
             return b""
         return data

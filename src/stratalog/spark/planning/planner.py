@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from stratalog.log.txn_index import AbortedTransaction
-from stratalog.records import batch_format as fmt
-from stratalog.records.batch import RecordBatch
 from stratalog.spark.options.read_options import ReadOptions
-from stratalog.spark.places import PlaceMissingError, Places, Tier
+from stratalog.spark.places import Places, Tier
 from stratalog.spark.planning.broker_ranges import BrokerRanges
+from stratalog.spark.planning.compacted import explains
+from stratalog.spark.planning.cutting import Cutter
 from stratalog.spark.planning.filters import Constraints
 from stratalog.spark.planning.index_access import IndexAccess
 from stratalog.spark.planning.limits import LimitResolver, check_names_all
-from stratalog.spark.planning.segments import Segment, SegmentRange, holes
+from stratalog.spark.planning.segments import SegmentRange, holes
 from stratalog.spark.planning.snapshot import PartitionSnapshot, SnapshotReader
 from stratalog.spark.planning.splits import (
     Piece,
     SplitPlan,
-    cut_segment,
     limit_records,
     narrow_by_time,
     needs_index,
     pack,
     within_time,
 )
+from stratalog.spark.planning.stable import again_while_changing
 from stratalog.spark.planning.transactions import transaction_state
 from stratalog.spark.reading.data_loss import OnDataLoss, on_data_loss
-from stratalog.util.filesystem import File
-
-logger = logging.getLogger("stratalog.spark")
 
 _SPLIT_BYTES_MIN: Final = 64 * 1024
 
@@ -67,7 +63,15 @@ class Planner:
         self._broker = None if places.broker is None else BrokerRanges(places.cluster)
 
     def plan(self) -> list[SplitPlan]:
-        """Splits that together give every wanted record once. Raises StratalogError."""
+        """Splits that together give every wanted record once. Raises StratalogError.
+
+        Where files are replaced while they are looked at, all is planned again.
+        """
+        return again_while_changing(
+            lambda: Planner(self._options, self._constraints, self._places, lost=self._lost)._plan()
+        )
+
+    def _plan(self) -> list[SplitPlan]:
         constraints = self._constraints
         reader = SnapshotReader(self._options, self._places)
         subscribed = reader.discover(
@@ -91,7 +95,9 @@ class Planner:
         self, snapshot: PartitionSnapshot, start: int, end: int, aborted: tuple[AbortedTransaction, ...] = ()
     ) -> Wanted:
         """What of the offsets [start, end) the filters leave; tells of those that no segment has."""
-        for low, high in holes(snapshot.ranges, start, end):
+        for low, high in holes(
+            snapshot.ranges, start, end, lambda before, after: explains(before, after, self._places)
+        ):
             self._lost(
                 f"{snapshot.topic}-{snapshot.partition}: no segment has the offsets from {low} to {high - 1}"
             )
@@ -172,47 +178,4 @@ class Planner:
         if wanted.segment.tier is Tier.BROKER and self._broker is not None:
             return self._broker.cut((snapshot.topic, snapshot.partition), wanted, split_bytes)
         copy = snapshot.copies.get(wanted.segment.log)
-        entries = self._indexes.offset_entries(wanted.segment) if needs_index(wanted, split_bytes) else None
-        pieces = cut_segment(wanted, entries, split_bytes, copy)
-        if wanted.segment.tier is Tier.REMOTE:
-            return pieces
-        proved = self._prove(wanted.segment, pieces)
-        if proved is None:
-            logger.warning("%s does not fit its log; the segment is read without it", wanted.segment.index)
-            return cut_segment(wanted, None, split_bytes, copy)
-        return proved
-
-    def _prove(self, segment: Segment, pieces: list[Piece]) -> list[Piece] | None:
-        """The pieces of a local segment with exact bounds, from the batch headers at the cuts.
-
-        None when a cut is not where a batch with such an offset begins.
-        """
-        exact = []
-        try:
-            with self._places.open_local(segment.log) as file:
-                for piece in pieces:
-                    low = _base_offset_at(file, segment, piece.start_position)
-                    high = _base_offset_at(file, segment, piece.end_position)
-                    if low is None or high is None or not piece.base_min <= low < high <= piece.base_end:
-                        return None
-                    if piece is pieces[0] and low > piece.start and piece.start_position:
-                        return None  # the index points behind the first offset that is wanted
-                    start, end = max(piece.start, low), min(piece.end, high)
-                    if start < end:
-                        exact.append(replace(piece, start=start, end=end, base_min=low, base_end=high))
-        except PlaceMissingError:  # deleted since the snapshot; reading looks for it elsewhere
-            return pieces
-        return exact
-
-
-def _base_offset_at(file: File, segment: Segment, position: int) -> int | None:
-    """Base offset of the batch at a position; the end of the segment is one too. None when no batch begins there."""
-    if position == 0:
-        return segment.base_offset
-    if position == segment.size:
-        return segment.end_offset
-    header = file.pread(fmt.HEADER_SIZE, position)
-    if len(header) < fmt.HEADER_SIZE:
-        return None
-    batch = RecordBatch(header)
-    return batch.base_offset if batch.magic == fmt.MAGIC else None
+        return Cutter(self._places, self._indexes).cut(wanted, split_bytes, copy)

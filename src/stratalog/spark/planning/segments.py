@@ -5,21 +5,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from stratalog.errors import CorruptRecordError, KafkaError
 from stratalog.log import time_index
 from stratalog.log.offset_index_format import LARGE, LEGACY
-from stratalog.log.scan import SegmentFiles, list_segments, scan_headers
+from stratalog.log.scan import SegmentFiles, list_segments, scan_headers, undisturbed
 from stratalog.records.batch import RecordBatch
 from stratalog.records.batch_format import HEADER_SIZE
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import ObjectKind
-from stratalog.spark.places import Place, Tier
+from stratalog.spark.places import Mark, Place, Tier
 from stratalog.spark.planning.indexes import offset_entries
 from stratalog.spark.reading.data_loss import OnDataLoss
 from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem
@@ -37,8 +37,9 @@ _TORN_ZEROS: Final = 16
 class Segment:
     """One segment: offsets [base_offset, end_offset) in the first `size` bytes of `log`, all of them whole batches.
 
-    `max_timestamp_ms` is an upper bound of its records' timestamps, None when nothing tells. `is_active` says that records
-    may still be added. Indexes may be missing or damaged. `manifest` is there for a remote segment.
+    `log` has the mark of its last batch. `max_timestamp_ms` is an upper bound of its records' timestamps, None when nothing
+    tells. `is_active` says that records may still be added. Indexes may be missing or damaged. `manifest` is there for a
+    remote segment.
     """
 
     base_offset: int
@@ -138,14 +139,9 @@ def broker_segment(topic: str, partition: int, start: int, end: int) -> Segment:
     return Segment(start, end, 0, None, place, None, None, None, None)
 
 
-def may_be_compacted(segment: Segment) -> bool:
-    """Whether records next to those of a segment may have been compacted away.
-
-    On disk nothing tells, so that any may; in the bucket those of topics whose policy says so, as the manifest has noted.
-    """
-    if segment.tier is not Tier.REMOTE or segment.manifest is None:
-        return segment.tier is Tier.LOCAL
-    policy = (segment.manifest.topic_config or {}).get("cleanup.policy", "")
+def has_compact_policy(segment: Segment) -> bool:
+    """Whether a remote segment is of a topic whose policy is to compact, as its manifest has noted."""
+    policy = ((segment.manifest.topic_config if segment.manifest else None) or {}).get("cleanup.policy", "")
     return "compact" in (part.strip() for part in policy.split(","))
 
 
@@ -156,6 +152,14 @@ class SealedSegment:
     file_size: int
     next_base: int
     segment: Segment
+
+
+class LocalSpan(NamedTuple):
+    """Segments, and between which offsets their log has its records: those that are in none were compacted."""
+
+    segments: list[Segment]
+    begin: int
+    end: int
 
 
 class LocalSegments:
@@ -176,25 +180,45 @@ class LocalSegments:
         self._on_damage = on_damage
         self._fs = fs
         self._sealed = {} if sealed is None else sealed
+        self._damages: list[tuple[str, int, int]] = []
 
     def list(self) -> list[Segment]:
         """All that have records, in order."""
+        return self.between(0, None).segments
+
+    def between(self, start: int, end: int | None) -> LocalSpan:
+        """What there is of the offsets [start, end); `end` None: up to the end of the log."""
+        found = undisturbed(self._directory, lambda: self._look(start, end), self._fs)
+        for damage in self._damages:
+            self._on_damage(*damage)
+        return found
+
+    def _look(self, start: int, end: int | None) -> LocalSpan:
+        self._damages.clear()
         files = list_segments(self._directory, self._fs)
         found, sealed = [], {}
+        log_end: int | None = files[0].base_offset if files else None
         followers = [*files[1:], None] if files else []  # a partition that is being made has no log yet
         for each, following in zip(files, followers, strict=True):
             next_base = None if following is None else following.base_offset
+            if (next_base is not None and next_base <= start) or (
+                end is not None and each.base_offset >= end
+            ):
+                log_end = each.base_offset if next_base is None else next_base
+                continue
             try:
                 segment = self._known(each, next_base) or self._segment(each, next_base)
             except FileNotFoundError:  # deleted since the listing
                 continue
             if next_base is not None:
                 sealed[each.base_offset] = SealedSegment(each.size, next_base, segment)
+            log_end = segment.end_offset if next_base is None else next_base
             if segment.end_offset > segment.base_offset:
                 found.append(segment)
         self._sealed.clear()
         self._sealed.update(sealed)
-        return found
+        begin = files[0].base_offset if files else 0
+        return LocalSpan(found, begin, begin if log_end is None else log_end)
 
     def _known(self, files: SegmentFiles, next_base: int | None) -> Segment | None:
         known = self._sealed.get(files.base_offset)
@@ -203,26 +227,31 @@ class LocalSegments:
 
     def _segment(self, files: SegmentFiles, next_base: int | None) -> Segment:
         with self._fs.open(files.log) as log:
+            size = log.size()
             near_end = self._near_end(files, log)
             tail = read_tail(log, *near_end)
+            if tail.mark is None and near_end[0]:  # the one batch from there on is torn
+                near_end = 0, files.base_offset
+                tail = read_tail(log, *near_end)
             newest = self._newest(files, log, near_end, tail) if near_end[0] else tail.max_timestamp_ms
-        rest = files.size - tail.end_position
+            if next_base is not None and self._fs.size(files.log) != size:
+                newest = None  # another file was put in its place, and the time index may be that one's
+        rest = size - tail.end_position
         lost = 0 if next_base is None else max(0, next_base - tail.end_offset)
         if tail.damage is not None:
-            self._on_damage(tail.damage, lost, rest)
+            self._damages.append((tail.damage, lost, rest))
         elif next_base is not None and rest:
-            self._on_damage(
+            damage = (
                 f"{files.log}: {rest} bytes at position {tail.end_position} are no whole batch, but a segment with base "
-                f"offset {next_base} follows; offsets {tail.end_offset} to {next_base - 1}",
-                lost,
-                rest,
+                f"offset {next_base} follows; offsets {tail.end_offset} to {next_base - 1}"
             )
+            self._damages.append((damage, lost, rest))
         return Segment(
             base_offset=files.base_offset,
             end_offset=tail.end_offset if next_base is None else min(tail.end_offset, next_base),
             size=tail.end_position,
             max_timestamp_ms=newest,
-            log=_local(files.log),
+            log=Place(Tier.LOCAL, str(files.log), tail.mark),
             index=_local(files.index),
             time_index=_local(files.timeindex),
             txn_index=None if files.txnindex is None else _local(files.txnindex),
@@ -293,13 +322,14 @@ def _last_nonzero(file: File, entries: int, entry_size: int) -> bytes | None:
 class Tail:
     """Where the whole batches of a `.log` end, and the newest timestamp on the way there.
 
-    `damage` says what stands there when neither a crash nor a write under way explains it.
+    `mark` is of the last one. `damage` says what stands there when neither a crash nor a write under way explains it.
     """
 
     end_position: int
     end_offset: int
     max_timestamp_ms: int
     damage: str | None = None
+    mark: Mark | None = None
 
 
 def read_tail(log: File, start: int, base_offset: int) -> Tail:
@@ -309,19 +339,21 @@ def read_tail(log: File, start: int, base_offset: int) -> Tail:
     CRC fails and that ends in zeros for that reason. Any other batch is taken by its header: whoever reads it checks it.
     """
     size = log.size()
-    end_position, end_offset, newest = start, base_offset, NO_TIMESTAMP
-    before, last, damage = (start, base_offset, NO_TIMESTAMP), None, None
+    end = Tail(start, base_offset, NO_TIMESTAMP)
+    before, last, damage = end, None, None
+    position_before, at = -1, -1
     try:
         for position, batch in scan_headers(log, start, size):
-            before, last = (end_position, end_offset, newest), (position, batch.size)
-            end_position, end_offset = position + batch.size, batch.next_offset
-            newest = max(newest, batch.max_timestamp)
+            before, position_before, at, last = end, at, position, batch.size
+            newest = max(end.max_timestamp_ms, batch.max_timestamp)
+            end = Tail(position + batch.size, batch.next_offset, newest)
     except CorruptRecordError as error:
-        if any(log.pread(HEADER_SIZE, end_position)):
+        if any(log.pread(HEADER_SIZE, end.end_position)):
             damage = str(error)
-    if last is not None and _is_torn(log.pread(last[1], last[0])):
-        end_position, end_offset, newest = before
-    return Tail(end_position, end_offset, newest, damage)
+    if last is not None and _is_torn(log.pread(last, at)):
+        end, at = before, position_before
+    mark = None if at < 0 else Mark(at, log.pread(min(HEADER_SIZE, end.end_position - at), at))
+    return replace(end, damage=damage, mark=mark)
 
 
 def _is_torn(batch: bytes) -> bool:
@@ -343,12 +375,13 @@ def proves_timestamp(log: File, position: int, timestamp_ms: int, offset: int) -
     return False
 
 
-def holes(ranges: Sequence[SegmentRange], start: int, end: int) -> list[tuple[int, int]]:
-    """Offsets of [start, end) that are in no range and that no compaction explains."""
+def holes(
+    ranges: Sequence[SegmentRange], start: int, end: int, explains: Callable[[Segment, Segment], bool]
+) -> list[tuple[int, int]]:
+    """Offsets of [start, end) that are in no range, unless what lies before and behind them explains it."""
     found = []
     for before, after in pairwise(ranges):
-        explained = may_be_compacted(before.segment) and may_be_compacted(after.segment)
         low, high = max(before.end, start), min(after.start, end)
-        if low < high and not explained:
+        if low < high and not explains(before.segment, after.segment):
             found.append((low, high))
     return found

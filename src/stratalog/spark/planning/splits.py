@@ -18,7 +18,7 @@ import numpy as np
 from stratalog.log.txn_index import AbortedTransaction
 from stratalog.spark.places import Place, Tier
 from stratalog.spark.planning.indexes import OffsetEntries, TimeEntries
-from stratalog.spark.planning.segments import SegmentRange
+from stratalog.spark.planning.segments import Segment, SegmentRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +109,30 @@ def cut_segment(
         )
         for i in range(len(cuts) - 1)
     ]
+
+
+def apart(pieces: Sequence[Piece], entries: OffsetEntries, segment: Segment) -> list[Piece]:
+    """The pieces with offsets of their own, where no header can be asked what begins at a cut.
+
+    The offsets up to that of the entry at a cut go to the piece before it, which reads one entry further for them; should
+    the segment be replaced, every piece is looked for by its offsets.
+    """
+    offsets, positions = entries.offsets, entries.positions
+    found = []
+    start = pieces[0].start if pieces else 0
+    for piece, following in pairwise([*pieces, None]):
+        assert piece is not None
+        end, end_position, base_end = piece.end, piece.end_position, piece.base_end
+        if following is not None:
+            slot = int(np.searchsorted(positions, following.start_position))
+            end = min(end, int(offsets[slot]) + 1)
+            is_last = slot + 1 >= len(offsets)
+            end_position = segment.size if is_last else int(positions[slot + 1])
+            base_end = segment.end_offset if is_last else int(offsets[slot + 1])
+        if start < end:
+            found.append(replace(piece, start=start, end=end, end_position=end_position, base_end=base_end))
+        start = max(start, end)
+    return found
 
 
 def _cut_positions(positions: Any, start: int, end: int, split_bytes: int) -> list[int]:

@@ -21,7 +21,7 @@ from stratalog.log.txn_index import AbortedTransaction, decode_entries
 from stratalog.records.batch import RecordBatch
 from stratalog.records.control import ControlType, parse_control_key
 from stratalog.remote.storage.object_key import ObjectKind
-from stratalog.spark.places import Place, PlaceMissingError, Places, Tier
+from stratalog.spark.places import Place, PlaceChangedError, Places, Tier
 from stratalog.spark.planning.broker_view import was_aborted
 from stratalog.spark.planning.segments import Segment
 from stratalog.spark.planning.snapshot import PartitionSnapshot
@@ -37,7 +37,10 @@ class TransactionState:
 
 
 def transaction_state(snapshot: PartitionSnapshot, places: Places) -> TransactionState:
-    """Raises DataLossError when the producer state that is needed is missing or damaged, CorruptIndexError."""
+    """Raises DataLossError when the producer state that is needed is damaged, CorruptIndexError.
+
+    PlaceMissingError when a file or object is gone, or is another segment's by now: whoever looks again sees what is there.
+    """
     aborted: set[AbortedTransaction] = set()
     for segment in snapshot.segments:
         aborted.update(_indexed(segment, places))
@@ -78,12 +81,7 @@ def _decided_later(
 def _indexed(segment: Segment, places: Places) -> list[AbortedTransaction]:
     if segment.txn_index is None:
         return []
-    try:
-        data = _read_checked(segment, segment.txn_index, ObjectKind.TXN_INDEX, places)
-    except PlaceMissingError as error:
-        raise DataLossError(
-            f"isolationLevel=read_committed needs the transaction index of {places.describe(segment.log)}: {error}"
-        ) from error
+    data = _read_checked(segment, segment.txn_index, ObjectKind.TXN_INDEX, places)
     return list(decode_entries(data, places.describe(segment.txn_index)))
 
 
@@ -94,7 +92,7 @@ def _open_in_snapshot(segment: Segment, places: Places) -> dict[int, int]:
     try:
         data = _read_checked(segment, segment.snapshot, ObjectKind.PRODUCER_SNAPSHOT, places)
         entries = producer_snapshot.decode(data, places.describe(segment.snapshot))
-    except (PlaceMissingError, CorruptSnapshotError) as error:
+    except CorruptSnapshotError as error:
         raise DataLossError(
             f"isolationLevel=read_committed needs the producer state of {places.describe(segment.log)}: {error}"
         ) from error
@@ -109,17 +107,15 @@ def _read_checked(segment: Segment, place: Place, kind: ObjectKind, places: Plac
     data = places.read(place)
     if segment.manifest is not None:
         segment.manifest.check_object(kind, data)
+    elif not places.is_in_place(segment.log):
+        raise PlaceChangedError(f"{segment.log} was replaced, and {place} with it")
     return data
 
 
 def _replay(segment: Segment, places: Places, open_: dict[int, int]) -> list[AbortedTransaction]:
     """Bring `open_` from the beginning of a segment to its end; return the transactions that were aborted in it."""
     aborted = []
-    try:
-        file = places.open_local(segment.log)
-    except PlaceMissingError as error:
-        raise DataLossError(str(error)) from error
-    with file:
+    with places.open_local(segment.log) as file:
         for position, batch in scan_headers(file, 0, segment.size):
             if batch.is_control:
                 kind = _marker(RecordBatch(file.pread(batch.size, position)))

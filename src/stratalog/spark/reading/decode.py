@@ -64,6 +64,11 @@ class PieceDecoder:
     def __post_init__(self) -> None:
         self._base_min = self.piece.base_min
 
+    @property
+    def reached(self) -> int:
+        """The offset from which on nothing was decoded yet."""
+        return max(self._base_min, self.piece.start)
+
     def decode(self, blocks: Iterator[Block]) -> Iterator[pa.RecordBatch]:
         """What is wanted of the blocks, in order. Raises what `on_data_loss` raises, OSError, RemoteStorageError."""
         carry = bytearray()  # the beginning of a batch that the blocks so far did not hold whole

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from stratalog.spark.options.read_options import TopicPartition
-from stratalog.spark.places import Places
+from stratalog.spark.places import PlaceMissingError, Places
 from stratalog.spark.planning.broker_ranges import BrokerRanges
 from stratalog.spark.planning.filters import Constraints
 from stratalog.spark.planning.limits import LimitResolver
@@ -19,6 +19,7 @@ from stratalog.spark.planning.planner import Planner, Wanted
 from stratalog.spark.planning.snapshot import PartitionSnapshot
 from stratalog.spark.planning.snapshot_memory import SnapshotMemory
 from stratalog.spark.planning.splits import SplitPlan
+from stratalog.spark.planning.stable import again_while_changing
 from stratalog.spark.stream.admission import limited_by_offsets, must_wait, shares, total_lag
 from stratalog.spark.stream.byte_lag import ByteLag
 from stratalog.spark.stream.index_memory import IndexMemory
@@ -60,12 +61,15 @@ class Follower:
     def initial(self) -> Offsets:
         """Where a query without a checkpoint begins; the same whenever it is asked. UsageError."""
         if self._initial is None:
-            now = self._look(must_exist=True)
-            view = self._fixed or now
-            resolver = LimitResolver(self._places, self._indexes.access(view), self.losses)
-            self._initial = initial_offsets(self._read, view.partitions, resolver)
+            self._initial = again_while_changing(self._find_initial)
             self._holds_initial = True
         return self._initial.offsets
+
+    def _find_initial(self) -> Initial:
+        now = self._look(must_exist=True)
+        view = self._fixed or now
+        resolver = LimitResolver(self._places, self._indexes.access(view), self.losses)
+        return initial_offsets(self._read, view.partitions, resolver)
 
     def fix_end(self) -> None:
         """From now on, nothing newer than what is there at this moment is read."""
@@ -138,6 +142,17 @@ class Follower:
 
     def plan(self, start: Offsets, end: Offsets) -> list[SplitPlan]:
         """Splits that together give the offsets from `start` to `end` once. DataLossError, StratalogError."""
+
+        def plan() -> list[SplitPlan]:
+            try:
+                return self._plan(start, end)
+            except PlaceMissingError:
+                self._look()
+                raise
+
+        return again_while_changing(plan)
+
+    def _plan(self, start: Offsets, end: Offsets) -> list[SplitPlan]:
         if self._fixed is not None or not self._view.reaches(end):
             self._look()  # the last look is of long ago, or of another process
         view = self._view

@@ -10,6 +10,7 @@ from stratalog.spark.options.read_options import ReadOptions, TopicPartition
 from stratalog.spark.places import Place, Places
 from stratalog.spark.planning.snapshot import PartitionSnapshot, SnapshotReader
 from stratalog.spark.planning.snapshot_memory import SnapshotMemory
+from stratalog.spark.planning.stable import again_while_changing
 from stratalog.spark.planning.transactions import transaction_state
 from stratalog.spark.reading.data_loss import OnDataLoss
 from stratalog.spark.stream.offsets import Offsets
@@ -45,6 +46,9 @@ class Viewer:
 
     def look(self, *, must_exist: bool = False) -> View:
         """UsageError for a path that is none; with `must_exist`, for what was named and is nowhere."""
+        return again_while_changing(lambda: self._look(must_exist=must_exist))
+
+    def _look(self, *, must_exist: bool) -> View:
         reader = SnapshotReader(self._options, self._places, self._memory, self._lost)
         reader.discover(_all_of_them, must_exist=must_exist)
         found = reader.partitions()

@@ -1,0 +1,73 @@
+"""Whether offsets that no segment has were compacted away, or are missing.
+
+Manifests have noted the topic's `cleanup.policy`. On a disk, other files tell: the cleaner's checkpoint, what a cleaning
+that goes on has beside the log, and segments that lack offsets inside, as none does that was not compacted.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stratalog.errors import CorruptCheckpointError, CorruptRecordError
+from stratalog.log.checkpoints import CLEANER_OFFSETS, OffsetCheckpoint
+from stratalog.log.file_names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    parse_file_name,
+    parse_partition_dir,
+)
+from stratalog.log.scan import scan_headers
+from stratalog.spark.places import PlaceMissingError, Places, Tier
+from stratalog.spark.planning.segments import Segment, has_compact_policy
+from stratalog.util.filesystem import FileSystem
+
+
+def explains(before: Segment, after: Segment, places: Places) -> bool:
+    """Whether compaction may have taken everything between two segments that follow each other."""
+    remote = [each for each in (before, after) if each.tier is Tier.REMOTE]
+    if remote:
+        return all(map(has_compact_policy, remote))
+    local = [each for each in (before, after) if each.tier is Tier.LOCAL]
+    return bool(local) and (
+        _is_cleaned(Path(local[0].log.name).parent, places.fs)
+        or any(_has_gaps(each, places) for each in local)
+    )
+
+
+def _is_cleaned(directory: Path, fs: FileSystem) -> bool:
+    """Whether a cleaner has been, or is, at work on a partition."""
+    try:
+        cleaned = OffsetCheckpoint(directory.parent / CLEANER_OFFSETS, fs).read()
+    except CorruptCheckpointError:
+        cleaned = {}
+    if parse_partition_dir(directory.resolve().name) in cleaned:
+        return True
+    logs: dict[str, list[int]] = {}
+    for name in fs.list_dir(directory):
+        parsed = parse_file_name(name)
+        if parsed is not None and parsed[1] == LOG_SUFFIX:
+            logs.setdefault(parsed[2], []).append(parsed[0])
+    if CLEANED_SUFFIX in logs or SWAP_SUFFIX in logs:
+        return True
+    # Retention deletes from the beginning on: what goes from behind that was replaced.
+    return max(logs.get(DELETED_SUFFIX, [-1])) >= min(logs.get("", [0]))
+
+
+def _has_gaps(segment: Segment, places: Places) -> bool:
+    """Whether offsets are missing within a local segment."""
+    expected = segment.base_offset
+    try:
+        with places.open_local(segment.log) as log:
+            for _, batch in scan_headers(log, 0, segment.size):
+                if batch.base_offset > expected:
+                    return True
+                if batch.magic >= 2 and batch.record_count < batch.next_offset - batch.base_offset:
+                    return True
+                expected = batch.next_offset
+    except CorruptRecordError:
+        return False
+    except PlaceMissingError:  # just replaced
+        return True
+    return False

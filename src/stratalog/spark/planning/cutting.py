@@ -1,0 +1,75 @@
+"""Pieces of segments, with bounds that hold: those of a local segment are proved by the batches at the cuts."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+
+from stratalog.records import batch_format as fmt
+from stratalog.records.batch import RecordBatch
+from stratalog.spark.places import Place, PlaceMissingError, Places, Tier
+from stratalog.spark.planning.index_access import IndexAccess
+from stratalog.spark.planning.segments import Segment, SegmentRange
+from stratalog.spark.planning.splits import Piece, apart, cut_segment, needs_index
+from stratalog.util.filesystem import File
+
+logger = logging.getLogger("stratalog.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class Cutter:
+    """Cuts segments of files and objects. The offsets of pieces are disjoint, so that each may be looked for on its own."""
+
+    places: Places
+    indexes: IndexAccess
+
+    def cut(self, wanted: SegmentRange, split_bytes: int, copy: Place | None = None) -> list[Piece]:
+        """Pieces of about `split_bytes` that together are the range. `copy` has the same bytes in the other tier."""
+        entries = self.indexes.offset_entries(wanted.segment) if needs_index(wanted, split_bytes) else None
+        pieces = cut_segment(wanted, entries, split_bytes, copy)
+        if wanted.segment.tier is Tier.REMOTE:
+            return pieces if entries is None else apart(pieces, entries, wanted.segment)
+        try:
+            proved = self._prove(wanted.segment, pieces)
+        except (
+            PlaceMissingError
+        ):  # gone or replaced since it was looked at: its offsets are looked for on reading
+            return pieces if entries is None else apart(pieces, entries, wanted.segment)
+        if proved is None:
+            logger.warning("%s does not fit its log; the segment is read without it", wanted.segment.index)
+            return cut_segment(wanted, None, split_bytes, copy)
+        return proved
+
+    def _prove(self, segment: Segment, pieces: list[Piece]) -> list[Piece] | None:
+        """The pieces of a local segment with exact bounds, from the batch headers at the cuts.
+
+        None when a cut is not where a batch with such an offset begins.
+        """
+        exact = []
+        with self.places.open_local(segment.log) as file:
+            for piece in pieces:
+                low = _base_offset_at(file, segment, piece.start_position)
+                high = _base_offset_at(file, segment, piece.end_position)
+                if low is None or high is None or not piece.base_min <= low < high <= piece.base_end:
+                    return None
+                if piece is pieces[0] and low > piece.start and piece.start_position:
+                    return None  # the index points behind the first offset that is wanted
+                if piece is pieces[-1] and high < piece.end:
+                    return None  # or before the last one
+                start, end = max(piece.start, low), min(piece.end, high)
+                if start < end:
+                    exact.append(replace(piece, start=start, end=end, base_min=low, base_end=high))
+        return exact
+
+
+def _base_offset_at(file: File, segment: Segment, position: int) -> int | None:
+    """Base offset of the batch at a position; the end of the segment is one too. None when no batch begins there."""
+    if position == 0:
+        return segment.base_offset
+    if position == segment.size:
+        return segment.end_offset
+    header = file.pread(fmt.HEADER_SIZE, position)
+    if len(header) < fmt.HEADER_SIZE:
+        return None
+    batch = RecordBatch(header)
+    return batch.base_offset if batch.magic == fmt.MAGIC else None

@@ -1,0 +1,163 @@
+"""Where the records of a piece are when its log is not there any more, or is another one than was planned.
+
+A segment of a disk may have been compacted, deleted, or moved to the remote tier; one of a bucket may have been replaced.
+The offsets of the piece are looked for as at planning, in what there is now of the same topic. What a compaction has taken
+since is no loss: of its key there is a newer record, which may lie behind the end of the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+from stratalog.errors import CorruptCheckpointError
+from stratalog.log.checkpoints import PartitionMetadataFile
+from stratalog.log.file_names import PARTITION_METADATA
+from stratalog.remote.catalog import list_remote_segments
+from stratalog.spark.places import Place, Places, Tier
+from stratalog.spark.planning.compacted import explains
+from stratalog.spark.planning.cutting import Cutter
+from stratalog.spark.planning.index_access import IndexAccess
+from stratalog.spark.planning.segments import (
+    LocalSegments,
+    LocalSpan,
+    SegmentRange,
+    has_compact_policy,
+    merge_tiers,
+    remote_segment,
+)
+from stratalog.spark.planning.snapshot import of_one_topic_each
+from stratalog.spark.planning.splits import Piece, SplitPlan
+from stratalog.spark.reading.data_loss import OnDataLoss
+
+
+def is_of_topic(plan: SplitPlan, place: Place, places: Places) -> bool:
+    """Whether the directory of a local `.log` is of the topic that was planned. One without an id is taken by its name."""
+    found = _topic_id(place, places)
+    return found is None or plan.topic_id is None or found == plan.topic_id
+
+
+def _topic_id(place: Place, places: Places) -> object:
+    try:
+        return PartitionMetadataFile(Path(place.name).parent / PARTITION_METADATA, places.fs).read()
+    except CorruptCheckpointError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Looks for pieces of one plan."""
+
+    places: Places
+    on_data_loss: OnDataLoss
+    plan: SplitPlan
+
+    @property
+    def name(self) -> str:
+        return f"{self.plan.topic}-{self.plan.partition}"
+
+    def of(self, piece: Piece, why: str) -> list[Piece]:
+        """Pieces that together have what is left of one, after `why`; tells of what is nowhere."""
+        if piece.copy is not None:
+            return [replace(piece, log=piece.copy, copy=None)]
+        lost = f"{self.places.describe(piece.log)} {why} since the query was planned"
+        if piece.log.tier is not Tier.LOCAL:
+            return self._beyond(piece, lost)
+        if not self._is_same_topic(piece.log):
+            return self._beyond(piece, f"{lost}, and what is there now is not known to be of the same topic")
+        span = self._look(piece)
+        found: list[Piece] = []
+        at = piece.start
+        for each in [*within(merge_tiers(span.segments), piece.start, piece.end), None]:
+            until = piece.end if each is None else each.start
+            for start, end in self._unexplained(span, at, until):
+                found += self._beyond(replace(piece, start=start, end=end), lost)
+            if each is not None:
+                found += self._cut([each])
+                at = each.end
+        return found
+
+    def _look(self, piece: Piece) -> LocalSpan:
+        """What the directory has of a piece now."""
+        segments = LocalSegments(Path(piece.log.name).parent, self.on_data_loss, self.places.fs)
+        try:
+            return segments.between(piece.start, piece.end)
+        except FileNotFoundError:  # the directory is gone
+            return LocalSpan([], piece.end, piece.end)
+
+    def _unexplained(self, span: LocalSpan, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Of offsets that no local segment has those that compaction has not taken: it leaves both ends of a log."""
+        edges = [start, *(min(max(edge, start), end) for edge in (span.begin, span.end)), end]
+        for part, (low, high) in enumerate(pairwise(edges)):
+            is_inside = part == 1
+            if low < high and not (is_inside and self._is_compacted(span)):
+                yield low, high
+
+    def _is_compacted(self, span: LocalSpan) -> bool:
+        return not span.segments or explains(span.segments[0], span.segments[-1], self.places)
+
+    def _is_same_topic(self, place: Place) -> bool:
+        """By the ids; where nothing has noted one, nothing tells a topic from the next one of its name."""
+        directory = Path(place.name).parent
+        if not self.places.fs.is_dir(directory):
+            return True
+        return self.plan.topic_id is not None and _topic_id(place, self.places) == self.plan.topic_id
+
+    def _beyond(self, piece: Piece, lost: str) -> list[Piece]:
+        """Through the brokers, which know where their records are, in either tier; else from the remote tier."""
+        if self.places.broker is not None:
+            return [replace(piece, log=Place(Tier.BROKER, self.name), copy=None)]
+        return self.in_remote_tier(piece, lost)
+
+    def in_remote_tier(self, piece: Piece, lost: str) -> list[Piece]:
+        """What the remote tier has of a piece that is not where it was; tells of what it lacks.
+
+        Segments of a bucket are replaced when they are compacted: what takes their place has the same offsets, but for
+        those of records that have a newer one.
+        """
+        if self.places.remote_url is None:
+            self.gave_up(piece, f"{lost}, and no remote tier was given")
+            return []
+        found = self._remote_ranges(piece)
+        at = piece.start
+        for each in [*found, None]:
+            until = piece.end if each is None else each.start
+            if at < until and not any(has_compact_policy(other.segment) for other in found):
+                self.on_data_loss(
+                    f"{lost}; {self.name} has no offsets from {at} to {until - 1} in the remote tier",
+                    until - at,
+                )
+            at = piece.end if each is None else each.end
+        return self._cut(found)
+
+    def gave_up(self, piece: Piece, why: str) -> None:
+        """Tell that a piece is lost."""
+        self.on_data_loss(
+            f"{why}; {self.name} lacks the offsets from {piece.start} to {piece.end - 1}",
+            piece.end - piece.start,
+        )
+
+    def _remote_ranges(self, piece: Piece) -> list[SegmentRange]:
+        plan = self.plan
+        of_topic = {} if plan.topic_id is None else {plan.topic: plan.topic_id}
+        manifests = of_one_topic_each(
+            list_remote_segments(self.places.store, [plan.topic], covered=True), of_topic
+        )
+        segments = [remote_segment(each) for each in manifests.get((plan.topic, plan.partition), [])]
+        others = [each for each in segments if each.log != piece.log]
+        return within(merge_tiers(others), piece.start, piece.end)
+
+    def _cut(self, ranges: list[SegmentRange]) -> list[Piece]:
+        cutter = Cutter(self.places, IndexAccess(self.places))
+        return [piece for each in ranges for piece in cutter.cut(each, each.segment.size + 1)]
+
+
+def within(ranges: list[SegmentRange], start: int, end: int) -> list[SegmentRange]:
+    """The ranges cut to [start, end)."""
+    return [
+        replace(each, start=max(each.start, start), end=min(each.end, end))
+        for each in ranges
+        if max(each.start, start) < min(each.end, end)
+    ]
