@@ -128,6 +128,67 @@ def test_a_properties_file_is_read_and_the_command_line_goes_over_it(tmp_path: P
     assert line.endswith("Configuration keys that this broker does not know: process.roles")
 
 
+def _file(tmp_path: Path, *lines: str) -> str:
+    path = tmp_path / "server.properties"
+    path.write_text("\n".join((f"log.dirs={tmp_path}/one,{tmp_path}/two", *lines)))
+    return str(path)
+
+
+def test_a_file_alone_is_enough(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.3", 0)) as free:
+        port = free.getsockname()[1]
+    config = _file(tmp_path, f"listeners=PLAINTEXT://127.0.0.3:{port},CONTROLLER://:9093",
+                   "controller.listener.names=CONTROLLER", "process.roles=broker,controller",
+                   "log.retention.hour=1")  # fmt: skip
+    process = subprocess.Popen(
+        [*COMMAND, "--config", config], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == f"ready broker=127.0.0.3:{port} web=off\n"
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert (tmp_path / "one" / "stratalog.sqlite").exists()
+    assert (tmp_path / "two" / "meta.properties").exists()
+    assert "log.retention.hour (did you mean log.retention.hours?)" in errors
+    assert "Listener CONTROLLER://:9093 is not opened" in errors
+
+
+def test_options_win_over_the_file(tmp_path: Path) -> None:
+    config = _file(
+        tmp_path, "listeners=PLAINTEXT://127.0.0.3:9", "advertised.listeners=PLAINTEXT://elsewhere:9"
+    )
+    served = Served("--config", config, "--data-dir", str(tmp_path / "data"))
+    assert str(
+        AdminClient({"bootstrap.servers": served.address}).list_topics(timeout=30).brokers[1]
+    ).startswith(served.address)
+    assert "does not count beside --listen" in served.end()
+    assert not (tmp_path / "one").exists()
+
+
+@pytest.mark.parametrize("more", [[], ["--listen", "127.0.0.1:0"]], ids=["alone", "with --listen"])
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("listeners=SASL_SSL://:9092", "listeners"),
+        ("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "authorizer.class.name"),
+        ("controller.quorum.voters=1@a:1,2@b:1", "controller.quorum.voters"),
+    ],
+)  # fmt: skip
+def test_what_a_file_asks_for_and_cannot_be_kept_refuses_the_start(
+    tmp_path: Path, line: str, key: str, more: list[str]
+) -> None:
+    config = _file(tmp_path, line)
+    said = refused("--config", config, *more)
+    assert said.startswith(f"stratalog: {config}: {key}")
+    assert f"--set {key}=" in said
+    assert not (tmp_path / "one").exists()
+
+
+def test_without_a_directory_it_is_told_how_to_give_one() -> None:
+    assert "Missing option '--data-dir', or log.dirs in a --config FILE" in refused()
+
+
 def test_a_store_out_of_reach_is_one_line_and_the_local_tier_is_served(tmp_path: Path) -> None:
     served = Served(
         "--data-dir", str(tmp_path),

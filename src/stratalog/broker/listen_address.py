@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from stratalog.broker.state import Listener
 from stratalog.config.broker import BrokerConfig
+from stratalog.config.keys import invalid
+from stratalog.config.listeners import ADVERTISED, LISTENERS, PLAINTEXT, parse_listeners
 from stratalog.errors import InvalidConfigError, UsageError
 from stratalog.util.addresses import join_host_port
 
@@ -39,10 +41,10 @@ def parse_address(text: str, what: str) -> ListenAddress:
 
 
 def listen_address(listen: str | None, config: BrokerConfig) -> ListenAddress:
-    """`listen`, or without one the listener that `listeners` names."""
+    """`listen`, or without one the listener for clients that `listeners` names."""
     if listen is not None:
         return parse_address(listen, "listen address")
-    return _parse_listener(config["listeners"], "listeners")
+    return _parse_listener(config, LISTENERS)
 
 
 def advertised_listener(config: BrokerConfig, bound: ListenAddress) -> Listener:
@@ -52,7 +54,7 @@ def advertised_listener(config: BrokerConfig, bound: ListenAddress) -> Listener:
     """
     advertised = config["advertised.listeners"]
     if advertised:
-        address = _parse_listener(advertised, "advertised.listeners")
+        address = _parse_listener(config, ADVERTISED)
         if address.host in _ANY_HOSTS:
             raise InvalidConfigError(
                 f"Invalid value {advertised} for configuration advertised.listeners: "
@@ -62,14 +64,20 @@ def advertised_listener(config: BrokerConfig, bound: ListenAddress) -> Listener:
     return Listener("" if bound.host in _ANY_HOSTS else bound.host, bound.port)
 
 
-def _parse_listener(value: str, key: str) -> ListenAddress:
-    entries = [entry.strip() for entry in value.split(",") if entry.strip()]
-    plain = [entry for entry in entries if entry.upper().startswith("PLAINTEXT://")]
+def _parse_listener(config: BrokerConfig, key: str) -> ListenAddress:
+    """The one listener for clients of a key; of several advertised ones, that of the listener that is opened."""
+    value: str = config[key]
+    plain = [
+        found
+        for found in parse_listeners(value, config.properties, key)
+        if found.protocol == PLAINTEXT and not found.is_controllers
+    ]
     if not plain:
-        raise InvalidConfigError(
-            f"Invalid value {value} for configuration {key}: expected a listener such as PLAINTEXT://127.0.0.1:9092"
-        )
-    return parse_address(plain[0].split("://", 1)[1], key)
+        raise invalid(key, value, "expected a listener such as PLAINTEXT://127.0.0.1:9092")
+    if key == ADVERTISED:
+        opened = {found.name for found in parse_listeners(config[LISTENERS], config.properties)}
+        plain.sort(key=lambda found: found.name not in opened)
+    return parse_address(plain[0].address, key)
 
 
 def bind(address: ListenAddress, backlog: int) -> socket.socket:

@@ -18,7 +18,10 @@ from stratalog.broker.listen_address import (
     listen_address,
 )
 from stratalog.broker.state import BrokerState
-from stratalog.config.broker import BrokerConfig
+from stratalog.config.broker import BROKER_KEYS, BrokerConfig
+from stratalog.config.kafka_keys import with_suggestion
+from stratalog.config.listeners import LISTENERS, parse_listeners
+from stratalog.config.unkept import refuse_unkept
 from stratalog.errors import DataDirError, UsageError
 from stratalog.util.addresses import join_host_port
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
@@ -28,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 StrPath = str | os.PathLike[str]
 
+_FREE_PORT = "127.0.0.1:0"
 _THIS_MACHINE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
@@ -44,11 +48,8 @@ class _Instance:
         settings = BrokerConfig.from_properties(
             {name: _text(value) for name, value in (config or {}).items()}
         )
-        ignored = [name for name in settings.unknown if not name.startswith(_plugin_prefixes(settings))]
-        if ignored:
-            logger.warning(
-                "Configuration keys that this broker does not know: %s", ", ".join(sorted(ignored))
-            )
+        refuse_unkept(settings.properties, opens_listeners=listen is None)
+        _warn_of_unused(settings)
         dirs = _data_dirs(data_dir, settings)
         asked = listen_address(listen, settings)
         # Bound first: a port in use must leave the directories as they were.
@@ -93,6 +94,21 @@ class _Instance:
             await asyncio.sleep(0)  # let cancelled requests end
 
 
+def _warn_of_unused(settings: BrokerConfig) -> None:
+    """What is set and of no use here, or mistyped."""
+    ignored = [name for name in settings.unknown if not name.startswith(_plugin_prefixes(settings))]
+    if ignored:
+        known = [key.name for key in BROKER_KEYS]
+        logger.warning(
+            "Configuration keys that this broker does not know: %s",
+            ", ".join(with_suggestion(name, known) for name in sorted(ignored)),
+        )
+    if settings.is_set(LISTENERS):
+        for listener in parse_listeners(settings[LISTENERS], settings.properties):
+            if listener.is_controllers:
+                logger.warning("Listener %s is not opened: this broker needs no controllers", listener)
+
+
 def _plugin_prefixes(settings: BrokerConfig) -> tuple[str, ...]:
     """What the names of plugins' own keys begin with."""
     return tuple(settings[f"remote.log.{kind}.manager.impl.prefix"] for kind in ("storage", "metadata"))
@@ -105,12 +121,8 @@ class Broker:
             Producer({"bootstrap.servers": broker.bootstrap_servers})
 
     `data_dir` is one directory or several; without one, `log.dirs` counts. `listen` is HOST:PORT, port 0 takes a free one;
-    without one, `listeners` counts. `config` holds broker keys under Kafka's names. The broker serves from the moment the
-    constructor returns until `close`.
-
-    Threads of the process that compute keep each request waiting for up to `sys.getswitchinterval()`, 5 ms by default.
-    That is a setting of the whole process, so it is left alone here; `stratalog serve` sets 0.5 ms, and a program that
-    wants short latencies beside its own work can do the same.
+    without one, `listeners` counts if it is set, else a free port of this machine alone is taken. `config` holds broker
+    keys under Kafka's names. The broker serves from the moment the constructor returns until `close`.
 
     UsageError (port in use, bad address), InvalidConfigError and DataDirError say in one line what is wrong; nothing is
     left running or half-written then.
@@ -119,11 +131,13 @@ class Broker:
     def __init__(
         self,
         data_dir: StrPath | Sequence[StrPath] | None = None,
-        listen: str | None = "127.0.0.1:0",
+        listen: str | None = None,
         config: Mapping[str, object] | None = None,
         *,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        if listen is None and LISTENERS not in (config or {}):
+            listen = _FREE_PORT
         self._instance = _Instance(data_dir, listen, config, clock)
         self._ready = threading.Event()
         self._failure: BaseException | None = None
@@ -232,13 +246,13 @@ def _bootstrap_servers(instance: _Instance) -> str:
 
 def _data_dirs(data_dir: StrPath | Sequence[StrPath] | None, config: BrokerConfig) -> list[Path]:
     if data_dir is None:
-        dirs = [Path(name) for name in config["log.dirs"]]
+        dirs = [Path(name) for name in config["log.dirs"] or config["log.dir"]]
     elif isinstance(data_dir, str | os.PathLike):
         dirs = [Path(data_dir)]
     else:
         dirs = [Path(name) for name in data_dir]
     if not dirs:
-        raise UsageError("no data directory: give one, or set log.dirs")
+        raise UsageError("no data directory: give one (--data-dir), or set log.dirs")
     return dirs
 
 

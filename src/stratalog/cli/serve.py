@@ -13,12 +13,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stratalog.config.broker import parse_properties
+from stratalog.config.listeners import ADVERTISED, LISTENERS
+from stratalog.config.properties_file import parse_properties
+from stratalog.config.unkept import refuse_unkept
 from stratalog.errors import UsageError
 
 if TYPE_CHECKING:
     from stratalog.web.server import WebServer
 
+logger = logging.getLogger(__name__)
+
+#: Where clients are listened for unless an option, `--set` or the file says it.
+_LISTEN = "127.0.0.1:9092"
 #: How soon a broker that ended by itself ends the command too.
 _CHECK_SECONDS = 0.5
 #: How long another thread may keep the interpreter from the broker's. Python's 5 ms is what each request waits beside a
@@ -27,10 +33,17 @@ _SWITCH_SECONDS = 0.0005
 
 
 def serve(
-    data_dir: Annotated[Path, typer.Option(help="Where everything is kept; made when it is not there.")],
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(help="Where everything is kept; made when it is not there.  [default: log.dirs]"),
+    ] = None,
     listen: Annotated[
-        str, typer.Option(help="host:port for Kafka clients; port 0 takes a free one.", metavar="H:P")
-    ] = ("127.0.0.1:9092"),
+        str | None,
+        typer.Option(
+            help="host:port for Kafka clients; port 0 takes a free one.  [default: listeners, or 127.0.0.1:9092]",
+            metavar="H:P",
+        ),
+    ] = None,
     web: Annotated[
         str,
         typer.Option(
@@ -38,7 +51,12 @@ def serve(
             metavar="H:P|off",
         ),
     ] = "off",
-    config: Annotated[Path | None, typer.Option(help="A server.properties of Kafka's kind.")] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="A server.properties of Kafka's kind; what it asks for and cannot be kept is refused."
+        ),
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", help="One configuration key; may be repeated.", metavar="KEY=VALUE"),
@@ -56,14 +74,21 @@ def serve(
       stratalog serve --data-dir /var/lib/stratalog
       stratalog serve --data-dir D --listen 127.0.0.1:0 --set log.retention.hours=24
       stratalog serve --data-dir D --web 127.0.0.1:8080
+      stratalog serve --config server.properties
     """
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING,
         stream=sys.stderr,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
+    properties = _properties(config, set_ or [], listen)
+    if data_dir is None and not (properties.get("log.dirs") or properties.get("log.dir")):
+        raise UsageError(
+            "Missing option '--data-dir', or log.dirs in a --config FILE (see stratalog serve --help)"
+        )
     sys.setswitchinterval(_SWITCH_SECONDS)  # of the whole process, which is the broker's here
-    properties = _properties(config, set_ or [])
+    if listen is None and not properties.get(LISTENERS):
+        listen = _LISTEN
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
@@ -101,18 +126,29 @@ def _web_server(address: str) -> Iterator[WebServer | None]:
         yield server
 
 
-def _properties(config: Path | None, assignments: list[str]) -> dict[str, str]:
-    """What the file says, and on top of it what the command line says."""
-    properties: dict[str, str] = {}
+def _properties(config: Path | None, assignments: list[str], listen: str | None) -> dict[str, str]:
+    """What the file says, and on top of it what the command line says; UsageError for what cannot be kept of it."""
+    in_file: dict[str, str] = {}
     if config is not None:
         try:
             text = config.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
             raise UsageError(f"{config} is not a text file in UTF-8 (byte {error.start})") from error
-        properties.update(parse_properties(text, str(config)))
+        in_file = parse_properties(text, str(config))
+    assigned: dict[str, str] = {}
     for assignment in assignments:
         name, separator, value = assignment.partition("=")
         if not separator or not name.strip():
             raise UsageError(f"--set {assignment}: expected KEY=VALUE")
-        properties[name.strip()] = value.strip()
+        assigned[name.strip()] = value.strip()
+    properties = {**in_file, **assigned}
+    # Also when --listen is given: who asks for TLS in the file must not be served without it by chance.
+    refuse_unkept(
+        properties, lambda key: "--set" if key in assigned else str(config), opens_listeners=listen is None
+    )
+    if listen is not None and ADVERTISED in in_file and ADVERTISED not in assigned:
+        logger.warning(
+            "%s: %s=%s does not count beside --listen; --set %s=... does", config, ADVERTISED, properties.pop(ADVERTISED),
+            ADVERTISED,
+        )  # fmt: skip
     return properties

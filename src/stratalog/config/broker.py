@@ -18,12 +18,15 @@ from stratalog.config.keys import (
     above,
     at_least,
     between,
+    invalid,
     one_of,
 )
 from stratalog.config.metadata_version import INITIAL_LEVEL, LEVEL_MAX, LEVEL_MIN
+from stratalog.config.properties_file import parse_properties
 from stratalog.config.segment_size import check_segment_bytes
 from stratalog.config.topic import TOPIC_KEYS
-from stratalog.errors import UsageError
+
+__all__ = ["BROKER_KEYS", "INITIAL_METADATA_VERSION", "BrokerConfig", "parse_properties"]
 
 _INT, _LONG, _BOOL, _STR, _LIST, _DOUBLE, _SHORT, _PASSWORD = (
     ConfigType.INT, ConfigType.LONG, ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LIST, ConfigType.DOUBLE,
@@ -69,9 +72,17 @@ BROKER_KEYS = ConfigRegistry(
         *_from_topic_keys(),
         _key("node.id", _INT, 1, "This node's id.", at_least(0)),
         _key("broker.rack", _STR, None, "The rack of this broker."),
-        _key("log.dirs", _LIST, (), "The directories of the logs."),
-        _key("listeners", _STR, "PLAINTEXT://:9092", "Where the broker listens."),
-        _key("advertised.listeners", _STR, None, "What clients are told to connect to."),
+        _key("broker.id", _INT, -1, "An older name of node.id, which it must equal when both are set."),
+        _key("log.dirs", _LIST, (), "The directories of the logs; --data-dir wins."),
+        _key("log.dir", _LIST, (), "Like log.dirs, which wins."),
+        _key("listeners", _STR, "PLAINTEXT://:9092",
+             "Where the broker listens: one listener for clients, PLAINTEXT; --listen wins, and without both it is "
+             "127.0.0.1:9092. Listeners of controller.listener.names are not opened."),
+        _key("advertised.listeners", _STR, None, "What clients are told to connect to; does not count beside --listen."),
+        _key("listener.security.protocol.map", _STR,
+             "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+             "Security protocols by names of listeners; one of PLAINTEXT for clients can be kept."),
+        _key("controller.listener.names", _LIST, (), "Listeners of controllers, which are not opened."),
         _key("auto.create.topics.enable", _BOOL, True, "Whether asking for an unknown topic creates it."),
         _key("num.partitions", _INT, 1, "Partitions of a topic that is created without a count.", at_least(1)),
         _key("default.replication.factor", _INT, 1, "Replicas of a topic that is created without a count.",
@@ -261,6 +272,8 @@ class BrokerConfig(Mapping[str, Any]):
             else:
                 self._values[name] = key.parse(raw)
                 self._set.add(name)
+        if "broker.id" in self._set:
+            self._take_broker_id()
         for key in BROKER_KEYS:
             if key.coarser and key.name not in self._set:
                 self._derive(key)
@@ -282,6 +295,15 @@ class BrokerConfig(Mapping[str, Any]):
     def check_segment_size(self, *, large: bool) -> None:
         """InvalidConfigError when `log.segment.bytes` is past the limit in force (`large`: that of KIP-1333)."""
         check_segment_bytes("log.segment.bytes", self["log.segment.bytes"], large=large)
+
+    def _take_broker_id(self) -> None:
+        """`broker.id` counts where `node.id` is not set."""
+        if "node.id" not in self._set:
+            self._values["node.id"] = BROKER_KEYS["node.id"].parse(self.properties["broker.id"])
+        elif self._values["node.id"] != self._values["broker.id"]:
+            raise invalid(
+                "node.id", self._values["node.id"], "You must set `node.id` to the same value as `broker.id`."
+            )
 
     def _derive(self, key: ConfigKey) -> None:
         """Take the value from a coarser spelling when only that was set; hours of -1 mean unlimited."""
@@ -315,25 +337,3 @@ class BrokerConfig(Mapping[str, Any]):
             for name, raw in self._plugin_properties.items()
             if name.startswith(prefix) and raw is not None
         }
-
-
-def parse_properties(text: str, source: str) -> dict[str, str]:
-    """Parse the text of a Java properties file (no escapes beyond line continuation).
-
-    Raises UsageError naming `source` and the line that is no `key=value`.
-    """
-    properties: dict[str, str] = {}
-    logical = ""
-    for number, line in enumerate(text.splitlines(), 1):
-        stripped = line.strip() if not logical else logical + line.strip()
-        logical = ""
-        if not stripped or stripped[0] in "#!":
-            continue
-        if stripped.endswith("\\"):
-            logical = stripped[:-1]
-            continue
-        name, separator, value = stripped.partition("=")
-        if not separator:
-            raise UsageError(f"{source}:{number}: expected key=value, found '{stripped}'")
-        properties[name.strip()] = value.strip()
-    return properties

@@ -16,10 +16,13 @@ from stratalog.config.topic import TOPIC_KEYS, LogConfig, index_size_needed
 _HEAD = """\
 # Configuration
 
-Names, types and defaults are Apache Kafka 4.4's; keys that begin with `stratalog.` are this project's own. A key that Kafka
-has and this page has not is accepted, so that a `server.properties` can be used as it is, and named in the broker's log.
-Keys of what is not there yet (quotas) are checked and shown, and nothing acts on them:
-[COMPATIBILITY.md](COMPATIBILITY.md) says what that is.
+Names, types and defaults are Apache Kafka 4.4's; keys that begin with `stratalog.` are this project's own. A key that
+Kafka has and this page has not is accepted, so that a `server.properties` can be used as it is, and named in the
+broker's log. `stratalog serve --config server.properties` alone is enough; options on the command line win over the
+file. What the file asks for safety and cannot be kept here refuses the start, by a line that names file and key:
+listeners other than PLAINTEXT, TLS and SASL settings, an authorizer, policies, limits of clients, a quorum of several
+controllers. Kafka's own file of a single node can be used as it is: the listener of its controller is not opened.
+[COMPATIBILITY.md](COMPATIBILITY.md) says what else there is.
 
 Written from the declarations in `src/stratalog/config`; `python -m stratalog.config.documentation` prints it.
 """

@@ -11,6 +11,7 @@ from stratalog.broker.metadata.advice import SEGMENT_MINIMUMS, below_minimum
 from stratalog.config.broker import BROKER_KEYS, BrokerConfig
 from stratalog.config.keys import ConfigKey, ConfigRegistry, ConfigType, invalid
 from stratalog.config.topic import TOPIC_KEYS
+from stratalog.config.unkept import asks_for
 from stratalog.engine.cleaner_config import CleanerConfig
 from stratalog.errors import InvalidConfigError, InvalidRequestError
 
@@ -107,6 +108,10 @@ def check_broker_configs(configs: Mapping[str, str], static: BrokerConfig, *, cu
     fixed = sorted(name for name in configs if (key := BROKER_KEYS.get(name)) is not None and not key.dynamic)
     if fixed:
         raise InvalidRequestError(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+    for name, raw in configs.items():
+        asked = asks_for(name, raw, static.properties)
+        if asked is not None:
+            raise InvalidRequestError(f"{name} asks for {asked}, which this broker does not have")
     try:
         effective = static.with_overrides(dict(configs))
         CleanerConfig.of(current).check_change(CleanerConfig.of(effective))

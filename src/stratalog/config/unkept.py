@@ -1,0 +1,144 @@
+"""What a Kafka `server.properties` may ask for and this broker cannot keep: it refuses the start, by one line.
+
+A broker that is asked for TLS, SASL, an authorizer or limits and serves without them is worse than one that does not
+start. A key that is not here and not this broker's is of no harm: it is named in a warning. A value that is Kafka's
+default, or empty, asks for nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from stratalog.config.keys import INT_MAX
+from stratalog.config.listeners import CONTROLLER_NAMES, LISTENERS, PLAINTEXT, parse_listeners
+from stratalog.errors import InvalidConfigError, UsageError
+
+_TLS = "TLS"
+_SASL = "SASL"
+_ACLS = "an authorizer: without one everybody may do everything"
+_POLICY = "a policy for what clients ask for"
+_PER_CLIENT = "limits of single clients"
+_NO_LIMIT = frozenset({str(INT_MAX)})
+_NOTHING: Final[frozenset[str]] = frozenset()
+
+#: Key -> what it asks for, and the values that ask for nothing.
+_KEYS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
+    "authorizer.class.name": (_ACLS, _NOTHING),
+    "principal.builder.class": (
+        "principals of its own",
+        frozenset({"org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"}),
+    ),
+    "ssl.client.auth": (f"{_TLS} with certificates of clients", frozenset({"none"})),
+    **{
+        f"ssl.{name}": (_TLS, _NOTHING)
+        for name in (
+            "keystore.location", "keystore.key", "keystore.certificate.chain", "keystore.password", "key.password",
+            "truststore.location", "truststore.certificates", "truststore.password", "engine.factory.class",
+        )
+    },
+    **{
+        f"sasl.{name}": (_SASL, _NOTHING)
+        for name in (
+            "enabled.mechanisms", "jaas.config", "server.callback.handler.class", "login.callback.handler.class",
+            "mechanism.inter.broker.protocol", "mechanism.controller.protocol",
+        )
+    },
+    "security.inter.broker.protocol": ("another protocol than PLAINTEXT", frozenset({PLAINTEXT})),
+    "delegation.token.secret.key": ("delegation tokens", _NOTHING),
+    "delegation.token.master.key": ("delegation tokens", _NOTHING),
+    "password.encoder.secret": ("encoded passwords", _NOTHING),
+    "config.providers": ("values from elsewhere, which would be taken for what they say", _NOTHING),
+    "create.topic.policy.class.name": (_POLICY, _NOTHING),
+    "alter.config.policy.class.name": (_POLICY, _NOTHING),
+    "client.quota.callback.class": ("quotas", _NOTHING),
+    "quota.producer.default": ("quotas", frozenset({str(2**63 - 1)})),
+    "quota.consumer.default": ("quotas", frozenset({str(2**63 - 1)})),
+    "max.connections.per.ip": (_PER_CLIENT, _NO_LIMIT),
+    "max.connections.per.ip.overrides": (_PER_CLIENT, _NOTHING),
+    "max.connection.creation.rate": ("a limit of new connections", _NO_LIMIT),
+}  # fmt: skip
+
+_OF_A_LISTENER = re.compile(r"listener\.name\.([^.]+)\..+")
+_QUORUM = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
+_ROLES = "process.roles"
+
+
+def refuse_unkept(
+    properties: Mapping[str, str | None],
+    source: Callable[[str], str] = lambda _key: "the configuration",
+    *,
+    opens_listeners: bool = False,
+) -> None:
+    """Raise UsageError, one line that names where it stands, the key and what to do, for what cannot be kept.
+
+    `source` says where the value of a key is from; `opens_listeners` whether they are what is listened on.
+    """
+    for name, value in properties.items():
+        asked = asks_for(name, value, properties)
+        if asked is not None:
+            raise UsageError(
+                f"{source(name)}: {name} asks for {asked}, which this broker does not have; to serve without it, take it "
+                f"out, or override it with --set {name}="
+            )
+    _refuse_listeners(properties, source, one=opens_listeners)
+    _refuse_quorum(properties, source)
+
+
+def asks_for(name: str, value: str | None, properties: Mapping[str, str | None]) -> str | None:
+    """What a single key asks for that cannot be kept; None for all that is of no harm."""
+    text = (value or "").strip()
+    if not text:
+        return None
+    if name in _KEYS:
+        what, harmless = _KEYS[name]
+        return None if text in harmless else what
+    match = _OF_A_LISTENER.fullmatch(name)
+    controllers = {each.strip().lower() for each in (properties.get(CONTROLLER_NAMES) or "").split(",")}
+    if match is not None and match[1].lower() not in controllers:
+        return "settings of a single listener"
+    return None
+
+
+def _refuse_listeners(
+    properties: Mapping[str, str | None], source: Callable[[str], str], *, one: bool
+) -> None:
+    value = properties.get(LISTENERS)
+    if not value:
+        return
+    where = f"{source(LISTENERS)}: {LISTENERS}={value}"
+    do = f"name one that does: --set {LISTENERS}=PLAINTEXT://127.0.0.1:9092"
+    try:
+        listeners = [found for found in parse_listeners(value, properties) if not found.is_controllers]
+    except InvalidConfigError as error:
+        raise InvalidConfigError(f"{source(LISTENERS)}: {error}") from error
+    for listener in listeners:
+        if listener.protocol != PLAINTEXT:
+            raise UsageError(
+                f"{where}: {listener} asks for {listener.protocol}, and this broker speaks {PLAINTEXT} only; {do}"
+            )
+    if not listeners:
+        raise UsageError(f"{where}: no listener is for clients; {do}")
+    if one and len(listeners) > 1:
+        raise UsageError(
+            f"{where}: this broker listens on one address, not on {len(listeners)}; name one: "
+            f"--set {LISTENERS}={listeners[0]}"
+        )
+
+
+def _refuse_quorum(properties: Mapping[str, str | None], source: Callable[[str], str]) -> None:
+    roles = {role.strip() for role in (properties.get(_ROLES) or "").split(",") if role.strip()}
+    if roles == {"controller"}:
+        raise UsageError(
+            f"{source(_ROLES)}: {_ROLES}=controller asks for a controller without a broker, and this one is a broker that "
+            f"needs none; use the file of a broker, or override it with --set {_ROLES}="
+        )
+    for key in _QUORUM:
+        members = [member for member in (properties.get(key) or "").split(",") if member.strip()]
+        elsewhere = members and roles and "controller" not in roles
+        if len(members) > 1 or elsewhere:
+            raise UsageError(
+                f"{source(key)}: {key} asks to join a cluster, and this broker is one of its own; to serve its directories "
+                f"alone, take it out, or override it with --set {key}="
+            )

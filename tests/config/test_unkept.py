@@ -1,0 +1,165 @@
+"""What a `server.properties` asks for and cannot be kept refuses the start, by one line; what is of no harm does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stratalog.broker.listen_address import ListenAddress, advertised_listener, listen_address
+from stratalog.broker.server import Broker
+from stratalog.broker.state import Listener
+from stratalog.config.broker import BrokerConfig
+from stratalog.config.properties_file import parse_properties
+from stratalog.config.unkept import refuse_unkept
+from stratalog.errors import InvalidConfigError, StratalogError, UsageError
+
+#: A single node of Kafka 4, broker and controller, as its own file has it.
+SINGLE_NODE = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+num.network.threads=3
+log.dirs=/tmp/kraft-combined-logs
+"""
+
+
+def _refused(**changes: str) -> str:
+    properties = {
+        **parse_properties(SINGLE_NODE, "f"),
+        **{k.replace("__", "."): v for k, v in changes.items()},
+    }
+    with pytest.raises(StratalogError) as raised:
+        refuse_unkept(properties, lambda key: f"file of {key}", opens_listeners=True)
+    line = str(raised.value)
+    assert "\n" not in line
+    return line
+
+
+def test_kafkas_file_of_a_single_node_can_be_used_as_it_is() -> None:
+    properties = parse_properties(SINGLE_NODE, "f")
+    refuse_unkept(properties, opens_listeners=True)
+    config = BrokerConfig(properties)
+    assert listen_address(None, config) == ListenAddress("", 9092)
+    assert advertised_listener(config, ListenAddress("", 9092)) == Listener("localhost", 9092)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+        ("ssl.client.auth", "required"),
+        ("ssl.keystore.location", "/etc/kafka/keystore.jks"),
+        ("ssl.truststore.certificates", "-----BEGIN CERTIFICATE-----"),
+        ("sasl.enabled.mechanisms", "SCRAM-SHA-512"),
+        ("sasl.mechanism.inter.broker.protocol", "PLAIN"),
+        ("listener.name.plaintext.sasl.jaas.config", "hush-hush"),
+        ("security.inter.broker.protocol", "SSL"),
+        ("password.encoder.secret", "hush-hush"),
+        ("delegation.token.secret.key", "hush-hush"),
+        ("config.providers", "vault"),
+        ("client.quota.callback.class", "X"),
+        ("quota.producer.default", "1024"),
+        ("max.connections.per.ip", "10"),
+        ("create.topic.policy.class.name", "X"),
+        ("controller.quorum.voters", "1@a:9093,2@b:9093,3@c:9093"),
+        ("controller.quorum.bootstrap.servers", "a:9093,b:9093"),
+        ("process.roles", "controller"),
+        ("process.roles", "broker"),
+    ],
+)  # fmt: skip
+def test_a_key_of_safety_is_refused_with_file_key_and_what_to_do(key: str, value: str) -> None:
+    line = _refused(**{key: value})
+    named = "controller.quorum.bootstrap.servers" if (key, value) == ("process.roles", "broker") else key
+    assert line.startswith(f"file of {named}: {named}")
+    assert f"--set {named}=" in line
+    assert value not in line or key == "process.roles"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("authorizer.class.name", ""),
+        ("ssl.client.auth", "none"),
+        ("ssl.protocol", "TLSv1.3"),
+        ("security.inter.broker.protocol", "PLAINTEXT"),
+        ("listener.name.controller.ssl.keystore.location", "x"),
+        ("max.connections.per.ip", "2147483647"),
+        ("quota.window.num", "11"),
+        ("num.io.threads", "8"),
+        ("no.such.key", "1"),
+    ],
+)
+def test_what_is_of_no_harm_is_not_refused(key: str, value: str) -> None:
+    refuse_unkept({**parse_properties(SINGLE_NODE, "f"), key: value})
+
+
+@pytest.mark.parametrize(
+    ("listeners", "map_", "said"),
+    [
+        ("SASL_SSL://:9092,CONTROLLER://:9093", None, "SASL_SSL://:9092 asks for SASL_SSL"),
+        ("PLAINTEXT://:9092,SSL://:9093", None, "SSL://:9093 asks for SSL"),
+        ("PLAINTEXT://:9092", "PLAINTEXT:SSL", "PLAINTEXT://:9092 asks for SSL"),
+        ("EXTERNAL://:9092", "EXTERNAL:SASL_PLAINTEXT", "EXTERNAL://:9092 asks for SASL_PLAINTEXT"),
+        ("CONTROLLER://:9093", None, "no listener is for clients"),
+        ("A://:1,B://:2", "A:PLAINTEXT,B:PLAINTEXT", "listens on one address, not on 2"),
+        ("EXTERNAL://:9092", None, "No security protocol is defined for listener EXTERNAL"),
+        ("here:9092", None, "expected a listener such as"),
+    ],
+)
+def test_listeners_that_cannot_be_kept_are_refused(listeners: str, map_: str | None, said: str) -> None:
+    changes = {"listeners": listeners}
+    if map_ is not None:
+        changes["listener.security.protocol.map"] = map_
+    line = _refused(**changes)
+    assert line.startswith("file of listeners: ")
+    assert said in line
+
+
+def test_listeners_count_by_their_protocol_not_by_their_name() -> None:
+    config = BrokerConfig(
+        {
+            "listeners": "INTERNAL://10.0.0.1:19092",
+            "listener.security.protocol.map": "INTERNAL:PLAINTEXT,OTHER:PLAINTEXT",
+            "advertised.listeners": "OTHER://other:1,INTERNAL://kafka.example:9092",
+        }
+    )
+    assert listen_address(None, config) == ListenAddress("10.0.0.1", 19092)
+    assert advertised_listener(config, ListenAddress("", 1)) == Listener("kafka.example", 9092)
+
+
+def test_a_broker_in_process_keeps_its_listeners_and_refuses_what_it_cannot(tmp_path: Path) -> None:
+    with Broker(tmp_path, config={"listeners": "PLAINTEXT://127.0.0.2:0"}) as broker:
+        assert broker.bootstrap_servers.startswith("127.0.0.2:")
+    with Broker(tmp_path, listen="127.0.0.1:0", config={"listeners": "PLAINTEXT://127.0.0.2:0"}) as broker:
+        assert broker.bootstrap_servers.startswith("127.0.0.1:")
+    with pytest.raises(UsageError, match="the configuration: listeners=SSL://:0"):
+        Broker(tmp_path, config={"listeners": "SSL://:0"})
+
+
+def test_older_names_count_where_the_newer_ones_are_not_set(tmp_path: Path) -> None:
+    with Broker(config={"log.dir": str(tmp_path / "a"), "broker.id": "7"}) as broker:
+        assert broker.state.data_dirs == [tmp_path / "a"]
+        assert broker.state.node_id == 7
+    config = {"log.dir": str(tmp_path / "a"), "log.dirs": f"{tmp_path}/b,{tmp_path}/c"}
+    with Broker(config=config) as broker:
+        assert broker.state.data_dirs == [tmp_path / "b", tmp_path / "c"]
+    assert BrokerConfig({"broker.id": "7", "node.id": "7"})["node.id"] == 7
+    with pytest.raises(InvalidConfigError, match=r"`node\.id` to the same value as `broker\.id`"):
+        BrokerConfig({"broker.id": "7", "node.id": "8"})
+
+
+def test_a_properties_file_is_read_as_java_reads_it() -> None:
+    text = (
+        "# a\n! b\n\n  key = value \nother:1\nspaced   x y\nlong=a,\\\n   b,\\\n   c\nk\\=1=x\\\\\n"
+        "authorizer.class.name:x.Y=1\nutf=\\u00e9\\t|\nempty=\n"
+    )
+    assert parse_properties(text, "f") == {
+        "key": "value", "other": "1", "spaced": "x y", "long": "a,b,c", "k=1": "x\\",
+        "authorizer.class.name": "x.Y=1", "utf": "é\t|", "empty": "",
+    }  # fmt: skip
