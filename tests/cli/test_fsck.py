@@ -181,7 +181,7 @@ def test_the_directory_is_locked_meanwhile_and_free_afterwards(
         return 0
 
     (data / ".lock").write_bytes(b"")
-    monkeypatch.setattr("stratalog.cli.fsck.command.log_size", try_to_lock)
+    monkeypatch.setattr("stratalog.cli.fsck.run.log_size", try_to_lock)
     assert fsck(capsys, data)[0] == 1
     assert tries == [1]
     with (data / ".lock").open("w") as file:

@@ -264,7 +264,7 @@ class LogLoader:
             flushed_to=flushed_to,
             end_offset=self._end_offset_of(segment),
             may_overflow=segment.base_offset not in self._split,
-            cut_torn_write=not self._is_flush_known and not self._clean and self._is_last(segment),
+            cut_torn_write=not self._is_flush_known and not self._clean and segment is self._segments[-1],
             before_cut=before_cut,
         )
         producers.take_snapshot(sound.next_offset)

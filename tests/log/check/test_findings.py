@@ -152,6 +152,26 @@ def test_zeros_behind_the_last_batch_are_a_torn_tail_too(partition: Path) -> Non
     assert (one.kind, one.severity, one.size) == (Kind.TORN_TAIL, Severity.WARNING, 10_000)
 
 
+def test_damage_at_the_end_of_a_log_that_was_closed_is_no_torn_tail(data: Path) -> None:
+    """Also when the partition directory is given by itself: what lies beside it says how far it was flushed."""
+    partition = data / "orders-0"
+    end = report_of(partition).partitions[0].log_end_offset
+    log = logs(partition)[-1]
+    last = batches(log)[-1]
+    change(log, last.start + last.size - 1, b"\xff")
+    for paths in (data, partition):
+        one = only(paths)
+        assert (one.kind, one.severity, one.position, one.size) == (
+            Kind.LOST_TAIL,
+            Severity.ERROR,
+            last.start,
+            last.size,
+        )
+        assert f"offsets {last.base_offset} to {end - 1}" in one.expected
+        assert one.action is not None
+        assert report_of(paths).partitions[0].log_end_offset == end
+
+
 def test_the_same_bytes_behind_an_earlier_segment_are_no_tail(partition: Path) -> None:
     log = logs(partition)[0]
     log.write_bytes(log.read_bytes() + b"\0\0\0\0\0\0\0\1 torn")

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from stratalog.errors import CorruptRecordError
 from stratalog.log.check.actions import CutTail
+from stratalog.log.check.data_dir import check_dirs
 from stratalog.log.check.findings import Finding, Kind, Severity
 from stratalog.log.check.repair import plan
-from stratalog.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, OffsetCheckpoint
+from stratalog.log.checkpoints import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    OffsetCheckpoint,
+)
 from stratalog.log.partition_log import PartitionLog
+from stratalog.log.values import Isolation
+from stratalog.records.batch import iter_batches
+from stratalog.records.batch_builder import build_batch
+from stratalog.records.record import Record
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
 from tests.interop.contents import SMALL_SEGMENTS, read_log
 from tests.log.check.conftest import report_of
 from tests.log.check.test_findings import batches, change, found, logs
+from tests.log.unsynced import UNSYNCED
 
 
 def content(directory: Path, *suffixes: str) -> dict[str, bytes]:
@@ -27,11 +41,24 @@ def content(directory: Path, *suffixes: str) -> dict[str, bytes]:
     }
 
 
-def repair(*paths: Path) -> list[Finding]:
+def repair(*paths: Path, accept_loss: bool = False) -> list[Finding]:
     """Repair, and give what a second check finds, notes left out."""
-    for action in plan(found(*paths)):
+    for action in plan(check_dirs(paths, REAL_FILESYSTEM, threads=2, accept_loss=accept_loss).findings):
         action.carry_out(REAL_FILESYSTEM)
     return [one for one in found(*paths) if one.severity > Severity.NOTE]
+
+
+def killed(data: Path, recovery_point: int) -> None:
+    """The broker did not stop: what is behind the recovery point may be anything."""
+    (data / CLEAN_SHUTDOWN).unlink()
+    checkpoint = OffsetCheckpoint(data / RECOVERY_POINTS)
+    checkpoint.write(checkpoint.read() | {("orders", 0): recovery_point})
+
+
+def reopened(partition: Path, *, clean: bool, recovery_point: int | None) -> PartitionLog:
+    return PartitionLog.open(
+        partition, SMALL_SEGMENTS, clean_shutdown=clean, recovery_point=recovery_point, fs=UNSYNCED
+    )
 
 
 def damage_index(data: Path) -> None:
@@ -84,6 +111,7 @@ def test_a_torn_tail_is_cut_and_kept(data: Path) -> None:
     partition = data / "orders-0"
     log = logs(partition)[-1]
     last = batches(log)[-1]
+    killed(data, int(log.stem))
     whole = log.read_bytes()
     change(log, last.start + last.size - 1, b"\xff")
     log.write_bytes(log.read_bytes() + b"more that was torn")
@@ -105,13 +133,80 @@ def test_offsets_behind_a_cut_follow_the_log(data: Path) -> None:
     partition = data / "orders-0"
     log = logs(partition)[-1]
     whole = batches(log)
+    killed(data, int(log.stem))
     change(log, whole[2].start + 100, bytes(log.stat().st_size - whole[2].start - 100))
     kinds = {one.kind for one in found(data)}
     assert kinds >= {Kind.TORN_TAIL, Kind.CHECKPOINT_OFFSET, Kind.SNAPSHOT_CONTENT}
     assert repair(data) == []
     end = report_of(partition).partitions[0].log_end_offset
-    for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
-        assert OffsetCheckpoint(data / name).read()["orders", 0] == end
+    assert OffsetCheckpoint(data / HIGH_WATERMARKS).read()["orders", 0] == end
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("accept_loss", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_no_repair_gives_an_acknowledged_offset_again(
+    data: Path, clean: bool, accept_loss: bool, seed: int
+) -> None:
+    """Whatever is wrong with a last segment that was flushed: the log goes on where it had ended, with every byte kept."""
+    chosen = random.Random(seed)
+    partition = data / "orders-0"
+    shutil.rmtree(data / "orders-1")
+    end = report_of(partition).partitions[0].log_end_offset
+    if not clean:
+        killed(data, end)
+    log = logs(partition)[-1]
+    whole = log.read_bytes()
+    position = batches(log)[-1].start if seed == 0 else chosen.randrange(len(whole))
+    if seed % 2:
+        log.write_bytes(whole[:position])
+    else:
+        change(log, position, chosen.randbytes(chosen.randrange(1, 20)))
+    damaged = log.read_bytes()
+    left = repair(data, accept_loss=accept_loss)
+    assert [one for one in left if one.action is not None] == []
+    kept = b"".join(path.read_bytes() for path in (log, *partition.glob(f"{log.name}.*.cut")))
+    assert kept == damaged
+    assert accept_loss or log.read_bytes() == damaged
+    for recovery_point in (end, None):
+        opened = reopened(partition, clean=clean, recovery_point=recovery_point)
+        assert opened.log_end_offset == end
+        opened.close()
+
+
+def test_readers_pass_over_a_loss_that_was_accepted(data: Path) -> None:
+    partition = data / "orders-0"
+    log = logs(partition)[-1]
+    last = batches(log)[-1]
+    end = report_of(partition).partitions[0].log_end_offset
+    change(log, last.start + last.size - 1, b"\xff")
+    repair(data)
+    opened = reopened(partition, clean=True, recovery_point=end)
+    with pytest.raises(CorruptRecordError):
+        opened.read(last.base_offset, 1, isolation=Isolation.LOG_END)
+    opened.close()
+    assert {one.kind for one in repair(data, accept_loss=True)} <= {Kind.SEGMENT_GAP}
+    assert log.with_name(f"{log.name}.{last.start}.cut").stat().st_size == last.size
+    opened = reopened(partition, clean=True, recovery_point=end)
+    opened.append_as_leader(build_batch([Record(0, 1, None, b"next")]), leader_epoch=9)
+    opened.advance_high_watermark()
+    part = opened.read(last.base_offset, 1).slice
+    assert part is not None
+    assert next(iter_batches(part.read())).base_offset == end
+    opened.close()
+
+
+def test_a_log_whose_last_segment_is_gone_goes_on_where_it_had_ended(data: Path) -> None:
+    partition = data / "orders-0"
+    end = report_of(partition).partitions[0].log_end_offset
+    for path in partition.glob(f"{logs(partition)[-1].stem}.*"):
+        path.unlink()
+    (one,) = [one for one in found(data) if one.kind is Kind.LOST_TAIL]
+    assert one.action is not None
+    assert {one.kind for one in repair(data)} <= {Kind.SEGMENT_GAP}
+    opened = reopened(partition, clean=True, recovery_point=0)
+    assert opened.log_end_offset == end
+    opened.close()
 
 
 def test_zeros_are_cut_without_keeping_them(data: Path) -> None:

@@ -25,6 +25,13 @@ def fsck(
             "--repair", help="Make derived files anew and cut a torn tail, after saying so and asking."
         ),
     ] = False,
+    accept_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-loss",
+            help="With --repair: move damage at the ends of segments aside, though its records were acknowledged.",
+        ),
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --repair: do not ask.")] = False,
     threads: Annotated[
         int | None,
@@ -36,6 +43,8 @@ def fsck(
 
     Without --repair nothing is changed. With it, what follows from the log is made anew,
     and a torn tail is cut and kept beside its log as NAME.POSITION.cut. No sound batch is ever touched.
+    Damage in records that were acknowledged stays, and the log goes on behind their offsets; --accept-loss
+    moves such damage aside too, and readers then pass over it.
 
     Exit code 0: clean, or notes only.
     Exit code 1: errors or warnings.
@@ -47,6 +56,7 @@ def fsck(
       stratalog fsck /disk1/data /disk2/data --json
       stratalog fsck /var/lib/kafka/data/orders-3
       stratalog fsck /var/lib/kafka/data --repair
+      stratalog fsck /var/lib/kafka/data --repair --accept-loss
     """
     for path in directories:
         if not REAL_FILESYSTEM.is_dir(path):
@@ -55,6 +65,10 @@ def fsck(
             )
     if yes and not repair:
         raise UsageError("--yes says that --repair need not ask, but there is no --repair")
+    if accept_loss and not repair:
+        raise UsageError("--accept-loss says what --repair may do, but there is no --repair")
     from stratalog.cli.fsck.run import run_fsck  # loads numpy, which --help can do without
 
-    return run_fsck(directories, repair=repair, yes=yes, threads=threads, as_json=as_json)
+    return run_fsck(
+        directories, repair=repair, accept_loss=accept_loss, yes=yes, threads=threads, as_json=as_json
+    )

@@ -22,27 +22,33 @@ _FS = REAL_FILESYSTEM
 
 
 def run_fsck(
-    directories: Sequence[Path], *, repair: bool, yes: bool, threads: int | None, as_json: bool
+    directories: Sequence[Path],
+    *,
+    repair: bool,
+    accept_loss: bool,
+    yes: bool,
+    threads: int | None,
+    as_json: bool,
 ) -> int:
     """Check `directories`, repair them if asked to, and return the exit code."""
     paths = list({path.resolve(): path for path in directories}.values())
     output: Output = JsonOutput() if as_json else TextOutput()
     owners = [path.resolve().parent if is_partition_dir(path, _FS) else path for path in paths]
     with held(owners, _FS, exclusively=repair):
-        report = _check(paths, threads, output)
+        report = _check(paths, threads, output, accept_loss=accept_loss)
         if repair and plan(report.findings):
             if not _repair(plan(report.findings), output, yes=yes):
                 return 1
-            report = _check(paths, threads, output)
+            report = _check(paths, threads, output, accept_loss=accept_loss)
         elif repair and report.findings:
             output.plan([])
     return 1 if any(one.severity > Severity.NOTE for one in report.findings) else 0
 
 
-def _check(paths: Sequence[Path], threads: int | None, output: Output) -> CheckReport:
+def _check(paths: Sequence[Path], threads: int | None, output: Output, *, accept_loss: bool) -> CheckReport:
     started = time.monotonic()
     with _progress(log_size(paths, _FS)) as on_progress:
-        report = check_dirs(paths, _FS, threads=threads, on_progress=on_progress)
+        report = check_dirs(paths, _FS, threads=threads, on_progress=on_progress, accept_loss=accept_loss)
     output.findings(report)
     output.summary(report, time.monotonic() - started)
     return report

@@ -1,4 +1,4 @@
-"""What repair may do. Every action makes a derived file anew, or cuts a torn tail and keeps what it cut; nothing else.
+"""What repair may do: make a derived file anew, begin an empty segment, or cut a tail and keep what was cut.
 
 An action knows all that it needs when the check made it. Each is atomic: a crash leaves the old state or the new one.
 """
@@ -21,7 +21,7 @@ _COPY_SIZE: Final = 8 * 1024 * 1024
 
 
 class Action(Protocol):
-    """`order` sorts a plan: a log is cut before its indexes are made from it."""
+    """`order` sorts a plan: a log goes on before it is cut, and is cut before its indexes are made from it."""
 
     @property
     def order(self) -> int: ...
@@ -108,6 +108,24 @@ class CutTail:
                 copy.write_at(log.pread(length, start), start - self.position)
             copy.sync()
         fs.rename(temporary, self.aside)
+        fs.sync_dir(self.path.parent)
+
+
+@dataclass(frozen=True, slots=True)
+class BeginSegment:
+    """Make an empty segment where a log ended that has lost its last records: no offset before is given again."""
+
+    path: Path
+    base_offset: int
+    order: int = -1
+
+    def describe(self) -> str:
+        return f"begin an empty segment at offset {self.base_offset}, so that no offset before is given again"
+
+    def carry_out(self, fs: FileSystem) -> None:
+        for suffix in (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            with fs.open(self.path.with_suffix(suffix), create=True) as file:
+                file.sync()
         fs.sync_dir(self.path.parent)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypedDict
 from uuid import UUID
 
 from stratalog.config.broker import parse_properties
@@ -101,19 +101,24 @@ def check_dirs(
     threads: int | None = None,
     on_progress: Callable[[int], None] = lambda _: None,
     check: PartitionCheck = check_partition,
+    accept_loss: bool = False,
 ) -> CheckReport:
     """Check log directories, or single partition directories, and what must agree between them.
 
-    `on_progress` is called, from any thread, with bytes of log that were read. OSError if one of `paths` cannot be listed.
+    `on_progress` is called, from any thread, with bytes of log that were read. `accept_loss` as in
+    `check_partition`. OSError if one of `paths` cannot be listed.
     """
     with ThreadPoolExecutor(threads or os.cpu_count() or 1, thread_name_prefix="fsck") as pool:
         dirs = []
         for path in paths:
             if is_partition_dir(path, fs):
                 report = DirReport(path.parent)
-                report.partitions.append(check(path, fs, pool, on_progress=on_progress))
+                known = partition_facts(path.absolute().parent, fs)(path.absolute().name)
+                report.partitions.append(
+                    check(path, fs, pool, on_progress=on_progress, accept_loss=accept_loss, **known)
+                )
             else:
-                report = _check_dir(path, fs, pool, on_progress, check)
+                report = _check_dir(path, fs, pool, on_progress, check, accept_loss=accept_loss)
             dirs.append(report)
     _compare_meta(dirs)
     _compare_partitions(dirs)
@@ -129,23 +134,18 @@ def _check_dir(
     pool: ThreadPoolExecutor,
     on_progress: Callable[[int], None],
     check: PartitionCheck,
+    *,
+    accept_loss: bool,
 ) -> DirReport:
     report = DirReport(path, was_clean=fs.exists(path / CLEAN_SHUTDOWN))
-    starts = log_starts(path, fs) if report.was_clean else None
+    known_of = partition_facts(path, fs)
     for name in fs.list_dir(path):
         entry = path / name
         key = parse_partition_dir(name)
         if key is not None and fs.is_dir(entry):
             try:
                 report.partitions.append(
-                    check(
-                        entry,
-                        fs,
-                        pool,
-                        was_clean=report.was_clean,
-                        on_progress=on_progress,
-                        log_start_offset=None if starts is None else starts.get(key, 0),
-                    )
+                    check(entry, fs, pool, on_progress=on_progress, accept_loss=accept_loss, **known_of(name))
                 )
             except OSError as error:
                 report.findings.append(unreadable(name, entry, error))
@@ -158,10 +158,36 @@ def _check_dir(
     return report
 
 
-def log_starts(path: Path, fs: FileSystem) -> dict[tuple[str, int], int] | None:
-    """The log start offsets that a directory's checkpoint has; None if it cannot be read, which is told elsewhere."""
+class PartitionFacts(TypedDict):
+    """What a log directory says of a partition, as `check_partition` takes it."""
+
+    was_clean: bool
+    log_start_offset: int | None
+    recovery_point: int | None
+
+
+def partition_facts(log_dir: Path, fs: FileSystem) -> Callable[[str], PartitionFacts]:
+    """What a log directory's files say of a partition, by its name. A checkpoint that cannot be read is told elsewhere."""
+    was_clean = fs.exists(log_dir / CLEAN_SHUTDOWN)
+    starts = _stored_offsets(log_dir / checkpoints.LOG_START_OFFSETS, fs) if was_clean else None
+    points = _stored_offsets(log_dir / checkpoints.RECOVERY_POINTS, fs)
+
+    def of(name: str) -> PartitionFacts:
+        key = parse_partition_dir(name)
+        if key is None:
+            return PartitionFacts(was_clean=False, log_start_offset=None, recovery_point=None)
+        return PartitionFacts(
+            was_clean=was_clean,
+            log_start_offset=None if starts is None else starts.get(key, 0),
+            recovery_point=None if points is None else points.get(key),
+        )
+
+    return of
+
+
+def _stored_offsets(path: Path, fs: FileSystem) -> dict[tuple[str, int], int] | None:
     try:
-        return checkpoints.OffsetCheckpoint(path / checkpoints.LOG_START_OFFSETS, fs).read()
+        return checkpoints.OffsetCheckpoint(path, fs).read()
     except (CorruptCheckpointError, OSError):
         return None
 

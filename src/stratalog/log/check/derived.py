@@ -20,12 +20,12 @@ from stratalog.util.filesystem import FileSystem
 
 
 def check_derived(
-    segments: Sequence[SegmentFacts], layout: Layout, partition: str, fs: FileSystem
+    segments: Sequence[SegmentFacts], layout: Layout, partition: str, fs: FileSystem, log_end_offset: int
 ) -> list[Finding]:
     """Snapshots as of their offsets, and the aborted transactions of each segment."""
     if not segments:
         return []
-    checker = _Derived(segments, layout, partition, fs)
+    checker = _Derived(segments, layout, partition, fs, log_end_offset)
     checker.replay()
     checker.check_txn_indexes()
     return checker.findings
@@ -33,10 +33,16 @@ def check_derived(
 
 class _Derived:
     def __init__(
-        self, segments: Sequence[SegmentFacts], layout: Layout, partition: str, fs: FileSystem
+        self,
+        segments: Sequence[SegmentFacts],
+        layout: Layout,
+        partition: str,
+        fs: FileSystem,
+        log_end_offset: int,
     ) -> None:
         self.findings: list[Finding] = []
         self._segments = segments
+        self._end_offset = log_end_offset
         self._layout = layout
         self._partition = partition
         self._fs = fs
@@ -46,6 +52,10 @@ class _Derived:
         self._is_exact = not any(facts.has_gaps or facts.has_damage_within for facts in segments) and all(
             facts.is_sound for facts in segments[:-1]
         )
+        ends = [*(facts.base_offset for facts in segments[1:]), log_end_offset]
+        self._is_exact &= all(
+            facts.next_offset >= end for facts, end in zip(segments, ends, strict=True)
+        )  # else records are lost
         if first > 0 and first in layout.snapshots:
             entries = self._read_snapshot(first)
             if entries is not None:
@@ -67,7 +77,7 @@ class _Derived:
     # --- snapshots ------------------------------------------------------------------------------------------------
 
     def _check_snapshot(self, offset: int) -> None:
-        end = self._segments[-1].next_offset
+        end = self._end_offset
         path = self._layout.directory / snapshot_file(offset)
         if offset > end:
             remove = RemoveFile(path, "remove: it stands for an offset that the log does not reach")

@@ -22,7 +22,8 @@ def check_epochs(
     directory: Path,
     partition: str,
     fs: FileSystem,
-    log_start_offset: int | None = None,
+    log_start_offset: int | None,
+    log_end_offset: int,
 ) -> list[Finding]:
     """What is wrong with the checkpoint, and batches whose epoch is less than that of batches before them.
 
@@ -31,7 +32,6 @@ def check_epochs(
     path = directory / LEADER_EPOCH_CHECKPOINT
     runs = [(facts, run) for facts in segments for run in facts.epochs if run.epoch >= 0]
     findings = _descending(runs, partition)
-    log_end_offset = segments[-1].next_offset if segments else 0
     first_max = log_end_offset
     if log_start_offset is not None and runs:
         first_max = max(log_start_offset, runs[0][1].base_offset)

@@ -24,6 +24,7 @@ class Kind(enum.Enum):
     CORRUPT_BATCH = "corrupt-batch"
     NO_BATCH = "no-batch"
     TORN_TAIL = "torn-tail"
+    LOST_TAIL = "lost-tail"
     BATCH_HEADER = "batch-header"
     BATCH_ORDER = "batch-order"
     OFFSET_BELOW_BASE = "offset-below-base"

@@ -11,21 +11,21 @@ from uuid import UUID
 
 from stratalog.errors import CorruptCheckpointError
 from stratalog.log import checkpoints
-from stratalog.log.check.actions import CutTail, RebuildIndexes
+from stratalog.log.check.actions import CutTail
 from stratalog.log.check.derived import check_derived
 from stratalog.log.check.epochs import check_epochs
 from stratalog.log.check.findings import Finding, Kind, Severity
-from stratalog.log.check.indexes import check_indexes, index_format
+from stratalog.log.check.indexes import check_indexes
 from stratalog.log.check.layout import METADATA_LOG, Layout, read_layout
-from stratalog.log.check.segment import DAMAGE, Fault, SegmentFacts, read_segment
+from stratalog.log.check.log_end import LogEnd, cut_of, trailing_damage
+from stratalog.log.check.segment import SegmentFacts, read_segment
 from stratalog.log.file_names import PARTITION_METADATA, log_file
-from stratalog.log.index_rebuild import INDEX_INTERVAL_BYTES
 from stratalog.util.filesystem import FileSystem
 
 
 @dataclass
 class PartitionReport:
-    """What a check of one directory found. Offsets are those of sound batches."""
+    """What a check of one directory found. The log ends behind its last sound batch, or later if it lost records there."""
 
     name: str
     directory: Path
@@ -47,11 +47,15 @@ def check_partition(
     *,
     was_clean: bool = False,
     log_start_offset: int | None = None,
+    recovery_point: int | None = None,
+    accept_loss: bool = False,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> PartitionReport:
     """Check a partition directory, segments side by side in `pool`. `was_clean`: the last broker stopped cleanly.
 
-    `log_start_offset` is what the log directory's checkpoint says; None if there is none, or it may be out of date.
+    `log_start_offset` and `recovery_point` are what the log directory's checkpoints say; None if there is none, or it may
+    be out of date. With `accept_loss` repair may take damage out of the end of a segment though its records were
+    acknowledged.
 
     `on_progress` is called, from several threads, with the bytes of log that were read since its last call. A file that
     cannot be read is a finding.
@@ -64,17 +68,31 @@ def check_partition(
         report.segments, report.batches = len(segments), sum(facts.batches for facts in segments)
         report.size = sum(facts.size for facts in segments)
         report.first_offset, report.log_end_offset = segments[0].base_offset, segments[-1].next_offset
-    elif report.is_readable:
+    if not segments and report.is_readable:
         report.findings.append(
             Finding(
                 Severity.WARNING, Kind.NO_SEGMENTS, report.name, directory, "no .log", "at least one segment"
             )
         )
-    tails = _tell_faults(segments, report, fs)
+    tails: dict[int, CutTail] = {}
+    if accept_loss:
+        tails = {facts.base_offset: cut_of(facts, fs) for facts in segments[:-1] if trailing_damage(facts)}
+    if report.is_readable:
+        end = LogEnd(
+            directory, segments, layout.snapshots, fs, was_clean=was_clean, recovery_point=recovery_point
+        )
+        report.log_end_offset = end.offset
+        at_end = end.findings(accept_loss=accept_loss)
+        report.findings += at_end
+        for one in at_end:
+            if isinstance(one.action, CutTail):
+                tails[segments[-1].base_offset] = one.action
+    _tell_faults(segments, tails, report)
     _tell_neighbours(segments, report)
     _check_indexes(segments, tails, report, fs, pool, was_clean=was_clean)
-    report.findings += check_derived(segments, layout, report.name, fs)
-    report.findings += check_epochs(segments, directory, report.name, fs, log_start_offset)
+    end_offset = report.log_end_offset
+    report.findings += check_derived(segments, layout, report.name, fs, end_offset)
+    report.findings += check_epochs(segments, directory, report.name, fs, log_start_offset, end_offset)
     _check_topic_id(report, fs)
     return report
 
@@ -108,34 +126,20 @@ def unreadable(partition: str, path: Path, error: OSError) -> Finding:
 
 
 def _tell_faults(
-    segments: Sequence[SegmentFacts], report: PartitionReport, fs: FileSystem
-) -> dict[int, CutTail]:
-    """Findings of the logs themselves. Gives the cut of the torn tail that the last segment may have, by base offset."""
-    tails: dict[int, CutTail] = {}
+    segments: Sequence[SegmentFacts], tails: dict[int, CutTail], report: PartitionReport
+) -> None:
+    """Findings of the logs themselves, but for what is behind the last sound batch of all. `tails`: what is to be cut."""
     for facts in segments:
-        tail: list[Fault] = []
-        if facts is segments[-1]:
-            tail = [one for one in facts.faults if one.position >= facts.sound_end and one.kind in DAMAGE]
-        report.findings += [
-            Finding(
-                Severity.ERROR, one.kind, report.name, facts.path, one.found, one.expected, one.position, one.size
-            )
-            for one in facts.faults
-            if one not in tail
-        ]  # fmt: skip
-        if tail:
-            form = index_format(facts, fs)
-            then = RebuildIndexes(facts.path, facts.base_offset, form, INDEX_INTERVAL_BYTES)
-            cut = tails[facts.base_offset] = CutTail(facts.path, facts.sound_end, then)
-            is_zeros = len(tail) == 1 and tail[0].found == "zeros"
+        trailing = trailing_damage(facts)
+        for one in facts.faults:
+            if facts is segments[-1] and report.is_readable and one in trailing:
+                continue
             report.findings.append(
                 Finding(
-                    Severity.WARNING if is_zeros else Severity.ERROR, Kind.TORN_TAIL, report.name, facts.path,
-                    f"behind the last sound batch: {tail[0].found}", f"the end of the log, at offset {facts.next_offset}",
-                    facts.sound_end, facts.size - facts.sound_end, cut,
+                    Severity.ERROR, one.kind, report.name, facts.path, one.found, one.expected, one.position,
+                    one.size, tails.get(facts.base_offset) if one in trailing else None,
                 )
             )  # fmt: skip
-    return tails
 
 
 def _tell_neighbours(segments: Sequence[SegmentFacts], report: PartitionReport) -> None:

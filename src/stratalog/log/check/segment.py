@@ -45,6 +45,8 @@ class Fault:
     size: int
     found: str
     expected: str
+    #: The offset behind what a damaged batch says that it holds; -1: it says nothing.
+    end_offset: int = -1
 
 
 @dataclass
@@ -133,19 +135,24 @@ class _Reader:
                 found = f"{count} such findings in all"
                 self._facts.faults.append(Fault(kind, position, 0, found, f"{FINDINGS_MAX} are listed"))
 
-    def _tell(self, kind: Kind, position: int, size: int, found: str, expected: str) -> None:
+    def _tell(
+        self, kind: Kind, position: int, size: int, found: str, expected: str, end_offset: int = -1
+    ) -> None:
         count, unlisted = self._told.get(kind, (0, 0))
         self._told[kind] = count + 1, position if count == FINDINGS_MAX else unlisted
         if count < FINDINGS_MAX:
-            self._facts.faults.append(Fault(kind, position, size, found, expected))
+            self._facts.faults.append(Fault(kind, position, size, found, expected, end_offset))
 
     def _tell_corrupt(self, window: Window, row: Any) -> None:
         size = int(row[kernel.R_SIZE])
         first, last = int(row[kernel.R_BASE_OFFSET]), int(row[kernel.R_LAST_OFFSET])
         stored = window.batch(row).crc
+        known = self._facts.next_offset
+        is_plausible = known <= first <= last <= known + _RELATIVE_OFFSET_MAX
         self._tell(
             Kind.CORRUPT_BATCH, int(row[kernel.R_POSITION]), size,
             f"batch of offsets {first} to {last}: stored CRC {stored:#010x} is not that of its bytes", "the right CRC",
+            last + 1 if is_plausible else -1,
         )  # fmt: skip
 
     def _check_headers(self, rows: Any) -> None:

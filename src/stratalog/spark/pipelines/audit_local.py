@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stratalog.log.check.data_dir import CheckReport, check_dirs, log_starts
+from stratalog.log.check.data_dir import CheckReport, PartitionFacts, check_dirs, partition_facts
 from stratalog.log.check.layout import read_layout
 from stratalog.log.check.partition import PartitionReport, check_partition
 from stratalog.log.check.segment import EpochRun, SegmentFacts, read_segment
-from stratalog.log.checkpoints import CLEAN_SHUTDOWN
 from stratalog.log.file_names import log_file
 from stratalog.log.scan import list_partitions
 from stratalog.spark.pipelines.progress import Progress
@@ -58,8 +57,7 @@ class _SegmentTask:
 class _PartitionTask:
     directory: Path
     facts: dict[Path, SegmentFacts] = field(hash=False)
-    was_clean: bool
-    log_start_offset: int | None
+    known: PartitionFacts = field(hash=False)
 
     def __str__(self) -> str:
         return str(self.directory)
@@ -97,12 +95,10 @@ def _check_partitions(
 ) -> dict[Path, PartitionReport]:
     tasks = []
     for directory in directories:
-        was_clean = REAL_FILESYSTEM.exists(directory / CLEAN_SHUTDOWN)
-        starts = log_starts(directory, REAL_FILESYSTEM) if was_clean else None
-        for topic, number, path in list_partitions(directory):
+        known_of = partition_facts(directory, REAL_FILESYSTEM)
+        for _, _, path in list_partitions(directory):
             own = {each: known for each, known in facts.items() if each.parent == path}
-            start = None if starts is None else starts.get((topic, number), 0)
-            tasks.append(_PartitionTask(path, own, was_clean, start))
+            tasks.append(_PartitionTask(path, own, known_of(path.name)))
     work = run_tasks(
         spark,
         tasks,
@@ -139,8 +135,7 @@ def _check(task: _PartitionTask) -> PartitionReport:
         task.directory,
         REAL_FILESYSTEM,
         _Known(task.facts),
-        was_clean=task.was_clean,
-        log_start_offset=task.log_start_offset,
+        **task.known,
     )
 
 
