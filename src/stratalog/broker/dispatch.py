@@ -26,7 +26,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from stratalog.errors import KafkaError, wire_code
 from stratalog.wire.api_keys import ApiKey
-from stratalog.wire.protocol import make_message, message_module, response_class
+from stratalog.wire.protocol import (
+    Encoded,
+    make_message,
+    message_module,
+    response_class,
+    with_parts,
+    write_message,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -154,6 +161,14 @@ class RequestContext:
     def respond(self, **fields: Any) -> Any:
         """`make` of this API's top-level response."""
         return make_message(response_class(self.key, self.version), fields)
+
+    def parts(self, message: Any, parts: Sequence[bytes], *, behind: int = 0) -> bytes:
+        """The bytes of a message of this response, with `parts` as its last array: see `with_parts`."""
+        return with_parts(write_message(message), parts, flexible=type(message).__flexible__, behind=behind)
+
+    def respond_encoded(self, body: bytes) -> Encoded:
+        """The top-level response, of which the bytes are there already."""
+        return Encoded(body, response_class(self.key, self.version).__flexible__)
 
     def error_response(self, error: BaseException) -> Any | None:
         """The response that says nothing but `error`; None when this API has no place for it at its top level."""

@@ -17,7 +17,7 @@ import io
 import struct
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 REQUEST_HEAD = struct.Struct(">hhi")
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
+
+_EMPTY_ARRAY = INT32.pack(0)
+_EMPTY_COMPACT = b"\1"
 
 
 class _NotHere(MetaPathFinder):
@@ -201,8 +204,35 @@ class Tagged:
     fields: Mapping[int, bytes]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Encoded:
+    """A response of which the bytes are there already: see `with_parts`."""
+
+    body: bytes
+    is_flexible: bool
+
+
+def with_parts(encoded: bytes, parts: Sequence[bytes], *, flexible: bool, behind: int = 0) -> bytes:
+    """A message with `parts` in the place of its last array, which is empty in `encoded`.
+
+    `behind` is how many bytes the fields behind that array take; none of them may be of another size. Much faster than
+    writing the elements as messages, where most of them are alike: each is encoded once, and put in wherever it belongs.
+    """
+    empty = _EMPTY_COMPACT if flexible else _EMPTY_ARRAY
+    end = len(encoded) - behind - flexible  # no tagged fields
+    begin = end - len(empty)
+    if encoded[begin:end] != empty:
+        raise ValueError(f"no empty array {behind} bytes before the end of the message")
+    count = encode_unsigned(len(parts) + 1) if flexible else INT32.pack(len(parts))
+    return b"".join((encoded[:begin], count, *parts, encoded[end:]))
+
+
 def write_response(key: ApiKey, correlation_id: int, response: Any) -> bytes:
-    """A whole response frame, size included. `response` is a message, or one that is `Tagged`."""
+    """A whole response frame, size included. `response` is a message, one that is `Tagged`, or one that is `Encoded`."""
+    if isinstance(response, Encoded):
+        tags = b"\0" if response.is_flexible else b""
+        size = INT32.pack(INT32.size + len(tags) + len(response.body))
+        return b"".join((size, INT32.pack(correlation_id), tags, response.body))
     tagged = response if isinstance(response, Tagged) else None
     if tagged is not None:
         response = tagged.message

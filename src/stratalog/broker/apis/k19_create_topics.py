@@ -6,18 +6,24 @@ segments no smaller than the operator's minimums (KIP-760).
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from functools import partial
 from typing import Any
 
 from stratalog.broker.dispatch import ApiKey, RequestContext, handles
 from stratalog.broker.metadata.config_changes import check_topic_configs
-from stratalog.broker.metadata.config_entries import BrokerLevels, topic_entries
+from stratalog.broker.metadata.config_entries import BrokerLevels, ConfigEntry, TopicDescriber
 from stratalog.broker.metadata.store import Topic
 from stratalog.broker.metadata.topic_requests import Assignment, check_partition_total, new_topic_partitions
 from stratalog.errors import InvalidConfigError, InvalidRequestError, KafkaError, UnknownServerError
+from stratalog.wire.protocol import write_message
 
 _METADATA_TOPIC = "__cluster_metadata"
 _REPLICAS = 1
+_CONFIGS_FROM = 5
+#: How many topics are checked before the loop has its turn.
+_PIECE = 25
 
 
 @handles(ApiKey.CREATE_TOPICS, versions=(2, 7))
@@ -25,7 +31,9 @@ async def create_topics(ctx: RequestContext, request: Any) -> Any:
     times = Counter(topic.name for topic in request.topics)
     counts: dict[str, int] = {}
     errors: dict[str, KafkaError] = {}
-    for topic in request.topics:
+    for at, topic in enumerate(request.topics, 1):
+        if at % _PIECE == 0:
+            await asyncio.sleep(0)  # others have their turn
         try:
             counts[topic.name] = _checked_partitions(ctx, topic, times[topic.name])
         except KafkaError as error:
@@ -35,14 +43,25 @@ async def create_topics(ctx: RequestContext, request: Any) -> Any:
     except KafkaError as error:
         errors.update(dict.fromkeys(counts, error))
         counts.clear()
-    return ctx.respond(
-        topics=[
-            _refused(ctx, name, errors[name])
-            if name in errors
-            else await _create(ctx, name, counts[name], _configs(requested), request.validate_only)
-            for name, requested in {topic.name: topic for topic in request.topics}.items()
-        ]
-    )
+    describer = TopicDescriber(BrokerLevels.of(ctx.broker), partial(_encoded, ctx))
+    results = []
+    for at, (name, requested) in enumerate({topic.name: topic for topic in request.topics}.items(), 1):
+        if at % _PIECE == 0:
+            await asyncio.sleep(0)
+        if name in errors:
+            results.append(_refused(ctx, name, errors[name]))
+        else:
+            results.append(
+                await _create(
+                    ctx,
+                    name,
+                    counts[name],
+                    _configs(requested),
+                    describer,
+                    validate_only=request.validate_only,
+                )
+            )
+    return ctx.respond_encoded(ctx.parts(ctx.respond(), results))
 
 
 def _checked_partitions(ctx: RequestContext, topic: Any, times: int) -> int:
@@ -75,16 +94,21 @@ def _configs(topic: Any) -> dict[str, str]:
 
 
 async def _create(
-    ctx: RequestContext, name: str, partitions: int, configs: dict[str, str], validate_only: bool
-) -> Any:
+    ctx: RequestContext,
+    name: str,
+    partitions: int,
+    configs: dict[str, str],
+    describer: TopicDescriber,
+    *,
+    validate_only: bool,
+) -> bytes:
     created: Topic | None = None
     if not validate_only:
         try:
             created = await ctx.broker.run_blocking(ctx.broker.topics.create, name, partitions, configs)
         except KafkaError as error:
             return _refused(ctx, name, error)
-    entries = sorted(topic_entries(configs, BrokerLevels.of(ctx.broker)), key=lambda entry: entry.name)
-    return ctx.make(
+    result = ctx.make(
         "CreatableTopicResult",
         name=name,
         topic_id=None if created is None else created.topic_id,
@@ -92,29 +116,35 @@ async def _create(
         error_message=None,
         num_partitions=partitions,
         replication_factor=_REPLICAS,
-        configs=[
-            ctx.make(
-                "CreatableTopicConfigs",
-                name=entry.name,
-                value=None if entry.is_sensitive else configs.get(entry.name, entry.value),
-                read_only=entry.is_read_only,
-                config_source=int(entry.source),
-                is_sensitive=entry.is_sensitive,
-            )
-            for entry in entries
-        ]
-        if ctx.version >= 5
-        else None,
+        configs=(),
+    )
+    if ctx.version < _CONFIGS_FROM:
+        return write_message(result)
+    return ctx.parts(result, [entry for _, entry in sorted(describer.encoded(configs).items())])
+
+
+def _encoded(ctx: RequestContext, entry: ConfigEntry, raw: str | None) -> bytes:
+    return write_message(
+        ctx.make(
+            "CreatableTopicConfigs",
+            name=entry.name,
+            value=None if entry.is_sensitive else entry.value if raw is None else raw,
+            read_only=entry.is_read_only,
+            config_source=int(entry.source),
+            is_sensitive=entry.is_sensitive,
+        )
     )
 
 
-def _refused(ctx: RequestContext, name: str, error: KafkaError) -> Any:
-    return ctx.make(
-        "CreatableTopicResult",
-        name=name,
-        error_code=error.code,
-        error_message=None if isinstance(error, UnknownServerError) else str(error),
-        num_partitions=-1,
-        replication_factor=-1,
-        configs=(),
+def _refused(ctx: RequestContext, name: str, error: KafkaError) -> bytes:
+    return write_message(
+        ctx.make(
+            "CreatableTopicResult",
+            name=name,
+            error_code=error.code,
+            error_message=None if isinstance(error, UnknownServerError) else str(error),
+            num_partitions=-1,
+            replication_factor=-1,
+            configs=(),
+        )
     )

@@ -6,7 +6,8 @@ of them. Values of secrets, and of keys that are not known, are never told.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import asyncio
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from stratalog.broker.dispatch import ApiKey, RequestContext, handles
@@ -14,50 +15,65 @@ from stratalog.broker.metadata.alter_configs import BROKER, TOPIC
 from stratalog.broker.metadata.config_entries import (
     BrokerLevels,
     ConfigEntry,
+    TopicDescriber,
     broker_entries,
     cluster_entries,
-    topic_entries,
 )
+from stratalog.broker.metadata.store import Topic
 from stratalog.broker.topics import check_topic_name
 from stratalog.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
+from stratalog.wire.protocol import write_message
+
+#: How many resources are described before the loop has its turn.
+_PIECE = 25
 
 
 @handles(ApiKey.DESCRIBE_CONFIGS, versions=(1, 4))
-def describe_configs(ctx: RequestContext, request: Any) -> Any:
+async def describe_configs(ctx: RequestContext, request: Any) -> Any:
+    levels = BrokerLevels.of(ctx.broker)
     documented = getattr(request, "include_documentation", False)
+
+    def encode(entry: ConfigEntry, _: str | None = None) -> bytes:
+        return write_message(_result(ctx, entry, synonyms=request.include_synonyms, documented=documented))
+
+    topics = TopicDescriber(levels, encode)
     results = []
-    for resource in request.resources:
-        entries: list[ConfigEntry] = []
+    for at, resource in enumerate(request.resources, 1):
+        type_, name = resource.resource_type, resource.resource_name
+        only = set(resource.configuration_keys or ()) or None
+        entries: Iterable[bytes] = ()
         error_code, message = 0, ""
         try:
-            only = set(resource.configuration_keys or ()) or None
-            entries = _entries(ctx, resource.resource_type, resource.resource_name, only)
+            if type_ == TOPIC:
+                entries = topics.encoded(_known_topic(ctx, name).configs, only).values()
+            else:
+                entries = [encode(entry) for entry in _broker_entries(ctx, levels, type_, name, only)]
         except KafkaError as error:
             error_code, message = error.code, str(error)
-        results.append(
-            ctx.make(
-                "DescribeConfigsResult",
-                error_code=error_code,
-                error_message=message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-                configs=[
-                    _result(ctx, entry, synonyms=request.include_synonyms, documented=documented)
-                    for entry in entries
-                ],
-            )
+        result = ctx.make(
+            "DescribeConfigsResult",
+            error_code=error_code,
+            error_message=message,
+            resource_type=type_,
+            resource_name=name,
         )
-    return ctx.respond(results=results)
+        results.append(ctx.parts(result, list(entries)))
+        if at % _PIECE == 0:
+            await asyncio.sleep(0)  # others have their turn
+    return ctx.respond_encoded(ctx.parts(ctx.respond(), results))
 
 
-def _entries(ctx: RequestContext, type_: int, name: str, only: Collection[str] | None) -> list[ConfigEntry]:
-    levels = BrokerLevels.of(ctx.broker)
-    if type_ == TOPIC:
-        check_topic_name(name)
-        topic = ctx.broker.metadata.topic(name)
-        if topic is None:
-            raise UnknownTopicOrPartitionError
-        return topic_entries(topic.configs, levels, only)
+def _known_topic(ctx: RequestContext, name: str) -> Topic:
+    check_topic_name(name)
+    topic = ctx.broker.metadata.topic(name)
+    if topic is None:
+        raise UnknownTopicOrPartitionError
+    return topic
+
+
+def _broker_entries(
+    ctx: RequestContext, levels: BrokerLevels, type_: int, name: str, only: Collection[str] | None
+) -> list[ConfigEntry]:
     if type_ != BROKER:
         raise InvalidRequestError(f"Unsupported resource type: {type_}")
     if not name:

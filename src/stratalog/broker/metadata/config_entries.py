@@ -7,7 +7,7 @@ topic's `retention.ms`: `log.retention.ms`, `log.retention.minutes`, `log.retent
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
@@ -79,22 +79,42 @@ class BrokerLevels:
         )
 
 
-def topic_entries(
-    configs: Mapping[str, str], broker: BrokerLevels, only: Collection[str] | None = None
-) -> list[ConfigEntry]:
-    """The configuration of a topic on which `configs` are set; all of it, or `only` some keys."""
-    values = broker.effective.topic_defaults()
-    set_values = {name: _parsed(TOPIC_KEYS[name], raw) for name, raw in configs.items() if name in TOPIC_KEYS}
-    entries = []
-    for key in TOPIC_KEYS:
-        if not _is_wanted(key.name, configs, only):
-            continue
-        synonyms = _synonyms(key.broker_key, broker) if key.broker_key else []
-        value = render(key, set_values.get(key.name, values.get(key.name, key.default)))
-        if key.name in configs:
+class TopicDescriber:
+    """The configurations of topics under one configuration of the broker, for one response.
+
+    What topics do not set is the same for all of them: it is found and encoded once. `encode` makes the bytes of an entry
+    and of the text that the topic itself has set, None for an entry that it does not set.
+    """
+
+    def __init__(self, broker: BrokerLevels, encode: Callable[[ConfigEntry, str | None], bytes]) -> None:
+        self._broker = broker
+        self._values = broker.effective.topic_defaults()
+        self._encode = encode
+        self._unset: dict[str, bytes] = {}
+
+    def encoded(self, configs: Mapping[str, str], only: Collection[str] | None = None) -> dict[str, bytes]:
+        """By key, the entries of a topic on which `configs` are set; all of them, or `only` some."""
+        found = {}
+        for key in TOPIC_KEYS:
+            name = key.name
+            if not _is_wanted(name, configs, only):
+                continue
+            if name in configs:
+                found[name] = self._encode(self._entry(key, configs[name]), configs[name])
+            else:
+                if name not in self._unset:
+                    self._unset[name] = self._encode(self._entry(key, None), None)
+                found[name] = self._unset[name]
+        return found
+
+    def _entry(self, key: ConfigKey, raw: str | None) -> ConfigEntry:
+        synonyms = _synonyms(key.broker_key, self._broker) if key.broker_key else []
+        if raw is None:
+            value = render(key, self._values.get(key.name, key.default))
+        else:
+            value = render(key, _parsed(key, raw))
             synonyms.insert(0, Synonym(key.name, _hide(key, value), ConfigSource.TOPIC))
-        entries.append(_entry(key, value, synonyms, is_read_only=False))
-    return entries
+        return _entry(key, value, synonyms, is_read_only=False)
 
 
 def broker_entries(broker: BrokerLevels, only: Collection[str] | None = None) -> list[ConfigEntry]:

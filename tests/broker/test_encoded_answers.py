@@ -1,0 +1,153 @@
+"""Answers whose parts are encoded once and put together are what the message library writes for the same message."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.support.wire import build
+
+from stratalog.broker.dispatch import REGISTRY, RequestContext
+from stratalog.broker.metadata import config_entries
+from stratalog.broker.server import Broker
+from stratalog.wire.api_keys import ApiKey
+from stratalog.wire.protocol import (
+    Encoded,
+    read_message,
+    request_class,
+    response_class,
+    with_parts,
+    write_message,
+)
+
+SET = {"retention.ms": "1000", "cleanup.policy": "compact,delete", "compression.type": "zstd"}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(
+        data_dir=tmp_path_factory.mktemp("data"), config={"log.retention.hours": "5", "broker.rack": "r1"}
+    ) as broker:
+        broker.state.topics.create("plain", 2)
+        broker.state.topics.create("tuned", 3, SET)
+        broker.state.set_broker_configs(None, {"log.segment.bytes": "20000000"})
+        yield broker
+
+
+def answered(broker: Broker, key: ApiKey, version: int, **values: Any) -> tuple[Any, int]:
+    """The answer to a request, read back; and how often the handler gave the loop a turn."""
+    request = build(request_class(key, version), values)
+    handler = REGISTRY[key].handler
+    assert handler is not None
+    turns = 0
+
+    async def run() -> Any:
+        nonlocal turns
+        coroutine = handler(RequestContext(broker.state, key, version), request)
+        if not asyncio.iscoroutine(coroutine):
+            return coroutine
+        while True:
+            try:
+                waited_for = coroutine.send(None)
+            except StopIteration as stop:
+                return stop.value
+            turns += waited_for is None
+            if waited_for is not None:
+                await asyncio.wait([waited_for])
+
+    answer = asyncio.run_coroutine_threadsafe(run(), broker.state.loop).result(60)
+    assert isinstance(answer, Encoded)
+    message, size = read_message(response_class(key, version), answer.body)
+    assert size == len(answer.body)
+    assert write_message(message) == answer.body
+    assert answer.is_flexible == type(message).__flexible__
+    return message, turns
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+@pytest.mark.parametrize("synonyms", [False, True])
+def test_configs_are_described_as_by_the_message_library(
+    broker: Broker, version: int, synonyms: bool
+) -> None:
+    resources = [
+        {"resource_type": type_, "resource_name": name, "configuration_keys": keys}
+        for type_, name, keys in (
+            (2, "plain", None),
+            (2, "tuned", None),
+            (2, "plain", ("retention.ms", "no.such.key")),
+            (2, "missing", None),
+            (4, "", None),
+            (4, str(broker.state.node_id), ("log.segment.bytes",)),
+            (9, "x", None),
+        )
+    ]
+    documented = {"include_documentation": True} if version >= 3 else {}
+    message, _ = answered(
+        broker, ApiKey.DESCRIBE_CONFIGS, version, resources=resources, include_synonyms=synonyms, **documented
+    )
+    plain, tuned, picked, missing, cluster, own, unknown = message.results
+    values = {entry.name: entry.value for entry in plain.configs}
+    changed = {entry.name: entry.value for entry in tuned.configs}
+    assert values.keys() == changed.keys()
+    assert {name: changed[name] for name in SET} == SET
+    assert {name for name in values if values[name] != changed[name]} == SET.keys()
+    assert values["retention.ms"] == "18000000"
+    assert values["segment.bytes"] == "20000000"
+    assert [entry.name for entry in picked.configs] == ["retention.ms"]
+    assert [entry.name for entry in cluster.configs] == ["log.segment.bytes"] == [e.name for e in own.configs]
+    assert (int(missing.error_code), missing.configs, int(unknown.error_code)) == (3, (), 42)
+    assert {bool(entry.synonyms) for entry in tuned.configs if entry.name in SET} == {synonyms}
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+def test_created_topics_are_answered_as_by_the_message_library(broker: Broker, version: int) -> None:
+    topics = [
+        {"name": "new", "num_partitions": 3, "replication_factor": 1,
+         "configs": [{"name": name, "value": value} for name, value in SET.items()]},
+        {"name": "plain", "num_partitions": 1, "replication_factor": 1},
+    ]  # fmt: skip
+    message, _ = answered(
+        broker, ApiKey.CREATE_TOPICS, version, topics=topics, timeout=30_000, validate_only=True
+    )
+    new, plain = message.topics
+    assert (int(new.error_code), int(plain.error_code)) == (0, 36)
+    if version >= 5:
+        configs = {entry.name: entry.value for entry in new.configs}
+        assert list(configs) == sorted(configs)
+        assert {name: configs[name] for name in SET} == SET
+        assert (new.num_partitions, plain.num_partitions, plain.configs) == (3, -1, ())
+
+
+def test_what_topics_do_not_set_is_looked_up_once_and_others_have_their_turn(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_up: list[str] = []
+    found = config_entries._synonyms
+
+    def counted(name: str, levels: config_entries.BrokerLevels) -> Any:
+        looked_up.append(name)
+        return found(name, levels)
+
+    monkeypatch.setattr(config_entries, "_synonyms", counted)
+    resource = {"resource_type": 2, "resource_name": "plain", "configuration_keys": None}
+    asked = {"include_synonyms": True, "include_documentation": False}
+    answered(broker, ApiKey.DESCRIBE_CONFIGS, 4, resources=[resource], **asked)
+    for_one = len(looked_up)
+    assert for_one > 20
+    looked_up.clear()
+    message, turns = answered(broker, ApiKey.DESCRIBE_CONFIGS, 4, resources=[resource] * 200, **asked)
+    assert len(message.results) == 200
+    assert len(looked_up) == for_one
+    assert turns == 8
+
+
+def test_an_array_is_put_in_only_where_there_is_an_empty_one() -> None:
+    assert with_parts(b"\7\0\0\0\0", [b"ab", b"c"], flexible=False) == b"\7\0\0\0\2abc"
+    assert with_parts(b"\7\1\0", [b"ab"], flexible=True) == b"\7\2ab\0"
+    assert with_parts(b"\7\1\5\6\0", [b"ab"] * 200, flexible=True, behind=2) == (
+        b"\7\xc9\1" + b"ab" * 200 + b"\5\6\0"
+    )
+    with pytest.raises(ValueError, match="no empty array 1 bytes before the end"):
+        with_parts(b"\7\0\0\0\0\1\1", [], flexible=False, behind=1)
