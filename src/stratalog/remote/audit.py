@@ -23,6 +23,7 @@ from stratalog.remote.audit_segment import (
     state_of,
 )
 from stratalog.remote.segment_state import RemotePartitionDeleteState
+from stratalog.remote.staging import job_of
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_store import ObjectInfo
 
@@ -43,6 +44,11 @@ def audit(
     and looks like a copy or a deletion under way is a note.
     """
     sets, foreign = group_objects(objects)
+    has_broker = any(isinstance(each, SegmentManifest) and each.broker_id >= 0 for each in manifests.values())
+    newest_of_job: dict[bytes, int] = {}
+    for segment_id, stored in sets.items():
+        job = job_of(segment_id)
+        newest_of_job[job] = max(newest_of_job.get(job, 0), stored.newest_ms)
     findings: list[Finding] = []
     readable: list[SegmentManifest] = []
     for segment_id, stored in sorted(sets.items(), key=lambda item: (item[1].start_offset, item[0])):
@@ -51,7 +57,9 @@ def audit(
             manifests.get(segment_id),
             None if metadata is None else metadata.segments.get(segment_id),
             state_of(segment_id, metadata),
-            is_young=stored.newest_ms > now_ms - grace_ms,
+            is_young=newest_of_job[job_of(segment_id)] > now_ms - grace_ms,
+            has_broker=has_broker,
+            job_newest_ms=newest_of_job[job_of(segment_id)],
         )
         findings += audit_segment(facts)
         if isinstance(facts.manifest, SegmentManifest) and _is_readable(facts):

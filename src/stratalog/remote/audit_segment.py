@@ -26,6 +26,7 @@ from stratalog.remote.audit_findings import (
     WriteManifest,
 )
 from stratalog.remote.segment_state import RemoteLogSegmentState
+from stratalog.remote.staging import is_bulk
 from stratalog.remote.storage.layouts import object_key, stored_objects
 from stratalog.remote.storage.manifest import Layout, SegmentManifest
 from stratalog.remote.storage.object_key import CONTENTS, ObjectKey, ObjectKind
@@ -72,6 +73,10 @@ class SegmentFacts:
     metadata: RemoteLogSegmentMetadata | None
     state: State
     is_young: bool
+    #: Whether a broker copies to the partition, as far as its other segments tell.
+    has_broker: bool = True
+    #: When the youngest object of the job that has put it was written: the job may go on.
+    job_newest_ms: int | None = None
 
     def finding(
         self, severity: Severity, kind: Kind, text: str, action: str, *, mend: Mend | None = None,
@@ -205,6 +210,11 @@ def _without_manifest(facts: SegmentFacts) -> Finding:
         return facts.finding(
             facts.leftover_severity, Kind.ORPHAN, "it has no manifest, and no metadata mentions it",
             "repair deletes it", mend=delete,
+        )  # fmt: skip
+    if is_bulk(stored.segment_id.id) and not facts.has_broker:
+        return facts.finding(
+            facts.leftover_severity, Kind.ORPHAN, "a bulk load has staged it and never published it",
+            "repair deletes it", mend=delete, newest_ms=facts.job_newest_ms,
         )  # fmt: skip
     if not stored.has_required:
         return facts.finding(

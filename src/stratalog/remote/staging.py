@@ -35,6 +35,9 @@ from stratalog.util.uuids import random_uuid
 BULK_BROKER_ID: Final = -1
 
 _JOB_BYTES: Final = 8
+#: For ids that are made in a way of one's own (RFC 9562), and where an id has its version.
+_BULK_VERSION: Final = 8
+_VERSION_AT: Final = 76
 _PIECE_BYTES: Final = 8 << 20
 
 
@@ -169,6 +172,17 @@ def sweep(store: ObjectStore, job: UUID, topic: str | None) -> int:
     return deleted
 
 
+def new_job() -> UUID:
+    """An id for a bulk load: of version 8, as no broker's are, so that its segments can be told from copies of brokers."""
+    drawn = random_uuid().int
+    return UUID(int=drawn & ~(0xF << _VERSION_AT) | _BULK_VERSION << _VERSION_AT)
+
+
+def is_bulk(segment: UUID) -> bool:
+    """Whether a segment with this id was staged by a bulk load."""
+    return segment.version == _BULK_VERSION
+
+
 def segment_id(job: UUID) -> UUID:
     """A new one."""
     return UUID(bytes=job.bytes[:_JOB_BYTES] + random_uuid().bytes[_JOB_BYTES:])
@@ -176,7 +190,12 @@ def segment_id(job: UUID) -> UUID:
 
 def is_of_job(segment: UUID, job: UUID) -> bool:
     """Whether a segment with this id is a job's."""
-    return segment.bytes[:_JOB_BYTES] == job.bytes[:_JOB_BYTES]
+    return job_of(segment) == job_of(job)
+
+
+def job_of(segment: UUID) -> bytes:
+    """What the ids of a job's segments have in common; of a segment that a broker has copied something of its own."""
+    return segment.bytes[:_JOB_BYTES]
 
 
 def _cut(lineage: Lineage, base_offset: int) -> list[EpochEntry]:

@@ -4,6 +4,7 @@ import pytest
 
 from stratalog.errors import UsageError
 from stratalog.records.compression import Codec
+from stratalog.spark.sink.broker_options import BrokerSinkOptions
 from stratalog.spark.sink.options import SinkOptions
 
 
@@ -29,6 +30,15 @@ def test_a_query_keeps_its_name() -> None:
     assert one == again != other
     assert one is not None
     assert one.number == 3
+
+
+def test_a_query_counts_its_batches_for_each_topic_by_itself() -> None:
+    given = {"queryId": "q", "batchId": "3"}
+    bulk = [SinkOptions.parse({"path": "/d", "topic": topic} | given).numbered_batch for topic in "aab"]
+    assert bulk[0] == bulk[1] != bulk[2]
+    address = {"kafka.bootstrap.servers": "127.0.0.1:1"}
+    broker = [BrokerSinkOptions.parse(address | {"topic": topic} | given).stream for topic in "aab"]
+    assert broker[0] == broker[1] != broker[2]
 
 
 @pytest.mark.parametrize(

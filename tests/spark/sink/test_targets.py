@@ -271,6 +271,17 @@ def test_a_numbered_batch_write_happens_once(place: Place) -> None:
     assert place.records() == {0: [(0, "a"), (1, "b")]}
 
 
+def test_the_same_number_for_another_topic_is_another_write(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    for topic in ("t", "u", "t"):
+        write(place, [[rows(["a"])]], queryId="load", batchId=3, topic=topic)
+    assert {path.name[:1] for path in place.directory.iterdir() if path.name[1:2] == "-"} == {"t", "u"}
+    assert caplog.messages == [
+        "batch 3 of this queryId, or a later one, is in topic t already: nothing was written"
+    ]
+
+
 def test_jobs_that_overlap_lie_one_behind_the_other(place: Place) -> None:
     """All look at the topic before the first is published, and commit at the same time."""
     write(place, [[rows(["before"])]])

@@ -67,7 +67,7 @@ class BrokerSinkOptions:
             read.boolean("includeHeaders", True),
             read.choice("delivery", _DELIVERIES, "exactlyOnce") == "exactlyOnce",
             read.duration_ms("transactionTimeout") or TRANSACTION_TIMEOUT_MS,
-            stream_name(query or checkpoint),
+            stream_name(checkpoint) if query is None else stream_name(query, read.text("topic")),
             read.parsed(
                 "batchId", whole_number, "a whole number, 0 or more, larger than that of the batch before"
             ),

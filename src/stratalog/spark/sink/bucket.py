@@ -23,15 +23,15 @@ from stratalog.log.values import EpochEntry
 from stratalog.remote import publication
 from stratalog.remote.api import TopicIdPartition
 from stratalog.remote.catalog import list_remote_segments
-from stratalog.remote.staging import Lineage, move, stage, sweep
+from stratalog.remote.staging import Lineage, move, new_job, stage, sweep
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
-from stratalog.spark.sink.options import NumberedBatch, SinkOptions
+from stratalog.spark.sink.options import NumberedBatch, SinkOptions, tell_written
 from stratalog.spark.sink.plan import KnownTopic, TaskSegment, TaskSegments, WritePlan, in_log_order
 from stratalog.util.clock import SYSTEM_CLOCK
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
-from stratalog.util.uuids import random_uuid, uuid_to_base64
+from stratalog.util.uuids import uuid_to_base64
 
 #: Of one task: segments on their way to the store, and so on the local disk.
 _UPLOADS_AT_ONCE: Final = 2
@@ -58,7 +58,7 @@ class BucketTarget:
         store.check()
         publication.finish_publications(store)
         topics = _known_topics(store, None if topic is None else [topic])
-        return WritePlan(random_uuid(), topics, self.options.partitions)
+        return WritePlan(new_job(), topics, self.options.partitions)
 
     def stager(self, plan: WritePlan) -> BucketStager:
         return BucketStager(self._open(), self.options, plan)
@@ -79,6 +79,7 @@ class BucketTarget:
             while True:
                 turn = publication.next_turn(store)
                 if number is not None and publication.is_published(store, name, number):
+                    tell_written(self.options, number)
                     placed = {}
                     break
                 known = _known_topics(store, sorted({topic for topic, _, _ in placed})) if placed else {}

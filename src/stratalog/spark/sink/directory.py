@@ -11,7 +11,7 @@ from stratalog.errors import UsageError
 from stratalog.log import publication
 from stratalog.log.publication import StagedPartition, staging_directory
 from stratalog.log.segment_writer import WrittenSegment
-from stratalog.spark.sink.options import NumberedBatch, SinkOptions
+from stratalog.spark.sink.options import NumberedBatch, SinkOptions, tell_written
 from stratalog.spark.sink.plan import KnownTopic, TaskSegment, TaskSegments, WritePlan, in_log_order
 from stratalog.util.clock import SYSTEM_CLOCK
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
@@ -65,6 +65,7 @@ class DirectoryTarget:
         name, number = plan.label(batch)
         published = publication.publish(self.path, plan.job, name, staged, batch=number)
         if not published:
+            tell_written(self.options, number)
             publication.discard(self.path, plan.job)
 
     def abort(self, plan: WritePlan, tasks: list[TaskSegments], batch: NumberedBatch | None) -> None:

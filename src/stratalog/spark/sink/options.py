@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,6 +13,8 @@ from stratalog.errors import UsageError
 from stratalog.records.columns_encode import BATCH_BYTES
 from stratalog.records.compression import Codec
 from stratalog.spark.options.reader import OptionReader
+
+logger = logging.getLogger("stratalog.spark")
 
 #: What a partition may hold apart from its segments' own age: bulk segments end by size alone.
 _NO_AGE_MS: Final = 1 << 62
@@ -77,7 +80,7 @@ class SinkOptions:
             index_entry_size,
             read.boolean("sortByTime", False),
             read.boolean("includeHeaders", True),
-            stream_name(query),
+            stream_name(query, read.text("topic")),
             stream_name(checkpoint),
             read.parsed(
                 "batchId", whole_number, "a whole number, 0 or more, larger than that of the batch before"
@@ -115,6 +118,15 @@ class SinkOptions:
         )
 
 
+def tell_written(options: SinkOptions, number: int | None) -> None:
+    """Warn that a batch was left out because it is there; a stream that was started again does so all the time."""
+    if options.batch is not None:
+        where = f"topic {options.topic}" if options.topic is not None else "the topics of its rows"
+        logger.warning(
+            "batch %s of this queryId, or a later one, is in %s already: nothing was written", number, where
+        )
+
+
 def whole_number(text: str) -> int:
     """0 or more; ValueError."""
     number = int(text)
@@ -136,6 +148,12 @@ def codec_level(read: OptionReader, codec: Codec) -> int | None:
     return level
 
 
-def stream_name(identity: str | None) -> str | None:
-    """Of a query, the same whenever it is started again, and fit for a file or object."""
-    return None if identity is None else f"stream-{hashlib.sha256(identity.encode()).hexdigest()[:24]}"
+def stream_name(identity: str | None, topic: str | None = None) -> str | None:
+    """Of a query that writes to `topic`, the same whenever it is started again, and fit for a file or object.
+
+    Batches are counted for each topic by itself: two writes of one number to two topics are two.
+    """
+    if identity is None:
+        return None
+    scoped = identity if topic is None else f"{identity}\0{topic}"
+    return f"stream-{hashlib.sha256(scoped.encode()).hexdigest()[:24]}"
