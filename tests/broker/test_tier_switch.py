@@ -14,6 +14,7 @@ from tests.support.wire import Wire
 from stratalog.broker.metadata.alter_configs import BROKER, TOPIC
 from stratalog.broker.server import Broker
 from stratalog.engine.partition import Partition
+from stratalog.errors import InvalidConfigError
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
@@ -206,3 +207,26 @@ def test_what_kafka_refuses_to_change_is_refused(
     answer = alter(wire, BROKER, str(broker.state.node_id), (name, SET, value))
     assert answer.error_code == INVALID_REQUEST
     assert said in answer.error_message
+
+
+def test_a_broker_with_tiered_topics_does_not_start_without_its_remote_tier(tmp_path: Path) -> None:
+    with Broker(tmp_path / "data", config=SETTINGS) as broker, Wire(broker.bootstrap_servers) as wire:
+        for name in "abcd":
+            create(wire, name, remote_storage_enable="true")
+        create(wire, "plain")
+    with pytest.raises(
+        InvalidConfigError, match=r"remote\.storage\.enable=true: a, b, c and 1 more\. Set remote\.log"
+    ):
+        Broker(tmp_path / "data")
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()  # nothing was touched
+    with Broker(tmp_path / "data", config=SETTINGS) as broker, Wire(broker.bootstrap_servers) as wire:
+        for name in "abcd":
+            assert alter(wire, TOPIC, name, *OFF).error_code == 0
+    with Broker(tmp_path / "data") as broker:
+        assert broker.state.logs.remote is None
+
+
+def test_an_internal_topic_that_was_asked_to_be_tiered_needs_no_remote_tier(tmp_path: Path) -> None:
+    with Broker(tmp_path / "data", config=SETTINGS) as broker, Wire(broker.bootstrap_servers) as wire:
+        assert alter(wire, TOPIC, "__remote_log_metadata", ON[0]).error_code == 0
+    Broker(tmp_path / "data").close()

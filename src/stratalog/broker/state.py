@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 from stratalog.broker.metadata.advice import small_broker_index_warnings
+from stratalog.broker.metadata.config_changes import is_tiered
 from stratalog.broker.metadata.dynamic_configs import InForce, check_rules, in_force
 from stratalog.broker.metadata.store import MetadataStore
 from stratalog.broker.metadata.store_file import STORE_FILE
@@ -29,6 +30,7 @@ from stratalog.config.metadata_version import (
 )
 from stratalog.engine.data_dir import stored_cluster_id
 from stratalog.engine.log_manager import LoadReport, LogManager
+from stratalog.engine.tier_switch import NEVER_TIERED
 from stratalog.errors import DataDirError, InvalidConfigError
 from stratalog.remote.worker_pool import WorkerPool
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+
+TIERING_KEY = "remote.log.storage.system.enable"
 
 #: Threads for what may block: remote reads, searches by time, creation and deletion of topics.
 _WORKERS = 4
@@ -88,6 +92,7 @@ class BrokerState:
         store = MetadataStore.open(first) if (first / STORE_FILE).is_file() else None
         try:
             _check_level(store, config)
+            _refuse_untiered(store, config)
             cluster_id = _cluster_id(store, data_dirs)
             self.logs = LogManager(data_dirs, config, cluster_id=cluster_id, clock=clock)
         except BaseException:
@@ -139,7 +144,7 @@ class BrokerState:
         self.purgatory = Purgatory(loop)
         readers = WorkerPool("remote-log-reader", 1)
         self.topics.finish_internal_deletions()
-        if self.config["remote.log.storage.system.enable"]:
+        if self.config[TIERING_KEY]:
             from stratalog.engine.tiering import start_tiering
 
             remote = start_tiering(
@@ -204,12 +209,8 @@ class BrokerState:
     # --- dynamic configuration --------------------------------------------------------------------------------------------
 
     def _take_broker_configs(self) -> None:
-        """At a start: put in force what is stored as dynamic configuration, as far as it still goes together.
-
-        InvalidConfigError when what the broker was started with does not go together by itself.
-        """
+        """At a start: put in force what is stored as dynamic configuration, as far as it still goes together."""
         large = self._large_segments()
-        check_rules(self._static_config, large=large)
         found = in_force(self._static_config, self._dynamic_configs(), large=large)
         for name, why in found.ignored.items():
             logger.warning(
@@ -265,7 +266,7 @@ class BrokerState:
 def _check_level(store: MetadataStore | None, config: BrokerConfig) -> None:
     """What the level of `metadata.version` has to say before anything is written: the store's, or a new one's first.
 
-    InvalidConfigError when the file gives topics larger segments than the level allows.
+    InvalidConfigError when the file gives topics larger segments than the level allows, or does not go together otherwise.
     """
     initial = config[INITIAL_METADATA_VERSION]
     level = initial if store is None else store.metadata_version
@@ -278,12 +279,32 @@ def _check_level(store: MetadataStore | None, config: BrokerConfig) -> None:
             else "Start without it, upgrade, and set it then."
         )
         raise InvalidConfigError(f"{error} {how}") from error
+    check_rules(config, large=is_large_index_format_supported(level))
     if store is not None and initial > level:
         logger.warning(
             "%s=%d is for a new data directory; %s keeps its level %d (%s). 'stratalog features upgrade --feature %s=%d' "
             "raises it",
             INITIAL_METADATA_VERSION, initial, store.path.parent, level, level_name(level), METADATA_VERSION, initial,
         )  # fmt: skip
+
+
+def _refuse_untiered(store: MetadataStore | None, config: BrokerConfig) -> None:
+    """InvalidConfigError for tiered topics without a remote tier: what is only there could not be read, nor deleted.
+
+    Kafka refuses too. No client can bring this about: the switch is in the file.
+    """
+    if store is None or config[TIERING_KEY]:
+        return
+    stored = (*store.topics(), *store.deleting_topics())
+    tiered = sorted(
+        topic.name for topic in stored if is_tiered(topic.configs) and topic.name not in NEVER_TIERED
+    )
+    if tiered:
+        shown = ", ".join(tiered[:3]) + (f" and {len(tiered) - 3} more" if len(tiered) > 3 else "")
+        raise InvalidConfigError(
+            f"{TIERING_KEY}=false, but topics have remote.storage.enable=true: {shown}. Set {TIERING_KEY}=true; to do "
+            "without, first delete them or set remote.storage.enable=false,remote.log.delete.on.disable=true on them"
+        )
 
 
 def _cluster_id(store: MetadataStore | None, data_dirs: list[Path]) -> str:

@@ -163,5 +163,10 @@ def check_topic_configs(
         )
 
 
+def is_tiered(configs: Mapping[str, str]) -> bool:
+    """Whether the configs of a topic ask for a remote tier."""
+    return _is_true(configs, REMOTE_STORAGE_ENABLE)
+
+
 def _is_true(configs: Mapping[str, str], name: str) -> bool:
     return configs.get(name, "false").strip().lower() == "true"
