@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from typing_extensions import Buffer
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import KafkaStorageError
-from stratalog.log import time_index
 from stratalog.log.index_file import IndexFile
 from stratalog.log.offset_index import OffsetIndex
 from stratalog.log.partition_log import PartitionLog
@@ -21,12 +21,13 @@ from stratalog.log.txn_index import TransactionIndex
 from stratalog.log.values import Isolation
 from stratalog.records.control import ControlType, end_transaction_marker
 from stratalog.testing.lossy_filesystem import LossyFileSystem
+from stratalog.util.filesystem import File, FileSystem, StrPath
 from tests.log.log_model import batch_of, read_records
 
 INDEX_SIZE = 120_000
 #: An entry of both indexes for each batch but the first.
 EVERY_BATCH = LogConfig(index_interval_bytes=0)
-#: As many entries as need a second piece of blocks in either index.
+#: As many entries as are written in several pieces in either index.
 MANY = 2_100
 
 
@@ -40,58 +41,49 @@ def time_index_of(path: Path, **options: Any) -> tuple[IndexFile, Callable[[int]
     return index, lambda n: index.maybe_append(n, n)
 
 
+class OverwritingOnly(FileSystem):
+    """A full disk: what is in a file can be written over, and cut off, and nothing is added to it."""
+
+    def open(self, path: StrPath, *, write: bool = False, create: bool = False) -> File:
+        class Full(File):
+            def write_at(self, data: Buffer, position: int) -> int:
+                if position + memoryview(data).nbytes > self.size():
+                    raise OSError(errno.ENOSPC, "No space left on device")
+                return super().write_at(data, position)
+
+        opened = super().open(path, write=write, create=create)
+        fd, opened._fd = opened._fd, -1
+        return Full(path, fd)
+
+
 kinds = pytest.mark.parametrize("make", [offset_index, time_index_of])
 
 
-def blocks_of(path: Path) -> int:
-    """Bytes for which the file has blocks, from its start on: there is no hole before the last one."""
-    return path.stat().st_blocks * 512
-
-
 @kinds
-def test_an_entry_has_its_blocks_before_it_is_written(
-    tmp_path: Path, make: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "index"
-    index, append = make(path)
-    assert blocks_of(path) == 0
-    seen: list[int] = []
-
-    def watched(pack_into: Callable[..., None]) -> Callable[..., None]:
-        def pack(buffer: Any, at: int, *fields: int) -> None:
-            assert blocks_of(path) >= at + index.entry_size
-            seen.append(at)
-            pack_into(buffer, at, *fields)
-
-        return pack
-
-    entry = time_index.ENTRY
-    spy = SimpleNamespace(pack_into=watched(entry.pack_into), unpack_from=entry.unpack_from)
-    monkeypatch.setattr(time_index, "ENTRY", spy)
-    if isinstance(index, OffsetIndex):
-        monkeypatch.setattr(index, "_pack_into", watched(index._pack_into))
-    for n in range(1, MANY):
-        append(n)
-    assert seen == [slot * index.entry_size for slot in range(MANY - 1)]
-    assert path.stat().st_size == INDEX_SIZE
-    index.close()
-    assert path.stat().st_size == (MANY - 1) * index.entry_size
-
-
-@kinds
-def test_blocks_are_asked_for_less_than_once_a_page(tmp_path: Path, make: Any) -> None:
+def test_entries_are_written_less_than_once_a_page_and_all_of_them(tmp_path: Path, make: Any) -> None:
     fs = LossyFileSystem(tmp_path)
-    index, append = make(tmp_path / "index", fs=fs)
+    path = tmp_path / "index"
+    index, append = make(path, fs=fs)
     before = fs.changes
     for n in range(1, MANY):
         append(n)
-    assert 0 < fs.changes - before <= index.size_in_bytes // 4096 / 2
+    assert 0 < fs.changes - before <= index.size_in_bytes // 4096
+    index.write_out()
+    content = path.read_bytes()
+    assert len(content) == INDEX_SIZE
+    assert content[: index.size_in_bytes] == index._copy()
+    assert not any(content[index.size_in_bytes :])
+    index.close()
+    assert path.read_bytes() == content[: (MANY - 1) * index.entry_size]
 
 
 @kinds
 @pytest.mark.parametrize("entries", [0, 1, 2_048, 1_365, 1_366])
-def test_without_room_for_an_entry_there_is_none(tmp_path: Path, make: Any, entries: int) -> None:
-    """Also for an index that was opened again, trimmed as it was closed."""
+def test_without_room_an_entry_that_cannot_be_written_is_refused_or_kept(
+    tmp_path: Path, make: Any, entries: int
+) -> None:
+    """Also for an index that was opened again, trimmed as it was closed: it takes what there is room for in memory, and
+    writes it when there is room on the disk."""
     fs = LossyFileSystem(tmp_path)
     index, append = make(tmp_path / "index", fs=fs)
     for n in range(1, entries + 1):
@@ -99,18 +91,45 @@ def test_without_room_for_an_entry_there_is_none(tmp_path: Path, make: Any, entr
     index.close()
     index, append = make(tmp_path / "index", fs=fs)
     index.resize(INDEX_SIZE)
-    content = (tmp_path / "index").read_bytes()
-    assert content[index.size_in_bytes :] == bytes(INDEX_SIZE - index.size_in_bytes)
     fs.bytes_left = 100
+    taken = entries
+    with suppress(OSError):
+        while True:
+            append(taken + 1)
+            taken += 1
+    assert 0 < (taken - entries) * index.entry_size <= 4096 + index.entry_size
     for _ in range(2):
-        with pytest.raises(OSError, match="No space left") as raised:
-            append(entries + 1)
-        assert raised.value.errno == errno.ENOSPC
-    assert index.entries == entries
-    assert (tmp_path / "index").read_bytes() == content
+        with pytest.raises(OSError, match="No space left"):
+            append(taken + 1)
+        with pytest.raises(OSError, match="No space left"):
+            index.flush()
+        with pytest.raises(OSError, match="No space left"):
+            index.trim_to_valid_size()
+        assert [entry[0] for entry in index] == list(range(1, taken + 1))
     fs.bytes_left = None
-    append(entries + 1)
-    assert index.entries == entries + 1
+    append(taken + 1)
+    index.close()
+    index, _ = make(tmp_path / "index")
+    assert [entry[0] for entry in index] == list(range(1, taken + 2))
+
+
+@kinds
+def test_an_index_that_is_made_anew_needs_no_more_room_than_it_had(tmp_path: Path, make: Any) -> None:
+    """As a recovery makes it, on a disk that is full."""
+    path = tmp_path / "index"
+    index, append = make(path)
+    for n in range(1, MANY):
+        append(n)
+    index.close()
+    sound = path.read_bytes()
+    path.write_bytes(sound[:100] + bytes(50) + sound[150:] + bytes(1_200))
+    fs = OverwritingOnly()
+    index, append = make(path, fs=fs)
+    index.reset()
+    for n in range(1, MANY):
+        append(n)
+    index.trim_to_valid_size()
+    assert path.read_bytes() == sound
 
 
 @pytest.mark.parametrize("room", [0, 60, 200, 10_000, 16_384, 16_500, 20_000, 33_000, 40_000, 70_000])
@@ -135,7 +154,7 @@ def test_a_log_on_a_full_disk_refuses_and_goes_on_when_there_is_space(tmp_path: 
     assert len(acknowledged) >= 100
     assert len(refused) + len(acknowledged) == 400
     assert all("append failed: No space left on device" in message for message in refused)
-    assert bool(refused) == (room < 70_000)
+    assert bool(refused) == (room < 33_000)
     segment = log.active_segment
     segment.offset_index.sanity_check()
     segment.time_index.sanity_check()

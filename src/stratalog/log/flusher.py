@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
+from stratalog.errors import KafkaStorageError
 from stratalog.log.local_log import LocalLog
 from stratalog.log.segment import LogSegment
 
@@ -47,6 +48,8 @@ class Flusher:
         began = local.clock.monotonic()
         segments = [segment for segment in local.segments.from_offset(start) if segment.base_offset < end]
         for segment in segments:
+            self._disk(segment.write_out, segment)
+        for segment in segments:
             self._sync(segment.flush, segment)
         if any(segment.base_offset >= start for segment in segments):
             self._sync(lambda: local.fs.sync_dir(local.directory))
@@ -61,19 +64,25 @@ class Flusher:
             self.flush(up_to)
 
     def _sync(self, sync: Callable[[], None], segment: LogSegment | None = None) -> None:
-        """Sync files that somebody may be closing, renaming or removing meanwhile: only if nobody is, the disk failed."""
+        """Sync files, after which it is known what the disk has; after a failure it is not."""
+        self._disk(sync, segment, is_sync=True)
+
+    def _disk(
+        self, work: Callable[[], None], segment: LogSegment | None = None, *, is_sync: bool = False
+    ) -> None:
+        """Work on files that others may be closing, renaming or removing meanwhile: only if none is, the disk failed."""
         local = self._local
         try:
-            sync()
-        except (OSError, ValueError) as error:  # ValueError: a map that was closed
+            work()
+        except (OSError, ValueError, KafkaStorageError) as error:  # both others: of what was closed
             with self._lock:
                 if local.closed:
                     raise local.unusable() from None
                 if segment is not None and segment not in local.segments.all:
                     return
-                if isinstance(error, ValueError):
+                if not isinstance(error, OSError):
                     raise
-                local.sync_failed = True
+                local.sync_failed = local.sync_failed or is_sync
             raise local.storage_error("flush", error) from error
 
     def flush_if_due(self, now_ms: int) -> bool:

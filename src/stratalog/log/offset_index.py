@@ -89,12 +89,8 @@ class OffsetIndex(IndexFile):
             raise ValueError(f"{self.path}: offset {offset} is not larger than the last, {self.last_offset}")
         if not (0 <= relative <= RELATIVE_OFFSET_MAX and 0 <= position <= self.format.position_max):
             raise ValueError(f"{self.path}: {self._misfit(offset, position)}")
-        at = entries * self.entry_size
-        if at + self.entry_size > self._allocated:
-            self._allocate(at + self.entry_size)
-        self._pack_into(self._map or self._open_map(), at, relative, position)
+        self._add(self._pack(relative, position))
         self._last = OffsetPosition(offset, position)
-        self.entries = entries + 1
 
     def _misfit(self, offset: int, position: int) -> str:
         if position > self.format.position_max and self.format is LEGACY:
@@ -109,16 +105,11 @@ class OffsetIndex(IndexFile):
 
     def entry(self, slot: int) -> OffsetPosition:
         """The entry in a slot; IndexError unless 0 <= slot < entries."""
-        if not 0 <= slot < self.entries:
-            raise IndexError(f"{self.path}: slot {slot} of {self.entries} entries")
-        relative, position = self._unpack(self._data(), slot * self.entry_size)
-        return OffsetPosition(self.base_offset + relative, position)
+        return self._decoded(self._at(slot))
 
     def __iter__(self) -> Iterator[OffsetPosition]:
         """All entries, as they are now."""
-        if not self.entries:
-            return iter(())
-        return decode_entries(self._data()[: self.size_in_bytes], self.base_offset, self.format)
+        return decode_entries(self._copy(), self.base_offset, self.format)
 
     def lookup(self, target: int) -> OffsetPosition:
         """The entry with the largest offset <= `target`; (base offset, 0) if there is none."""
@@ -128,7 +119,11 @@ class OffsetIndex(IndexFile):
         last = self._last or self.last_entry
         if target >= last.offset:
             return last
-        data, entry_size = self._map or self._open_map(), self.entry_size
+        data, entry_size = self._loaded, self.entry_size
+        if data is None:
+            data = self._load()
+        self.is_used = True
+        entries = len(data) // entry_size
         slot = count_up_to(data, RELATIVE_OFFSET, 0, entry_size, entries, target - base_offset) - 1
         if slot < 0:
             return OffsetPosition(base_offset, 0)
@@ -140,25 +135,25 @@ class OffsetIndex(IndexFile):
 
         None if the index ends before that.
         """
-        position, at = self.format.position, RELATIVE_OFFSET.size
-        before = start.position + size - 1
-        slot = count_up_to(self._data_or_empty(), position, at, self.entry_size, self.entries, before)
-        return self.entry(slot) if slot < self.entries else None
+        data, stride = self._all(), self.entry_size
+        entries, before = len(data) // stride, start.position + size - 1
+        slot = count_up_to(data, self.format.position, RELATIVE_OFFSET.size, stride, entries, before)
+        return self._decoded(data[slot * stride : (slot + 1) * stride]) if slot < entries else None
 
     def lookup_many(self, targets: Array) -> tuple[Array, Array]:
         """`lookup` for an array of targets: arrays of offsets and positions, both of int64, in the order of the targets.
 
-        The map is searched where it lies, by all targets together; nothing else of it is read. Any thread, like `lookup`.
+        They are searched for together. Any thread, like `lookup`.
         """
         import numpy as np
 
         from stratalog.log.index_arrays import offset_table
 
         wanted = np.asarray(targets, dtype=np.int64)
-        entries, base_offset = self.entries, self.base_offset
-        if not entries:
+        data, base_offset = self._copy(), self.base_offset
+        if not data:
             return np.full(len(wanted), base_offset), np.zeros(len(wanted), np.int64)
-        table = offset_table(self._data(), self.format, entries)
+        table = offset_table(data, self.format, len(data) // self.entry_size)
         counts = count_up_to_many(table["offset"], wanted - base_offset)
         found = table[np.maximum(counts - 1, 0)]
         has_entry = counts > 0
@@ -169,7 +164,7 @@ class OffsetIndex(IndexFile):
         """Drop the entries with offsets >= `offset`."""
         before = offset - 1 - self.base_offset
         self._truncate_to_entries(
-            count_up_to(self._data_or_empty(), RELATIVE_OFFSET, 0, self.entry_size, self.entries, before)
+            count_up_to(self._all(), RELATIVE_OFFSET, 0, self.entry_size, self.entries, before)
         )
 
     def check_ends(self) -> None:
@@ -177,7 +172,8 @@ class OffsetIndex(IndexFile):
         self._check_size()
         if not self.entries:
             return
-        first, last = self.entry(0), self.entry(self.entries - 1)
+        first, last = map(self._decoded, self._first_and_last())
+        self._last = last
         self._check_last_offset(last.offset)
         ascends = self.entries == 1 or (first.offset < last.offset and first.position < last.position)
         self._check_ends(ascends, first, last)
@@ -188,7 +184,7 @@ class OffsetIndex(IndexFile):
         All entries are looked at. Source: KIP-1333, "Corruption detection for ambiguous files".
         """
         self.check_ends()
-        slot = first_fault(self._data_or_empty(), self.format, self.entries)
+        slot = first_fault(self._copy(), self.format, self.entries)
         if slot is not None:
             before = self.entry(slot - 1) if slot else OffsetPosition(self.base_offset, 0)
             raise CorruptIndexError(
@@ -198,8 +194,7 @@ class OffsetIndex(IndexFile):
     def reset(self, entry_format: OffsetIndexFormat | None = None) -> None:
         """Drop all entries, to fill the file anew at its maximum size, in another format if one is given."""
         self.truncate()
-        if entry_format is not None and entry_format is not self.format:
-            self.resize(0)
+        if entry_format is not None:
             self._take_format(entry_format)
         super().reset()
 
@@ -207,10 +202,11 @@ class OffsetIndex(IndexFile):
         self.format = entry_format
         self.entry_size = entry_format.entry_size
         self._unpack = entry_format.entry.unpack_from
-        self._pack_into = entry_format.entry.pack_into
+        self._pack = entry_format.entry.pack
 
-    def _data_or_empty(self) -> Buffer:
-        return self._data() if self.entries else b""
+    def _decoded(self, entry: Buffer) -> OffsetPosition:
+        relative, position = self._unpack(entry)
+        return OffsetPosition(self.base_offset + relative, position)
 
     def _truncate_to_entries(self, entries: int) -> None:
         super()._truncate_to_entries(entries)

@@ -6,8 +6,8 @@ import logging
 from pathlib import Path
 
 from stratalog.log.offset_index_format import FORMATS, LEGACY, Detection, Evidence, OffsetIndexFormat, detect
-from stratalog.log.offset_index_proof import prove
-from stratalog.util.filesystem import FileSystem, closing_map
+from stratalog.log.offset_index_proof import FIRST_ENTRIES_SIZE, prove, prove_by_first_entry
+from stratalog.util.filesystem import File, FileSystem
 
 logger = logging.getLogger(__name__)
 
@@ -35,13 +35,21 @@ def detect_file(
     fits = [form for form in FORMATS if size % form.entry_size == 0]
     if len(fits) == 1 and not always_prove:
         return Detection(fits[0], Evidence.SIZE, f"{fits[0].entry_size} alone divides {size} bytes")
-    with fs.open(path) as file, closing_map(fs.map_file(file, size)) as data:
+    with fs.open(path) as file:
         if log_path is None or not fs.exists(log_path):
-            found = detect(data, expected)
+            found = detect(file.pread(size, 0), expected)
         else:
             with fs.open(log_path) as log:
-                found = prove(data, base_offset, log, log.size(), expected)
+                found = _prove(file, size, base_offset, log, expected)
     if found.is_guess:
         logger.warning("%s: %d bytes are a multiple of 8 and of 12, and the entries ascend read either way; "
                        "reading them as %s, the format in force", path, size, found.format)  # fmt: skip
     return found
+
+
+def _prove(file: File, size: int, base_offset: int, log: File, expected: OffsetIndexFormat) -> Detection:
+    """`prove`, which mostly needs the first entry of a file that may have many megabytes."""
+    log_size = log.size()
+    first = file.pread(min(size, FIRST_ENTRIES_SIZE), 0)
+    found = prove_by_first_entry(first, size, base_offset, log, log_size)
+    return found or prove(file.pread(size, 0), base_offset, log, log_size, expected)

@@ -32,6 +32,9 @@ from stratalog.log.offset_index_format import (
     used_size,
 )
 
+#: As much of an index holds its first entry, whichever format it has.
+FIRST_ENTRIES_SIZE: Final = max(form.entry_size for form in FORMATS)
+
 #: Entries that are held against the log; of a longer index, some from its whole length.
 _ENTRIES_PROVED: Final = 8
 
@@ -45,9 +48,9 @@ def prove(
     no entry is true in either format, the file is corrupt, whatever `detect` would say of it.
     """
     view = memoryview(data).cast("B")
-    first = [form for form in FORMATS if _share_proved(view, base_offset, form, log, log_size, 1) == 1.0]
-    if len(first) == 1:
-        return _proved(first[0], len(view))
+    found = prove_by_first_entry(view, len(view), base_offset, log, log_size)
+    if found is not None:
+        return found
     if not used_size(view):
         return detect(data, expected)
     shares = [_share_proved(view, base_offset, form, log, log_size, _ENTRIES_PROVED) for form in FORMATS]
@@ -56,6 +59,18 @@ def prove(
     if shares[0] == shares[1]:
         return detect(data, expected)
     return _proved(FORMATS[shares.index(max(shares))], len(view))
+
+
+def prove_by_first_entry(
+    data: Buffer, size: int, base_offset: int, log: LogReader, log_size: int
+) -> Detection | None:
+    """What `prove` says of an index of `size` bytes that begins with `data`, if its first entry decides; else None.
+
+    `FIRST_ENTRIES_SIZE` bytes are enough.
+    """
+    view = memoryview(data).cast("B")
+    true = [form for form in FORMATS if _share_proved(view, base_offset, form, log, log_size, 1) == 1.0]
+    return _proved(true[0], size) if len(true) == 1 else None
 
 
 def _proved(form: OffsetIndexFormat, size: int) -> Detection:

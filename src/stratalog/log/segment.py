@@ -5,8 +5,8 @@ The `.log` is a plain sequence of record batches. An index entry is made for a b
 with it, and once more when the segment stops being active. Source: Kafka's `LogSegment`; every file has its bytes.
 
 Thread safety: one writer at a time (the log's lock); `read`, `translate_offset` and the searches by any thread at any
-time. `size_bytes` grows only after the bytes are written, so a reader never sees a batch that is not whole. Files and
-maps of a segment that was deleted stay open as long as somebody holds the segment or a slice of it.
+time. `size_bytes` grows only after the bytes are written, so a reader never sees a batch that is not whole. The `.log` of
+a segment that was deleted stays open as long as somebody holds the segment or a slice of it; its indexes may be gone.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class LogSegment(TimedSegment):
         self._indexes.resize(size)
 
     def release_indexes(self) -> None:
-        """Unmap the indexes until they are used again: a log of many segments is opened without keeping thousands."""
+        """Let go of the indexes until they are used again: a log of many segments is opened without keeping thousands."""
         self._indexes.release()
 
     # --- writing ----------------------------------------------------------------------------------------------------
@@ -236,6 +236,10 @@ class LogSegment(TimedSegment):
         if self._is_preallocated:
             self.file.truncate(self.size_bytes)
             self._is_preallocated = False
+
+    def write_out(self) -> None:
+        """Write what is still in memory of the indexes. An OSError changes nothing; it may be tried again."""
+        self._indexes.write_out()
 
     def flush(self) -> None:
         """Make everything that was appended so far durable."""
@@ -326,7 +330,7 @@ class LogSegment(TimedSegment):
     # --- end --------------------------------------------------------------------------------------------------------
 
     def change_suffix(self, old: str, new: str) -> None:
-        """Rename all files, `old` for `new` at the end; open files and maps stay as they are.
+        """Rename all files, `old` for `new` at the end; the `.log` stays open as it is.
 
         The `.log` first: recovery takes what stands beside it under the same suffix for its own, and nothing else.
         """
@@ -336,7 +340,7 @@ class LogSegment(TimedSegment):
         self._indexes.change_suffix(old, new)
 
     def remove_files(self) -> None:
-        """Remove all files; whoever holds the segment or a slice of it can still read."""
+        """Remove all files; whoever holds the segment or a slice of it can still read its `.log`."""
         for path in (*self.index_paths, self.log_path):
             self._fs.remove(path)
 

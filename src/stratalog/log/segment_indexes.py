@@ -1,6 +1,6 @@
 """The three indexes of a segment as one: opened at their first use, filled, cut and renamed together.
 
-A log of many segments is opened without opening thousands of indexes; a segment that is never read never maps them.
+A log of many segments is opened without opening thousands of indexes; a segment that is never read never reads them.
 Thread safety: one writer at a time (the log's lock); any thread may be the first to use an index.
 """
 
@@ -132,6 +132,12 @@ class SegmentIndexes:
         self.time.reset()
         self.txn.reset()
 
+    def write_out(self) -> None:
+        """See to it that the files have all entries. OSError, and they stay in memory."""
+        for index in (self._offset, self._time):
+            if index is not None:
+                index.write_out()
+
     def flush(self) -> None:
         """Make the entries of all that are open durable."""
         for index in (self._offset, self._time, self.txn):
@@ -139,7 +145,7 @@ class SegmentIndexes:
                 index.flush()
 
     def change_suffix(self, old: str, new: str) -> None:
-        """Rename the files, `old` for `new` at the end; open files and maps stay as they are."""
+        """Rename the files, `old` for `new` at the end."""
         with self._lock:
             self.txn.rename_to(with_suffix(self.txn.path, old, new))
             for index, path in ((self._offset, self.offset_path), (self._time, self.time_path)):
@@ -153,7 +159,7 @@ class SegmentIndexes:
             self._log_path = with_suffix(self._log_path, old, new)
 
     def release(self) -> None:
-        """Unmap the indexes until they are used again."""
+        """Let go of the indexes until they are used again."""
         with self._lock:
             for index in (self._offset, self._time):
                 if index is not None:

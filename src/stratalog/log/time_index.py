@@ -126,25 +126,20 @@ class TimeIndex(IndexFile):
             return
         if not self.can_append_offset(offset):
             raise ValueError(f"{self.path}: offset {offset} does not fit with base offset {self.base_offset}")
-        at = entries * ENTRY_SIZE
-        if at + ENTRY_SIZE > self._allocated:
-            self._allocate(at + ENTRY_SIZE)
-        ENTRY.pack_into(self._data(), at, timestamp_ms, offset - self.base_offset)
+        self._add(ENTRY.pack(timestamp_ms, offset - self.base_offset))
         self._last = TimestampOffset(timestamp_ms, offset)
-        self.entries = entries + 1
 
     def entry(self, slot: int) -> TimestampOffset:
         """The entry in a slot; IndexError unless 0 <= slot < entries."""
-        if not 0 <= slot < self.entries:
-            raise IndexError(f"{self.path}: slot {slot} of {self.entries} entries")
-        timestamp_ms, relative = ENTRY.unpack_from(self._data(), slot * ENTRY_SIZE)
+        return self._decoded(self._at(slot))
+
+    def _decoded(self, entry: Buffer, at: int = 0) -> TimestampOffset:
+        timestamp_ms, relative = ENTRY.unpack_from(entry, at)
         return TimestampOffset(timestamp_ms, self.base_offset + relative)
 
     def __iter__(self) -> Iterator[TimestampOffset]:
         """All entries, as they are now."""
-        if not self.entries:
-            return iter(())
-        return decode_entries(self._data()[: self.size_in_bytes], self.base_offset)
+        return decode_entries(self._copy(), self.base_offset)
 
     def lookup(self, target_ms: int) -> TimestampOffset:
         """The entry with the largest timestamp <= `target_ms`; (-1, base offset) if there is none."""
@@ -154,8 +149,14 @@ class TimeIndex(IndexFile):
         last = self.last_entry
         if target_ms >= last.timestamp_ms:
             return last
-        slot = count_up_to(self._data(), _TIMESTAMP, 0, ENTRY_SIZE, entries, target_ms) - 1
-        return self.entry(slot) if slot >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        data = self._loaded
+        if data is None:
+            data = self._load()
+        self.is_used = True
+        slot = count_up_to(data, _TIMESTAMP, 0, ENTRY_SIZE, len(data) // ENTRY_SIZE, target_ms) - 1
+        if slot < 0:
+            return TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        return self._decoded(data, slot * ENTRY_SIZE)
 
     def lookup_many(self, targets_ms: Array) -> tuple[Array, Array]:
         """`lookup` for an array of times: arrays of timestamps and offsets, both of int64, in the order of the targets."""
@@ -164,10 +165,10 @@ class TimeIndex(IndexFile):
         from stratalog.log.index_arrays import time_table
 
         wanted = np.asarray(targets_ms, dtype=np.int64)
-        entries, base_offset = self.entries, self.base_offset
-        if not entries:
+        data, base_offset = self._copy(), self.base_offset
+        if not data:
             return np.full(len(wanted), NO_TIMESTAMP), np.full(len(wanted), base_offset)
-        table = time_table(self._data(), entries)
+        table = time_table(data, len(data) // ENTRY_SIZE)
         counts = count_up_to_many(table["timestamp"], wanted)
         found = table[np.maximum(counts - 1, 0)]
         has_entry = counts > 0
@@ -180,7 +181,7 @@ class TimeIndex(IndexFile):
             return
         before = offset - 1 - self.base_offset
         self._truncate_to_entries(
-            count_up_to(self._data(), _RELATIVE_OFFSET, _TIMESTAMP.size, ENTRY_SIZE, self.entries, before)
+            count_up_to(self._all(), _RELATIVE_OFFSET, _TIMESTAMP.size, ENTRY_SIZE, self.entries, before)
         )
 
     def check_ends(self) -> None:
@@ -188,7 +189,8 @@ class TimeIndex(IndexFile):
         self._check_size()
         if not self.entries:
             return
-        first, last = self.entry(0), self.entry(self.entries - 1)
+        first, last = map(self._decoded, self._first_and_last())
+        self._last = last
         self._check_last_offset(last.offset)
         ascends = self.entries == 1 or (
             last.timestamp_ms > first.timestamp_ms and last.offset >= first.offset
@@ -201,7 +203,7 @@ class TimeIndex(IndexFile):
         All entries are looked at.
         """
         self.check_ends()
-        slot = first_fault(self._data() if self.entries else b"", self.entries)
+        slot = first_fault(self._copy(), self.entries)
         if slot is not None:
             before = self.entry(slot - 1) if slot else TimestampOffset(NO_TIMESTAMP, self.base_offset)
             raise CorruptIndexError(

@@ -15,7 +15,9 @@ Last offsets strictly ascend. The file is made with the first entry; most segmen
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -68,12 +70,13 @@ class TransactionIndex:
         self.path = Path(path)
         self.base_offset = base_offset
         self._fs = fs
+        #: Held while the file is opened or renamed.
+        self._lock = threading.Lock()
         self._file: File | None = None
         self._size = 0
         self._last_offset: int | None = None
-        if fs.exists(self.path):
-            size = self._channel().size()
-            self._size = size // ENTRY_SIZE * ENTRY_SIZE
+        with suppress(FileNotFoundError):
+            self._size = fs.size(self.path) // ENTRY_SIZE * ENTRY_SIZE
 
     @property
     def exists(self) -> bool:
@@ -104,7 +107,7 @@ class TransactionIndex:
                 f"{self.path}: last offset {transaction.last_offset} of an aborted transaction is not larger than"
                 f" the last, {last_offset}"
             )
-        self._channel().write_at(encode_entry(transaction), self._size)
+        self._channel(create=True).write_at(encode_entry(transaction), self._size)
         self._size += ENTRY_SIZE
         self._last_offset = transaction.last_offset
 
@@ -128,7 +131,7 @@ class TransactionIndex:
             if transaction.last_offset >= offset:
                 self._cut(slot * ENTRY_SIZE)
                 return
-        if self._file is not None and self._file.size() > self._size:
+        if self.exists and self._channel().size() > self._size:
             self._cut(self._size)
 
     def reset(self) -> None:
@@ -156,9 +159,15 @@ class TransactionIndex:
             self._file.sync()
 
     def rename_to(self, path: StrPath) -> None:
-        if self.exists:
-            self._fs.rename(self.path, path)
-        self.path = Path(path)
+        with self._lock:
+            if self.exists:
+                self._fs.rename(self.path, path)
+            self.path = Path(path)
+
+    def hold_open(self) -> None:
+        """See to it that the file can be read when it has lost its name."""
+        if self._size:
+            self._channel()
 
     def delete(self) -> None:
         """Close and remove the file; one that is already gone is fine."""
@@ -169,10 +178,12 @@ class TransactionIndex:
         """Let go of the file. It is closed when the last reader has, and not under one that is reading."""
         self._file = None
 
-    def _channel(self) -> File:
-        if self._file is None:
-            self._file = self._fs.open(self.path, create=True)
-        return self._file
+    def _channel(self, *, create: bool = False) -> File:
+        """The file, opened at its first use; only an entry makes it, or a reader would bring back what was removed."""
+        with self._lock:
+            if self._file is None:
+                self._file = self._fs.open(self.path, write=True, create=create)
+            return self._file
 
     def _read(self) -> bytes:
         return self._channel().pread(self._size, 0) if self._size else b""

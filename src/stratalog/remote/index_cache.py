@@ -237,6 +237,8 @@ class RemoteIndexCache:
     def _condemn(self, indexes: RemoteIndexes) -> None:
         """The first of two steps: from here on the names of the entry are free for another one."""
         due = self._clock.monotonic() + DELETE_DELAY_MS / 1000
+        if indexes.users:
+            indexes.hold_open()
         for path in indexes.paths():
             condemned = path.with_name(f"{path.name}.{next(self._numbers)}{DELETED_SUFFIX}")
             try:

@@ -9,6 +9,7 @@ the third at the latest (a position's upper half stands where an offset should),
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
@@ -35,7 +36,7 @@ _Entry = TypeVar("_Entry")
 
 
 class RemoteIndexes:
-    """The three indexes of one remote segment: open, mapped, and readable even when their files have gone.
+    """The three indexes of one remote segment; from `hold_open` on readable even when their files have gone.
 
     `are_from_records` says that offset and time index were made anew, because what the store has is damaged. A damaged
     transaction index cannot be made anew from a segment alone: its transactions may have begun before. It is missing then,
@@ -75,10 +76,19 @@ class RemoteIndexes:
         return self._txn_index
 
     def check(self) -> None:
-        """Look at the indexes, which maps them too; CorruptIndexError for damage."""
+        """Look at the indexes; CorruptIndexError for damage."""
         self.offset_index.sanity_check()
         self.time_index.sanity_check()
         self._txn_index.sanity_check()
+
+    def hold_open(self) -> None:
+        """Their files are about to lose their names; whoever uses the indexes now reads on until `close`.
+
+        A file that cannot be opened is an error of those who have yet to read it.
+        """
+        for index in (self.offset_index, self.time_index, self._txn_index):
+            with suppress(OSError):
+                index.hold_open()
 
     def close(self) -> None:
         self.offset_index.close()
