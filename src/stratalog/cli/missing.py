@@ -1,22 +1,27 @@
-"""What to say and which exit code to give when something that was asked for by name does not exist."""
+"""What is said when something that was asked for by name does not exist."""
 
 from __future__ import annotations
 
 import difflib
-import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
-EXIT_MISSING = 1
+from stratalog.errors import StratalogError
 
 
-def report_missing(asked: Collection[str] | None, found: Collection[str], where: str) -> int:
-    """Say on stderr which of the topics `asked` for are not among `found`, with the nearest name of what there is.
+class NothingFoundError(StratalogError):
+    """What was asked for by name does not exist: exit code 1, so that a typo never looks like "all is well"."""
 
-    Returns the exit code: 1 when one is missing, else 0.
-    """
-    missing = sorted(set(asked or ()) - set(found))
-    for name in missing:
-        near = difflib.get_close_matches(name, found, n=1)
-        hint = f"; did you mean {near[0]}?" if near else "" if found else "; it holds no topics"
-        print(f"stratalog: {where}: no topic {name}{hint}", file=sys.stderr)
-    return EXIT_MISSING if missing else 0
+    exit_code = 1
+
+
+def require_topics(asked: Collection[str] | None, found: Callable[[], Collection[str]], where: str) -> None:
+    """Raise NothingFoundError unless all topics `asked` for are among those `found` in `where`; it names the nearest."""
+    if not asked:
+        return
+    known = found()
+    missing = sorted(set(asked) - set(known))
+    if not missing:
+        return
+    near = difflib.get_close_matches(missing[0], known, n=1)
+    hint = f"; did you mean {near[0]}?" if near else "" if known else "; it holds no topics"
+    raise NothingFoundError(f"{where}: no topic {', '.join(missing)}{hint}")

@@ -9,7 +9,7 @@ import typer
 
 from stratalog.cli.fsck.locks import held
 from stratalog.cli.options import DataDirs, Json, Remote, RemoteOptions, Topics
-from stratalog.cli.spark.options import data_dirs, remote_options, remote_url, require_place
+from stratalog.cli.spark.options import places
 from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
 from stratalog.cli.tier.times import span_ms
 from stratalog.util.filesystem import REAL_FILESYSTEM
@@ -49,24 +49,20 @@ def audit(
       stratalog spark audit --data-dir /var/lib/stratalog \\
         --remote s3://bucket/tiered --output /tmp/findings
     """
-    require_place(data_dir, remote)
-    paths, url, options = data_dirs(data_dir), remote_url(remote), remote_options(remote_option)
+    where = places(data_dir, remote, remote_option, topic)
     grace_ms = span_ms(grace, "--grace")
     from stratalog.spark.pipelines.audit import audit as run_audit
     from stratalog.spark.pipelines.progress import terminal_progress
     from stratalog.spark.pipelines.state import State
 
-    kept = None if state is None else State(state, options)
+    kept = None if state is None else State(state, where.remote_options)
     with (
-        held([Path(each) for each in paths], REAL_FILESYSTEM, exclusively=False),
+        held([Path(each) for each in where.paths], REAL_FILESYSTEM, exclusively=False),
         spark_session("stratalog audit", master, remote_session, conf) as spark,
     ):
         result = run_audit(
             spark,
-            paths=paths,
-            remote=url,
-            remote_options=options,
-            topics=set(topic) if topic else None,
+            **where.arguments(),
             state=kept,
             grace_ms=grace_ms,
             progress=terminal_progress(),

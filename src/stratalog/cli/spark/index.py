@@ -11,7 +11,7 @@ import typer
 
 from stratalog.cli.fsck.locks import held
 from stratalog.cli.options import DataDirs, Json, Remote, RemoteOptions, Topics
-from stratalog.cli.spark.options import data_dirs, remote_options, remote_url, require_place
+from stratalog.cli.spark.options import Places, places
 from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
 from stratalog.errors import UsageError
 from stratalog.util.filesystem import REAL_FILESYSTEM
@@ -42,9 +42,9 @@ def verify(
     """
     from stratalog.spark.pipelines.index import verify_indexes
 
-    places = _places(data_dir, remote, topic, remote_option)
-    with _locked(places, False), spark_session("stratalog index", master, remote_session, conf) as spark:
-        return _done(verify_indexes, spark, places, as_json)
+    where = places(data_dir, remote, remote_option, topic)
+    with _locked(where, False), spark_session("stratalog index", master, remote_session, conf) as spark:
+        return _done(verify_indexes, spark, where.arguments(), as_json)
 
 
 def rebuild(
@@ -76,7 +76,7 @@ def rebuild(
     """
     from stratalog.spark.pipelines.index import rebuild_indexes
 
-    places = _places(data_dir, remote, topic, remote_option)
+    where = places(data_dir, remote, remote_option, topic)
     more = {
         "to": None if to is None else _entry_size(to),
         "interval_bytes": interval,
@@ -84,10 +84,10 @@ def rebuild(
         "dry_run": dry_run,
     }
     with (
-        _locked(places, not dry_run),
+        _locked(where, not dry_run),
         spark_session("stratalog index", master, remote_session, conf) as spark,
     ):
-        return _done(rebuild_indexes, spark, places | more, as_json)
+        return _done(rebuild_indexes, spark, where.arguments() | more, as_json)
 
 
 def convert(
@@ -110,30 +110,18 @@ def convert(
     """
     from stratalog.spark.pipelines.index import convert_indexes
 
-    places = _places(data_dir, remote, topic, remote_option)
+    where = places(data_dir, remote, remote_option, topic)
     more = {"to": _entry_size(to), "dry_run": dry_run}
     with (
-        _locked(places, not dry_run),
+        _locked(where, not dry_run),
         spark_session("stratalog index", master, remote_session, conf) as spark,
     ):
-        return _done(convert_indexes, spark, places | more, as_json)
-
-
-def _places(
-    data_dir: list[Path] | None, remote: str | None, topic: list[str] | None, remote_option: list[str] | None
-) -> dict[str, Any]:
-    require_place(data_dir, remote)
-    return {
-        "paths": data_dirs(data_dir),
-        "remote": remote_url(remote),
-        "remote_options": remote_options(remote_option),
-        "topics": set(topic) if topic else None,
-    }
+        return _done(convert_indexes, spark, where.arguments() | more, as_json)
 
 
 @contextmanager
-def _locked(places: dict[str, Any], exclusively: bool) -> Iterator[None]:
-    with held([Path(each) for each in places["paths"]], REAL_FILESYSTEM, exclusively=exclusively):
+def _locked(where: Places, exclusively: bool) -> Iterator[None]:
+    with held([Path(each) for each in where.paths], REAL_FILESYSTEM, exclusively=exclusively):
         yield
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from stratalog.cli.missing import require_topics
 from stratalog.cli.options import key_values
 from stratalog.errors import UsageError
 
@@ -35,6 +38,59 @@ def data_dirs(paths: Iterable[Path] | None) -> list[str]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a job looks: data directories, a bucket and the options of its store; `topics` None means all."""
+
+    paths: list[str]
+    remote: str | None
+    remote_options: dict[str, str]
+    topics: set[str] | None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the keyword arguments that all jobs take."""
+        return {
+            "paths": self.paths,
+            "remote": self.remote,
+            "remote_options": self.remote_options,
+            "topics": self.topics,
+        }
+
+
+def places(
+    directories: list[Path] | None,
+    remote: str | None,
+    remote_option: list[str] | None,
+    topics: list[str] | None,
+) -> Places:
+    """Return the places that options name.
+
+    Raises UsageError for no place or a directory that does not exist, and NothingFoundError for a topic that is in none of
+    them: before Spark starts, which takes seconds.
+    """
+    require_place(directories, remote)
+    found = Places(
+        data_dirs(directories),
+        remote_url(remote),
+        remote_options(remote_option),
+        set(topics) if topics else None,
+    )
+    where = ", ".join([*found.paths, *([] if found.remote is None else [found.remote])])
+    require_topics(topics, lambda: _topics_in(found), where)
+    return found
+
+
 def require_place(paths: Iterable[Path] | None, remote: str | None) -> None:
     if not paths and remote is None:
         raise UsageError("nothing to look at: give --data-dir DIR, --remote URL, or both")
+
+
+def _topics_in(where: Places) -> set[str]:
+    from stratalog.cli.tier.store import open_store, topics_in  # loads object-store clients
+    from stratalog.log.scan import list_partitions
+
+    found = {partition.topic for path in where.paths for partition in list_partitions(path)}
+    if where.remote is not None:
+        options = [f"{key}={value}" for key, value in where.remote_options.items()]
+        found |= topics_in(open_store(where.remote, options))
+    return found

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from stratalog.cli.options import DataDirs, Json, Remote, RemoteOptions, Topics, key_values
-from stratalog.cli.spark.options import data_dirs, remote_options, remote_url, require_place
+from stratalog.cli.spark.options import places
 from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
 from stratalog.cli.tier.times import span_ms, time_ms
 from stratalog.cli.topic_configs import stored_configs
@@ -54,23 +54,18 @@ def retention(
       stratalog spark retention --data-dir /var/lib/stratalog --what-if retention.ms=86400000
       stratalog spark retention --remote s3://bucket/tiered --topic orders --segments --json
     """
-    require_place(data_dir, remote)
-    paths = data_dirs(data_dir)
+    where = places(data_dir, remote, remote_option, topic)
     from stratalog.spark.pipelines.progress import terminal_progress
     from stratalog.spark.pipelines.retention import forecast_retention
 
     tried = key_values("--what-if", what_if)
     at_ms = None if at is None else time_ms(at, "--at")
     rhythm = Rhythm(span_ms(check_interval, "--check-interval"))
-    options, url = remote_options(remote_option), remote_url(remote)
     with spark_session("stratalog retention", master, remote_session, conf) as spark:
         found = forecast_retention(
             spark,
-            paths=paths,
-            remote=url,
-            remote_options=options,
-            topics=set(topic) if topic else None,
-            configs=stored_configs(Path(each) for each in paths),
+            **where.arguments(),
+            configs=stored_configs(Path(each) for each in where.paths),
             what_if=tried,
             at_ms=at_ms,
             rhythm=rhythm,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from stratalog.cli.options import DataDirs, Json, Remote, RemoteOptions, Topics
-from stratalog.cli.spark.options import data_dirs, remote_options, remote_url, require_place
+from stratalog.cli.spark.options import places
 from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
 
 
@@ -23,7 +23,7 @@ def stats(
         bool, typer.Option("--keys", help="Count distinct keys too (an estimate; reads all keys).")
     ] = False,
     sample_bytes: Annotated[
-        int, typer.Option("--sample-bytes", min=0, metavar="BYTES", help="So much of each segment is opened.")
+        int, typer.Option("--sample-bytes", min=0, metavar="BYTES", help="Bytes to read from each segment.")
     ] = 1024 * 1024,
     remote_option: RemoteOptions = None,
     master: Master = None,
@@ -31,7 +31,7 @@ def stats(
     conf: Conf = None,
     as_json: Json = False,
 ) -> int:
-    """Tell of batch sizes, codecs, compression, time order and keys. Exit code 1: a segment could not be read whole.
+    """Measure batch sizes, codecs, compression, time order and keys. Exit code 1: a segment could not be read whole.
 
     \b
     Examples:
@@ -39,16 +39,14 @@ def stats(
       stratalog spark stats --data-dir /var/lib/stratalog --topic orders --codecs
       stratalog spark stats --remote s3://bucket/tiered --segments --keys --json
     """
-    require_place(data_dir, remote)
-    paths, url, options = data_dirs(data_dir), remote_url(remote), remote_options(remote_option)
+    where = places(data_dir, remote, remote_option, topic)
     from stratalog.spark.pipelines.progress import terminal_progress
     from stratalog.spark.pipelines.stats import stats as run_stats
 
     with spark_session("stratalog stats", master, remote_session, conf) as spark:
         found = run_stats(
-            spark, paths=paths, remote=url, remote_options=options, topics=set(topic) if topic else None, keys=keys,
-            sample_bytes=sample_bytes, progress=terminal_progress(),
-        )  # fmt: skip
+            spark, **where.arguments(), keys=keys, sample_bytes=sample_bytes, progress=terminal_progress()
+        )
     report = found.what_if() if codecs else found.by_segment() if segments else found.by_topic()
     report.print(as_json=as_json)
     return 1 if found.damaged else 0

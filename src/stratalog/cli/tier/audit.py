@@ -8,11 +8,19 @@ from typing import Annotated
 
 import typer
 
+from stratalog.cli.missing import require_topics
 from stratalog.cli.options import JsonLines, RemoteOptions, Topics
 from stratalog.cli.tier.data_dirs import DataDirOption, open_data_dirs
 from stratalog.cli.tier.output import JsonOutput, Output, TextOutput
 from stratalog.cli.tier.progress import audit_progress
-from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store, open_uploads
+from stratalog.cli.tier.store import (
+    RemoteInstead,
+    UrlArgument,
+    bucket_url,
+    open_store,
+    open_uploads,
+    topics_in,
+)
 from stratalog.cli.tier.times import span_ms
 from stratalog.errors import RemoteStorageError
 from stratalog.remote.audit_data_dir import DataDirs
@@ -66,6 +74,7 @@ def audit(
     grace_ms = span_ms(grace, "--grace")
     options = AuditOptions(SYSTEM_CLOCK.now_ms(), grace_ms, set(topic) if topic else None, deep, readers)
     store, uploads = open_store(url, remote_option), open_uploads(url, remote_option)
+    require_topics(topic, lambda: topics_in(store), url)
     result = run_audit(store, options, open_data_dirs(data_dir), output, uploads)
     return exit_code(result)
 

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from stratalog.cli.fsck.locks import held
+from stratalog.cli.missing import require_topics
 from stratalog.cli.options import JsonLines, RemoteOptions, Topics
 from stratalog.cli.tier.audit import (
     DeepOption,
@@ -22,7 +23,14 @@ from stratalog.cli.tier.audit import (
 )
 from stratalog.cli.tier.data_dirs import DataDirOption, open_data_dirs
 from stratalog.cli.tier.output import JsonOutput, Output, TextOutput
-from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store, open_uploads
+from stratalog.cli.tier.store import (
+    RemoteInstead,
+    UrlArgument,
+    bucket_url,
+    open_store,
+    open_uploads,
+    topics_in,
+)
 from stratalog.cli.tier.times import span_ms
 from stratalog.errors import RemoteStorageError
 from stratalog.remote.audit_findings import RepairPlan, plan_repair
@@ -66,6 +74,7 @@ def repair(
     output: Output = JsonOutput() if as_json else TextOutput()
     grace_ms = span_ms(grace, "--grace")
     store, uploads = open_store(url, remote_option), open_uploads(url, remote_option)
+    require_topics(topic, lambda: topics_in(store), url)
     data_dirs = open_data_dirs(data_dir)
     with _not_served(data_dir if apply else None):
         now_ms = store_time_ms(store) if apply else SYSTEM_CLOCK.now_ms()

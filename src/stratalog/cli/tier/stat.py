@@ -10,11 +10,12 @@ from uuid import UUID
 
 import typer
 
+from stratalog.cli.missing import require_topics
 from stratalog.cli.options import JsonLines, RemoteOptions, Topics
 from stratalog.cli.tables import on_terminal, print_json
 from stratalog.cli.tier.columns import Column, print_columns
 from stratalog.cli.tier.progress import audit_progress, size_text
-from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store
+from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store, topics_in
 from stratalog.cli.tier.times import time_text
 from stratalog.errors import (
     CorruptRecordError,
@@ -118,6 +119,7 @@ def stat(
     """
     url = bucket_url(url, remote)
     store = open_store(url, remote_option)
+    require_topics(topic, lambda: topics_in(store), url)
     found = find_partitions(store, topic).partitions
     stats: dict[tuple[UUID, int | None], Stat] = {}
     with audit_progress("reading") as progress, PartitionReader(store) as reader:

@@ -15,7 +15,7 @@ import typer
 
 from stratalog.broker import tier_status_field
 from stratalog.cli.log_dirs import describe_log_dirs
-from stratalog.cli.missing import report_missing
+from stratalog.cli.missing import require_topics
 from stratalog.cli.options import Json, OptionalBootstrapServer, Topics, bootstrap_from_environment
 from stratalog.cli.tables import on_terminal, print_json
 from stratalog.cli.tier.columns import Column, print_columns
@@ -71,6 +71,7 @@ def status(
 
         partitions = from_data_dirs(data_dir or [])
     known = {str(partition["topic"]) for partition in partitions}
+    require_topics(topic, lambda: known, "tiered topics")
     if topic:
         partitions = [partition for partition in partitions if partition["topic"] in topic]
     failing = sum(bool(partition["isFailing"]) for partition in partitions)
@@ -78,8 +79,7 @@ def status(
         print_json({"failing": failing, "partitions": partitions})
     else:
         _print(partitions, failing)
-    missing = report_missing(topic, known, "tiered topics")
-    return EXIT_FAILING if failing else missing
+    return EXIT_FAILING if failing else 0
 
 
 def _from_cluster(bootstrap_server: str) -> list[dict[str, Any]]:

@@ -11,6 +11,8 @@ import typer
 
 from stratalog.cli.options import key_values
 from stratalog.errors import UsageError
+from stratalog.remote.storage.object_key import parse_topic_directory
+from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.plain_view import PlainView, open_bucket
 from stratalog.remote.storage.s3_uploads import S3Uploads
 
@@ -48,6 +50,12 @@ def open_store(url: str, options: Iterable[str] | None) -> PlainView:
     store = open_bucket(url, store_options)
     store.check()
     return store
+
+
+def topics_in(store: ObjectStore) -> set[str]:
+    """Return the names of the topics that have a directory in the store: one listing."""
+    found = (parse_topic_directory(name) for name in store.list_level("").directories)
+    return {name for name in found if name is not None}
 
 
 def open_uploads(url: str, options: Iterable[str] | None) -> S3Uploads | None:
