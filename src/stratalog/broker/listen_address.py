@@ -80,15 +80,18 @@ def _parse_listener(config: BrokerConfig, key: str) -> ListenAddress:
     return parse_address(plain[0].address, key)
 
 
-def bind(address: ListenAddress, backlog: int) -> socket.socket:
-    """A listening, non-blocking socket; UsageError in one line when the address cannot be had."""
+def bind(address: ListenAddress, backlog: int, purpose: str = "Kafka clients (--listen)") -> socket.socket:
+    """Return a listening, non-blocking socket.
+
+    Raises UsageError, in one line that names the `purpose`, when the address cannot be had.
+    """
     try:
         found = socket.getaddrinfo(
             address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     except socket.gaierror as error:
         raise UsageError(
-            f"cannot listen on {address}: host {address.host!r} is not known ({error.strerror})"
+            f"cannot listen on {address} for {purpose}: host {address.host!r} is not known ({error.strerror})"
         ) from error
     # With every interface asked for, IPv4 is what clients expect to find.
     family, kind, protocol, _, where = min(found, key=lambda entry: entry[0] != socket.AF_INET)
@@ -102,7 +105,7 @@ def bind(address: ListenAddress, backlog: int) -> socket.socket:
         sock.close()
         if error.errno == errno.EADDRINUSE:
             raise UsageError(
-                f"cannot listen on {address}: the port is in use; stop what uses it or take another"
+                f"cannot listen on {address} for {purpose}: the port is in use; stop what uses it or take another"
             ) from error
-        raise UsageError(f"cannot listen on {address}: {error.strerror}") from error
+        raise UsageError(f"cannot listen on {address} for {purpose}: {error.strerror}") from error
     return sock

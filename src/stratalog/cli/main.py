@@ -17,6 +17,7 @@ from typer.main import get_command
 
 from stratalog.cli.commands import COMMANDS, CONTEXT_SETTINGS, command
 from stratalog.cli.help import HelpfulGroup
+from stratalog.cli.streams import discard_stdout
 from stratalog.errors import StratalogError
 
 EXIT_OK = 0
@@ -31,7 +32,7 @@ def main() -> None:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        _discard_stdout()
+        discard_stdout()
     sys.exit(status)
 
 
@@ -46,12 +47,12 @@ def run(args: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        _discard_stdout()
+        discard_stdout()
         return EXIT_OK
     except SystemExit as error:  # how the command-line library tells that a command met a closed pipe
         if not isinstance(error.__context__, BrokenPipeError):
             raise
-        _discard_stdout()
+        discard_stdout()
         return EXIT_OK
     except StratalogError as error:
         return _complain(str(error) or type(error).__name__, getattr(error, "exit_code", EXIT_USAGE))
@@ -123,8 +124,3 @@ def _os_error_line(error: OSError) -> str:
     return (
         f"{os.fspath(error.filename)}: {reason}" if isinstance(error.filename, str | os.PathLike) else reason
     )
-
-
-def _discard_stdout() -> None:
-    """The reader has gone: let the interpreter's own flush at exit go nowhere instead of failing."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -122,6 +122,8 @@ def is_served(path: Path, fs: FileSystem = REAL_FILESYSTEM) -> bool:
 
 
 def _unusable(path: Path, error: OSError) -> UnusableDataDirError:
+    if path.exists() and not path.is_dir():
+        return UnusableDataDirError(f"log directory {path} cannot be used: it is a file; give a directory")
     return UnusableDataDirError(
         f"log directory {path} cannot be used: {error.strerror or error}; give a directory that this user can write"
     )

@@ -38,7 +38,7 @@ class WebServer:
     """Serves from `start` until `close`. The constructor binds: UsageError when the address cannot be had."""
 
     def __init__(self, address: ListenAddress) -> None:
-        self._socket = bind(address, _BACKLOG)
+        self._socket = bind(address, _BACKLOG, "the status page (--web)")
         host, port = address.host, self._socket.getsockname()[1]
         self.url = f"http://{join_host_port(_THIS_MACHINE.get(host, host), port)}/"
         self._server: uvicorn.Server | None = None

@@ -8,7 +8,10 @@ from typing import Annotated
 import typer
 
 from stratalog.cli.options import JsonLines
+from stratalog.engine.data_dir import META_PROPERTIES
 from stratalog.errors import UsageError
+from stratalog.log.file_names import parse_file_name
+from stratalog.log.scan import list_partitions
 from stratalog.util.filesystem import REAL_FILESYSTEM
 
 
@@ -63,6 +66,7 @@ def fsck(
             raise UsageError(
                 f"{path}: {'not a directory' if REAL_FILESYSTEM.exists(path) else 'no such directory'}"
             )
+        _require_log_directory(path)
     if yes and not repair:
         raise UsageError("--yes says that --repair need not ask, but there is no --repair")
     if accept_loss and not repair:
@@ -71,4 +75,19 @@ def fsck(
 
     return run_fsck(
         directories, repair=repair, accept_loss=accept_loss, yes=yes, threads=threads, as_json=as_json
+    )
+
+
+def _require_log_directory(path: Path) -> None:
+    """Raise UsageError for a directory in which nothing is a broker's, so that a wrong path never looks clean."""
+    names = REAL_FILESYSTEM.list_dir(path)
+    if any(name == META_PROPERTIES or name.endswith("-checkpoint") for name in names):
+        return
+    if any(parse_file_name(name) is not None for name in names):  # a partition's own directory
+        return
+    partitions = [one.path for one in list_partitions(path)]
+    if any(parse_file_name(name) is not None for one in partitions for name in REAL_FILESYSTEM.list_dir(one)):
+        return
+    raise UsageError(
+        f"{path} is no log directory: it has no {META_PROPERTIES}, no checkpoints and no partitions"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +14,9 @@ from urllib.parse import urlsplit
 import typer
 
 from stratalog.cli.options import key_values
+from stratalog.cli.streams import discard_stderr
 from stratalog.errors import UsageError
+from stratalog.util.child_processes import end_descendants
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +26,8 @@ _LOCAL = "local[*]"
 #: Of Spark Connect, where a URL names none.
 _CONNECT_PORT = 15002
 _LISTENER_SECONDS = 10
+#: What a JVM gets to remove its temporary files when it is interrupted.
+_END_SECONDS = 5.0
 
 Master = Annotated[
     str | None,
@@ -67,11 +72,34 @@ def spark_session(
     if active is not None:
         yield active
         return
-    session = _connect(remote, properties) if remote else _classic(name, master or _LOCAL, properties)
     try:
-        yield session
-    finally:
+        with _starting(remote or master or _LOCAL):
+            session = _connect(remote, properties) if remote else _classic(name, master or _LOCAL, properties)
+        try:
+            yield session
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            session.stop()
+            raise
         session.stop()
+    except KeyboardInterrupt:
+        # What the JVM and py4j print as they go is of no use to the person who pressed Ctrl-C.
+        discard_stderr()
+        end_descendants(_END_SECONDS)
+        raise
+
+
+@contextmanager
+def _starting(master: str) -> Iterator[None]:
+    """A sign of life on a terminal while Spark starts, which takes seconds."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(f"Starting Spark ({master}) ..."):
+        yield
 
 
 def _classic(name: str, master: str, properties: dict[str, str]) -> SparkSession:

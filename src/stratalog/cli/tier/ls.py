@@ -11,13 +11,13 @@ from uuid import UUID
 
 import typer
 
-from stratalog.cli.missing import require_topics
+from stratalog.cli.missing import NothingFoundError, require_topics
 from stratalog.cli.options import JsonLines, RemoteOptions, Topics
 from stratalog.cli.tables import on_terminal, print_json
 from stratalog.cli.tier.columns import Column, print_columns
 from stratalog.cli.tier.data_dirs import DataDirOption, open_data_dirs
 from stratalog.cli.tier.progress import audit_progress, size_text
-from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store, topics_in
+from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store, say_empty, topics_in
 from stratalog.cli.tier.times import time_ms, time_text
 from stratalog.remote.api import TopicIdPartition
 from stratalog.remote.audit_bucket import PartitionObjects, PartitionReader, find_partitions
@@ -117,6 +117,10 @@ def ls(
     known = _metadata(data_dir)
     found = find_partitions(store, topic)
     partitions = [one for one in found.partitions if not partition or one.partition in partition]
+    if not found.partitions:
+        say_empty(url)
+    elif not partitions:
+        raise NothingFoundError(f"{url}: no partition {', '.join(map(str, partition or ()))}")
     with PartitionReader(store) as reader:
         if level is Level.SEGMENTS:
             for stored in reader.read_all(partitions):

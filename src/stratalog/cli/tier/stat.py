@@ -15,7 +15,7 @@ from stratalog.cli.options import JsonLines, RemoteOptions, Topics
 from stratalog.cli.tables import on_terminal, print_json
 from stratalog.cli.tier.columns import Column, print_columns
 from stratalog.cli.tier.progress import audit_progress, size_text
-from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store, topics_in
+from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store, say_empty, topics_in
 from stratalog.cli.tier.times import time_text
 from stratalog.errors import (
     CorruptRecordError,
@@ -121,6 +121,8 @@ def stat(
     store = open_store(url, remote_option)
     require_topics(topic, lambda: topics_in(store), url)
     found = find_partitions(store, topic).partitions
+    if not found:
+        say_empty(url)
     stats: dict[tuple[UUID, int | None], Stat] = {}
     with audit_progress("reading") as progress, PartitionReader(store) as reader:
         progress.on_total(len(found))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +17,8 @@ from stratalog.remote.storage.object_key import parse_topic_directory
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.plain_view import PlainView, open_bucket
 from stratalog.remote.storage.s3_uploads import S3Uploads
+
+_SCHEMES = ("s3", "s3a", "gs", "az", "abfss", "file", "memory")
 
 UrlArgument = Annotated[
     str | None,
@@ -34,6 +38,14 @@ def bucket_url(url: str | None, remote: str | None) -> str:
     return url or remote or ""
 
 
+def require_url_form(url: str) -> None:
+    """Raise UsageError for what was meant as a URL and would be taken for a directory, such as s3//bucket or s3:/bucket."""
+    meant = re.fullmatch(r"(\w+):?/+(.*)", url)
+    if meant is not None and "://" not in url and meant[1] in _SCHEMES:
+        scheme, rest = meant.groups()
+        raise UsageError(f"{url}: neither a URL nor a directory; did you mean {scheme}://{rest}?")
+
+
 def open_store(url: str, options: Iterable[str] | None) -> PlainView:
     """The store at `url`, contacted once: UsageError or RemoteStorageError in one line when it cannot be read.
 
@@ -42,6 +54,7 @@ def open_store(url: str, options: Iterable[str] | None) -> PlainView:
     error.
     """
     store_options = key_values("--remote-option", options)
+    require_url_form(url)
     if "://" not in url:
         url = Path(url).absolute().as_uri()
     directory = unquote(urlsplit(url).path)
@@ -56,6 +69,11 @@ def topics_in(store: ObjectStore) -> set[str]:
     """Return the names of the topics that have a directory in the store: one listing."""
     found = (parse_topic_directory(name) for name in store.list_level("").directories)
     return {name for name in found if name is not None}
+
+
+def say_empty(url: str) -> None:
+    """Say on stderr that there is nothing to list, so that no output is not taken for an answer."""
+    print(f"stratalog: {url}: no tiered topics here", file=sys.stderr)
 
 
 def open_uploads(url: str, options: Iterable[str] | None) -> S3Uploads | None:
