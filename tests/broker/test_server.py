@@ -43,6 +43,13 @@ def append(broker: Broker, topic: str, *values: bytes, **options: Any) -> int:
     return partition.append(records).first_offset
 
 
+def test_without_a_directory_one_is_made_and_removed() -> None:
+    with Broker() as broker:
+        (directory,) = [one.path for one in broker.state.logs.dirs.live]
+        assert directory.is_dir()
+    assert not directory.exists()
+
+
 def test_the_package_offers_the_broker_lazily() -> None:
     assert stratalog.Broker is Broker
     with pytest.raises(AttributeError, match="nonsense"):
@@ -173,7 +180,7 @@ def test_a_bad_value_is_one_line_that_names_the_key(tmp_path: Path) -> None:
 
 def test_no_directory_at_all_is_one_line() -> None:
     with pytest.raises(UsageError) as caught:
-        Broker()
+        Broker(config={"log.dirs": ""})
     assert "log.dirs" in one_line(caught.value)
 
 

@@ -230,3 +230,14 @@ def test_a_terminal_gets_a_table_of_its_width_and_a_bar_on_stderr(data: Path) ->
         lines = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "\n", text.decode()).splitlines()
         assert max(map(len, lines)) <= columns
         assert any("torn-tail" in line for line in lines)
+
+
+@pytest.mark.parametrize("names", [(), ("passwd", "cron.d-1/job")])
+def test_a_directory_of_something_else_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], names: tuple[str, ...]
+) -> None:
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    assert run(["fsck", str(tmp_path)]) == 2
+    assert "is no log directory" in capsys.readouterr().err

@@ -117,7 +117,6 @@ def test_ls_filters_by_topic_partition_offset_and_time(
     every = [one["baseOffset"] for one in listed]
     third = listed[2]
     assert bases("--topic", "t") == bases("--partition", "0") == every
-    assert bases("--topic", "other") == bases("--partition", "1") == []
     assert bases("--from-offset", str(third["baseOffset"])) == every[2:]
     assert bases("--to-offset", str(third["endOffset"])) == every[:3]
     inside = str(third["baseOffset"] + 1)
@@ -126,6 +125,40 @@ def test_ls_filters_by_topic_partition_offset_and_time(
     assert bases("--to-time", str(listed[1]["maxTimestamp"] - 1)) == every[:2]
     assert bases("--from-time", "2099-01-01") == []
     assert bases("--from-time", "2023-01-01T00:00:00Z") == every
+
+
+def test_what_is_asked_for_by_name_and_does_not_exist_is_exit_1(
+    tier: Tier, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tier.run("ls")
+    capsys.readouterr()
+    for command in ("ls", "stat", "audit", "repair"):
+        assert tier.run(command, "--topic", "tt") == 1
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert said.err.endswith("no topic tt; did you mean t?\n")
+    assert tier.run("ls", "--partition", "1") == 1
+    assert "no partition 1" in capsys.readouterr().err
+
+
+def test_an_empty_bucket_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("ls", "stat"):
+        assert run(["tier", command, str(tmp_path)]) == 0
+        said = capsys.readouterr()
+        assert (said.out, said.err) == ("", f"stratalog: {tmp_path}: no tiered topics here\n")
+
+
+def test_the_bucket_is_named_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["tier", "ls", "--remote", str(tmp_path)]) == 0
+    for arguments in ([], [str(tmp_path), "--remote", str(tmp_path)]):
+        assert run(["tier", "ls", *arguments]) == 2
+        assert "as URL or as --remote URL" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("typo", ["s3//bucket/x", "s3:/bucket/x"])
+def test_what_is_nearly_a_url_is_asked_back(capsys: pytest.CaptureFixture[str], typo: str) -> None:
+    assert run(["tier", "ls", typo]) == 2
+    assert "did you mean s3://bucket/x?" in capsys.readouterr().err
 
 
 def test_ls_sums_topics_and_partitions(tier: Tier, capsys: pytest.CaptureFixture[str]) -> None:

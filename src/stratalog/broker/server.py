@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 
 from stratalog.broker.acceptor import Acceptor
@@ -120,9 +121,14 @@ class Broker:
         with Broker(data_dir=path, listen="127.0.0.1:0") as broker:
             Producer({"bootstrap.servers": broker.bootstrap_servers})
 
-    `data_dir` is one directory or several; without one, `log.dirs` counts. `listen` is HOST:PORT, port 0 takes a free one;
-    without one, `listeners` counts if it is set, else a free port of this machine alone is taken. `config` holds broker
-    keys under Kafka's names. The broker serves from the moment the constructor returns until `close`.
+    `data_dir` is one directory or several; without one, `log.dirs` counts; without that, a temporary directory is made, and
+    removed by `close`. `listen` is HOST:PORT, port 0 takes a free one; without one, `listeners` counts if it is set, else a
+    free port of this machine alone is taken. `config` holds broker keys under Kafka's names. The broker serves from the
+    moment the constructor returns until `close`.
+
+    Threads of the process that compute keep each request waiting for up to `sys.getswitchinterval()`, 5 ms by default.
+    That is a setting of the whole process, so it is left alone here; `stratalog serve` sets 0.5 ms, and a program that
+    wants short latencies beside its own work can do the same.
 
     UsageError (port in use, bad address), InvalidConfigError and DataDirError say in one line what is wrong; nothing is
     left running or half-written then.
@@ -138,7 +144,15 @@ class Broker:
     ) -> None:
         if listen is None and LISTENERS not in (config or {}):
             listen = _FREE_PORT
-        self._instance = _Instance(data_dir, listen, config, clock)
+        self._temporary: TemporaryDirectory[str] | None = None
+        if data_dir is None and not {"log.dirs", "log.dir"} & (config or {}).keys():
+            self._temporary = TemporaryDirectory(prefix="stratalog-")
+            data_dir = self._temporary.name
+        try:
+            self._instance = _Instance(data_dir, listen, config, clock)
+        except BaseException:
+            self._remove_temporary()
+            raise
         self._ready = threading.Event()
         self._failure: BaseException | None = None
         self._closed = False
@@ -152,7 +166,12 @@ class Broker:
         if self._failure is not None:
             self._thread.join()
             self._instance.state.close(clean=False)
+            self._remove_temporary()
             raise self._failure
+
+    def _remove_temporary(self) -> None:
+        if self._temporary is not None:
+            self._temporary.cleanup()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -180,6 +199,7 @@ class Broker:
             logger.debug("The broker's loop had ended before")
         self._thread.join()
         self._instance.state.close(clean=self._failure is None)
+        self._remove_temporary()
 
     def __enter__(self) -> Broker:
         return self

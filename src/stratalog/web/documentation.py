@@ -25,7 +25,7 @@ prints `ready broker=HOST:PORT web=URL`. Under that URL there are
 
 | path | what |
 |---|---|
-| `/` | a page for people: topics and partitions, sizes in both tiers, lag, why segments are where they are |
+| `/` | a page for people: topics, partitions, sizes in both tiers, what waits for upload, and why |
 | `/metrics` | metrics for Prometheus (text; OpenMetrics for whoever asks for it) |
 | `/api/tier-status` | the tier status of every tiered partition as JSON; `?topic=T` for one topic, tiered or not |
 | `/api/topics` | what the page shows, as JSON |

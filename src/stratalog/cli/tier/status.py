@@ -30,7 +30,7 @@ _COLUMNS = (
     Column("partition"), Column("state"), Column("local", 3, is_number=True), Column("remote", 3, is_number=True),
     Column("log start", 5, is_number=True), Column("local start", 4, is_number=True),
     Column("remote up to", 4, is_number=True), Column("end", 4, is_number=True),
-    Column("lag", 1, is_number=True), Column("segments", 2, is_number=True), Column("why", 6),
+    Column("to upload", 1, is_number=True), Column("segments to upload", 2, is_number=True), Column("why", 6),
 )  # fmt: skip
 
 

@@ -8,10 +8,10 @@ const COLUMNS = [
   ["log start", (p) => p.logStartOffset],
   ["local start", (p) => p.localLogStartOffset],
   ["high watermark", (p) => p.highWatermark],
-  ["segments", (p) => p.segments],
+  ["local segments", (p) => p.segments],
   ["local", (p) => bytes(p.localBytes)],
   ["remote", (p) => (p.reason === null ? "–" : bytes(p.remoteBytes))],
-  ["lag", (p) => (p.reason === null ? "–" : lag(p))],
+  ["to upload", (p) => (p.reason === null ? "–" : toUpload(p))],
 ];
 const opened = new Set();
 let shown = null;
@@ -40,7 +40,7 @@ function span(ms) {
   return `${ms} ms`;
 }
 
-const lag = (p) => (p.lagSegments ? `${bytes(p.lagBytes)} in ${p.lagSegments}` : "0");
+const toUpload = (p) => (p.lagSegments ? `${bytes(p.lagBytes)} in ${p.lagSegments} segment${p.lagSegments === 1 ? "" : "s"}` : "0");
 
 function limits(ms, size) {
   return size < 0 ? span(ms) : `${span(ms)} or ${bytes(size)}`;
@@ -71,7 +71,7 @@ function summaryOf(topic, largest) {
   const [word, kind] = stateOf(topic);
   line.append(element("span", "name", topic.name), element("span", "policy", retention(topic)),
     sized("local", bytes(topic.localBytes)), sized("remote", bytes(topic.remoteBytes)),
-    sized("lag", bytes(topic.lagBytes)), element("span", `badge state ${kind}`, word));
+    sized("to upload", bytes(topic.lagBytes)), element("span", `badge state ${kind}`, word));
   const bar = element("span", "bar");
   for (const [name, size] of [["local", topic.localBytes], ["remote", topic.remoteBytes]]) {
     const part = element("i", name);
@@ -129,7 +129,7 @@ function showTotals(topics) {
   const facts = [
     ["topics", topics.length], ["partitions", sum((t) => t.partitions.length)],
     ["local", bytes(sum((t) => t.localBytes))], ["remote", bytes(sum((t) => t.remoteBytes))],
-    ["not remote yet", bytes(sum((t) => t.lagBytes))], ["failing", failing],
+    ["to upload", bytes(sum((t) => t.lagBytes))], ["failing", failing],
   ];
   byId("totals").replaceChildren(...facts.map(([name, value]) => {
     const box = element("div");
