@@ -394,6 +394,14 @@ class RemoteResourceNotFoundError(RemoteStorageError):
     """The object does not exist."""
 
 
+class MissingBucketError(RemoteStorageError):
+    """The bucket does not exist. Some stores make it at the first put."""
+
+
+class NotOwnerError(RemoteStorageError):
+    """Another cluster owns the bucket, or it is not known whose it is; nothing is written or deleted there."""
+
+
 class DamagedRemoteObjectError(RemoteStorageError):
     """What the object store gave is not what was stored there."""
 

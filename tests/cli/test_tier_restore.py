@@ -80,8 +80,13 @@ def test_what_retention_takes_as_soon_as_it_is_served_is_said_before(
     )
     out = capsys.readouterr().out
     assert re.search(
-        r"note  t: (\d+) of \1 segments \(.*\) are older than retention.ms=604800000 and are deleted", out
+        r"note  t: (\d+) of \1 segments \(.*\) are older than retention.ms=604800000 and are not served any more, "
+        "though they stay in the bucket",
+        out,
     )
+    expiring = [*valid, "--topic-config", "retention.ms=604800000"]
+    assert restore(tier, tmp_path / "new", "--dry-run", "--take-over", *expiring) == 0
+    assert "are older than retention.ms=604800000 and are deleted from the bucket" in capsys.readouterr().out
     assert restore(tier, tmp_path / "new", "--dry-run", *valid, "--topic-config", "retention.ms=-1") == 0
     assert "are older" not in capsys.readouterr().out
 

@@ -130,4 +130,8 @@ def test_a_topic_lives_in_the_bucket_and_is_served_from_there(tmp_path: Path, s3
         # Deleted: the bucket is empty afterwards.
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         admin.delete_topics([TOPIC])[TOPIC].result(30)
-        wait_for("the bucket is empty", lambda: not list(store.list("")))
+        wait_for("the bucket has only its owner", lambda: all(_is_owner(info.key) for info in store.list("")))
+
+
+def _is_owner(key: str) -> bool:
+    return key.startswith("_owner/")

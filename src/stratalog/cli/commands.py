@@ -152,6 +152,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
             CommandSpec("audit", "stratalog.cli.tier.audit:audit", "Check what a bucket holds."),
             CommandSpec("repair", "stratalog.cli.tier.repair:repair", "Repair what an audit finds, after asking."),
             CommandSpec("restore", "stratalog.cli.tier.restore:restore", "Restore topics into a data directory."),
+            CommandSpec("owner", "stratalog.cli.tier.owner:owner", "Show which cluster owns a bucket, or decide it."),
         ),
     ),
 )  # fmt: skip

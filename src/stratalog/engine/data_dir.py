@@ -106,6 +106,15 @@ def stored_cluster_id(path: Path, fs: FileSystem = REAL_FILESYSTEM) -> str | Non
         return None
 
 
+def stored_node_id(path: Path, fs: FileSystem = REAL_FILESYSTEM) -> int | None:
+    """The node id in a directory's meta.properties; None as `stored_cluster_id`."""
+    meta = path / META_PROPERTIES
+    try:
+        return int(_read_meta(meta, fs)["node.id"]) if fs.exists(meta) else None
+    except (OSError, UnusableDataDirError, KeyError, ValueError):
+        return None
+
+
 def is_served(path: Path, fs: FileSystem = REAL_FILESYSTEM) -> bool:
     """Whether some process serves this directory right now."""
     path = path.resolve()

@@ -11,14 +11,15 @@ from stratalog.config.broker import BrokerConfig
 from stratalog.engine.log_manager import LogManager
 from stratalog.engine.metadata_log import LocalMetadataLog
 from stratalog.engine.metadata_topic import EnsureTopic, open_metadata_log
-from stratalog.errors import RemoteStorageError
+from stratalog.errors import NotOwnerError, RemoteStorageError, StratalogError
 from stratalog.remote.api import RemoteLogMetadataManager, RemoteStorageManager
+from stratalog.remote.broker_ownership import BrokerOwnership, Claimant
 from stratalog.remote.copy_task import PartitionCount
 from stratalog.remote.manager import RemoteLogManager
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
+from stratalog.remote.ownership_file import OwnershipFile
 from stratalog.remote.plugin import BrokerIdentity
 from stratalog.remote.plugin_loader import configure_plugin, load_plugin
-from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.options import storage_manager_options
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
@@ -47,6 +48,14 @@ def start_tiering(
     back. UsageError for a URL, option or plugin that cannot be used at all, and what `open_metadata_log` raises.
     """
     storage = _storage_manager(config, data_dir, cluster_id)
+    if isinstance(storage, ObjectStoreRemoteStorageManager):
+        claimant = Claimant(
+            cluster_id,
+            config["node.id"],
+            OwnershipFile(data_dir),
+            lambda topic_id: partition_count(topic_id) is not None,
+        )
+        storage.own(BrokerOwnership(storage.store, claimant, clock))
     events = open_metadata_log(config, ensure_topic, logs.get, clock)
     remote = RemoteLogManager(
         storage,
@@ -58,6 +67,8 @@ def start_tiering(
     )
     remote.start()
     logs.attach_remote(remote)
+    if isinstance(storage, ObjectStoreRemoteStorageManager):
+        threading.Thread(target=_look_at, args=(storage,), name="remote-store-check", daemon=True).start()
     return remote
 
 
@@ -70,7 +81,6 @@ def _storage_manager(config: BrokerConfig, data_dir: Path, cluster_id: str) -> R
     manager = ObjectStoreRemoteStorageManager()
     default_url = (data_dir / DEFAULT_STORE).absolute().as_uri()
     manager.configure({**storage_manager_options(config, default_url), **options})
-    threading.Thread(target=_look_at, args=(manager.store,), name="remote-store-check", daemon=True).start()
     return manager
 
 
@@ -98,11 +108,23 @@ def _plugin(kind: str, interface: type, config: BrokerConfig, data_dir: Path, cl
     return plugin
 
 
-def _look_at(store: ObjectStore) -> None:
-    """Say at once, beside the start, that a store is of no use, rather than at the first copy."""
+def _look_at(storage: ObjectStoreRemoteStorageManager) -> None:
+    """Say at once, beside the start, that a store is of no use or another cluster's, rather than at the first copy."""
     try:
-        store.check()
+        storage.store.check()
+        if storage.is_read_only:
+            logger.warning(
+                "%s is only read, as this data directory was restored without taking it over: nothing is copied there or"
+                " deleted from there",
+                storage.store.url,
+            )
+            return
+        storage.ensure_owner()
+    except NotOwnerError as error:
+        logger.error("%s", error)
     except RemoteStorageError as error:
         logger.warning(
             "The object store of the remote tier cannot be used now; segments stay local meanwhile: %s", error
         )
+    except (StratalogError, OSError) as error:
+        logger.error("Whose the object store of the remote tier is cannot be noted: %s", error)

@@ -14,7 +14,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from stratalog.errors import ManifestFromTheFutureError, RemoteResourceNotFoundError, RemoteStorageError
-from stratalog.remote import publication
+from stratalog.remote import ownership, publication
 from stratalog.remote.api import TopicIdPartition
 from stratalog.remote.audit_facts import Manifest, ManifestFault, parse_key
 from stratalog.remote.storage.aiven import manifest as aiven_manifest
@@ -70,7 +70,7 @@ def find_partitions(store: ObjectStore, topics: Collection[str] | None = None) -
     for name in top.directories:
         topic = parse_topic_directory(name)
         if topic is None:
-            if name != publication.DIRECTORY:
+            if name not in (publication.DIRECTORY, ownership.DIRECTORY):
                 directories.append(name)
             continue
         if topics is not None and topic not in topics:

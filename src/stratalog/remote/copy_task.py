@@ -35,7 +35,7 @@ from stratalog.remote.copied_offset import find_highest_remote_offset
 from stratalog.remote.counters import RemoteCounts
 from stratalog.remote.deletion import SegmentDeleter
 from stratalog.remote.log_view import LogView
-from stratalog.remote.plugin import ensure_reachable
+from stratalog.remote.plugin import ensure_owner, ensure_reachable, is_read_only
 from stratalog.remote.quota import RateQuota
 from stratalog.remote.segment_check import CheckedSegment, check_segment
 from stratalog.remote.segment_state import RemoteLogSegmentState
@@ -160,6 +160,11 @@ class CopyTask:
         self._cancelled = cancelled
         self._partition_count = partition_count
 
+    @property
+    def is_read_only(self) -> bool:
+        """Whether the store takes nothing from this broker, and that is as it should be."""
+        return is_read_only(self._rsm)
+
     def run(self) -> int:
         """Copy every segment that is due; return how many were copied.
 
@@ -216,6 +221,7 @@ class CopyTask:
     def _copy_as(self, segment_id: RemoteLogSegmentId, candidate: Candidate) -> None:
         segment, end_offset = candidate.segment, candidate.next_base_offset - 1
         ensure_reachable(self._rsm, segment.log_path, segment.size_bytes)
+        ensure_owner(self._rsm)
         self._progress.note(f"the check of {segment.log_path.name}")
         checked = check_segment(segment, candidate.next_base_offset)
         metadata = self._started(segment_id, candidate, checked.size_bytes)

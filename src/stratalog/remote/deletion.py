@@ -11,6 +11,7 @@ from stratalog.remote.api import (
     RemoteStorageManager,
 )
 from stratalog.remote.counters import RemoteCounts
+from stratalog.remote.plugin import ensure_owner
 from stratalog.remote.segment_state import RemoteLogSegmentState
 from stratalog.util.clock import Clock
 
@@ -37,6 +38,10 @@ class SegmentDeleter:
         self._clock = clock
         self._counts = counts
         self._on_deleted = on_deleted
+
+    def ensure_allowed(self) -> None:
+        """Raise NotOwnerError when another cluster owns the store: nothing is begun then."""
+        ensure_owner(self._rsm)
 
     def delete(self, segment: RemoteLogSegmentMetadata) -> None:
         """Raises RemoteStorageError; the segment is then unreadable, and a later call goes on."""

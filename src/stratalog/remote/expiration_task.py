@@ -60,6 +60,8 @@ class ExpirationTask:
             self._check_start()
             self._start_checked = True
         plan = plan_expiration(self._settled_segments(), self._facts())
+        if plan.expirations:
+            self._deleter.ensure_allowed()
         if plan.log_start_offset > log.log_start_offset:
             self._cancelled.unless_set(
                 lambda: log.increment_log_start_offset(plan.log_start_offset, "remote retention")

@@ -27,7 +27,7 @@ from stratalog.remote.deletions import PartitionDeletions, RemembersDeletions
 from stratalog.remote.health import RemoteHealth
 from stratalog.remote.index_cache import RemoteIndexCache
 from stratalog.remote.log_view import LogView, topic_id_partition
-from stratalog.remote.plugin import name_of, position_max
+from stratalog.remote.plugin import OwnsItsStore, name_of, position_max
 from stratalog.remote.quota import RateQuota
 from stratalog.remote.reader import RemoteLogReader, RemoteReadResult
 from stratalog.remote.schedule import Retries, Schedule
@@ -178,6 +178,8 @@ class RemoteLogManager:
             logger.warning(
                 "Remote copies or deletions are still running; they are broken off, and done again later"
             )
+        if isinstance(self._rsm, OwnsItsStore):
+            self._rsm.release_owner()
         self._rsm.close()
         for pool in (self.copiers, self.expirers, self.followers, self.readers, self._watcher):
             pool.close()

@@ -1,10 +1,11 @@
 """What a storage plugin may say of itself beyond `RemoteStorageManager`, and the one way its records are fetched.
 
-Both are optional, and looked for on the plugin by name:
+All are optional, and looked for on the plugin by name:
 
     position_max     int: the largest position that the plugin can be asked for, when it hands positions on to something of
                      32 bits (2^31 - 1). Without it, or None, there is no limit. A segment that is larger is not copied,
                      and no position behind the limit is ever asked for (KIP-1333: bounds are checked, never cut).
+    ensure_owner, is_read_only, release_owner    see `OwnsItsStore`: one cluster at a time writes to a store.
     stored_segment   a method (metadata) -> StoredSegment: what the plugin has noted of a segment besides its metadata.
 """
 
@@ -50,6 +51,48 @@ class DescribesStoredSegments(Protocol):
     def stored_segment(self, metadata: RemoteLogSegmentMetadata) -> StoredSegment:
         """Raises RemoteStorageError."""
         ...
+
+
+class StoreOwnership(Protocol):
+    """A broker's claim to a store; `broker_ownership` has the one of buckets."""
+
+    @property
+    def is_read_only(self) -> bool: ...
+
+    def ensure(self) -> None:
+        """Raises NotOwnerError, other RemoteStorageErrors when the store does not tell."""
+        ...
+
+    def release(self) -> None: ...
+
+
+@runtime_checkable
+class OwnsItsStore(Protocol):
+    """A storage plugin that asks before each publication and deletion whether its store is still this cluster's."""
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether it only reads: it deletes nothing whatever it is asked for, and nothing is to be copied with it."""
+        ...
+
+    def ensure_owner(self) -> None:
+        """Raises NotOwnerError when nothing may be copied or deleted, other RemoteStorageErrors when nobody can tell."""
+        ...
+
+    def release_owner(self) -> None:
+        """Note that this broker stops. Raises nothing of the store's."""
+        ...
+
+
+def is_read_only(rsm: RemoteStorageManager) -> bool:
+    """Whether nothing is to be copied with this plugin."""
+    return isinstance(rsm, OwnsItsStore) and rsm.is_read_only
+
+
+def ensure_owner(rsm: RemoteStorageManager) -> None:
+    """Raise NotOwnerError when the plugin says that its store is another one's; one that only reads is asked nothing."""
+    if isinstance(rsm, OwnsItsStore) and not rsm.is_read_only:
+        rsm.ensure_owner()
 
 
 def name_of(rsm: RemoteStorageManager) -> str:

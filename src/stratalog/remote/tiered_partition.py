@@ -67,7 +67,7 @@ class TieredPartition:
         if not config.remote_storage_enable:
             return 0
         with self._copy_lock, _turn(self._tasks.copying):
-            if config.remote_log_copy_disable or self.copying_stopped:
+            if config.remote_log_copy_disable or self.copying_stopped or self._tasks.copy.is_read_only:
                 self._tasks.follower.run()
                 return 0
             try:
@@ -114,7 +114,8 @@ class TieredPartition:
     @property
     def gauges(self) -> PartitionGauges:
         """Nothing waits to be copied by a follower, or where copying is switched off."""
-        copies = self.is_leader and not self.log.config.remote_log_copy_disable
+        is_disabled = self.log.config.remote_log_copy_disable or self._tasks.copy.is_read_only
+        copies = self.is_leader and not is_disabled
         copy_lag = self.copy_lag if copies else CopyLag()
         delete_lag, tally = self.delete_lag, self._tasks.expiration.tally
         return PartitionGauges(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +15,7 @@ import typer
 from stratalog.broker.metadata.store import MetadataStore
 from stratalog.broker.metadata.store_file import STORE_FILE
 from stratalog.cli.options import JsonLines, RemoteOptions, key_values
+from stratalog.cli.tier.owner import identity_of
 from stratalog.cli.tier.progress import audit_progress
 from stratalog.cli.tier.restore_output import expiring_notes, print_hint, print_plan
 from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store
@@ -26,10 +28,14 @@ from stratalog.engine.metadata_topic import PARTITIONS_KEY, metadata_topic_confi
 from stratalog.errors import DataDirError, InvalidConfigError
 from stratalog.remote.audit_data_dir import DataDirs
 from stratalog.remote.audit_run import AuditProgress
+from stratalog.remote.ownership import made_by_brokers, read_owner, take_over
+from stratalog.remote.ownership_file import OwnershipFile
 from stratalog.remote.restore import Written, check_target, write_restore
 from stratalog.remote.restore_bucket import KnownTopic, RestoredTopic, RestorePlan, plan_restore
 from stratalog.remote.restore_files import METADATA_TOPIC
+from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.util.clock import SYSTEM_CLOCK
+from stratalog.util.uuids import random_uuid, uuid_to_base64
 
 
 def restore(
@@ -68,6 +74,14 @@ def restore(
     metadata_partitions: Annotated[
         int, typer.Option("--metadata-partitions", min=1, help=f"As {PARTITIONS_KEY} of the broker.")
     ] = BrokerConfig.from_properties({})[PARTITIONS_KEY],
+    take_over_bucket: Annotated[
+        bool,
+        typer.Option(
+            "--take-over",
+            help="Own the bucket from now on, whoever did before: copy to it and delete from it. Without, a bucket that "
+            "another cluster owns is only read.",
+        ),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
     ] = False,
@@ -77,12 +91,16 @@ def restore(
 ) -> int:
     """Make a data directory of what a bucket holds. Records stay in the bucket and are read from there.
 
+    A bucket that another cluster owns is only read, whatever is done with the new topics: nothing is copied to it or
+    deleted from it. With --take-over it is this directory's, and brokers of another cluster are shut out: stop them first.
+
     Exit 0: everything was taken. 1: what is named could not be, the rest was. 2: nothing was done.
 
     \b
     Examples:
       stratalog tier restore s3://bucket/tiered --data-dir /var/lib/stratalog --dry-run
       stratalog tier restore s3://bucket/tiered --data-dir D --topic orders --topic users
+      stratalog tier restore s3://bucket/tiered --data-dir /var/lib/stratalog --take-over
       stratalog tier restore s3://bucket/tiered --data-dir /var/lib/stratalog --metadata-only
     """
     url = bucket_url(url, remote)
@@ -95,13 +113,24 @@ def restore(
     store = open_store(url, remote_option)
     with _existing(data_dir, metadata_only) as cluster, audit_progress("Reading") as progress:
         known = None if cluster is None else _known(cluster)
-        plan = plan_restore(
+        cluster_id = uuid_to_base64(random_uuid()) if cluster is None else cluster.cluster_id
+        planned = partial(
+            plan_restore,
             store,
             names,
             at_ms=at_ms,
             existing=known,
             local=DataDirs([data_dir]) if metadata_only else None,
             on_partition=partial(_advance, progress),
+        )
+        plan = planned()
+        if take_over_bucket and not dry_run:
+            take_over(
+                store.inner, cluster_id, node_id=identity_of(data_dir)[1], reason="taken over by a restore"
+            )
+            plan = planned()  # with what the owner until now has copied or deleted in the meantime
+        attached = _attached(
+            store.inner, cluster_id, is_new=cluster is None, takes_over=take_over_bucket, dry_run=dry_run
         )
         plan = _with_configs(plan, overrides)
         written = Written(())
@@ -110,18 +139,56 @@ def restore(
             written = write_restore(
                 plan,
                 data_dir,
-                partial(_register, data_dir, cluster, metadata_partitions),
+                partial(_register, data_dir, cluster, cluster_id, attached.is_read_only, metadata_partitions),
                 metadata_only=metadata_only,
                 metadata_topic_id=None if metadata_topic is None else metadata_topic.topic_id,
                 metadata_partitions=(
                     metadata_partitions if metadata_topic is None else metadata_topic.partition_count
                 ),
             )
-    expiring = () if metadata_only else expiring_notes(plan, SYSTEM_CLOCK.now_ms())
-    print_plan(plan, (*plan.notes, *written.notes, *expiring), as_json=as_json, dry_run=dry_run)
+    expiring = (
+        ()
+        if metadata_only
+        else expiring_notes(plan, SYSTEM_CLOCK.now_ms(), is_read_only=attached.is_read_only)
+    )
+    notes = (*plan.notes, *written.notes, *expiring, *attached.notes)
+    print_plan(plan, notes, as_json=as_json, dry_run=dry_run)
     if not (dry_run or metadata_only or as_json):
         print_hint(url, data_dir)
     return 1 if plan.problems else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Attached:
+    """How the new directory stands to the bucket, and what is to be said of it. None leaves a directory as it is."""
+
+    is_read_only: bool | None
+    notes: tuple[str, ...] = ()
+
+
+def _attached(
+    store: ObjectStore, cluster_id: str, *, is_new: bool, takes_over: bool, dry_run: bool
+) -> _Attached:
+    if takes_over:
+        return _Attached(
+            False,
+            (
+                f"the bucket {'would be' if dry_run else 'is'} this cluster's; no other one copies there or deletes there",
+            ),
+        )
+    owner = read_owner(store)
+    if owner is not None and owner.cluster_id not in (None, cluster_id):
+        whose = f"the bucket belongs to cluster {owner.cluster_id}"
+    elif owner is None and is_new and made_by_brokers(store):
+        whose = "brokers copied what is there, and nobody has said whose the bucket is"
+    else:
+        return _Attached(None)
+    return _Attached(
+        True if is_new else None,
+        (
+            f"{whose}: this directory only reads it, nothing is copied there or deleted from there (--take-over)",
+        ),
+    )
 
 
 def _advance(progress: AuditProgress, total: int) -> None:
@@ -156,13 +223,19 @@ def _known(cluster: MetadataStore) -> dict[str, KnownTopic]:
 def _register(
     data_dir: Path,
     cluster: MetadataStore | None,
+    cluster_id: str,
+    is_read_only: bool | None,
     metadata_partitions: int,
     plan: RestorePlan,
     metadata_topic_id: UUID,
 ) -> None:
-    """Make the topics known to the broker; those that it has stay as they are."""
-    store = cluster or MetadataStore.open(data_dir, metadata_version=_level(plan.topics))
+    """Make the topics known to the broker, and what it may do to the bucket; topics that it has stay as they are."""
+    store = cluster or MetadataStore.open(
+        data_dir, cluster_id=cluster_id, metadata_version=_level(plan.topics)
+    )
     try:
+        if is_read_only is not None:
+            OwnershipFile(data_dir).set_read_only(is_read_only)
         now_ms = SYSTEM_CLOCK.now_ms()
         if store.topic(METADATA_TOPIC) is None:
             configs = metadata_topic_configs(BrokerConfig.from_properties({}))

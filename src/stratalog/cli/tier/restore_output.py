@@ -22,7 +22,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def expiring_notes(plan: RestorePlan, now_ms: int) -> list[str]:
+def expiring_notes(plan: RestorePlan, now_ms: int, *, is_read_only: bool | None) -> list[str]:
     """A line for each topic whose segments go as soon as it is served, as they have grown older than its retention."""
     notes = []
     for topic in plan.topics:
@@ -32,11 +32,15 @@ def expiring_notes(plan: RestorePlan, now_ms: int) -> list[str]:
         segments = [each for each in plan.segments if each.topic_id_partition.topic_id == topic.topic_id]
         old = [each for each in segments if 0 <= retention_ms <= now_ms - each.max_timestamp_ms]
         if old:
+            go = (
+                "are not served any more, though they stay in the bucket"
+                if is_read_only
+                else "are deleted from the bucket"
+            )
             size = size_text(sum(each.segment_size_bytes for each in old))
             notes.append(
                 f"{topic.name}: {len(old)} of {_count(len(segments), 'segment')} ({size}) are older than "
-                f"retention.ms={retention_ms} and are deleted from the bucket once it is served; --topic-config "
-                "retention.ms=-1 keeps them"
+                f"retention.ms={retention_ms} and {go} once it is served; --topic-config retention.ms=-1 keeps them"
             )
     return notes
 

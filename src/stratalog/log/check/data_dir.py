@@ -33,7 +33,7 @@ CHECKPOINTS: Final = (
 )
 _KNOWN: Final = {META_PROPERTIES, CLEAN_SHUTDOWN, LOCK, *CHECKPOINTS}
 _OURS: Final = re.compile(
-    r"stratalog\.(sqlite(-wal|-shm|-journal)?|properties)|remote-log-index-cache|bootstrap\.checkpoint|"
+    r"stratalog\.(sqlite(-wal|-shm|-journal)?|properties)|remote-log-index-cache|remote-ownership\.json|bootstrap\.checkpoint|"
     r"(" + "|".join(map(re.escape, CHECKPOINTS)) + r"|meta\.properties|\.kafka_cleanshutdown)\.tmp"
 )
 _STRAY: Final = re.compile(r"(?P<name>.+-\d+)\.[0-9a-f]{32}-(?P<why>delete|future|stray)")

@@ -25,7 +25,7 @@ from stratalog.remote.api import (
     LogSegmentData,
     RemoteLogSegmentMetadata,
 )
-from stratalog.remote.plugin import BrokerIdentity, StoredSegment
+from stratalog.remote.plugin import BrokerIdentity, StoredSegment, StoreOwnership
 from stratalog.remote.storage.aiven import keys as aiven_keys
 from stratalog.remote.storage.block_facts import BlockFacts
 from stratalog.remote.storage.block_timestamps import block_timestamps
@@ -63,6 +63,7 @@ class ObjectStoreRemoteStorageManager:
         self._encoding = encoding or Encoding()
         self._reader: SegmentReader | None = None
         self._deadline_store: DeadlineObjectStore | None = None
+        self._ownership: StoreOwnership | None = None
         if store is not None:
             self._attach(store, deadline_ms, keys or ReadKeys(self._encoding.keyring))
 
@@ -83,6 +84,24 @@ class ObjectStoreRemoteStorageManager:
         self._deadline_store = DeadlineObjectStore(store, deadline_ms)
         self._reader = SegmentReader(self._deadline_store, keys)
 
+    # --- whose the store is -----------------------------------------------------------------------------------------
+
+    def own(self, ownership: StoreOwnership) -> None:
+        """Ask `ownership` before each publication and deletion. Tools that have asked themselves go without."""
+        self._ownership = ownership
+
+    @property
+    def is_read_only(self) -> bool:
+        return self._ownership is not None and self._ownership.is_read_only
+
+    def ensure_owner(self) -> None:
+        if self._ownership is not None:
+            self._ownership.ensure()
+
+    def release_owner(self) -> None:
+        if self._ownership is not None:
+            self._ownership.release()
+
     @property
     def reader(self) -> SegmentReader:
         """The contents of segments."""
@@ -101,6 +120,7 @@ class ObjectStoreRemoteStorageManager:
         self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData
     ) -> CustomMetadata | None:
         manifest = self.stage(metadata, data)
+        self.ensure_owner()
         self.store.put(_key(metadata, ObjectKind.MANIFEST), manifest.to_json())
         self.reader.remember(manifest)
         return None
@@ -185,6 +205,9 @@ class ObjectStoreRemoteStorageManager:
 
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
         """The objects of either layout: where there is no manifest any more, nothing tells whose they were."""
+        if self.is_read_only:
+            return  # its metadata forget the segment, whose objects are another cluster's
+        self.ensure_owner()
         key = ObjectKey.of(metadata, ObjectKind.MANIFEST)
         self.reader.forget(key)
         manifest, *contents, replaced = [_key(metadata, kind) for kind in DELETION_ORDER]

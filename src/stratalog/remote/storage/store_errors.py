@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import re
 
-from stratalog.errors import RemoteResourceNotFoundError, RemoteStorageError, RetriableRemoteStorageError
+from stratalog.errors import (
+    MissingBucketError,
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    RetriableRemoteStorageError,
+)
 
 
 class RangeBehindEndError(RemoteStorageError):
@@ -40,7 +45,7 @@ def map_store_error(error: BaseException, operation: str, where: str) -> RemoteS
     if code == "NoSuchUpload":
         return RetriableRemoteStorageError(what + "the store has given up the parts that were sent")
     if code in _NO_BUCKET or (missing and not code and operation in ("put", "list")):
-        return RemoteStorageError(what + "the bucket does not exist; create it or correct the URL")
+        return MissingBucketError(what + "the bucket does not exist; create it or correct the URL")
     if missing:
         return RemoteResourceNotFoundError(what + "there is no such object")
     if code in _SKEWED:

@@ -1,0 +1,119 @@
+"""`stratalog tier owner`: whose a bucket is, and an operator's decision about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stratalog.broker.metadata.store import MetadataStore
+from stratalog.broker.metadata.store_file import STORE_FILE
+from stratalog.cli.options import JsonLines, RemoteOptions
+from stratalog.cli.tables import on_terminal, print_json
+from stratalog.cli.tier.columns import Column, print_columns
+from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store
+from stratalog.cli.tier.times import time_text
+from stratalog.engine.data_dir import stored_cluster_id, stored_node_id
+from stratalog.errors import UsageError
+from stratalog.remote.ownership import BucketOwner, give_up, owners
+from stratalog.remote.ownership import take_over as take_over_bucket
+from stratalog.remote.ownership_file import OwnershipFile
+
+_COLUMNS = (
+    Column("generation", is_number=True),
+    Column("cluster"),
+    Column("why"),
+    Column("since", 1),
+    Column("brokers that may run", 2),
+)
+
+
+def owner(
+    url: UrlArgument = None,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Make the cluster of --data-dir the owner, whoever it was.")
+    ] = False,
+    data_dir: Annotated[
+        Path | None, typer.Option("--data-dir", help="The data directory whose cluster is to own the bucket.")
+    ] = None,
+    give_up_bucket: Annotated[
+        bool,
+        typer.Option("--give-up", help="Nobody owns the bucket from now on: its cluster is gone for good."),
+    ] = False,
+    remote: RemoteInstead = None,
+    remote_option: RemoteOptions = None,
+    as_json: JsonLines = False,
+) -> int:
+    """Say which cluster may copy to a bucket and delete from it, or decide it.
+
+    Brokers that lose a bucket stop to copy and delete at once, and say so; stop them first all the same. The last line is
+    what is in force, those before it are how it came to it.
+
+    \b
+    Examples:
+      stratalog tier owner s3://bucket/tiered
+      stratalog tier owner s3://bucket/tiered --take-over --data-dir /var/lib/stratalog
+      stratalog tier owner s3://bucket/tiered --give-up
+    """
+    if take_over and give_up_bucket:
+        raise UsageError("give either --take-over or --give-up")
+    if take_over is (data_dir is None):
+        raise UsageError("--take-over and --data-dir go together: the directory says which cluster it is")
+    store = open_store(bucket_url(url, remote), remote_option).inner
+    if data_dir is not None:
+        cluster_id, node_id = identity_of(data_dir)
+        if cluster_id is None:
+            raise UsageError(
+                f"{data_dir} has neither meta.properties nor {STORE_FILE}: no broker's directory"
+            )
+        take_over_bucket(store, cluster_id, node_id=node_id)
+        OwnershipFile(data_dir).set_read_only(False)
+    elif give_up_bucket:
+        give_up(store)
+    _print(owners(store), as_json)
+    return 0
+
+
+def identity_of(data_dir: Path) -> tuple[str | None, int | None]:
+    """The ids of the cluster and the node of a data directory, as far as it has any."""
+    cluster_id, node_id = stored_cluster_id(data_dir), stored_node_id(data_dir)
+    if cluster_id is None and (data_dir / STORE_FILE).is_file():  # restored, and not served yet
+        store = MetadataStore.open(data_dir)
+        try:
+            cluster_id = store.cluster_id
+        finally:
+            store.close()
+    return cluster_id, node_id
+
+
+def _print(found: list[BucketOwner], as_json: bool) -> None:
+    if as_json:
+        for each in found:
+            print_json(
+                {
+                    "generation": each.generation,
+                    "clusterId": each.cluster_id,
+                    "reason": each.reason,
+                    "time": each.time_ms,
+                    "running": each.running,
+                }
+            )
+        return
+    rows = [
+        (
+            str(each.generation),
+            each.cluster_id or "nobody",
+            each.reason,
+            time_text(each.time_ms),
+            ",".join(map(str, each.running)) or "none",
+        )
+        for each in found
+    ]
+    if not rows:
+        print("nobody owns this bucket; the first broker to tier here does")
+    elif on_terminal():
+        print_columns(_COLUMNS, rows, "Owners")
+    else:
+        for row in rows:
+            print(*row, sep="\t")

@@ -1,0 +1,75 @@
+"""What a data directory knows of its part in a bucket: `remote-ownership.json`.
+
+A directory that was restored without taking the bucket over only reads (`is_read_only`). One whose broker owns a bucket has
+the ids of the last processes that did: should the bucket name another one, this directory is an old copy.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from stratalog.errors import DataDirError
+from stratalog.util.atomic_file import write_atomic
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+
+OWNERSHIP_FILE: Final = "remote-ownership.json"
+
+_FORMAT: Final = "stratalog-remote-ownership"
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class OwnershipFile:
+    """That of a data directory. Errors are OSErrors, and DataDirError for a file that cannot be read as one."""
+
+    directory: Path
+    fs: FileSystem = REAL_FILESYSTEM
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether the directory was attached to a bucket without taking it over."""
+        return bool(self._read()["readOnly"])
+
+    def set_read_only(self, is_read_only: bool) -> None:
+        document = self._read()
+        if document["readOnly"] is not is_read_only:
+            self._write({**document, "readOnly": is_read_only})
+
+    def incarnations(self, url: str) -> tuple[str, ...]:
+        """The processes of this directory that may be the last one that the bucket heard of; () for a new one."""
+        return tuple(document for document in self._read()["incarnations"].get(_plain(url), ()))
+
+    def set_incarnations(self, url: str, incarnations: tuple[str, ...]) -> None:
+        document = self._read()
+        known = {**document["incarnations"], _plain(url): list(incarnations)}
+        if known != document["incarnations"]:
+            self._write({**document, "incarnations": known})
+
+    def _read(self) -> dict[str, Any]:
+        path = self.directory / OWNERSHIP_FILE
+        if not self.fs.exists(path):
+            return {"format": _FORMAT, "version": _VERSION, "readOnly": False, "incarnations": {}}
+        try:
+            document = json.loads(self.fs.read_bytes(path))
+            if document["format"] != _FORMAT or document["version"] != _VERSION:
+                raise ValueError(f"format {document['format']} version {document['version']}")
+            if not isinstance(document["readOnly"], bool) or not isinstance(document["incarnations"], dict):
+                raise ValueError("readOnly or incarnations")
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataDirError(
+                f"{path} does not say what this directory may do to its bucket: {error}; put it right with `stratalog tier"
+                " owner URL --take-over --data-dir DIR`, after removing the file"
+            ) from error
+        return dict(document)
+
+    def _write(self, document: dict[str, Any]) -> None:
+        write_atomic(
+            self.directory / OWNERSHIP_FILE, (json.dumps(document, indent=1) + "\n").encode(), self.fs
+        )
+
+
+def _plain(url: str) -> str:
+    return url.rstrip("/")

@@ -1,0 +1,191 @@
+"""Two brokers on one bucket, and a copy restored from it: what one owns the other neither adds to nor deletes."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.broker.admin import create
+from tests.support.wire import Wire
+
+from stratalog.broker.server import Broker
+from stratalog.cli.main import run
+from stratalog.engine.partition import Partition
+from stratalog.records.batch import iter_batches
+from stratalog.records.batch_builder import build_batch
+from stratalog.records.record import Record
+from stratalog.remote.ownership import read_owner
+from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.wire.api_keys import ApiKey
+
+SEGMENTS = 3
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> ObjectStore:
+    return ObjectStore.from_url((tmp_path / "bucket").as_uri())
+
+
+def broker_on(bucket: ObjectStore, data_dir: Path) -> Broker:
+    settings = {
+        "remote.log.storage.system.enable": "true",
+        "remote.log.metadata.topic.num.partitions": "50",
+        "remote.log.manager.task.interval.ms": "50",
+        "remote.log.manager.task.retry.backoff.ms": "20",
+        "stratalog.remote.url": bucket.url,
+    }
+    return Broker(data_dir, config=settings)
+
+
+def tiered(broker: Broker, name: str = "t") -> Partition:
+    """A topic whose oldest segments are only remote."""
+    with Wire(broker.bootstrap_servers) as wire:
+        made = create(wire, name, remote_storage_enable="true", retention_ms="-1", local_retention_bytes="1")
+    assert made.error_code == 0
+    partition = partition_of(broker, name)
+    fill(partition, SEGMENTS)
+    return partition
+
+
+def partition_of(broker: Broker, name: str = "t") -> Partition:
+    partition = broker.state.partition(name, 0)
+    assert partition is not None
+    return partition
+
+
+def fill(partition: Partition, segments: int) -> None:
+    for _ in range(segments):
+        partition.append(build_batch([Record(0, 1_000, None, b"%d" % partition.log.log_end_offset)]))
+        partition.log.roll()
+
+
+def delete_topic(broker: Broker, name: str = "t") -> None:
+    with Wire(broker.bootstrap_servers) as wire:
+        answer = wire.call(ApiKey.DELETE_TOPICS, 6, topics=[{"name": name, "topic_id": None}], timeout=30_000)
+    assert [each.error_code for each in answer.responses] == [0]
+
+
+def values(partition: Partition) -> list[bytes | None]:
+    offset, found = partition.log.log_start_offset, []
+    while offset < partition.log.log_end_offset:
+        if partition.is_remote(offset):
+            records = partition.read_remote(offset, 1 << 20).records
+        else:
+            data = partition.read(offset, 1 << 20)
+            assert data.slice is not None
+            records = data.slice.read()
+        for batch in iter_batches(records):
+            found += [record.value for record in batch.records()]
+            offset = batch.last_offset + 1
+    return found
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    """Wait for what background threads bring about; the suite's timeout is the bound."""
+    while not holds():
+        time.sleep(0.01)
+
+
+def segments_of(bucket: ObjectStore) -> list[str]:
+    return sorted(info.key for info in bucket.list() if not info.key.startswith("_owner"))
+
+
+def restored(bucket: ObjectStore, data_dir: Path, *arguments: str) -> None:
+    assert run(["tier", "restore", bucket.url, "--data-dir", str(data_dir), *arguments]) == 0
+
+
+def test_a_restored_copy_that_deletes_its_topic_deletes_nothing_of_production(
+    bucket: ObjectStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with broker_on(bucket, tmp_path / "production") as production:
+        partition = tiered(production)
+        eventually(lambda: partition.log.highest_offset_in_remote_storage == SEGMENTS - 1)
+        partition.log.delete_old_segments()
+        before = segments_of(bucket)
+        restored(bucket, tmp_path / "copy")
+        assert "this directory only reads it" in capsys.readouterr().out
+        with broker_on(bucket, tmp_path / "copy") as copy:
+            of_copy = partition_of(copy)
+            assert values(of_copy) == [b"0", b"1", b"2"]
+            fill(of_copy, 2)
+            remote = copy.state.logs.remote
+            assert remote is not None
+            remote.run_once(of_copy.topic_id_partition)
+            assert values(of_copy) == [b"0", b"1", b"2", b"3", b"4"]
+            gone = of_copy.topic_id_partition
+            delete_topic(copy)
+            eventually(lambda: not remote.is_deleting(gone))
+            assert segments_of(bucket) == before
+        assert values(partition) == [b"0", b"1", b"2"]
+        fill(partition, 2)
+        eventually(lambda: partition.log.highest_offset_in_remote_storage == SEGMENTS + 1)
+
+
+def test_the_second_cluster_on_a_bucket_serves_and_copies_nothing_and_says_why(
+    bucket: ObjectStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with broker_on(bucket, tmp_path / "one") as one:
+        partition = tiered(one, "mine")
+        eventually(lambda: partition.log.highest_offset_in_remote_storage == SEGMENTS - 1)
+        before = segments_of(bucket)
+        with caplog.at_level(logging.ERROR), broker_on(bucket, tmp_path / "two") as two:
+            other = tiered(two, "yours")
+            remote = two.state.logs.remote
+            assert remote is not None
+            eventually(lambda: any(task == "copy" for _, task in remote.health.failures))
+            assert values(other) == [b"0", b"1", b"2"]
+        assert f"belongs to cluster {one.state.cluster_id}" in caplog.text
+        assert segments_of(bucket) == before
+
+
+def test_a_restore_that_takes_the_bucket_over_shuts_production_out(
+    bucket: ObjectStore, tmp_path: Path
+) -> None:
+    with broker_on(bucket, tmp_path / "production") as production:
+        partition = tiered(production)
+        eventually(lambda: partition.log.highest_offset_in_remote_storage == SEGMENTS - 1)
+        partition.log.delete_old_segments()
+        restored(bucket, tmp_path / "copy", "--take-over")
+        with broker_on(bucket, tmp_path / "copy") as copy:
+            of_copy = partition_of(copy)
+            fill(of_copy, 2)
+            eventually(lambda: of_copy.log.highest_offset_in_remote_storage == SEGMENTS + 1)
+            owner = read_owner(bucket)
+            assert owner is not None
+            assert owner.cluster_id == copy.state.cluster_id
+            before = segments_of(bucket)
+            fill(partition, 2)
+            remote = production.state.logs.remote
+            assert remote is not None
+            eventually(lambda: (partition.topic_id_partition, "copy") in remote.health.failures)
+            gone = partition.topic_id_partition
+            delete_topic(production)
+            eventually(lambda: (gone, "deletion") in remote.health.failures)
+            assert segments_of(bucket) == before
+            assert values(of_copy) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_an_operator_says_whose_a_bucket_is(
+    bucket: ObjectStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bucket.put("x", b"")
+    assert run(["tier", "owner", bucket.url]) == 0
+    assert "nobody owns this bucket" in capsys.readouterr().out
+    with broker_on(bucket, tmp_path / "one") as one:
+        eventually(lambda: read_owner(bucket) is not None)
+    assert run(["tier", "owner", bucket.url]) == 0
+    last = capsys.readouterr().out.splitlines()[-1].split("\t")
+    assert (last[1], last[2], last[4]) == (one.state.cluster_id, "stopped", "none")
+    restored(bucket, tmp_path / "copy")
+    capsys.readouterr()
+    assert (
+        run(["tier", "owner", bucket.url, "--take-over", "--data-dir", str(tmp_path / "copy"), "--json"]) == 0
+    )
+    assert '"reason":"taken over"' in capsys.readouterr().out
+    assert run(["tier", "owner", bucket.url, "--give-up"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split("\t")[1] == "nobody"
+    for wrong in (["--take-over"], ["--data-dir", str(tmp_path)], ["--take-over", "--give-up"]):
+        assert run(["tier", "owner", bucket.url, *wrong]) == 2
