@@ -113,7 +113,36 @@ def test_a_fence_raises_the_epoch_once_and_never_beyond_the_largest(version: int
     assert init(ongoing(EPOCH_MAX - 1), version=version).producer_epoch == EPOCH_MAX
     assert init(ongoing(EPOCH_MAX), version=version).producer_epoch == EPOCH_MAX
     again = init(init(ongoing(EPOCH_MAX - 1), version=version).completed(11), version=version)
-    assert again.producer == Producer(100, 0)
+    # Under version 2 the end has brought the new id.
+    assert again.producer == Producer(100, 1 if version == 2 else 0)
+
+
+def test_a_fence_at_the_last_epoch_gives_way_to_a_new_producer_id() -> None:
+    """Under version 2 an abort by the broker is an end like any other. As `endTransaction` of Kafka 4.4, which asks for a
+    new producer id whether a client ends the transaction or a fence. The retry of a producer that was fenced so came to
+    epoch 32767, which is nobody's.
+    """
+    known = fresh(EPOCH_MAX - 3)
+    for expected in (EPOCH_MAX - 2, EPOCH_MAX - 1):
+        known = init(known, known.producer)
+        assert known.producer == (ID, expected)
+    fenced = init(known.with_partitions([ONE], 2, 4))
+    assert (fenced.state, fenced.producer) == (TransactionState.PREPARE_ABORT, (ID, EPOCH_MAX))
+    done = fenced.completed(5)
+    assert (done.producer, done.next_producer_id) == ((100, 0), -1)
+    retried = init(done, Producer(ID, EPOCH_MAX - 1))
+    assert retried.producer == (100, 0)
+    assert init(done, None).producer == (100, 1)
+
+
+def test_time_that_is_over_at_the_last_epoch_gives_way_to_a_new_producer_id() -> None:
+    known = ongoing(EPOCH_MAX - 1)
+    assert decisions.on_fence(known, 9, ids(), transaction_version=2).completed(9).producer == (100, 0)
+    old = decisions.on_fence(known, 9, ids(), transaction_version=1).completed(9)
+    assert old.producer == (ID, EPOCH_MAX)
+    assert init(old, None).producer == (100, 0)
+    with pytest.raises(ProducerFencedError):
+        init(old, known.producer)
 
 
 def test_nobody_gets_in_while_the_markers_are_not_all_written() -> None:

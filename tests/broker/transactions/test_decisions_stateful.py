@@ -127,8 +127,8 @@ class TransactionalId(RuleBasedStateMachine):
         self.now += ms
         if self.known.is_timed_out(self.now):
             before = self.known
-            self._step(before.fenced(self.version, self.now))
-            assert self.known.producer != before.producer or before.producer_epoch == EPOCH_MAX
+            self._step(decisions.on_fence(before, self.now, self._new_id, transaction_version=self.version))
+            assert self.known.producer != before.producer
 
     @invariant()
     def partitions_are_those_of_an_open_or_decided_transaction(self) -> None:

@@ -268,7 +268,10 @@ class TransactionCoordinator:
                 "Transactional id %s: aborted, as it was open for more than %d ms",
                 known.transactional_id, known.timeout_ms,
             )  # fmt: skip
-            self._end(known.fenced(self.transaction_version, now_ms))
+            fenced = decisions.on_fence(
+                known, now_ms, self._broker.producer_ids.next, transaction_version=self.transaction_version
+            )
+            self._end(fenced)
         return len(late)
 
     def expire(self) -> int:

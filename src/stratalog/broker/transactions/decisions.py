@@ -46,7 +46,7 @@ def on_init_producer_id(
     if known.state.is_prepared:
         raise ConcurrentTransactionsError(f"{known.transactional_id}: the last transaction is being ended")
     if known.state is TransactionState.ONGOING:
-        return known.fenced(transaction_version, now_ms)
+        return on_fence(known, now_ms, new_producer_id, transaction_version=transaction_version)
     epoch = known.producer_epoch
     if known.is_epoch_exhausted and (expected is None or expected.epoch == epoch):
         last_epoch = NO_PRODUCER_EPOCH if expected is None else epoch
@@ -58,6 +58,15 @@ def on_init_producer_id(
     if expected.epoch == known.last_producer_epoch:  # a retry whose answer was lost
         return known.initialised(epoch, known.last_producer_epoch, timeout_ms, now_ms)
     raise _fenced(known, expected)
+
+
+def on_fence(
+    known: Transaction, now_ms: int, new_producer_id: Callable[[], int], *, transaction_version: int
+) -> Transaction:
+    """The broker aborts an open transaction: another producer begins, or its time is over. The version is the broker's."""
+    rises = transaction_version >= EPOCH_BUMP_FROM
+    next_id = new_producer_id() if rises and known.is_epoch_exhausted else NO_PRODUCER_ID
+    return known.fenced(transaction_version, now_ms, next_id)
 
 
 def _may_go_on(known: Transaction, expected: Producer) -> bool:

@@ -107,15 +107,16 @@ class Transaction:
             client_version=client_version,
         )
 
-    def fenced(self, version: int, now_ms: int) -> Transaction:
+    def fenced(self, version: int, now_ms: int, next_producer_id: int = NO_PRODUCER_ID) -> Transaction:
         """The broker aborts what is open, under its own transactions version: the producer is fenced by an epoch that
-        nobody has. It rises once, by the fence or by the end (KAFKA-19367).
+        nobody has. It rises once, by the fence or by the end (KAFKA-19367). Where the end raises it to the last one, a new
+        producer id follows, as after any other end.
         """
         fence = self._to(TransactionState.PREPARE_EPOCH_FENCE)
         if version < EPOCH_BUMP_FROM:
             epoch = min(self.producer_epoch + 1, EPOCH_MAX)
             fence = replace(fence, producer_epoch=epoch, last_producer_epoch=NO_PRODUCER_EPOCH)
-        return fence.ended(version, now_ms, committed=False)
+        return fence.ended(version, now_ms, committed=False, next_producer_id=next_producer_id)
 
     def ended(
         self, client_version: int, now_ms: int, *, committed: bool, next_producer_id: int = NO_PRODUCER_ID
