@@ -27,6 +27,7 @@ from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from stratalog.testing.clock import ManualClock
+from stratalog.testing.lossy_filesystem import LossyFileSystem
 from stratalog.util.filesystem import REAL_FILESYSTEM
 
 TOPIC_ID = UUID("11111111-2222-3333-4444-555555555555")
@@ -99,6 +100,37 @@ def test_after_an_unclean_stop_records_are_recovered_and_the_epoch_grows(running
     assert partition.leader_epoch == 1
     assert partition.append(batch(b"b")).first_offset == 1
     assert [tuple(entry) for entry in partition.log.leader_epochs.entries] == [(0, 0), (1, 1)]
+
+
+def test_a_partition_that_nobody_opened_after_a_crash_is_still_recovered_later(running: Running) -> None:
+    """A clean stop in between is none for it."""
+    manager = running.start(spec(), spec("other"))
+    get(manager, "other").append(batch(b"a"))
+    get(manager, "other").append(batch(b"b"))
+    running.stop(clean=False)
+    (log,) = (running.dirs[0] / "other-0").glob("*.log")
+    log.write_bytes(log.read_bytes()[:-3])
+    running.start(spec())
+    running.stop()
+    assert not (running.dirs[0] / ".kafka_cleanshutdown").exists()
+    partition = get(running.start(spec(), spec("other")), "other")
+    assert (values(partition), partition.leader_epoch) == ([b"a"], 1)
+    running.stop()
+    assert (running.dirs[0] / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_new_partition_that_was_flushed_survives_a_power_failure(tmp_path: Path, seed: int) -> None:
+    fs = LossyFileSystem(tmp_path, seed)
+    config = BrokerConfig.from_properties({"node.id": "1"})
+    manager = LogManager([tmp_path / "data"], config, cluster_id="c1", fs=fs)
+    manager.start([spec()])
+    get(manager).append(batch(b"a"))
+    get(manager).log.flush()
+    fs.crash()
+    (log,) = (tmp_path / "data" / "orders-0").glob("*.log")
+    assert log.stat().st_size > 0, seed
+    manager.close(clean=False)
 
 
 def test_a_directory_of_an_unknown_topic_is_left_alone_and_reported(running: Running) -> None:

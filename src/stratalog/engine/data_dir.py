@@ -17,7 +17,7 @@ from stratalog.errors import DataDirError, UnusableDataDirError, UsageError
 from stratalog.log.checkpoints import CLEAN_SHUTDOWN
 from stratalog.log.publication import finish_held
 from stratalog.remote.restore_marker import check_finished
-from stratalog.util.atomic_file import write_atomic
+from stratalog.util.atomic_file import make_dirs_durably, write_atomic
 from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem
 from stratalog.util.uuids import random_uuid, uuid_from_base64, uuid_to_base64
 
@@ -59,7 +59,7 @@ class DataDir:
             raise _in_use(path)
         check_finished(path, fs)
         try:
-            fs.make_dirs(path)
+            make_dirs_durably(path, fs)
             lock = fs.open(path / LOCK, create=True)
         except OSError as error:
             raise _unusable(path, error) from error

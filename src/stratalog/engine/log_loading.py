@@ -22,6 +22,7 @@ from stratalog.errors import CorruptCheckpointError
 from stratalog.log.checkpoints import PartitionMetadataFile
 from stratalog.log.file_names import (
     DELETE_DIR_SUFFIX,
+    METADATA_LOG,
     PARTITION_METADATA,
     STRAY_DIR_SUFFIX,
     parse_partition_dir,
@@ -94,12 +95,25 @@ def survey(directory: Path, topics: Mapping[str, TopicSpec], fs: FileSystem) -> 
     return content
 
 
+def partitions_in(directory: Path, fs: FileSystem) -> list[Path]:
+    """The partition directories in a data directory, of known topics or not. Raises OSError.
+
+    Not that of KRaft's own log, which is never taken to have been left cleanly.
+    """
+    return [
+        directory / name
+        for name in fs.list_dir(directory)
+        if parse_partition_dir(name) is not None and name != METADATA_LOG and fs.is_dir(directory / name)
+    ]
+
+
 def make_room(path: Path, spec: TopicSpec, fs: FileSystem) -> Path | None:
     """Set a partition directory aside if it is of another topic of the same name; where it is then. Raises OSError."""
     if not _is_of_another_topic(path, spec, fs):
         return None
     aside = marked_path(path, STRAY_DIR_SUFFIX)
     fs.rename(path, aside)
+    fs.sync_dir(path.parent)
     return aside
 
 

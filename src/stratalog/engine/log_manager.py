@@ -28,6 +28,7 @@ from stratalog.engine.log_loading import (
     load_side_by_side,
     make_room,
     marked_path,
+    partitions_in,
     report_strays,
     survey,
 )
@@ -232,7 +233,8 @@ class LogManager:
     def close(self, *, clean: bool = True) -> None:
         """Flush and close every partition and release the directories. Harmless when called again.
 
-        A directory in which every partition was flushed is marked as left cleanly, whatever became of the others.
+        A directory in which every partition was flushed is marked as left cleanly, whatever became of the others. After a
+        crash that takes every partition in it to be opened: one that was not is still as the crash left it.
         """
         self._scheduler.close()
         if self.cleaner is not None:
@@ -241,19 +243,39 @@ class LogManager:
             self.remote.close()
             self.remote = None
         flushed = {data_dir.path for data_dir in self.dirs.live} if clean else set()
+        closed: set[Path] = set()
         for partition in self.partitions():
             partition.resign()
             try:
                 partition.log.close()
+                if partition.log.failure is not None:
+                    raise partition.log.failure
+                closed.add(partition.log.directory)
             except (OSError, KafkaStorageError) as error:
                 flushed.discard(partition.log.directory.parent)
                 logger.error("%s was not closed cleanly: %s", partition.log.directory, error)
         for data_dir in self.dirs.live:
-            if data_dir.path in flushed and not self._checkpoint(data_dir):
+            if data_dir.path not in flushed:
+                continue
+            if not self._checkpoint(data_dir) or not self._is_mended(data_dir, closed):
                 flushed.discard(data_dir.path)
         with self._lock:
             self._partitions.clear()
         self.dirs.close(clean=flushed)
+
+    def _is_mended(self, data_dir: DataDir, closed: set[Path]) -> bool:
+        """Whether no partition in a directory is as a crash left it; `closed` are those that were served."""
+        if data_dir.was_clean:
+            return True
+        try:
+            left = [path.name for path in partitions_in(data_dir.path, self._fs) if path not in closed]
+        except OSError as error:
+            logger.error("%s cannot be listed: %s", data_dir.path, error)
+            return False
+        if left:
+            logger.warning("%s is not marked as left cleanly: it was not at the start, and %s not opened since",
+                           data_dir.path, ", ".join(left[:5]) + (", ... were" if left[5:] else " was"))  # fmt: skip
+        return not left
 
     # --- directories that fail ------------------------------------------------------------------------------------------
 
@@ -421,6 +443,9 @@ class LogManager:
                 log.close(flush=False)
                 self._fs.rename(log.directory, condemned)
                 self._housekeeping.condemn(condemned, delay_ms)
+        for directory in {partition.log.directory.parent for partition in doomed}:
+            with self._failing(directory, f"the deletion of {topic} is not durable"):
+                self._fs.sync_dir(directory)
 
     def _leave_to_no_cleaner(self, doomed: Iterable[Partition]) -> None:
         by_directory: dict[Path, list[TopicPartition]] = {}

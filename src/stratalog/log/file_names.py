@@ -27,6 +27,8 @@ STRAY_DIR_SUFFIX = "-stray"
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
+#: The directory of KRaft's own log.
+METADATA_LOG = "__cluster_metadata-0"
 #: Ours, in the partitions of `__remote_log_metadata`.
 REMOTE_METADATA_SNAPSHOT = "remote_log_metadata_snapshot"
 

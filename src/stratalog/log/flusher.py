@@ -29,6 +29,8 @@ class Flusher:
         self._local = local
         self._lock = lock
         self._last_flush_ms = local.clock.now_ms()
+        #: Whether the name of the partition's directory is known to be on the disk.
+        self._is_directory_synced = False
         #: Of those that had something to do.
         self.times = FlushTimes()
 
@@ -52,7 +54,7 @@ class Flusher:
         for segment in segments:
             self._sync(segment.flush, segment)
         if any(segment.base_offset >= start for segment in segments):
-            self._sync(lambda: local.fs.sync_dir(local.directory))
+            self._sync(self._sync_names)
         took_ms = (local.clock.monotonic() - began) * 1000
         with self._lock:
             self.times = FlushTimes(self.times.times + 1, self.times.total_ms + took_ms)
@@ -62,6 +64,14 @@ class Flusher:
                 self._last_flush_ms = local.clock.now_ms()
         if not is_as_it_was:  # what was appended in place of what was cut may not have been synced
             self.flush(up_to)
+
+    def _sync_names(self) -> None:
+        """Make the names of new segments durable; and once, that of their directory, which may be new as well."""
+        local = self._local
+        local.fs.sync_dir(local.directory)
+        if not self._is_directory_synced:
+            local.fs.sync_dir(local.directory.parent)
+            self._is_directory_synced = True
 
     def _sync(self, sync: Callable[[], None], segment: LogSegment | None = None) -> None:
         """Sync files, after which it is known what the disk has; after a failure it is not."""

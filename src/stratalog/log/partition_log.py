@@ -411,7 +411,8 @@ class PartitionLog:
                     if flush:
                         local.active.become_inactive()
                         self.flush()
-                        self.producers.take_snapshot()
+                        if self.producers.take_snapshot() is not None:
+                            local.fs.sync_dir(self.directory)
                     local.condemned.remove_all()
             finally:
                 local.close()
@@ -423,6 +424,11 @@ class PartitionLog:
             local.failure = error
             if not local.closed:
                 local.close()
+
+    @property
+    def failure(self) -> KafkaStorageError | None:
+        """Why everything raises, if the disk stopped a change half-way or the directory failed; None: nothing did."""
+        return self._local.failure
 
     @property
     def flush_times(self) -> FlushTimes:

@@ -7,8 +7,9 @@ find it when it comes back:
   size that it gained since, is there or not, as chance has it
 - of the names in a directory, what was there at its last `sync_dir` is there, and the first few of the creations, renames
   and removals since, in their order
+- a directory that was made, and whose parent was not synced since, is there or gone with all that is in it
 
-Everything that was there when the file system was made is safe. Directories themselves are never lost.
+Everything that was there when the file system was made is safe, and so is the renaming of a directory.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import errno
 import itertools
 import mmap
 import random
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -49,6 +51,7 @@ class LossyFileSystem(FileSystem):
         self._safe_content: dict[int, bytes] = {}
         self._gone_content: dict[int, bytes] = {}
         self._unsafe_steps: list[tuple[Path, Callable[[dict[Path, int]], None]]] = []
+        self._unsafe_directories: set[Path] = set()
         for path in sorted(self.root.rglob("*")):
             if path.is_file():
                 self._names[path] = number = next(self._ids)
@@ -67,6 +70,13 @@ class LossyFileSystem(FileSystem):
         opened = super().open(path, write=write, create=create)
         fd, opened._fd = opened._fd, -1
         return LossyFile(self, place, fd)
+
+    def make_dirs(self, path: StrPath) -> None:
+        place = Path(path)
+        while place != self.root and not place.is_dir():
+            self._unsafe_directories.add(place)
+            place = place.parent
+        super().make_dirs(path)
 
     def rename(self, source: StrPath, target: StrPath) -> None:
         self.step()
@@ -108,6 +118,7 @@ class LossyFileSystem(FileSystem):
     def sync_dir(self, path: StrPath) -> None:
         self.step()
         directory = Path(path)
+        self._unsafe_directories -= {made for made in self._unsafe_directories if made.parent == directory}
         for where, apply in self._unsafe_steps:
             if where == directory:
                 apply(self._safe_names)
@@ -145,6 +156,7 @@ class LossyFileSystem(FileSystem):
         """
         self.kill_at = self.bytes_left = None
         if power_loss:
+            self._lose_directories()
             names = self._surviving_names()
             contents = {path: self._surviving_content(number) for path, number in names.items()}
             for path in self._names.keys() - names.keys():
@@ -157,6 +169,13 @@ class LossyFileSystem(FileSystem):
         self._safe_content = {number: path.read_bytes() for path, number in self._names.items()}
         self._gone_content.clear()
         self._unsafe_steps.clear()
+        self._unsafe_directories.clear()
+
+    def _lose_directories(self) -> None:
+        for directory in sorted(self._unsafe_directories):
+            if self.random.random() < 0.5:
+                shutil.rmtree(directory, ignore_errors=True)
+                self._forget_directory(directory)
 
     def _surviving_names(self) -> dict[Path, int]:
         names = dict(self._safe_names)
@@ -198,6 +217,7 @@ class LossyFileSystem(FileSystem):
             for path in [known for known in names if known.is_relative_to(old)]:
                 names[new / path.relative_to(old)] = names.pop(path)
         self._unsafe_steps = [step for step in self._unsafe_steps if not step[0].is_relative_to(old)]
+        self._unsafe_directories = {made for made in self._unsafe_directories if not made.is_relative_to(old)}
 
     def _forget_directory(self, directory: Path) -> None:
         for names in (self._names, self._safe_names):

@@ -1,4 +1,4 @@
-"""Replace a small file whole or not at all."""
+"""Replace a small file whole or not at all; make a directory for good."""
 
 from __future__ import annotations
 
@@ -25,3 +25,16 @@ def write_atomic(
     fs.rename(temporary, target)
     if durable:
         fs.sync_dir(target.parent)
+
+
+def make_dirs_durably(path: StrPath, fs: FileSystem = REAL_FILESYSTEM) -> None:
+    """Make a directory with all above it that are missing, so that they are there after a power failure too."""
+    made = []
+    place = Path(path).absolute()
+    while not fs.is_dir(place) and place != place.parent:
+        made.append(place)
+        place = place.parent
+    if made:
+        fs.make_dirs(path)
+    for directory in reversed(made):
+        fs.sync_dir(directory.parent)

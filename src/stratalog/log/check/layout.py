@@ -12,6 +12,7 @@ from stratalog.log.file_names import (
     DELETED_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
+    METADATA_LOG,
     PARTITION_METADATA,
     REMOTE_METADATA_SNAPSHOT,
     SNAPSHOT_SUFFIX,
@@ -21,7 +22,6 @@ from stratalog.log.remnants import CUT_SUFFIX
 from stratalog.util.filesystem import FileSystem
 
 #: KRaft's own log has files that others have not, and its last time index entry is not made when the broker stops.
-METADATA_LOG: Final = "__cluster_metadata-0"
 _METADATA_FILE: Final = re.compile(r"\d{20}-\d{10}\.checkpoint(\.part|\.deleted)?|quorum-state(\.tmp)?")
 _UNFINISHED_SUFFIX: Final = ".tmp"
 _KNOWN: Final = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, REMOTE_METADATA_SNAPSHOT)

@@ -16,10 +16,10 @@ from stratalog.log.check.derived import check_derived
 from stratalog.log.check.epochs import check_epochs
 from stratalog.log.check.findings import Finding, Kind, Severity
 from stratalog.log.check.indexes import check_indexes
-from stratalog.log.check.layout import METADATA_LOG, Layout, read_layout
+from stratalog.log.check.layout import Layout, read_layout
 from stratalog.log.check.log_end import LogEnd, cut_of, trailing_damage
 from stratalog.log.check.segment import SegmentFacts, read_segment
-from stratalog.log.file_names import PARTITION_METADATA, log_file
+from stratalog.log.file_names import METADATA_LOG, PARTITION_METADATA, log_file
 from stratalog.util.filesystem import FileSystem
 
 
