@@ -21,6 +21,7 @@ from stratalog.errors import (
     UnknownLeaderEpochError,
 )
 from stratalog.log.checkpoints import OffsetCheckpoint
+from stratalog.log.open_log import open_log
 from stratalog.log.partition_log import PartitionLog
 from stratalog.log.values import Isolation
 from stratalog.records.batch import iter_batches
@@ -57,8 +58,9 @@ class Running:
         self.clock = ManualClock(NOW_MS)
         self.manager: LogManager | None = None
 
-    def start(self, *topics: TopicSpec) -> LogManager:
-        config = BrokerConfig.from_properties({"node.id": "1"})
+    def start(self, *topics: TopicSpec, **configs: str) -> LogManager:
+        properties = {key.replace("_", "."): value for key, value in configs.items()}
+        config = BrokerConfig.from_properties({"node.id": "1", **properties})
         self.manager = LogManager(self.dirs, config, cluster_id="c1", clock=self.clock)
         self.report = self.manager.start(topics)
         return self.manager
@@ -280,6 +282,27 @@ def test_a_producer_that_was_silent_too_long_is_forgotten(running: Running) -> N
     running.clock.advance(24 * 3600 * 1000 + 1)
     manager.expire_producers()
     assert partition.append(idempotent).first_offset == 1
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_producer_is_remembered_over_a_restart_for_as_long_as_is_configured(
+    running: Running, clean: bool
+) -> None:
+    """Another tool that opens the directory in between does not know for how long, and forgets nothing."""
+    week = {"producer_id_expiration_ms": str(7 * 86_400_000)}
+    idempotent = build_batch(
+        [Record(0, NOW_MS, None, b"a")], producer_id=7, producer_epoch=0, base_sequence=0
+    )
+    get(running.start(spec(), **week)).append(idempotent)
+    running.clock.advance(2 * 86_400_000)
+    running.stop(clean=clean)
+    with open_log(running.dirs[0] / "orders-0", clock=running.clock) as alone:
+        alone.append([Record(0, NOW_MS, None, b"b")])
+    again = get(running.start(spec(), **week)).append(idempotent)
+    assert (again.duplicate, again.first_offset) == (True, 0)
+    running.clock.advance(5 * 86_400_000)
+    running.stop(clean=clean)
+    assert get(running.start(spec(), **week)).append(idempotent).first_offset == 2
 
 
 def test_sealed_segments_are_flushed_without_being_asked(running: Running) -> None:

@@ -203,6 +203,7 @@ class LogManager:
             clean_shutdown=is_new or was_clean,
             recovery_point=recovery_point,
             log_start_offset=plausible_start(path, start, self._fs),
+            producer_expiration_ms=self.config["producer.id.expiration.ms"],
         )
         return self._lead(log, spec.topic_id, unclean=not (is_new or was_clean))
 

@@ -24,6 +24,7 @@ from stratalog.errors import KafkaStorageError
 from stratalog.log.file_names import parse_partition_dir
 from stratalog.log.partition_checkpoints import PartitionCheckpoints
 from stratalog.log.partition_log import PartitionLog
+from stratalog.log.producer_state import NEVER
 from stratalog.log.values import AppendInfo, FetchData, TimestampOffset
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
@@ -169,5 +170,7 @@ def open_log(
         raise ValueError(f"{directory}: not the name of a partition directory, <topic>-<partition>")
     checkpoints = PartitionCheckpoints(directory, partition, fs)
     known = checkpoints.begin()
-    log = PartitionLog.open(directory, config, clock=clock, fs=fs, **known._asdict())
+    log = PartitionLog.open(
+        directory, config, clock=clock, fs=fs, producer_expiration_ms=NEVER, **known._asdict()
+    )
     return OpenLog(log, checkpoints, clock=clock)

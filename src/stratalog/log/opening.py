@@ -46,6 +46,7 @@ def open_directory(
     clean_shutdown: bool,
     recovery_point: int | None,
     log_start_offset: int,
+    producer_expiration_ms: int,
 ) -> OpenedLog:
     """What `PartitionLog.open` says."""
     named = parse_partition_dir(directory.name)
@@ -56,7 +57,9 @@ def open_directory(
     fs.make_dirs(directory)
     topic_id = _identify(directory, topic_id, fs)
     epochs, epochs_lost = _open_epochs(directory / LEADER_EPOCH_CHECKPOINT, fs)
-    producers = ProducerStateManager(name, directory, clock=clock, fs=fs)
+    producers = ProducerStateManager(
+        name, directory, clock=clock, fs=fs, expiration_ms=producer_expiration_ms
+    )
     loaded = LogLoader(
         directory,
         name,

@@ -37,6 +37,7 @@ from stratalog.log.flusher import Flusher, FlushTimes
 from stratalog.log.local_log import UNKNOWN_POSITION
 from stratalog.log.opening import OpenedLog, open_directory
 from stratalog.log.producer_snapshot import ProducerSnapshotEntry
+from stratalog.log.producer_state import EXPIRATION_MS_DEFAULT
 from stratalog.log.producer_updates import AppendOrigin
 from stratalog.log.producer_verification import VerificationGuard
 from stratalog.log.reading import Reader
@@ -82,14 +83,16 @@ class PartitionLog:
         clean_shutdown: bool = False,
         recovery_point: int | None = 0,
         log_start_offset: int = 0,
+        producer_expiration_ms: int = EXPIRATION_MS_DEFAULT,
     ) -> PartitionLog:
         """Open a partition directory (`<topic>-<partition>`), making it if it is missing, and recover it.
 
         `clean_shutdown`: whoever had it open last closed it. If not, everything from `recovery_point` on is read again, and
         ends before the first batch that is not sound. None: it is not known; everything is read again, and nothing is cut
         but what a torn write left at the end.
-        The high watermark begins at the local log start offset. Raises ValueError for the name of no partition directory,
-        InconsistentTopicIdError if the directory belongs to another topic id, OSError.
+        Producers that were silent for `producer_expiration_ms` are forgotten, for good: who does not know what the broker
+        is configured with says NEVER. The high watermark begins at the local log start offset. Raises ValueError for the
+        name of no partition directory, InconsistentTopicIdError if the directory belongs to another topic id, OSError.
         """
         opened = open_directory(
             Path(directory),
@@ -100,6 +103,7 @@ class PartitionLog:
             clean_shutdown=clean_shutdown,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
+            producer_expiration_ms=producer_expiration_ms,
         )
         return cls(opened)
 

@@ -36,6 +36,8 @@ from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
 logger = logging.getLogger(__name__)
 
 EXPIRATION_MS_DEFAULT: Final = 86_400_000
+#: An expiration: no producer is forgotten for its age.
+NEVER: Final = 1 << 62
 TRANSACTION_TIMEOUT_MS_DEFAULT: Final = 900_000
 #: A transaction counts as hanging this long after the largest timeout that it may have.
 LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000

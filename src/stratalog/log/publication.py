@@ -48,6 +48,7 @@ from stratalog.log.file_names import (
     txn_index_file,
 )
 from stratalog.log.partition_log import PartitionLog
+from stratalog.log.producer_state import NEVER
 from stratalog.log.renumbering import renumber
 from stratalog.log.segment_writer import WrittenSegment
 from stratalog.log.values import EpochEntry
@@ -247,6 +248,7 @@ def _sealed_end(directory: Path, staged: StagedPartition, fs: FileSystem, clock:
         fs=fs,
         clean_shutdown=fs.exists(parent / CLEAN_SHUTDOWN),
         recovery_point=points.get((staged.topic, staged.partition), 0),
+        producer_expiration_ms=NEVER,
     )
     try:
         end = log.log_end_offset

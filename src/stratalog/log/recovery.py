@@ -225,7 +225,13 @@ class LogLoader:
 
         `row`: the segments that there are by then. Producer snapshots are taken at the last two of them on the way.
         """
-        producers = ProducerStateManager(self._name, self._directory, clock=self._clock, fs=self._fs)
+        producers = ProducerStateManager(
+            self._name,
+            self._directory,
+            clock=self._clock,
+            fs=self._fs,
+            expiration_ms=self._producers.expiration_ms,
+        )
         rebuild_producer_state(
             producers,
             Segments(tuple(row)),

@@ -25,6 +25,7 @@ from stratalog.log.file_names import (
 from stratalog.log.partition_log import PartitionLog
 from stratalog.log.producer_snapshot import ProducerSnapshotEntry
 from stratalog.log.producer_snapshot import decode as decode_producers
+from stratalog.log.producer_state import NEVER
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.control import ControlType, end_transaction_marker
 from stratalog.records.record import Record
@@ -72,6 +73,7 @@ def write_partition(
         clean_shutdown=True,
         recovery_point=end,
         log_start_offset=plan.log_start_offset,
+        producer_expiration_ms=NEVER,
     )
     try:
         if log.log_end_offset != end:

@@ -20,6 +20,7 @@ from stratalog.log.cleaner.selection import Candidate
 from stratalog.log.file_names import CLEANED_SUFFIX
 from stratalog.log.offset_index_format import LARGE
 from stratalog.log.partition_log import PartitionLog
+from stratalog.log.producer_state import NEVER
 from stratalog.log.segment import LogSegment
 from stratalog.spark.pipelines.compaction.data_dirs import LocalPartition, clear_attempts, note_cleaned
 from stratalog.spark.pipelines.compaction.plan import PartitionPlan
@@ -50,6 +51,7 @@ def opened(
         clean_shutdown=partition.was_clean,
         recovery_point=partition.recovery_point,
         log_start_offset=partition.log_start_offset,
+        producer_expiration_ms=NEVER,
     )
     try:
         watermark = partition.high_watermark
