@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.support.wire import build
 
+from stratalog.broker.apis import k03_metadata
 from stratalog.broker.dispatch import REGISTRY, RequestContext
 from stratalog.broker.metadata import config_entries
 from stratalog.broker.server import Broker
@@ -28,7 +29,8 @@ SET = {"retention.ms": "1000", "cleanup.policy": "compact,delete", "compression.
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with Broker(
-        data_dir=tmp_path_factory.mktemp("data"), config={"log.retention.hours": "5", "broker.rack": "r1"}
+        data_dir=tmp_path_factory.mktemp("data"),
+        config={"log.retention.hours": "5", "broker.rack": "r1", "auto.create.topics.enable": "false"},
     ) as broker:
         broker.state.topics.create("plain", 2)
         broker.state.topics.create("tuned", 3, SET)
@@ -118,6 +120,60 @@ def test_created_topics_are_answered_as_by_the_message_library(broker: Broker, v
         assert list(configs) == sorted(configs)
         assert {name: configs[name] for name in SET} == SET
         assert (new.num_partitions, plain.num_partitions, plain.configs) == (3, -1, ())
+
+
+@pytest.mark.parametrize("version", range(14))
+@pytest.mark.parametrize("operations", [False, True])
+def test_topics_and_partitions_are_listed_as_by_the_message_library(
+    broker: Broker, version: int, operations: bool
+) -> None:
+    partition = broker.state.partition("tuned", 1)
+    assert partition is not None
+    partition.become_leader(5)
+    tuned = broker.state.metadata.topic("tuned")
+    assert tuned is not None
+    wanted: dict[str, Any] = {}
+    if version >= 8:
+        wanted["include_topic_authorized_operations"] = operations
+    if 8 <= version <= 10:
+        wanted["include_cluster_authorized_operations"] = operations
+    everything, _ = answered(broker, ApiKey.METADATA, version, topics=None if version else (), **wanted)
+    assert [topic.name for topic in everything.topics] == ["plain", "tuned"]
+    asked = [{"name": name} for name in ("tuned", "missing", "plain", "__consumer_offsets")]
+    if version >= 4:
+        wanted["allow_auto_topic_creation"] = False
+    picked, _ = answered(broker, ApiKey.METADATA, version, topics=asked, **wanted)
+    if version >= 4:
+        assert [int(topic.error_code) for topic in picked.topics] == [0, 3, 0, 3]
+    assert picked.topics[0] == everything.topics[1]
+    found = picked.topics[0]
+    node_id = broker.state.node_id
+    assert [part.partition_index for part in found.partitions] == [0, 1, 2]
+    for part in found.partitions:
+        assert (int(part.error_code), part.leader_id) == (0, node_id)
+        assert part.replica_nodes == part.isr_nodes == (node_id,)
+    if version >= 7:
+        assert [part.leader_epoch for part in found.partitions] == [0, 5, 0]
+    if version >= 10:
+        assert found.topic_id == tuned.topic_id
+    if version >= 8:
+        assert (found.topic_authorized_operations > 0) is operations
+    if 8 <= version <= 10:
+        assert (everything.cluster_authorized_operations > 0) is operations
+    assert everything.brokers[0].port == broker.state.listener.port
+
+
+def test_a_partition_is_encoded_once_for_all_of_them(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[Any] = []
+
+    def counted(message: Any) -> bytes:
+        encoded.append(message)
+        return write_message(message)
+
+    monkeypatch.setattr(k03_metadata, "write_message", counted)
+    message, _ = answered(broker, ApiKey.METADATA, 12, topics=None)
+    assert sum(len(topic.partitions) for topic in message.topics) == 5
+    assert [type(each).__name__ for each in encoded] == ["MetadataResponsePartition"]
 
 
 def test_what_topics_do_not_set_is_looked_up_once_and_others_have_their_turn(

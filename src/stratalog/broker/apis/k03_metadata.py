@@ -8,6 +8,7 @@ Without an authorizer every operation is authorized, as in Kafka.
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,6 +22,7 @@ from stratalog.errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
+from stratalog.wire.protocol import write_message
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +30,13 @@ logger = logging.getLogger(__name__)
 # 10 DESCRIBE_CONFIGS, 11 ALTER_CONFIGS, 12 IDEMPOTENT_WRITE.
 _TOPIC_OPERATIONS = sum(1 << n for n in (3, 4, 5, 6, 7, 8, 10, 11))
 _CLUSTER_OPERATIONS = sum(1 << n for n in (5, 7, 8, 9, 10, 11, 12))
+
+#: Bytes behind the array of topics: the cluster's operations, and later an error code.
+_BEHIND_TOPICS = {8: 4, 9: 4, 10: 4, 13: 2}
+_TOPIC_OPERATIONS_FROM = 8
+_LEADER_EPOCH_FROM = 7
+_WITH_EPOCH = struct.Struct(">hiii")
+_WITHOUT_EPOCH = struct.Struct(">hii")
 
 
 @handles(ApiKey.METADATA, versions=(0, 13))
@@ -38,7 +47,7 @@ async def metadata(ctx: RequestContext, request: Any) -> Any:
     if getattr(request, "include_cluster_authorized_operations", False):
         fields["cluster_authorized_operations"] = _CLUSTER_OPERATIONS
     host = broker.listener.host or ctx.local_host
-    return ctx.respond(
+    response = ctx.respond(
         brokers=[
             ctx.make(
                 "MetadataResponseBroker",
@@ -50,18 +59,19 @@ async def metadata(ctx: RequestContext, request: Any) -> Any:
         ],
         cluster_id=broker.cluster_id,
         controller_id=broker.node_id,
-        topics=topics,
         **fields,
     )
+    return ctx.respond_encoded(ctx.parts(response, topics, behind=_BEHIND_TOPICS.get(ctx.version, 0)))
 
 
-async def _asked_topics(ctx: RequestContext, request: Any) -> list[Any]:
+async def _asked_topics(ctx: RequestContext, request: Any) -> list[bytes]:
     store = ctx.broker.metadata
     operations = (
         _TOPIC_OPERATIONS if getattr(request, "include_topic_authorized_operations", False) else -(2**31)
     )
+    partitions = _Partitions(ctx)
     if request.topics is None or (ctx.version == 0 and not request.topics):
-        return [_describe(ctx, topic, operations) for topic in store.topics()]
+        return [_describe(ctx, topic, operations, partitions) for topic in store.topics()]
     may_create = (
         getattr(request, "allow_auto_topic_creation", True) and ctx.broker.config["auto.create.topics.enable"]
     )
@@ -77,17 +87,16 @@ async def _asked_topics(ctx: RequestContext, request: Any) -> list[Any]:
             else:
                 topic = store.topic(name) or await _create(ctx, name, may_create)
         except KafkaError as error:
-            answers.append(
-                ctx.make(
-                    "MetadataResponseTopic",
-                    error_code=error.code,
-                    name=name if topic_id is None or ctx.version >= 12 else "",
-                    topic_id=topic_id,
-                    is_internal=name in INTERNAL_TOPICS,
-                )
+            refused = ctx.make(
+                "MetadataResponseTopic",
+                error_code=error.code,
+                name=name if topic_id is None or ctx.version >= 12 else "",
+                topic_id=topic_id,
+                is_internal=name in INTERNAL_TOPICS,
             )
+            answers.append(write_message(refused))
         else:
-            answers.append(_describe(ctx, topic, operations))
+            answers.append(_describe(ctx, topic, operations, partitions))
     return answers
 
 
@@ -112,27 +121,49 @@ async def _create(ctx: RequestContext, name: str | None, may_create: bool) -> To
         raise
 
 
-def _describe(ctx: RequestContext, topic: Topic, operations: int) -> Any:
-    node_id = ctx.broker.node_id
-    logs = ctx.broker.logs
-    partitions = []
-    for index in range(topic.partition_count):
-        partition = logs.get(topic.name, index)
-        partitions.append(
-            ctx.make(
-                "MetadataResponsePartition",
-                partition_index=index,
-                leader_id=node_id,
-                leader_epoch=-1 if partition is None else partition.leader_epoch,
-                replica_nodes=(node_id,),
-                isr_nodes=(node_id,),
-            )
-        )
-    return ctx.make(
+def _describe(ctx: RequestContext, topic: Topic, operations: int, partitions: _Partitions) -> bytes:
+    described = ctx.make(
         "MetadataResponseTopic",
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=partitions,
         topic_authorized_operations=operations,
     )
+    behind = 4 if ctx.version >= _TOPIC_OPERATIONS_FROM else 0
+    return ctx.parts(described, partitions.of(topic), behind=behind)
+
+
+class _Partitions:
+    """Partitions as bytes of one version of the response. All are alike but for the index and, from 7 on, the leader epoch.
+
+    They begin with: error code int16, partition index int32, leader id int32, leader epoch int32 (from 7 on).
+    """
+
+    def __init__(self, ctx: RequestContext) -> None:
+        node_id = ctx.broker.node_id
+        one = write_message(
+            ctx.make(
+                "MetadataResponsePartition",
+                leader_id=node_id,
+                replica_nodes=(node_id,),
+                isr_nodes=(node_id,),
+            )
+        )
+        self._node_id = node_id
+        self._logs = ctx.broker.logs
+        self._has_epoch = ctx.version >= _LEADER_EPOCH_FROM
+        self._tail = one[_WITH_EPOCH.size if self._has_epoch else _WITHOUT_EPOCH.size :]
+
+    def of(self, topic: Topic) -> list[bytes]:
+        node_id, tail, name = self._node_id, self._tail, topic.name
+        if not self._has_epoch:
+            pack = _WITHOUT_EPOCH.pack
+            return [pack(0, index, node_id) + tail for index in range(topic.partition_count)]
+        get, pack = self._logs.get, _WITH_EPOCH.pack
+        encoded = []
+        for index in range(topic.partition_count):
+            partition = get(name, index)
+            encoded.append(
+                pack(0, index, node_id, -1 if partition is None else partition.leader_epoch) + tail
+            )
+        return encoded
