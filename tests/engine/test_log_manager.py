@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -13,6 +13,7 @@ from stratalog.config.broker import BrokerConfig
 from stratalog.config.topic import LogConfig
 from stratalog.engine.log_manager import LogManager, TopicSpec
 from stratalog.engine.partition import Partition
+from stratalog.engine.scheduler import Scheduler
 from stratalog.errors import (
     DataDirError,
     FencedLeaderEpochError,
@@ -207,6 +208,36 @@ def test_checkpoints_say_what_is_flushed_and_where_logs_begin(running: Running) 
     assert written["replication-offset-checkpoint"] == {("orders", 0): 3, ("orders", 1): 0}
     assert written["log-start-offset-checkpoint"] == {("orders", 0): 2}
     assert get(running.start(spec(count=2))).log.log_start_offset == 2
+
+
+def test_log_start_offsets_are_written_down_at_an_interval_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned: dict[int, Callable[[], object]] = {}
+
+    def schedule(
+        _: Scheduler, name: str, run: Callable[[], object], *, period_ms: int = 0, **__: object
+    ) -> None:
+        planned[period_ms] = run
+
+    monkeypatch.setattr(Scheduler, "schedule", schedule)
+    intervals = {
+        "log.flush.offset.checkpoint.interval.ms": "111",
+        "log.flush.start.offset.checkpoint.interval.ms": "222",
+    }
+    manager = LogManager([tmp_path], BrokerConfig(intervals), cluster_id="c1", clock=ManualClock(NOW_MS))
+    manager.start([spec()])
+    names = (
+        "recovery-point-offset-checkpoint",
+        "replication-offset-checkpoint",
+        "log-start-offset-checkpoint",
+    )
+    for period_ms, written in ((111, names[:2]), (222, names[2:])):
+        for name in names:
+            (tmp_path / name).unlink(missing_ok=True)
+        planned[period_ms]()
+        assert [name for name in names if (tmp_path / name).exists()] == list(written)
+    manager.close()
 
 
 def test_a_client_with_another_leader_epoch_learns_so(running: Running) -> None:

@@ -19,9 +19,9 @@ from stratalog.broker.listen_address import (
     listen_address,
 )
 from stratalog.broker.state import BrokerState
-from stratalog.config.broker import BROKER_KEYS, BrokerConfig
-from stratalog.config.kafka_keys import with_suggestion
-from stratalog.config.listeners import LISTENERS, parse_listeners
+from stratalog.config.advice import broker_advice
+from stratalog.config.broker import BrokerConfig
+from stratalog.config.listeners import LISTENERS
 from stratalog.config.unkept import refuse_unkept
 from stratalog.errors import DataDirError, UsageError
 from stratalog.util.addresses import join_host_port
@@ -50,7 +50,8 @@ class _Instance:
             {name: _text(value) for name, value in (config or {}).items()}
         )
         refuse_unkept(settings.properties, opens_listeners=listen is None)
-        _warn_of_unused(settings)
+        for advice in broker_advice(settings):
+            logger.warning("%s", advice)
         dirs = _data_dirs(data_dir, settings)
         asked = listen_address(listen, settings)
         # Bound first: a port in use must leave the directories as they were.
@@ -93,26 +94,6 @@ class _Instance:
         finally:
             acceptor.close()
             await asyncio.sleep(0)  # let cancelled requests end
-
-
-def _warn_of_unused(settings: BrokerConfig) -> None:
-    """What is set and of no use here, or mistyped."""
-    ignored = [name for name in settings.unknown if not name.startswith(_plugin_prefixes(settings))]
-    if ignored:
-        known = [key.name for key in BROKER_KEYS]
-        logger.warning(
-            "Configuration keys that this broker does not know: %s",
-            ", ".join(with_suggestion(name, known) for name in sorted(ignored)),
-        )
-    if settings.is_set(LISTENERS):
-        for listener in parse_listeners(settings[LISTENERS], settings.properties):
-            if listener.is_controllers:
-                logger.warning("Listener %s is not opened: this broker needs no controllers", listener)
-
-
-def _plugin_prefixes(settings: BrokerConfig) -> tuple[str, ...]:
-    """What the names of plugins' own keys begin with."""
-    return tuple(settings[f"remote.log.{kind}.manager.impl.prefix"] for kind in ("storage", "metadata"))
 
 
 class Broker:

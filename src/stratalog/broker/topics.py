@@ -13,6 +13,7 @@ from stratalog.broker.metadata.advice import (
     small_segment_warnings,
 )
 from stratalog.broker.metadata.store import FinalizedFeatures, MetadataStore, Topic
+from stratalog.config.advice import topic_advice
 from stratalog.config.broker import BrokerConfig
 from stratalog.config.keys import invalid
 from stratalog.config.metadata_version import is_large_index_format_supported
@@ -196,6 +197,7 @@ class Topics:
             self.check_new(name, count, configs or {})
             self.check_partition_count(name, count)
             self._warn(small_index_warnings(name, configs or {}, self.log_config(configs or {})))
+            self._warn(topic_advice(name, configs or {}))
             topic = self._store.create_topic(name, count, configs, created_ms=self._clock.now_ms())
             try:
                 self._logs.create_topic(self.spec(topic))
@@ -254,6 +256,7 @@ class Topics:
         with self._lock:
             checked = self.new_config(configs)
             self._warn(small_index_warnings(name, configs, checked))
+            self._warn(topic_advice(name, configs))
             self._store.set_topic_configs(name, configs)
             self._logs.update_config(name, checked)
 

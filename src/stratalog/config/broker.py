@@ -36,15 +36,17 @@ _INT, _LONG, _BOOL, _STR, _LIST, _DOUBLE, _SHORT, _PASSWORD = (
 
 def _key(
     name: str, type_: ConfigType, default: Any, doc: str, validator: Any = None, *, dynamic: bool = False,
-    coarser: tuple[tuple[str, int], ...] = (),
+    coarser: tuple[tuple[str, int], ...] = (), no_effect: str = "",
 ) -> ConfigKey:  # fmt: skip
-    return ConfigKey(name, type_, default, doc, validator, dynamic, coarser=coarser)
+    return ConfigKey(name, type_, default, doc, validator, dynamic, coarser=coarser, no_effect=no_effect)
 
 
 #: The level that a new data directory starts at.
 INITIAL_METADATA_VERSION = "stratalog.initial.metadata.version"
 
 _HOUR_MS = 60 * 60 * 1000
+
+_ONE_REPLICA = "one broker keeps one replica"
 
 #: Coarser spellings of a time that yield to the one in milliseconds.
 _COARSER = {
@@ -60,7 +62,7 @@ def _from_topic_keys() -> list[ConfigKey]:
     return [
         ConfigKey(
             key.broker_key, key.type, key.default, f"Default of topics' {key.name}. {key.doc}", key.validator,
-            dynamic=True, coarser=_COARSER.get(key.broker_key, ()),
+            dynamic=True, coarser=_COARSER.get(key.broker_key, ()), no_effect=key.no_effect,
         )
         for key in TOPIC_KEYS
         if key.broker_key
@@ -114,8 +116,10 @@ BROKER_KEYS = ConfigRegistry(
         _key("connections.max.idle.ms", _LONG, 600_000, "Idle connections are closed after this long."),
         _key("max.connections", _INT, INT_MAX, "Connections at once.", at_least(0), dynamic=True),
         _key("fetch.max.bytes", _INT, 55 * 1024**2, "The largest fetch response.", at_least(1024)),
-        _key("queued.max.requests", _INT, 500, "Requests in flight before reading stops.", at_least(1)),
-        _key("max.incremental.fetch.session.cache.slots", _INT, 1000, "Fetch sessions kept.", at_least(0)),
+        _key("queued.max.requests", _INT, 500, "Requests in flight before reading stops.", at_least(1),
+             no_effect="requests are not queued: a connection's next one is read when there is room"),
+        _key("max.incremental.fetch.session.cache.slots", _INT, 1000, "Fetch sessions kept.", at_least(0),
+             no_effect="fetch sessions (KIP-227) are refused, and clients go on without"),
         # Producers.
         _key("producer.id.expiration.ms", _INT, 86_400_000, "Idle producer state is dropped after this long.",
              at_least(1), dynamic=True),
@@ -133,7 +137,8 @@ BROKER_KEYS = ConfigRegistry(
         _key("transaction.remove.expired.transaction.cleanup.interval.ms", _INT, 3_600_000,
              "How often transactional ids are looked at that nobody uses.", at_least(1)),
         _key("transaction.state.log.num.partitions", _INT, 50, "Partitions of __transaction_state.", at_least(1)),
-        _key("transaction.state.log.replication.factor", _SHORT, 1, "Replicas of __transaction_state.", at_least(1)),
+        _key("transaction.state.log.replication.factor", _SHORT, 1, "Replicas of __transaction_state.", at_least(1),
+             no_effect=_ONE_REPLICA),
         _key("transaction.state.log.min.isr", _INT, 1, "min.insync.replicas of __transaction_state.", at_least(1)),
         _key("transaction.state.log.segment.bytes", _INT, 100 * 1024**2, "segment.bytes of __transaction_state.",
              at_least(1)),
@@ -144,7 +149,8 @@ BROKER_KEYS = ConfigRegistry(
         _key("group.max.size", _INT, INT_MAX, "Members of one group.", at_least(1)),
         _key("offset.metadata.max.bytes", _INT, 4096, "The longest metadata of a commit.", at_least(0)),
         _key("offsets.topic.num.partitions", _INT, 50, "Partitions of __consumer_offsets.", at_least(1)),
-        _key("offsets.topic.replication.factor", _SHORT, 1, "Replicas of __consumer_offsets.", at_least(1)),
+        _key("offsets.topic.replication.factor", _SHORT, 1, "Replicas of __consumer_offsets.", at_least(1),
+             no_effect=_ONE_REPLICA),
         _key("offsets.topic.segment.bytes", _INT, 100 * 1024**2, "segment.bytes of __consumer_offsets.", at_least(1)),
         _key("offsets.topic.compression.codec", _INT, 0, "Codec id of __consumer_offsets.", between(0, 4)),
         _key("offsets.retention.minutes", _INT, 10_080, "Commits of an empty group go after this long.", at_least(1)),
@@ -169,7 +175,8 @@ BROKER_KEYS = ConfigRegistry(
         _key("remote.log.manager.follower.thread.pool.size", _INT, 2, "Threads of follower tasks.", at_least(1),
              dynamic=True),
         _key("remote.log.manager.thread.pool.size", _INT, 2,
-             "Deprecated in Kafka, and not used: the three pools above have their own sizes.", at_least(1)),
+             "Deprecated in Kafka.", at_least(1),
+             no_effect="the three pools above have their own sizes"),
         _key("remote.log.manager.task.retry.backoff.ms", _LONG, 500,
              "Pause before a tiering task that failed runs again, if its interval is not shorter; it doubles each time.",
              at_least(1)),
@@ -178,7 +185,8 @@ BROKER_KEYS = ConfigRegistry(
         _key("remote.log.manager.task.retry.jitter", _DOUBLE, 0.2,
              "By how much of itself a pause between turns varies.", between(0, 0.5)),
         _key("remote.log.metadata.manager.listener.name", _STR, None,
-             "Not used: the metadata topic is read and written within the broker, over no listener."),
+             "The listener by which the metadata topic is read and written.",
+             no_effect="it is read and written within the broker, over no listener"),
         _key("remote.log.reader.threads", _INT, 10, "Threads that read remote segments.", at_least(1), dynamic=True),
         _key("remote.log.reader.max.pending.tasks", _INT, 100, "Remote reads that may wait.", at_least(1)),
         _key("remote.log.index.file.cache.total.size.bytes", _LONG, 1024**3, "Size of the remote index cache.",
@@ -200,7 +208,7 @@ BROKER_KEYS = ConfigRegistry(
         _key("remote.log.metadata.topic.num.partitions", _INT, 50, "Partitions of __remote_log_metadata.",
              at_least(1)),
         _key("remote.log.metadata.topic.replication.factor", _SHORT, 1, "Replicas of __remote_log_metadata.",
-             at_least(1)),
+             at_least(1), no_effect=_ONE_REPLICA),
         _key("remote.log.metadata.topic.retention.ms", _LONG, -1, "Retention of __remote_log_metadata."),
         _key("remote.log.metadata.consume.wait.ms", _LONG, 120_000, "Longest wait for an own write to be seen.",
              at_least(0)),

@@ -143,7 +143,8 @@ def _table(keys: ConfigRegistry, *, with_broker_key: bool) -> str:
             if key.broker_key
             else ("yes" if key.dynamic and not with_broker_key else "")
         )
-        rows.append(f"| `{key.name}` | {key.type.name.lower()} | {_default(key)} | {key.doc} | {extra} |")
+        doc = f"{key.doc} **No effect here**: {key.no_effect}." if key.no_effect else key.doc
+        rows.append(f"| `{key.name}` | {key.type.name.lower()} | {_default(key)} | {doc} | {extra} |")
     return "\n".join(rows) + "\n"
 
 

@@ -121,6 +121,8 @@ class ConfigKey:
     broker_key: str = ""
     #: Keys of the same meaning that yield to this one, with what turns their value into this key's unit.
     coarser: tuple[tuple[str, int], ...] = field(default=())
+    #: Why nothing acts on the key here; "" for all others. Setting it to another value than the default is a warning.
+    no_effect: str = ""
 
     def parse(self, raw: str | None) -> Any:
         """The typed value of `raw`; InvalidConfigError names key, value and expectation."""

@@ -36,14 +36,25 @@ INDEX_ENTRY_BYTES = 12
 #: No batch is smaller than its header, so index entries cannot lie closer, whatever index.interval.bytes says.
 _BATCH_BYTES_MIN = 61
 
+_NO_FOLLOWERS = "a partition has one replica"
+
 _HOUR_MS = 60 * 60 * 1000
 _DAY_MS = 24 * _HOUR_MS
 
 
 def _key(
-    name: str, type_: ConfigType, default: Any, broker_key: str, doc: str, validator: Any = None
+    name: str,
+    type_: ConfigType,
+    default: Any,
+    broker_key: str,
+    doc: str,
+    validator: Any = None,
+    *,
+    no_effect: str = "",
 ) -> ConfigKey:
-    return ConfigKey(name, type_, default, doc, validator, dynamic=True, broker_key=broker_key)
+    return ConfigKey(
+        name, type_, default, doc, validator, dynamic=True, broker_key=broker_key, no_effect=no_effect
+    )
 
 
 TOPIC_KEYS = ConfigRegistry(
@@ -69,11 +80,11 @@ TOPIC_KEYS = ConfigRegistry(
         _key("flush.ms", ConfigType.LONG, LONG_MAX, "log.flush.interval.ms",
              "Sync to disk after this long.", at_least(0)),
         _key("follower.replication.throttled.replicas", ConfigType.LIST, (), "",
-             "Replicas throttled as followers.", throttled_replicas),
+             "Replicas throttled as followers.", throttled_replicas, no_effect=_NO_FOLLOWERS),
         _key("index.interval.bytes", ConfigType.INT, 4096, "log.index.interval.bytes",
              "Bytes of log between two index entries.", at_least(0)),
         _key("leader.replication.throttled.replicas", ConfigType.LIST, (), "",
-             "Replicas throttled as leaders.", throttled_replicas),
+             "Replicas throttled as leaders.", throttled_replicas, no_effect=_NO_FOLLOWERS),
         _key("local.retention.bytes", ConfigType.LONG, LOCAL_RETENTION_SAME, "log.local.retention.bytes",
              "Local size limit of a tiered partition; -2 is retention.bytes.", at_least(-2)),
         _key("local.retention.ms", ConfigType.LONG, LOCAL_RETENTION_SAME, "log.local.retention.ms",
@@ -123,7 +134,7 @@ TOPIC_KEYS = ConfigRegistry(
         _key("segment.ms", ConfigType.LONG, 7 * _DAY_MS, "log.roll.ms",
              "Age at which a segment is rolled.", at_least(1)),
         _key("unclean.leader.election.enable", ConfigType.BOOLEAN, False, "unclean.leader.election.enable",
-             "Whether a replica that lags may become leader."),
+             "Whether a replica that lags may become leader.", no_effect=_NO_FOLLOWERS),
         _key("internal.segment.bytes", ConfigType.INT, None, "internal.log.segment.bytes",
              "For tests: like segment.bytes, without its minimum.", at_least(1)),
     ]

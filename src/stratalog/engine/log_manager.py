@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -32,14 +32,14 @@ from stratalog.engine.log_loading import (
     report_strays,
     survey,
 )
-from stratalog.engine.offset_checkpoints import OffsetCheckpoints
+from stratalog.engine.offset_checkpoints import ALL_CHECKPOINTS, OffsetCheckpoints
 from stratalog.engine.partition import OfflinePartition, Partition
 from stratalog.engine.partition_table import PartitionTable
 from stratalog.engine.scheduler import Scheduler
 from stratalog.engine.tier_switch import allowed_config, tier
 from stratalog.engine.traffic import Traffic
 from stratalog.errors import DataDirError, KafkaStorageError, RequestTimedOutError, StratalogError
-from stratalog.log.checkpoints import TopicPartition
+from stratalog.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, TopicPartition
 from stratalog.log.file_names import DELETE_DIR_SUFFIX
 from stratalog.log.flusher import FlushTimes
 from stratalog.log.partition_checkpoints import plausible_start
@@ -224,8 +224,10 @@ class LogManager:
         delay = self.config["log.initial.task.delay.ms"]
         every("retention", self.apply_retention, delay_ms=delay,
               period_ms=self.config["log.retention.check.interval.ms"])  # fmt: skip
-        every("checkpoint", self.write_checkpoints, delay_ms=delay,
+        every("checkpoint", partial(self.write_checkpoints, (RECOVERY_POINTS, HIGH_WATERMARKS)), delay_ms=delay,
               period_ms=self.config["log.flush.offset.checkpoint.interval.ms"])  # fmt: skip
+        every("log start offsets", partial(self.write_checkpoints, (LOG_START_OFFSETS,)), delay_ms=delay,
+              period_ms=self.config["log.flush.start.offset.checkpoint.interval.ms"])  # fmt: skip
         every("flush", self.flush_due, delay_ms=delay, period_ms=_FLUSH_PERIOD_MS)
         check_ms = self.config["producer.id.expiration.check.interval.ms"]
         every("producers", self.expire_producers, delay_ms=check_ms, period_ms=check_ms)
@@ -532,15 +534,15 @@ class LogManager:
         """`Housekeeping.purge`."""
         self._housekeeping.purge()
 
-    def write_checkpoints(self) -> None:
-        """Write recovery points, log start offsets and high watermarks of each directory."""
+    def write_checkpoints(self, names: Collection[str] = ALL_CHECKPOINTS) -> None:
+        """Write recovery points, log start offsets and high watermarks of each directory, or only some of them."""
         for data_dir in self.dirs.live:
-            self._checkpoint(data_dir)
+            self._checkpoint(data_dir, names)
 
-    def _checkpoint(self, data_dir: DataDir) -> bool:
+    def _checkpoint(self, data_dir: DataDir, names: Collection[str] = ALL_CHECKPOINTS) -> bool:
         """Write the checkpoints of one directory; whether it took them."""
         here = [p.log for p in self.partitions() if p.log.directory.parent == data_dir.path]
-        if self._checkpoints.write(data_dir, here):
+        if self._checkpoints.write(data_dir, here, names):
             return True
         self._scheduler.schedule("failed log directory", partial(self.put_offline, data_dir.path))
         return False

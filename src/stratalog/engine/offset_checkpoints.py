@@ -10,7 +10,7 @@ What they say of partitions that are not served (of unknown topics, or that coul
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -24,6 +24,8 @@ _FACTS: Final[dict[str, Callable[[PartitionLog], int]]] = {
     LOG_START_OFFSETS: lambda log: log.log_start_offset,
     HIGH_WATERMARKS: lambda log: log.high_watermark,
 }
+
+ALL_CHECKPOINTS: Final = tuple(_FACTS)
 
 
 class Checkpointed(NamedTuple):
@@ -62,14 +64,17 @@ class OffsetCheckpoints:
             for name in _FACTS:
                 self._found.get((directory, name), {}).pop(partition, None)
 
-    def write(self, data_dir: DataDir, logs: Iterable[PartitionLog]) -> bool:
-        """Write those of one directory, in which `logs` are served; whether the disk took them.
+    def write(
+        self, data_dir: DataDir, logs: Iterable[PartitionLog], names: Collection[str] = ALL_CHECKPOINTS
+    ) -> bool:
+        """Write those of one directory (or only some), in which `logs` are served; whether the disk took them.
 
         One that refuses is out of service then (`LogDirs.write_checkpoint`).
         """
         here = {(log.topic, log.partition): log for log in logs}
         with self._lock:
-            for name, fact in _FACTS.items():
+            for name in names:
+                fact = _FACTS[name]
                 offsets = {
                     partition: offset
                     for partition, offset in self._found.get((data_dir.path, name), {}).items()

@@ -1,0 +1,74 @@
+"""What is set and does nothing, or likely something else than was meant: sentences for a warning. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from stratalog.config.broker import BROKER_KEYS, BrokerConfig
+from stratalog.config.kafka_keys import with_suggestion
+from stratalog.config.keys import ConfigKey
+from stratalog.config.listeners import LISTENERS, parse_listeners
+from stratalog.config.topic import TOPIC_KEYS
+
+_TIERING = "remote.log.storage.system.enable"
+_STORAGE_PLUGIN = "remote.log.storage.manager.class.name"
+_OF_THE_STORE = "stratalog.remote."
+#: These are of the broker itself, whatever the store.
+_OF_THE_TASKS = frozenset({"stratalog.remote.stall.ms"})
+
+
+def broker_advice(config: BrokerConfig) -> Iterator[str]:
+    """What to say at a start of the broker's configuration."""
+    unknown = sorted(name for name in config.unknown if not name.startswith(_plugin_prefixes(config)))
+    if unknown:
+        known = [key.name for key in BROKER_KEYS]
+        names = ", ".join(with_suggestion(name, known) for name in unknown)
+        yield f"Configuration keys that this broker does not know: {names}"
+    yield from _without_effect((key, config[key.name]) for key in BROKER_KEYS if config.is_set(key.name))
+    yield from _tiering(config)
+    if config.is_set(LISTENERS):
+        for listener in parse_listeners(config[LISTENERS], config.properties):
+            if listener.is_controllers:
+                yield f"Listener {listener} is not opened: this broker needs no controllers"
+
+
+def topic_advice(topic: str, configs: Mapping[str, str]) -> Iterator[str]:
+    """What to say when these are set on a topic. They are good values."""
+    for line in _without_effect(
+        (TOPIC_KEYS[name], TOPIC_KEYS[name].parse(raw)) for name, raw in configs.items()
+    ):
+        yield f"Topic {topic}: {line}"
+
+
+def _without_effect(values: Iterable[tuple[ConfigKey, object]]) -> Iterator[str]:
+    for key, value in values:
+        if key.no_effect and value != key.default:
+            yield f"{key.name}={key.render(value)} has no effect here: {key.no_effect}"
+
+
+def _tiering(config: BrokerConfig) -> Iterator[str]:
+    of_the_store = [
+        key.name
+        for key in BROKER_KEYS
+        if key.name.startswith(_OF_THE_STORE) and key.name not in _OF_THE_TASKS and config.is_set(key.name)
+    ]
+    plugins = [name for name in config.properties if name.startswith(_plugin_prefixes(config))]
+    if not config[_TIERING]:
+        plugins += [
+            name
+            for name in (_STORAGE_PLUGIN, "remote.log.metadata.manager.class.name")
+            if config.is_set(name)
+        ]
+        if names := sorted([*of_the_store, *plugins]):
+            yield f"{', '.join(names)}: no effect while {_TIERING} is not true; nothing goes to a remote tier"
+    elif config[_STORAGE_PLUGIN] is not None and of_the_store:
+        prefix = config["remote.log.storage.manager.impl.prefix"]
+        yield (
+            f"{', '.join(sorted(of_the_store))}: no effect beside {_STORAGE_PLUGIN}; the plugin's own keys begin with "
+            f"{prefix}"
+        )
+
+
+def _plugin_prefixes(config: BrokerConfig) -> tuple[str, ...]:
+    """What the names of plugins' own keys begin with."""
+    return tuple(config[f"remote.log.{kind}.manager.impl.prefix"] for kind in ("storage", "metadata"))
