@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stratalog.records.control import ControlType
+from stratalog.spark.reading.data_loss import DataLossError
 from tests.spark.partitions import T0, Batch, Partition, scan, steady
 
 COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
@@ -86,3 +88,37 @@ def test_an_abort_whose_index_entry_is_not_written_yet(tmp_path: Path) -> None:
     assert scan(path=tmp_path, subscribe="orders", isolationLevel="read_committed").offsets == list(
         range(4, 9)
     )
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2])
+@pytest.mark.parametrize("start", [0, 8])
+def test_without_a_producer_snapshot_the_log_tells_what_is_open(
+    tmp_path: Path, kept: int, start: int
+) -> None:
+    """As it tells a broker that starts: from the snapshot before, or from the beginning."""
+    partition = Partition(tmp_path)
+    for batches in ([of(7), of(8)], [*steady(1), marker(7, COMMIT)], [of(9), marker(9, COMMIT)], steady(1)):
+        partition.segment(batches)
+    for path in sorted(tmp_path.rglob("*.snapshot"))[kept:]:
+        path.unlink()
+    options = {"path": tmp_path, "subscribe": "orders", "isolationLevel": "read_committed"}
+    assert scan(**options).offsets == [0, 1, 2]  # 8 is open from 3 on
+    partition.segment([marker(8, ABORT), *steady(1)])
+    partition.file(partition.bases[-1], "snapshot").unlink()
+    partition.file(partition.bases[-1], "txnindex").unlink()
+    found = scan(**options, startingOffsets=f'{{"orders":{{"0":{start}}}}}').offsets
+    assert found == [
+        n for n in [0, 1, 2, *range(6, 11), *range(12, 15), *range(16, 21), *range(22, 27)] if n >= start
+    ]
+
+
+def test_a_remote_segment_without_producer_state_does_not_pass_for_committed(tmp_path: Path) -> None:
+    partition = Partition(tmp_path / "data")
+    bucket = f"file://{tmp_path}/bucket"
+    partition.upload(bucket, partition.segment([of(8)]))
+    (manifest,) = (tmp_path / "bucket").rglob("*.manifest*")
+    document = json.loads(manifest.read_text())
+    document["objects"] = {k: v for k, v in document["objects"].items() if "snapshot" not in k}
+    manifest.write_text(json.dumps(document))
+    with pytest.raises(DataLossError, match=r"needs the producer state of .*, which has none"):
+        scan(remote=bucket, subscribe="orders", isolationLevel="read_committed")

@@ -10,7 +10,7 @@ after it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -36,33 +36,73 @@ class TransactionState:
     aborted: tuple[AbortedTransaction, ...]
 
 
-def transaction_state(snapshot: PartitionSnapshot, places: Places) -> TransactionState:
-    """Raises DataLossError when the producer state that is needed is damaged, CorruptIndexError.
+def transaction_state(snapshot: PartitionSnapshot, places: Places, start: int = 0) -> TransactionState:
+    """What is known of the offsets from `start` on. Raises DataLossError when the producer state that is needed is damaged,
+    CorruptIndexError.
 
     PlaceMissingError when a file or object is gone, or is another segment's by now: whoever looks again sees what is there.
     """
     aborted: set[AbortedTransaction] = set()
-    for segment in snapshot.segments:
+    for segment in {id(each.segment): each.segment for each in snapshot.ranges if each.end > start}.values():
         aborted.update(_indexed(segment, places))
     stable = snapshot.end
-    for each, after in pairwise([*snapshot.ranges, None]):
-        if each is None or each.segment.tier is Tier.BROKER:
-            continue
-        if after is None or after.segment.tier is Tier.BROKER:
-            found, open_ = _at_end(each.segment, places)
-            aborted.update(found)
-            if places.broker is None:
-                stable = min([stable, *open_.values()])
-            else:
-                aborted.update(_decided_later(snapshot, each.end, open_, places))
+    for before, end in _ends_of_files(snapshot):
+        found, open_ = _at_end(before, places)
+        aborted.update(found)
+        if places.broker is None:
+            stable = min([stable, *open_.values()])
+        else:
+            aborted.update(_decided_later(snapshot, end, open_, places))
     return TransactionState(stable, tuple(sorted(aborted, key=lambda each: each.last_offset)))
 
 
-def _at_end(segment: Segment, places: Places) -> tuple[list[AbortedTransaction], dict[int, int]]:
-    """What was aborted in a segment, as far as no index has it, and the first offsets of what is open at its end."""
-    open_ = _open_in_snapshot(segment, places)
-    # The snapshot of a remote segment is of its end, a local one of its beginning.
-    return (_replay(segment, places, open_) if segment.tier is Tier.LOCAL else []), open_
+def last_stable_offset(snapshot: PartitionSnapshot, places: Places) -> int:
+    """Where what is decided ends, without brokers. Raises what `transaction_state` raises."""
+    return min(
+        [
+            snapshot.end,
+            *(n for before, _ in _ends_of_files(snapshot) for n in _at_end(before, places)[1].values()),
+        ]
+    )
+
+
+def _ends_of_files(snapshot: PartitionSnapshot) -> Iterator[tuple[list[Segment], int]]:
+    """Where files and objects end and brokers go on, or nothing: all segments up to there, and the offset."""
+    before: list[Segment] = []
+    for each, after in pairwise([*snapshot.ranges, None]):
+        assert each is not None
+        if each.segment.tier is not Tier.BROKER:
+            before.append(each.segment)
+            if after is None or after.segment.tier is Tier.BROKER:
+                yield before, each.end
+
+
+def _at_end(segments: Sequence[Segment], places: Places) -> tuple[list[AbortedTransaction], dict[int, int]]:
+    """What was aborted in the last segment, as far as no index has it, and the first offsets of what is open at its end.
+
+    The snapshot of a remote segment is of its end, a local one of its beginning. Where it is missing, the state is made
+    from the nearest one before, or from the beginning of the log, as a broker makes it when it starts.
+    """
+    replayed: list[Segment] = []
+    open_: dict[int, int] = {}
+    for each in reversed(segments):
+        if each.tier is Tier.REMOTE:
+            if each.snapshot is None:
+                raise DataLossError(
+                    f"isolationLevel=read_committed needs the producer state of {places.describe(each.log)}, which has none"
+                )
+            open_ = _open_in_snapshot(each, places)
+            break
+        if replayed and replayed[-1] is each:
+            continue
+        replayed.append(each)
+        if each.snapshot is not None:
+            open_ = _open_in_snapshot(each, places)
+            break
+    aborted: list[AbortedTransaction] = []
+    for each in reversed(replayed):
+        aborted += _replay(each, places, open_)
+    return aborted, open_
 
 
 def _decided_later(

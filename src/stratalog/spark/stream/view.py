@@ -11,7 +11,7 @@ from stratalog.spark.places import Place, Places
 from stratalog.spark.planning.snapshot import PartitionSnapshot, SnapshotReader
 from stratalog.spark.planning.snapshot_memory import SnapshotMemory
 from stratalog.spark.planning.stable import again_while_changing
-from stratalog.spark.planning.transactions import transaction_state
+from stratalog.spark.planning.transactions import last_stable_offset, transaction_state
 from stratalog.spark.reading.data_loss import OnDataLoss
 from stratalog.spark.stream.offsets import Offsets
 
@@ -60,8 +60,7 @@ class Viewer:
         """Aborted transactions that may have records from `start` on; none unless `read_committed`."""
         if not self._options.read_committed:
             return ()
-        later = tuple(each for each in snapshot.ranges if each.end > start)
-        return transaction_state(replace(snapshot, ranges=later), self._places).aborted
+        return transaction_state(snapshot, self._places, start).aborted
 
     def _stable_end(self, snapshot: PartitionSnapshot) -> int:
         """The last stable offset: found again only when the last segment has grown or is another one."""
@@ -71,7 +70,7 @@ class Viewer:
         state_of = (last.segment.log, last.segment.size)
         known = self._stable.get(key)
         if known is None or known[0] != state_of:
-            stable = transaction_state(replace(snapshot, ranges=(last,)), self._places).last_stable_offset
+            stable = last_stable_offset(snapshot, self._places)
             known = self._stable[key] = (state_of, stable)
         return known[1]
 
