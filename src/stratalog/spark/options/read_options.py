@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
+from uuid import UUID
 
 from stratalog.errors import UsageError
 from stratalog.spark.options.kafka import broker_options, isolation_level
@@ -12,6 +13,7 @@ from stratalog.spark.options.limits import EARLIEST, LATEST, Limit, LimitKind, c
 from stratalog.spark.options.partition_json import TopicPartition
 from stratalog.spark.options.reader import BadValueError, OptionReader
 from stratalog.spark.options.subscription import Subscription, subscription
+from stratalog.util.uuids import uuid_from_base64
 from stratalog.wire.client import ConnectionOptions
 
 __all__ = [
@@ -51,6 +53,8 @@ class ReadOptions:
     read_committed: bool
     timestamp_disorder_ms: int | None
     push_filters: bool | None
+    #: Which topics are meant, where several have one name.
+    topic_ids: frozenset[UUID]
     #: How to reach the brokers, when they are to be asked too.
     broker: ConnectionOptions | None
 
@@ -88,6 +92,10 @@ class ReadOptions:
             read_committed=isolation_level(reader),
             timestamp_disorder_ms=reader.duration_ms("timestampDisorder"),
             push_filters=reader.maybe_boolean("pushFilters"),
+            topic_ids=reader.parsed(
+                "topicId", _topic_ids, "topic ids as Kafka writes them, with commas between"
+            )
+            or frozenset(),
             broker=broker,
         )
         reader.refuse_unknown()
@@ -101,6 +109,10 @@ def _columns(reader: OptionReader) -> tuple[str, ...]:
     if columns is not None:
         return columns
     return COLUMNS if include_headers else COLUMNS[:-1]
+
+
+def _topic_ids(value: str) -> frozenset[UUID]:
+    return frozenset(uuid_from_base64(each.strip()) for each in value.split(","))
 
 
 def _column_names(value: str) -> tuple[str, ...]:

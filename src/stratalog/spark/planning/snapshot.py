@@ -10,7 +10,7 @@ directories and bucket serve what they have of that, and the rest is left to the
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +26,7 @@ from stratalog.remote.storage.object_key import parse_topic_directory
 from stratalog.spark.options.read_options import ReadOptions, TopicPartition
 from stratalog.spark.places import Place, Places, Tier
 from stratalog.spark.planning.broker_view import BrokerPartition, BrokerView
+from stratalog.spark.planning.incarnations import choose, of_topic_ids
 from stratalog.spark.planning.segments import (
     LocalSegments,
     Segment,
@@ -146,27 +147,41 @@ class SnapshotReader:
         """The wanted partitions, by topic and number."""
         if self._broker is not None:
             return self._told_partitions()
-        topic_ids = {key[0]: each.topic_id for key, each in self._local.items() if each.topic_id is not None}
-        remote = of_one_topic_each(self._manifests, topic_ids)
-        keys = sorted(self._local.keys() | remote.keys())
-        return [_merge(key, self._local.get(key), remote.get(key, [])) for key in keys]
+        noted: dict[str, dict[UUID, str]] = {}
+        for key, each in self._local.items():
+            if each.topic_id is not None:
+                noted.setdefault(key[0], {})[each.topic_id] = str(each.directory)
+        chosen = choose(self._manifests, noted, self._options.topic_ids)
+        remote = of_topic_ids(self._manifests, chosen)
+        local = {key: each for key, each in self._local.items() if self._is_of(each, chosen.get(key[0]))}
+        return [
+            _merge(key, local.get(key), remote.get(key, [])) for key in sorted(local.keys() | remote.keys())
+        ]
 
     def _told_partitions(self) -> list[PartitionSnapshot]:
         """Those that the brokers told of, with what files and bucket have of the same topic."""
-        topic_ids = {key[0]: each.topic_id for key, each in self._told.items() if each.topic_id is not None}
-        remote = of_one_topic_each(self._manifests, topic_ids)
+        noted = {
+            key[0]: {each.topic_id: "the cluster"}
+            for key, each in self._told.items()
+            if each.topic_id is not None
+        }
+        chosen = choose([] if noted else self._manifests, noted, self._options.topic_ids)
+        remote = of_topic_ids(self._manifests, chosen)
         found = []
         for key, told in sorted(self._told.items()):
             local = self._local.get(key)
-            if (
-                local is not None
-                and None not in (told.topic_id, local.topic_id)
-                and told.topic_id != local.topic_id
-            ):
-                logger.warning("%s is of another topic of this name; it is not read", local.directory)
+            if local is not None and told.topic_id is not None and not self._is_of(local, told.topic_id):
                 local = None
             found.append(_merge(key, local, remote.get(key, []), told))
         return found
+
+    @staticmethod
+    def _is_of(local: _LocalPartition, topic_id: UUID | None) -> bool:
+        """Whether a directory is of a topic, as far as it tells."""
+        if None in (local.topic_id, topic_id) or local.topic_id == topic_id:
+            return True
+        logger.warning("%s is of another topic of this name; it is not read", local.directory)
+        return False
 
     # --- local ------------------------------------------------------------------------------------------------------
 
@@ -280,20 +295,3 @@ def _local_path(name: str) -> Path:
             )
         return Path(unquote(url.path))
     return Path(name)
-
-
-def of_one_topic_each(
-    manifests: Iterable[SegmentManifest], topic_ids: Mapping[str, UUID]
-) -> dict[TopicPartition, list[SegmentManifest]]:
-    """Manifests by partition, of one incarnation of each topic: the local one's, else that with the newest copy."""
-    newest: dict[str, tuple[int, UUID]] = {}
-    all_of_them = list(manifests)
-    for each in all_of_them:
-        newest[each.topic] = max(
-            newest.get(each.topic, (-1, each.topic_id)), (each.event_timestamp, each.topic_id)
-        )
-    found: dict[TopicPartition, list[SegmentManifest]] = {}
-    for each in all_of_them:
-        if each.topic_id == topic_ids.get(each.topic, newest[each.topic][1]):
-            found.setdefault((each.topic, each.partition), []).append(each)
-    return found

@@ -19,6 +19,7 @@ from stratalog.remote.catalog import list_remote_segments
 from stratalog.spark.places import Place, Places, Tier
 from stratalog.spark.planning.compacted import explains
 from stratalog.spark.planning.cutting import Cutter
+from stratalog.spark.planning.incarnations import of_topic_ids
 from stratalog.spark.planning.index_access import IndexAccess
 from stratalog.spark.planning.segments import (
     LocalSegments,
@@ -28,7 +29,6 @@ from stratalog.spark.planning.segments import (
     merge_tiers,
     remote_segment,
 )
-from stratalog.spark.planning.snapshot import of_one_topic_each
 from stratalog.spark.planning.splits import Piece, SplitPlan
 from stratalog.spark.reading.data_loss import OnDataLoss
 
@@ -141,10 +141,9 @@ class Elsewhere:
 
     def _remote_ranges(self, piece: Piece) -> list[SegmentRange]:
         plan = self.plan
-        of_topic = {} if plan.topic_id is None else {plan.topic: plan.topic_id}
-        manifests = of_one_topic_each(
-            list_remote_segments(self.places.store, [plan.topic], covered=True), of_topic
-        )
+        listed = list_remote_segments(self.places.store, [plan.topic], covered=True)
+        ids = {each.topic_id for each in listed} if plan.topic_id is None else {plan.topic_id}
+        manifests = of_topic_ids(listed, {plan.topic: ids.pop()} if len(ids) == 1 else {})
         segments = [remote_segment(each) for each in manifests.get((plan.topic, plan.partition), [])]
         others = [each for each in segments if each.log != piece.log]
         return within(merge_tiers(others), piece.start, piece.end)
