@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.broker.groups.machine import RANGE, REBALANCE_MS, SESSION_MS, WALL_MS, Machine
+from tests.support.work import lines_of_work
 
 from stratalog.broker.groups.group import ClassicGroup
 from stratalog.broker.groups.state import GroupState
@@ -681,3 +682,22 @@ def test_a_loaded_group_that_is_too_large_rebalances() -> None:
     answers = [machine.join(member) for member in members]
     assert machine.joined(answers[2]).error is Answer.GROUP_MAX_SIZE_REACHED
     assert machine.joined(answers[0]).error is machine.joined(answers[1]).error is Answer.NONE
+
+
+def test_a_join_costs_the_same_in_a_large_group() -> None:
+    def enter(machine: Machine) -> int:
+        """Join, as the coordinator carries it out: the next deadline is asked for each time."""
+
+        def work() -> None:
+            machine.enter()
+            assert machine.group.next_deadline_ms is not None
+
+        return lines_of_work(work)
+
+    machine = Machine(members_max=10_000)
+    enter(machine)
+    few = enter(machine)
+    for _ in range(300):
+        machine.enter()
+    assert enter(machine) == few
+    assert machine.group.members.joined == len(machine.group.members) == 303

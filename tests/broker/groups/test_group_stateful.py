@@ -211,6 +211,25 @@ class Group(RuleBasedStateMachine):
                 assert member.awaiting_join is None
 
     @invariant()
+    def what_is_counted_along_is_what_counting_gives(self) -> None:
+        members, found = self.machine.group.members, self.members
+        assert members.joined == sum(member.awaiting_join is not None for member in found)
+        assert members.rebalance_timeout_ms == max((each.rebalance_timeout_ms for each in found), default=0)
+        offered = [{protocol.name for protocol in member.protocols} for member in found]
+        assert members.shared_protocols() == (set.intersection(*offered) if offered else set())
+        for name in ("range", "sticky", "other"):
+            can_share = members.can_share((Protocol(name, b""),))
+            assert can_share is (not found or name in members.shared_protocols())
+        exact = min(
+            [member.session_deadline_ms for member in found] + [*members.pending.values()], default=None
+        )
+        bound = members.next_deadline_ms
+        assert (bound is None) == (exact is None)
+        assert bound is None or exact is None or bound <= exact
+        members.review_deadlines()
+        assert members.next_deadline_ms == exact
+
+    @invariant()
     def there_is_a_next_deadline_as_long_as_anyone_could_wait(self) -> None:
         if self.members:
             assert self.machine.group.next_deadline_ms is not None

@@ -165,14 +165,10 @@ class ClassicGroup:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When (monotonic ms) `on_time` has something to do, unless events come first."""
-        due = [member.session_deadline_ms for member in self.members]
-        due.extend(self.members.pending.values())
-        if self._join_deadline is not None:
-            due.append(self._join_deadline.due_ms)
-        if self._sync_deadline_ms is not None:
-            due.append(self._sync_deadline_ms)
-        return min(due, default=None)
+        """When (monotonic ms) `on_time` may have something to do, unless events come first; never later than it has."""
+        join_ms = None if self._join_deadline is None else self._join_deadline.due_ms
+        due = (self.members.next_deadline_ms, join_ms, self._sync_deadline_ms)
+        return min((each for each in due if each is not None), default=None)
 
     def check_deletable(self) -> None:
         """Raise unless the group may be deleted: NonEmptyGroupError, GroupIdNotFoundError."""
@@ -216,7 +212,7 @@ class ClassicGroup:
                 return self._replace_static(request, token, now)
             return self._add_member(request, request.new_member_id, token, now)
         if request.id_required:
-            self.members.pending[request.new_member_id] = now.monotonic_ms + request.session_timeout_ms
+            self.members.promise(request.new_member_id, now.monotonic_ms + request.session_timeout_ms)
             return [JoinReply(token, Answer.MEMBER_ID_REQUIRED, request.new_member_id)]
         return self._add_member(request, request.new_member_id, token, now)
 
@@ -281,10 +277,9 @@ class ClassicGroup:
         effects: Effects = []
         if member.awaiting_join is not None:  # the client asked again on another connection
             effects.append(JoinReply(member.awaiting_join, Answer.REBALANCE_IN_PROGRESS, member.member_id))
-        member.protocols = request.protocols
-        member.rebalance_timeout_ms = request.rebalance_timeout_ms
+        self.members.change(member, request.protocols, request.rebalance_timeout_ms)
         member.session_timeout_ms = request.session_timeout_ms
-        member.awaiting_join = token
+        self.members.park_join(member, token)
         return effects
 
     def _generation_reply(self, member: Member, token: Token) -> JoinReply:
@@ -316,7 +311,7 @@ class ClassicGroup:
         if old_id in self._pending_sync:
             self._pending_sync.remove(old_id)
             self._pending_sync.add(member.member_id)
-        member.session_deadline_ms = now.monotonic_ms + member.session_timeout_ms
+        self._extend_session(member, now)
         member.is_new = False
         effects += self._update_member(member, request, token)
         if self.state is GroupState.STABLE and self.members.elected_protocol() == self.protocol:
@@ -333,9 +328,9 @@ class ClassicGroup:
 
     def _fence(self, member: Member) -> Effects:
         effects: Effects = []
-        if member.awaiting_join is not None:
-            effects.append(JoinReply(member.awaiting_join, Answer.FENCED_INSTANCE_ID, member.member_id))
-            member.awaiting_join = None
+        token = self.members.unpark_join(member)
+        if token is not None:
+            effects.append(JoinReply(token, Answer.FENCED_INSTANCE_ID, member.member_id))
         if member.awaiting_sync is not None:
             effects.append(SyncReply(member.awaiting_sync, Answer.FENCED_INSTANCE_ID))
             member.awaiting_sync = None
@@ -345,7 +340,7 @@ class ClassicGroup:
         member = self.members.get(pending.member_id)
         if member is None or member.awaiting_join is None or self.state is not GroupState.STABLE:
             return []  # it left, or a rebalance began that will answer it
-        token, member.awaiting_join = member.awaiting_join, None
+        token = self.members.unpark_join(member)
         reply = self._generation_reply(member, token)
         if pending.can_skip_assignment:
             return [replace(reply, skip_assignment=self.members.leader == member.member_id)]
@@ -357,13 +352,11 @@ class ClassicGroup:
         before = pending.before
         if member is None or member.awaiting_join is None or before.instance_id is None:
             return []  # it left, or a rebalance has answered it under its new id
-        token = member.awaiting_join
+        token = self.members.unpark_join(member)
         self.members.rename_static(before.instance_id, before.member_id)
-        member.protocols = before.protocols
-        member.rebalance_timeout_ms = before.rebalance_timeout_ms
+        self.members.change(member, before.protocols, before.rebalance_timeout_ms)
         member.session_timeout_ms = before.session_timeout_ms
-        member.awaiting_join = None
-        member.session_deadline_ms = now.monotonic_ms + before.session_timeout_ms
+        self._extend_session(member, now)
         return [
             JoinReply(
                 token, error, UNKNOWN_MEMBER_ID, self.generation, self.protocol_type, self.protocol,
@@ -444,9 +437,9 @@ class ClassicGroup:
     def _announce_generation(self, now: Moment) -> Effects:
         effects: Effects = []
         for member in self.members:
-            if member.awaiting_join is not None:
-                effects.append(self._generation_reply(member, member.awaiting_join))
-                member.awaiting_join = None
+            token = self.members.unpark_join(member)
+            if token is not None:
+                effects.append(self._generation_reply(member, token))
             self._extend_session(member, now)
             member.is_new = False
             self._pending_sync.add(member.member_id)
@@ -605,7 +598,7 @@ class ClassicGroup:
             )
 
     def _extend_session(self, member: Member, now: Moment) -> None:
-        member.session_deadline_ms = now.monotonic_ms + member.session_timeout_ms
+        self.members.extend_session(member, now.monotonic_ms + member.session_timeout_ms)
 
     def leave(self, leaving: Iterable[LeavingMember], now: Moment) -> tuple[list[LeftMember], Effects]:
         """Members go by their own wish, or an administrator's; each one's fate, and the effects of all together."""
@@ -673,6 +666,7 @@ class ClassicGroup:
             )
         if self._sync_deadline_ms is not None and self._sync_deadline_ms <= now.monotonic_ms:
             effects += self._syncs_missing(now)
+        self.members.review_deadlines()
         return effects
 
     def _session_over(self, member: Member, now: Moment) -> Effects:
@@ -711,9 +705,9 @@ class ClassicGroup:
         """The group is gone from here; everybody who waits is told `error`."""
         effects: Effects = []
         for member in self.members:
-            if member.awaiting_join is not None:
-                effects.append(JoinReply(member.awaiting_join, error, member.member_id))
-                member.awaiting_join = None
+            token = self.members.unpark_join(member)
+            if token is not None:
+                effects.append(JoinReply(token, error, member.member_id))
             if member.awaiting_sync is not None:
                 effects.append(SyncReply(member.awaiting_sync, error))
                 member.awaiting_sync = None

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from stratalog.broker.groups.member import Member, subscribed_topics
-from stratalog.broker.groups.values import JoinedMember, Protocol
+from stratalog.broker.groups.values import JoinedMember, Protocol, Token
 from stratalog.errors import FencedInstanceIdError, UnknownMemberIdError
 
 
@@ -15,6 +15,9 @@ class Membership:
 
     Invariants: a group with members has one leader, who is one of them, unless the leader was removed and nobody is
     left; an instance id belongs to one member; a pending id (given out, not joined yet) is no member's.
+
+    What is asked at every join is counted along, so that a join costs the same in a large group. Therefore `awaiting_join`,
+    `protocols`, `rebalance_timeout_ms` and `session_deadline_ms` of a member that is in here are changed only from here.
     """
 
     def __init__(self) -> None:
@@ -23,6 +26,11 @@ class Membership:
         #: Ids given out with MEMBER_ID_REQUIRED, with the time (monotonic ms) at which they are taken back.
         self.pending: dict[str, int] = {}
         self.leader: str | None = None
+        self._joined = 0
+        #: How many members offer a protocol of this name, and how many have this rebalance timeout.
+        self._offers: Counter[str] = Counter()
+        self._rebalance_timeouts: Counter[int] = Counter()
+        self._deadline_bound_ms: int | None = None
 
     def __len__(self) -> int:
         return len(self._members)
@@ -46,6 +54,8 @@ class Membership:
         if member.instance_id is not None:
             self._by_instance[member.instance_id] = member.member_id
         self._members[member.member_id] = member
+        self._count(member, 1)
+        self._bring_forward(member.session_deadline_ms)
         self.pending.pop(member.member_id, None)
         if self.leader is None:
             self.leader = member.member_id
@@ -54,8 +64,10 @@ class Membership:
         """Remove a member or a pending id; leadership passes to the oldest member left."""
         self.pending.pop(member_id, None)
         member = self._members.pop(member_id, None)
-        if member is not None and member.instance_id is not None:
-            self._by_instance.pop(member.instance_id, None)
+        if member is not None:
+            self._count(member, -1)
+            if member.instance_id is not None:
+                self._by_instance.pop(member.instance_id, None)
         if self.leader == member_id:
             self.leader = next(iter(self._members), None)
         return member
@@ -73,6 +85,60 @@ class Membership:
         if self.leader == old_id:
             self.leader = new_id
         return member
+
+    def promise(self, member_id: str, until_ms: int) -> None:
+        """Give out an id; it is taken back unless somebody joins with it in time."""
+        self.pending[member_id] = until_ms
+        self._bring_forward(until_ms)
+
+    def park_join(self, member: Member, token: Token) -> None:
+        """The member waits for the answer to its join."""
+        self._joined += member.awaiting_join is None
+        member.awaiting_join = token
+
+    def unpark_join(self, member: Member) -> Token | None:
+        """The member waits no longer; the token of its join, if it did."""
+        token, member.awaiting_join = member.awaiting_join, None
+        self._joined -= token is not None
+        return token
+
+    def change(self, member: Member, protocols: tuple[Protocol, ...], rebalance_timeout_ms: int) -> None:
+        """The member says something else than before."""
+        self._count(member, -1)
+        member.protocols = protocols
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        self._count(member, 1)
+
+    def extend_session(self, member: Member, until_ms: int) -> None:
+        member.session_deadline_ms = until_ms
+        self._bring_forward(until_ms)
+
+    def _count(self, member: Member, change: int) -> None:
+        if member.awaiting_join is not None:
+            self._joined += change
+        self._rebalance_timeouts[member.rebalance_timeout_ms] += change
+        if not self._rebalance_timeouts[member.rebalance_timeout_ms]:
+            del self._rebalance_timeouts[member.rebalance_timeout_ms]
+        for name in {offered.name for offered in member.protocols}:
+            self._offers[name] += change
+            if not self._offers[name]:
+                del self._offers[name]
+
+    def _bring_forward(self, due_ms: int) -> None:
+        if self._deadline_bound_ms is None or due_ms < self._deadline_bound_ms:
+            self._deadline_bound_ms = due_ms
+
+    # --- time -------------------------------------------------------------------------------------------------------
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """No session ends and no pending id is taken back before; None for neither. `review_deadlines` makes it exact."""
+        return self._deadline_bound_ms if self._members or self.pending else None
+
+    def review_deadlines(self) -> None:
+        """Look at all members for the next deadline: sessions that were extended leave it too early."""
+        due = [member.session_deadline_ms for member in self._members.values()]
+        self._deadline_bound_ms = min([*due, *self.pending.values()], default=None)
 
     def elect_joined_leader(self) -> bool:
         """Make sure that the leader is one who has joined again; False when nobody has."""
@@ -105,29 +171,25 @@ class Membership:
     @property
     def joined(self) -> int:
         """How many members wait for the answer to their join."""
-        return sum(member.awaiting_join is not None for member in self._members.values())
+        return self._joined
 
     @property
     def all_joined(self) -> bool:
-        return not self.pending and self.joined == len(self._members)
+        return not self.pending and self._joined == len(self._members)
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        return max((member.rebalance_timeout_ms for member in self._members.values()), default=0)
+        return max(self._rebalance_timeouts, default=0)
 
     def shared_protocols(self) -> set[str]:
         """Names of the protocols that every member offers."""
-        counts = Counter(
-            name for member in self._members.values() for name in {p.name for p in member.protocols}
-        )
-        return {name for name, count in counts.items() if count == len(self._members)}
+        return {name for name, count in self._offers.items() if count == len(self._members)}
 
     def can_share(self, protocols: tuple[Protocol, ...]) -> bool:
         """Whether someone who offers these has a protocol in common with all members (with none, any will do)."""
         if not self._members:
             return bool(protocols)
-        shared = self.shared_protocols()
-        return any(protocol.name in shared for protocol in protocols)
+        return any(self._offers[protocol.name] == len(self._members) for protocol in protocols)
 
     def elected_protocol(self) -> str:
         """The shared protocol that most members put first. The group must not be empty."""
