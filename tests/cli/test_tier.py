@@ -19,6 +19,7 @@ from stratalog.cli.main import run
 from stratalog.engine.data_dir import DataDir
 from stratalog.log.checkpoints import LOG_START_OFFSETS, OffsetCheckpoint
 from stratalog.remote.metadata.serde import decode
+from stratalog.remote.ownership import take_over
 from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 
@@ -482,3 +483,25 @@ def test_the_environment_names_the_store(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", s3.options["secret_access_key"])
     assert run(["tier", "audit", s3.url("tier/prefix")]) in (0, 1)
     assert capsys.readouterr().err == ""
+
+
+def test_repair_is_for_who_owns_the_bucket_alone(tier: Tier, capsys: pytest.CaptureFixture[str]) -> None:
+    tier.spoil()
+    take_over(tier.store, "production")
+    before = {path: data for path, data in tier.content().items() if "_owner" not in path}
+    meta = tier.data_dir / "meta.properties"
+    meta.write_text("version=1\ncluster.id=copy\nnode.id=1\n")
+    given = ("--data-dir", str(tier.data_dir), "--grace", "0", "--apply")
+    for arguments, said in (
+        (("--grace", "0", "--apply"), "stop that cluster's broker and give its --data-dir"),
+        (given, "belongs to cluster copy"),
+    ):
+        assert tier.run("repair", *arguments) == 2
+        err = capsys.readouterr().err
+        assert "tier repair --apply is refused: the bucket belongs to cluster production" in err
+        assert said in err
+        assert {path: data for path, data in tier.content().items() if "_owner" not in path} == before
+    meta.write_text("version=1\ncluster.id=production\nnode.id=1\n")
+    tier.run("repair", *given)
+    assert "deleted" in capsys.readouterr().out
+    assert {path for path in tier.content() if "_owner" not in path} != set(before)

@@ -28,6 +28,7 @@ from stratalog.remote.api import (
     TopicIdPartition,
 )
 from stratalog.remote.segment_state import RemoteLogSegmentState
+from stratalog.remote.staging import BULK_BROKER_ID
 from stratalog.remote.storage.encoder import Encoding
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
@@ -221,7 +222,7 @@ class Partition:
             start_offset=base,
             end_offset=following - 1,
             max_timestamp_ms=newest,
-            broker_id=1,
+            broker_id=BULK_BROKER_ID,  # no cluster is behind it
             event_timestamp_ms=T0,
             segment_size_bytes=log.stat().st_size,
             segment_leader_epochs={epoch: base},

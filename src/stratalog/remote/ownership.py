@@ -162,30 +162,47 @@ def give_up(store: ObjectStore, clock: Clock = SYSTEM_CLOCK) -> BucketOwner:
 
 
 def check_no_owner(
-    store: ObjectStore, what: str, manifests: Iterable[SegmentManifest] = (), *, cluster_id: str | None = None
+    store: ObjectStore,
+    what: str,
+    manifests: Iterable[SegmentManifest] = (),
+    *,
+    instead: str = "go through its brokers, or take another prefix",
 ) -> None:
-    """Raise NotOwnerError unless `what` may change the bucket: nobody owns it, or the cluster `cluster_id`, which agrees.
+    """Raise NotOwnerError when a cluster owns the bucket: its brokers would never hear of what `what` changes.
 
     Where nothing tells whose it is, as in buckets from before there were owners, `manifests` that a broker copied do: those
-    that the change concerns.
+    that the change concerns. `instead` says what to do.
     """
     owner = read_owner(store)
     if owner is None:
         found = next((each for each in manifests if each.broker_id != BULK_BROKER_ID), None)
-        if found is not None and cluster_id is None:
+        if found is not None:
             raise NotOwnerError(
-                f"{store.url}: {what} is refused: a broker copied {found.key()}, and segments that its metadata do not know"
-                f" are never seen; go through the brokers. If they are gone for good: stratalog tier owner {store.url}"
-                " --give-up"
+                f"{store.url}: {what} is refused: a broker copied {found.key()}, and never sees what others do there;"
+                f" {instead}. {_if_gone(store)}"
             )
-        return
-    if owner.cluster_id is None or owner.cluster_id == cluster_id:
-        return
-    through = "" if cluster_id is None else f", not to cluster {cluster_id}, whose brokers were named"
-    raise NotOwnerError(
-        f"{store.url}: {what} is refused: the bucket belongs to cluster {owner.cluster_id}{through}; go through its"
-        f" brokers, or take another prefix. If that cluster is gone for good: stratalog tier owner {store.url} --give-up"
-    )
+    elif owner.cluster_id is not None:
+        raise NotOwnerError(
+            f"{store.url}: {what} is refused: the bucket belongs to cluster {owner.cluster_id}; {instead}."
+            f" {_if_gone(store)}"
+        )
+
+
+def check_owner(store: ObjectStore, what: str, cluster_id: str | None, whose: str) -> None:
+    """Raise NotOwnerError when another cluster than `cluster_id` owns the bucket; `whose` says where that id is from.
+
+    A cluster without a known id owns nothing.
+    """
+    owner = read_owner(store)
+    if owner is not None and owner.cluster_id is not None and owner.cluster_id != cluster_id:
+        raise NotOwnerError(
+            f"{store.url}: {what} is refused: the bucket belongs to cluster {owner.cluster_id}, and {whose} to cluster"
+            f" {cluster_id}"
+        )
+
+
+def _if_gone(store: ObjectStore) -> str:
+    return f"If its brokers are gone for good: stratalog tier owner {store.url} --give-up"
 
 
 def made_by_brokers(store: ObjectStore) -> bool:

@@ -23,6 +23,7 @@ from stratalog.cli.tier.audit import (
 )
 from stratalog.cli.tier.data_dirs import DataDirOption, open_data_dirs
 from stratalog.cli.tier.output import JsonOutput, Output, TextOutput
+from stratalog.cli.tier.owner import identity_of
 from stratalog.cli.tier.store import (
     RemoteInstead,
     UrlArgument,
@@ -36,11 +37,14 @@ from stratalog.errors import RemoteStorageError
 from stratalog.remote.audit_findings import RepairPlan, plan_repair
 from stratalog.remote.audit_mend import carry_out, store_time_ms
 from stratalog.remote.audit_run import AuditOptions
+from stratalog.remote.ownership import check_no_owner, check_owner
 from stratalog.remote.publication import finish_publications
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.s3_uploads import S3Uploads
 from stratalog.util.clock import SYSTEM_CLOCK
 from stratalog.util.filesystem import REAL_FILESYSTEM
+
+_WHAT = "tier repair --apply"
 
 
 def repair(
@@ -77,6 +81,8 @@ def repair(
     require_topics(topic, lambda: topics_in(store), url)
     data_dirs = open_data_dirs(data_dir)
     with _not_served(data_dir if apply else None):
+        if apply:
+            _check_owner(store, data_dir)
         now_ms = store_time_ms(store) if apply else SYSTEM_CLOCK.now_ms()
         if apply:
             finish_publications(store)
@@ -87,7 +93,7 @@ def repair(
             output.plan(plan, apply=apply)
         if apply and plan.mends:
             sys.stdout.flush()
-            _carry_out(store, plan, output, uploads)
+            _carry_out(store, plan, output, uploads, data_dir)
             options = replace(options, now_ms=store_time_ms(store))
             result = run_audit(store, options, data_dirs, output, uploads)
         elif plan.mends:
@@ -105,10 +111,26 @@ def _not_served(directories: Sequence[Path] | None) -> Iterator[None]:
         yield
 
 
-def _carry_out(store: ObjectStore, plan: RepairPlan, output: Output, uploads: S3Uploads | None) -> None:
+def _check_owner(store: ObjectStore, data_dir: Sequence[Path] | None) -> None:
+    """Raise NotOwnerError unless nobody owns the bucket, or the cluster whose metadata are at hand."""
+    if not data_dir:
+        check_no_owner(store, _WHAT, instead="stop that cluster's broker and give its --data-dir")
+        return
+    for directory in data_dir:
+        check_owner(store, _WHAT, identity_of(directory)[0], f"{directory} belongs")
+
+
+def _carry_out(
+    store: ObjectStore,
+    plan: RepairPlan,
+    output: Output,
+    uploads: S3Uploads | None,
+    data_dir: Sequence[Path] | None,
+) -> None:
     """Do all of it, one after the other; what cannot be done is said, and found again by the audit that follows."""
     for planned in plan.mends:
         try:
+            _check_owner(store, data_dir)
             mended = carry_out(store, planned.mend, uploads)
         except RemoteStorageError as error:
             output.done(planned, "", str(error))

@@ -99,21 +99,20 @@ def compact_bucket(
     progress: Progress = SILENT,
     clock: Clock = SYSTEM_CLOCK,
 ) -> CompactResult:
-    """Compact `topics` of a bucket of the remote tier. Where brokers serve it, `kafka` has to say how they are reached
-    (`kafka.bootstrap.servers`, ...): they learn of every change through `__remote_log_metadata`.
+    """Compact `topics` of a bucket of the remote tier. Where a cluster owns it, `kafka` has to say how its brokers are
+    reached (`kafka.bootstrap.servers`, ...): they learn of every change through `__remote_log_metadata`.
 
     `options` are those of the store, with keys for encrypted segments. Topics have the configuration that their newest
     segment tells, `overrides` go before it. Without a `state` everything is looked at; with one, partitions of which less
     than `min_dirty_ratio` is new are left out, and only new records count as newer ones. Objects of old segments are
     deleted `grace_seconds` after the new ones are visible.
 
-    UsageError, TaskError, RemoteStorageError, UnreachableError. What was published by then stays, and the next run
-    finishes it.
+    UsageError, TaskError, RemoteStorageError, UnreachableError, NotOwnerError. What was published by then stays, and the
+    next run finishes it.
     """
     with ExitStack() as stack:
         places = Places(url, dict(options or {}))
         view = places.store
-        finish_publications(view, clock=clock)
         manifests = _visible(places, topics)
         job = BucketJob(view, topics, job_above(each.segment_id for each in manifests))
         target: Place = InBucket(view, job, clock)
@@ -121,6 +120,8 @@ def compact_bucket(
             cluster = stack.enter_context(TieredCluster.connected(ConnectionOptions.of(kafka), clock))
             target = InCluster(view, job, cluster, clock)
         if not dry_run:
+            target.ensure_allowed(manifests)
+            finish_publications(view, clock=clock)
             target.begin(manifests)
             stack.enter_context(_swept(job))
         partitions = list(filter(None, map(target.readable, bucket.partitions_of(manifests))))

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from stratalog.errors import UsageError
+from stratalog.errors import NotOwnerError, UsageError
 from stratalog.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, OffsetCheckpoint
 from stratalog.remote import restore_marker
 from stratalog.remote.api import RemoteLogSegmentMetadata
 from stratalog.remote.catalog import list_remote_segments
-from stratalog.remote.publication import publish
+from stratalog.remote.ownership import check_no_owner
+from stratalog.remote.publication import discard, publish
 from stratalog.remote.restore import begin_anew, check_target
 from stratalog.remote.restore_bucket import RestoredTopic, RestorePlan, plan_restore
 from stratalog.remote.restore_files import write_partition
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 #: Makes the topics known to the broker of the directory, durably, with the largest producer id (-1: none).
 Register = Callable[[Sequence[RestoredTopic], int], None]
 
+_WHAT: Final = "a restore into it"
 _COLUMNS: Final = (
     Column("topic"), Column("partition"), Column("log_start_offset"), Column("log_end_offset"), Column("segments"),
     Column("bytes", Unit.BYTES),
@@ -164,7 +166,7 @@ def restore_to_bucket(
     """Copy segments into another bucket, in our layout, encoded as `target_options` say; visible all in one step.
 
     Topic ids, segment ids and leader epochs stay. What is there already, complete and of the same size, is not copied
-    again. UsageError when both are one place.
+    again. UsageError when both are one place, NotOwnerError when a cluster owns the target.
     """
     if remote.rstrip("/") == target.rstrip("/"):
         raise UsageError(f"{target}: a bucket cannot be restored into itself")
@@ -174,6 +176,8 @@ def restore_to_bucket(
     plan = plan_restore(view, topics, at_ms=at_ms)
     keys = _manifest_keys(view, plan, topics)
     there = open_bucket(target, {key: value for key, value in options.items() if key != "compression"}).inner
+    if not dry_run:
+        check_no_owner(there, _WHAT)
     known = {m.segment_id: m.segment_size_in_bytes for m in list_remote_segments(there, topics, covered=True)}
     tasks = [
         BucketTask(source, target, options)
@@ -197,6 +201,11 @@ def restore_to_bucket(
         )
     )
     if staged:
+        try:
+            check_no_owner(there, _WHAT)  # it may have got one while this ran
+        except NotOwnerError:
+            discard(there, staged)
+            raise
         publish(there, f"restore-{random_uuid().hex}", staged)
     return _result("Copied", plan, len(staged), size, ())
 

@@ -23,6 +23,7 @@ from stratalog.log.values import EpochEntry
 from stratalog.remote import publication
 from stratalog.remote.api import TopicIdPartition
 from stratalog.remote.catalog import list_remote_segments
+from stratalog.remote.ownership import check_no_owner
 from stratalog.remote.staging import Lineage, move, new_job, stage, sweep
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_store import ObjectStore
@@ -36,6 +37,8 @@ from stratalog.util.uuids import uuid_to_base64
 #: Of one task: segments on their way to the store, and so on the local disk.
 _UPLOADS_AT_ONCE: Final = 2
 _MOVES_AT_ONCE: Final = 4
+_WHAT: Final = "a bulk write"
+_INSTEAD: Final = "write through its brokers (kafka.bootstrap.servers), or to another prefix"
 #: Longer than Spark waits for a worker whose task is to end.
 _SWEEP_AFTER_SECONDS: Final = 2.5
 _SWEEPS_MAX: Final = 8
@@ -53,9 +56,11 @@ class BucketTarget:
         return ObjectStore.from_url(self.options.remote_url, self.options.remote_options)
 
     def plan(self, topic: str | None) -> WritePlan:
-        """Look at the topic, or at all; finish what an earlier job left. Raises RemoteStorageError."""
+        """Look at the topic, or at all; finish what an earlier job left. Raises RemoteStorageError, NotOwnerError for a
+        bucket or topic that brokers tier: they would give the same offsets to other records, and never see these."""
         store = self._open()
         store.check()
+        check_no_owner(store, _WHAT, instead=_INSTEAD)
         publication.finish_publications(store)
         topics = _known_topics(store, None if topic is None else [topic])
         return WritePlan(new_job(), topics, self.options.partitions)
@@ -85,6 +90,7 @@ class BucketTarget:
                 known = _known_topics(store, sorted({topic for topic, _, _ in placed})) if placed else {}
                 _check_ids(placed, known)
                 placed = _placed(manager, plan.job, placed, known, made)
+                check_no_owner(store, _WHAT, instead=_INSTEAD)  # it may have got one while this job ran
                 with suppress(publication.OvertakenError):
                     publication.publish(store, name, _all(placed), batch=number, turn=turn)
                     break
@@ -227,7 +233,10 @@ def _all(placed: Mapping[tuple[str, UUID, int], list[SegmentManifest]]) -> list[
 def _known_topics(store: ObjectStore, topics: list[str] | None) -> dict[str, KnownTopic]:
     """The topics that have segments; of those that were made again under their name, the one copied to last."""
     by_topic: dict[str, list[SegmentManifest]] = {}
-    for manifest in list_remote_segments(store, topics, covered=True):
+    found = list_remote_segments(store, topics, covered=True)
+    if topics is not None:  # those that are written to
+        check_no_owner(store, _WHAT, found, instead=_INSTEAD)
+    for manifest in found:
         by_topic.setdefault(manifest.topic, []).append(manifest)
     return {topic: _known(manifests) for topic, manifests in by_topic.items()}
 

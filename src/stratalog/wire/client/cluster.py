@@ -120,6 +120,12 @@ class Cluster:
                 self._any = self._first_of([*self.options.servers, *known])
             return self._any
 
+    def cluster_id(self) -> str:
+        """The id that the brokers have in common."""
+        told = self.any.call(ApiKey.DESCRIBE_CLUSTER, (0, 2), endpoint_type=1)
+        check(told.error_code, told.error_message)
+        return str(told.cluster_id)
+
     def nodes(self) -> dict[int, Node]:
         """The brokers, by id."""
         if not self._nodes:

@@ -25,6 +25,7 @@ from stratalog.remote.api import (
     TopicIdPartition,
 )
 from stratalog.remote.catalog import list_remote_segments
+from stratalog.remote.staging import BULK_BROKER_ID
 from stratalog.remote.storage.object_key import ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.plain_view import PlainView
@@ -90,7 +91,7 @@ def upload(log: PartitionLog, store: ObjectStore, *, topic: str = "latest") -> N
             segment.base_offset,
             end - 1,
             segment.largest_timestamp(),
-            0,
+            BULK_BROKER_ID,
             1,
             segment.size_bytes,
             {entry.epoch: entry.start_offset for entry in epochs} or {0: segment.base_offset},

@@ -107,8 +107,10 @@ class EventLog(MetadataLog, Protocol):
 class TieredCluster:
     """The remote segments of a cluster, as its metadata topic has them. Not thread-safe."""
 
-    def __init__(self, log: EventLog, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, log: EventLog, clock: Clock = SYSTEM_CLOCK, *, cluster_id: str | None = None) -> None:
         self._log = log
+        #: What owns the bucket, if anything does.
+        self.cluster_id = cluster_id
         self._manager = TopicBasedRemoteLogMetadataManager(log, clock=clock)
         self._clock = clock
 
@@ -117,7 +119,7 @@ class TieredCluster:
     def connected(cls, options: ConnectionOptions, clock: Clock = SYSTEM_CLOCK) -> Iterator[TieredCluster]:
         """A cluster that is there. UnreachableError, AuthenticationError, UsageError."""
         with Cluster(options) as cluster:
-            yield cls(BrokerMetadataLog(cluster), clock)
+            yield cls(BrokerMetadataLog(cluster), clock, cluster_id=cluster.cluster_id())
 
     def segments(self, partition: TopicIdPartition) -> dict[UUID, RemoteLogSegmentMetadata]:
         """All that is known of a partition now, by id, in whichever state."""

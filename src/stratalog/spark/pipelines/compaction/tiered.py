@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from stratalog.remote.api import RemoteLogSegmentMetadata, TopicIdPartition
+from stratalog.remote.ownership import check_no_owner, check_owner
 from stratalog.remote.publication import publish, remove_objects, replaced_segments
 from stratalog.remote.segment_state import RemoteLogSegmentState
 from stratalog.remote.storage.manifest import SegmentManifest
@@ -28,12 +29,20 @@ from stratalog.spark.pipelines.compaction.bucket_job import BucketJob
 from stratalog.spark.pipelines.compaction.metadata_topic import TieredCluster
 from stratalog.util.clock import Clock
 
+_WHAT: Final = "a compaction"
+_INSTEAD: Final = (
+    "name its brokers (--kafka bootstrap.servers=HOST:PORT, kafka.bootstrap.servers), which learn of it then"
+)
+
 #: Between the last lookup of a segment that is being deleted, and its objects.
 _SETTLE_SECONDS_MAX: Final = 5.0
 
 
 class Place(Protocol):
     """Where compacted partitions become visible."""
+
+    def ensure_allowed(self, manifests: Sequence[SegmentManifest] = ()) -> None:
+        """Raise NotOwnerError when the bucket is not to be changed in this way; `manifests` are those that would be."""
 
     def begin(self, manifests: Sequence[SegmentManifest]) -> None:
         """Take away what earlier jobs left, and note this one; `manifests` is all that is visible of its topics."""
@@ -56,7 +65,11 @@ class InBucket:
         self._job = job
         self._clock = clock
 
-    def begin(self, manifests: Sequence[SegmentManifest]) -> None:  # noqa: ARG002
+    def ensure_allowed(self, manifests: Sequence[SegmentManifest] = ()) -> None:
+        check_no_owner(self._store, _WHAT, manifests, instead=_INSTEAD)
+
+    def begin(self, manifests: Sequence[SegmentManifest]) -> None:
+        self.ensure_allowed(manifests)
         self._job.find_earlier()
         self._job.begin()
 
@@ -66,12 +79,14 @@ class InBucket:
     def replace(self, plan: BucketPlan, new: Sequence[SegmentManifest]) -> None:
         replaced = plan.replaced_by(new)
         if new or replaced:
+            self.ensure_allowed(plan.manifests)
             publish(self._store, _name(plan.partition), new, replaces=replaced, clock=self._clock)
 
     def clean_up(self, grace_seconds: float) -> None:
         replaced = _replaced(self._store, self._job)
         if replaced:
             self._clock.sleep(grace_seconds)
+            self.ensure_allowed()
             _delete_objects(self._store, replaced)
         self._job.end()
 
@@ -86,7 +101,11 @@ class InCluster:
         self._clock = clock
         self._replaced: list[RemoteLogSegmentMetadata] = []
 
+    def ensure_allowed(self, manifests: Sequence[SegmentManifest] = ()) -> None:  # noqa: ARG002
+        check_owner(self._store, _WHAT, self._cluster.cluster_id, "the brokers that were named belong")
+
     def begin(self, manifests: Sequence[SegmentManifest]) -> None:
+        self.ensure_allowed()
         self._job.find_earlier()
         made = [each for each in manifests if self._job.is_of_earlier(each)]
         for partition in dict.fromkeys(each.topic_id_partition for each in made):
@@ -116,6 +135,7 @@ class InCluster:
         good = [each for each in new if not _is_made_of(each, plan, gone)]
         remove_objects(self._store, [each for each in new if each not in good])
         if good:
+            self.ensure_allowed()
             publish(self._store, _name(plan.partition), good, clock=self._clock)
             self._cluster.announce(plan.partition, good)
         self._replaced += [
@@ -126,6 +146,7 @@ class InCluster:
         unannounced = _replaced(self._store, self._job)
         if self._replaced or unannounced:
             self._clock.sleep(grace_seconds)
+            self.ensure_allowed()
             self._cluster.to(RemoteLogSegmentState.DELETE_SEGMENT_STARTED, self._replaced)
             self._clock.sleep(min(grace_seconds, _SETTLE_SECONDS_MAX))
             _delete_objects(self._store, [*self._replaced, *unannounced])
