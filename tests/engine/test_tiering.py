@@ -5,11 +5,14 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from tests.remote.world import MemoryMetadataLog
 
 from stratalog.config.broker import BrokerConfig
 from stratalog.config.topic import LogConfig
 from stratalog.engine.log_manager import LogManager, TopicSpec
-from stratalog.engine.tiering import start_tiering
+from stratalog.engine.metric import Sample
+from stratalog.engine.metrics import read_metrics
+from stratalog.engine.tiering import KAFKAS_METADATA_MANAGER, start_tiering
 from stratalog.errors import InvalidConfigError, UsageError
 from stratalog.log.retention import DeletionReason
 from stratalog.records.batch import iter_batches
@@ -17,6 +20,8 @@ from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.manager import RemoteLogManager
+from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
+from stratalog.remote.plugin_metrics import PluginMetrics
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 
@@ -53,7 +58,7 @@ class Tiered:
         self.logs.create_topic(spec)
         return spec
 
-    def start(self) -> RemoteLogManager:
+    def start(self, bootstrap_servers: str | None = None) -> RemoteLogManager:
         return start_tiering(
             self.logs,
             self.config,
@@ -61,6 +66,7 @@ class Tiered:
             cluster_id="c1",
             ensure_topic=self._ensure,
             partition_count=lambda _: 5,
+            bootstrap_servers=bootstrap_servers,
         )
 
 
@@ -144,3 +150,80 @@ def test_what_cannot_be_used_is_refused_by_name(
     one = tiered(made, tmp_path, **settings)
     with pytest.raises((UsageError, InvalidConfigError), match=said):
         one.start()
+
+
+class RecordingMetadata(TopicBasedRemoteLogMetadataManager):
+    """A metadata plugin that keeps its events in memory."""
+
+    configured: Mapping[str, str] = {}
+
+    def __init__(self) -> None:
+        super().__init__(MemoryMetadataLog())
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        type(self).configured = dict(configs)
+
+    def with_plugin_metrics(self, metrics: PluginMetrics) -> None:
+        metrics.add_metric("segments-known", lambda: 7, "How many.", {"kind": "test"})
+        metrics.add_metric("broken", lambda: 1 / 0)
+
+
+def test_a_metadata_plugin_gets_no_metadata_topic_but_its_keys_and_the_brokers_address(
+    tmp_path: Path, made: list[Tiered]
+) -> None:
+    settings = {
+        "remote.log.metadata.manager.class.name": f"{__name__}:RecordingMetadata",
+        "rlmm.config.own.key": "x",
+    }
+    one = tiered(made, tmp_path, **settings)
+    one.start(bootstrap_servers="127.0.0.1:19092")
+    assert one.topics == {}
+    assert RecordingMetadata.configured == {
+        "remote.log.metadata.common.client.bootstrap.servers": "127.0.0.1:19092",
+        "remote.log.metadata.common.client.security.protocol": "PLAINTEXT",
+        "broker.id": "1", "node.id": "1", "cluster.id": "c1", "log.dir": str(tmp_path), "own.key": "x",
+    }  # fmt: skip
+
+
+def test_metrics_of_a_plugin_are_shown_with_its_class_and_key(tmp_path: Path, made: list[Tiered]) -> None:
+    key = "remote.log.metadata.manager.class.name"
+    one = tiered(made, tmp_path, **{key: f"{__name__}:RecordingMetadata"})
+    one.start()
+    shown = {
+        metric.name: (metric.labels, list(samples))
+        for metric, samples in read_metrics(one.logs)
+        if metric.name.startswith("kafka_server_plugins")
+    }
+    assert shown == {
+        "kafka_server_plugins_segments_known": (
+            ("config", "class", "kind"),
+            [Sample((key, "RecordingMetadata", "test"), 7.0)],
+        )
+    }
+
+
+def test_kafkas_own_metadata_manager_is_the_topic_based_one(tmp_path: Path, made: list[Tiered]) -> None:
+    one = tiered(made, tmp_path, **{"remote.log.metadata.manager.class.name": KAFKAS_METADATA_MANAGER})
+    one.start()
+    assert "__remote_log_metadata" in one.topics
+
+
+def test_keys_of_the_metadata_topic_count_under_the_prefix_where_kafka_has_them(
+    tmp_path: Path, made: list[Tiered]
+) -> None:
+    own = {
+        "rlmm.config.remote.log.metadata.topic.num.partitions": "2",
+        "rlmm.config.remote.log.metadata.topic.retention.ms": "999",
+        "rlmm.config.remote.log.metadata.consume.wait.ms": "77",
+    }
+    one = tiered(made, tmp_path, **own)
+    one.start()
+    count, configs = one.topics["__remote_log_metadata"]
+    assert (count, configs["retention.ms"]) == (2, "999")
+    assert one.config["remote.log.metadata.consume.wait.ms"] == 77
+    dynamic = one.config.with_overrides({"rlmm.config.remote.log.metadata.topic.num.partitions": "5"})
+    assert dynamic["remote.log.metadata.topic.num.partitions"] == 2  # no client sets a plugin's keys
+    with pytest.raises(
+        InvalidConfigError, match=r"0 for configuration rlmm\.config\.remote\.log\.metadata\.topic\.num"
+    ):
+        BrokerConfig({"rlmm.config.remote.log.metadata.topic.num.partitions": "0"})

@@ -33,6 +33,7 @@ from stratalog.engine.log_manager import LoadReport, LogManager
 from stratalog.engine.tier_switch import NEVER_TIERED
 from stratalog.errors import DataDirError, InvalidConfigError
 from stratalog.remote.worker_pool import WorkerPool
+from stratalog.util.addresses import join_host_port
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.uuids import random_uuid, uuid_to_base64
 
@@ -154,6 +155,7 @@ class BrokerState:
                 cluster_id=self.cluster_id,
                 ensure_topic=self.topics.ensure,
                 partition_count=self._partition_count,
+                bootstrap_servers=join_host_port(self.listener.host or "127.0.0.1", self.listener.port),
                 clock=self.clock,
             )
             readers = remote.readers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from stratalog.config.broker import BROKER_KEYS, BrokerConfig
+from stratalog.config.broker import BROKER_KEYS, METADATA_TOPIC_KEYS, BrokerConfig
 from stratalog.config.kafka_keys import with_suggestion
 from stratalog.config.keys import ConfigKey
 from stratalog.config.listeners import LISTENERS, parse_listeners
@@ -61,12 +61,23 @@ def _tiering(config: BrokerConfig) -> Iterator[str]:
         ]
         if names := sorted([*of_the_store, *plugins]):
             yield f"{', '.join(names)}: no effect while {_TIERING} is not true; nothing goes to a remote tier"
-    elif config[_STORAGE_PLUGIN] is not None and of_the_store:
+        return
+    if unused := _unused_by_the_topic_based_manager(config):
+        yield f"{', '.join(unused)}: no effect: the topic-based metadata manager has no such key, and no clients"
+    if config[_STORAGE_PLUGIN] and of_the_store:
         prefix = config["remote.log.storage.manager.impl.prefix"]
         yield (
             f"{', '.join(sorted(of_the_store))}: no effect beside {_STORAGE_PLUGIN}; the plugin's own keys begin with "
             f"{prefix}"
         )
+
+
+def _unused_by_the_topic_based_manager(config: BrokerConfig) -> list[str]:
+    """Keys under the metadata plugin's prefix that the topic-based manager does not have; its clients are none."""
+    if ":" in (config["remote.log.metadata.manager.class.name"] or ""):
+        return []
+    prefix = config["remote.log.metadata.manager.impl.prefix"]
+    return sorted(prefix + name for name in config.prefixed(prefix) if name not in METADATA_TOPIC_KEYS)
 
 
 def _plugin_prefixes(config: BrokerConfig) -> tuple[str, ...]:

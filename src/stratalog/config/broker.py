@@ -7,6 +7,7 @@ know is kept and reported, so that a `server.properties` of a real broker can be
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from stratalog.config.keys import (
@@ -26,7 +27,13 @@ from stratalog.config.properties_file import parse_properties
 from stratalog.config.segment_size import check_segment_bytes
 from stratalog.config.topic import TOPIC_KEYS
 
-__all__ = ["BROKER_KEYS", "INITIAL_METADATA_VERSION", "BrokerConfig", "parse_properties"]
+__all__ = [
+    "BROKER_KEYS",
+    "INITIAL_METADATA_VERSION",
+    "METADATA_TOPIC_KEYS",
+    "BrokerConfig",
+    "parse_properties",
+]
 
 _INT, _LONG, _BOOL, _STR, _LIST, _DOUBLE, _SHORT, _PASSWORD = (
     ConfigType.INT, ConfigType.LONG, ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LIST, ConfigType.DOUBLE,
@@ -162,7 +169,7 @@ BROKER_KEYS = ConfigRegistry(
         _key("remote.log.storage.manager.class.path", _STR, None, "Where the storage plugin is imported from."),
         _key("remote.log.storage.manager.impl.prefix", _STR, "rsm.config.", "Prefix of the storage plugin's keys."),
         _key("remote.log.metadata.manager.class.name", _STR, None,
-             "The metadata plugin as module:Class; without one, the topic-based manager."),
+             "The metadata plugin as module:Class; without one, or with the name of Kafka's, the topic-based manager."),
         _key("remote.log.metadata.manager.class.path", _STR, None, "Where the metadata plugin is imported from."),
         _key("remote.log.metadata.manager.impl.prefix", _STR, "rlmm.config.", "Prefix of the metadata plugin's keys."),
         _key("remote.log.metadata.custom.metadata.max.bytes", _INT, 128, "Cap of a plugin's custom metadata.",
@@ -205,8 +212,7 @@ BROKER_KEYS = ConfigRegistry(
              dynamic=True),
         _key("remote.list.offsets.request.timeout.ms", _LONG, 30_000, "Longest remote search by time.", at_least(1),
              dynamic=True),
-        _key("remote.log.metadata.topic.num.partitions", _INT, 50, "Partitions of __remote_log_metadata.",
-             at_least(1)),
+        _key("remote.log.metadata.topic.num.partitions", _INT, 50, "Partitions of __remote_log_metadata.", at_least(1)),
         _key("remote.log.metadata.topic.replication.factor", _SHORT, 1, "Replicas of __remote_log_metadata.",
              at_least(1), no_effect=_ONE_REPLICA),
         _key("remote.log.metadata.topic.retention.ms", _LONG, -1, "Retention of __remote_log_metadata."),
@@ -261,15 +267,31 @@ BROKER_KEYS = ConfigRegistry(
 )  # fmt: skip
 
 
+#: Keys of the topic-based metadata manager, which Kafka has under the metadata plugin's prefix alone.
+METADATA_TOPIC_KEYS = frozenset(
+    key.name
+    for key in BROKER_KEYS
+    if key.name.startswith(
+        ("remote.log.metadata.topic.", "remote.log.metadata.consume.", "remote.log.metadata.initialization.")
+    )
+)
+
+
 class BrokerConfig(Mapping[str, Any]):
     """Typed values by key: what was set, over the defaults. Immutable; `with_overrides` makes another.
 
     `unknown` holds what was set under names that this version does not know.
     """
 
-    def __init__(self, properties: Mapping[str, str | None] | None = None) -> None:
+    def __init__(
+        self,
+        properties: Mapping[str, str | None] | None = None,
+        *,
+        plugin_properties: Mapping[str, str | None] | None = None,
+    ) -> None:
+        """`plugin_properties` hold plugins' own keys, under their prefixes; `properties` do unless they are given."""
         self.properties = dict(properties or {})
-        self._plugin_properties = self.properties
+        self._plugin_properties = self.properties if plugin_properties is None else plugin_properties
         self.unknown: dict[str, str | None] = {}
         self._values: dict[str, Any] = {key.name: key.default for key in BROKER_KEYS}
         self._set: set[str] = set()
@@ -280,6 +302,7 @@ class BrokerConfig(Mapping[str, Any]):
             else:
                 self._values[name] = key.parse(raw)
                 self._set.add(name)
+        self._take_prefixed()
         if "broker.id" in self._set:
             self._take_broker_id()
         for key in BROKER_KEYS:
@@ -296,13 +319,19 @@ class BrokerConfig(Mapping[str, Any]):
 
         Plugins' own keys stay as they are here: they are the operator's, and no client may change them.
         """
-        made = BrokerConfig({**self.properties, **properties})
-        made._plugin_properties = self._plugin_properties
-        return made
+        return BrokerConfig({**self.properties, **properties}, plugin_properties=self._plugin_properties)
 
     def check_segment_size(self, *, large: bool) -> None:
         """InvalidConfigError when `log.segment.bytes` is past the limit in force (`large`: that of KIP-1333)."""
         check_segment_bytes("log.segment.bytes", self["log.segment.bytes"], large=large)
+
+    def _take_prefixed(self) -> None:
+        """Keys of the topic-based metadata manager count under the metadata plugin's prefix too, where Kafka has them."""
+        own = self.prefixed(self._values["remote.log.metadata.manager.impl.prefix"])
+        for name in METADATA_TOPIC_KEYS & own.keys():
+            prefixed = self._values["remote.log.metadata.manager.impl.prefix"] + name
+            self._values[name] = replace(BROKER_KEYS[name], name=prefixed).parse(own[name])
+            self._set.add(name)
 
     def _take_broker_id(self) -> None:
         """`broker.id` counts where `node.id` is not set."""

@@ -8,6 +8,7 @@ from typing import Any
 from stratalog.engine import metrics_cleaner, metrics_logs, metrics_remote, metrics_traffic
 from stratalog.engine.log_manager import LogManager
 from stratalog.engine.metric import Metric, Sample
+from stratalog.engine.metrics_plugins import read_plugin_metrics
 from stratalog.engine.metrics_remote import RemoteView
 
 _OF_LOGS: tuple[Metric[LogManager], ...] = (
@@ -27,3 +28,4 @@ def read_metrics(logs: LogManager) -> Iterator[tuple[Metric[Any], Iterable[Sampl
     view = RemoteView(logs)
     for of_remote in metrics_remote.METRICS:
         yield of_remote, of_remote.read(view)
+    yield from read_plugin_metrics(logs)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from stratalog.config.broker import BrokerConfig
 from stratalog.engine.log_manager import LogManager
-from stratalog.engine.metadata_log import LocalMetadataLog
 from stratalog.engine.metadata_topic import EnsureTopic, open_metadata_log
-from stratalog.errors import NotOwnerError, RemoteStorageError, StratalogError
+from stratalog.errors import NotOwnerError, RemoteStorageError, StratalogError, UsageError
 from stratalog.remote.api import RemoteLogMetadataManager, RemoteStorageManager
 from stratalog.remote.broker_ownership import BrokerOwnership, Claimant
 from stratalog.remote.copy_task import PartitionCount
@@ -20,6 +20,7 @@ from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataMan
 from stratalog.remote.ownership_file import OwnershipFile
 from stratalog.remote.plugin import BrokerIdentity
 from stratalog.remote.plugin_loader import configure_plugin, load_plugin
+from stratalog.remote.plugin_metrics import Monitorable, PluginMetrics
 from stratalog.remote.storage.options import storage_manager_options
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
@@ -30,6 +31,13 @@ logger = logging.getLogger(__name__)
 DEFAULT_STORE = "remote-store"
 INDEX_CACHE = "remote-log-index-cache"
 
+#: Kafka's default of `remote.log.metadata.manager.class.name`: the manager that keeps its events in a topic.
+KAFKAS_METADATA_MANAGER = (
+    "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager"
+)
+#: What Kafka puts before the options of a metadata manager's clients.
+_CLIENT = "remote.log.metadata.common.client."
+
 
 def start_tiering(
     logs: LogManager,
@@ -39,13 +47,16 @@ def start_tiering(
     cluster_id: str,
     ensure_topic: EnsureTopic,
     partition_count: PartitionCount,
+    bootstrap_servers: str | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> RemoteLogManager:
     """Give the tiered partitions of `logs` their remote tier, and the tasks that move segments.
 
-    `ensure_topic` makes the metadata topic when it is not there; `partition_count` is noted with every copy. A store that
-    cannot be reached is one line in the log, not an end: the local tier is served, and copies begin when the store comes
-    back. UsageError for a URL, option or plugin that cannot be used at all, and what `open_metadata_log` raises.
+    `ensure_topic` makes the metadata topic when it is not there, for the manager that keeps its events in it;
+    `partition_count` is noted with every copy; `bootstrap_servers` is where a metadata plugin reaches this broker. A
+    store that cannot be reached is one line in the log, not an end: the local tier is served, and copies begin when
+    the store comes back. UsageError for a URL, option or plugin that cannot be used at all, and what
+    `open_metadata_log` raises.
     """
     storage = _storage_manager(config, data_dir, cluster_id)
     if isinstance(storage, ObjectStoreRemoteStorageManager):
@@ -56,15 +67,15 @@ def start_tiering(
             lambda topic_id: partition_count(topic_id) is not None,
         )
         storage.own(BrokerOwnership(storage.store, claimant, clock))
-    events = open_metadata_log(config, ensure_topic, logs.get, clock)
+    metadata = _metadata_plugin(config, data_dir, cluster_id, bootstrap_servers)
+    if metadata is None:
+        events = open_metadata_log(config, ensure_topic, logs.get, clock)
+        wait_ms = config["remote.log.metadata.consume.wait.ms"]
+        metadata = TopicBasedRemoteLogMetadataManager(events, consume_wait_ms=wait_ms, clock=clock)
     remote = RemoteLogManager(
-        storage,
-        _metadata_manager(config, events, data_dir, cluster_id, clock),
-        config,
-        data_dir / INDEX_CACHE,
-        clock,
-        partition_count=partition_count,
+        storage, metadata, config, data_dir / INDEX_CACHE, clock, partition_count=partition_count
     )
+    remote.plugin_metrics += [*_metrics_of("storage", storage), *_metrics_of("metadata", metadata)]
     remote.start()
     logs.attach_remote(remote)
     if isinstance(storage, ObjectStoreRemoteStorageManager):
@@ -74,8 +85,7 @@ def start_tiering(
 
 def _storage_manager(config: BrokerConfig, data_dir: Path, cluster_id: str) -> RemoteStorageManager:
     options = config.prefixed(config["remote.log.storage.manager.impl.prefix"])
-    name = config["remote.log.storage.manager.class.name"]
-    if name is not None:
+    if config["remote.log.storage.manager.class.name"]:
         plugin: RemoteStorageManager = _plugin("storage", RemoteStorageManager, config, data_dir, cluster_id)
         return plugin
     manager = ObjectStoreRemoteStorageManager()
@@ -84,28 +94,53 @@ def _storage_manager(config: BrokerConfig, data_dir: Path, cluster_id: str) -> R
     return manager
 
 
-def _metadata_manager(
-    config: BrokerConfig, events: LocalMetadataLog, data_dir: Path, cluster_id: str, clock: Clock
-) -> RemoteLogMetadataManager:
-    name = config["remote.log.metadata.manager.class.name"]
-    if name is None:
-        wait_ms = config["remote.log.metadata.consume.wait.ms"]
-        return TopicBasedRemoteLogMetadataManager(events, consume_wait_ms=wait_ms, clock=clock)
+def _metadata_plugin(
+    config: BrokerConfig, data_dir: Path, cluster_id: str, bootstrap_servers: str | None
+) -> RemoteLogMetadataManager | None:
+    """The metadata plugin that is configured; None for the topic-based manager, under Kafka's name of it too."""
+    if config["remote.log.metadata.manager.class.name"] in (None, "", KAFKAS_METADATA_MANAGER):
+        return None
+    client = {}
+    if bootstrap_servers is not None:
+        client = {
+            f"{_CLIENT}bootstrap.servers": bootstrap_servers,
+            f"{_CLIENT}security.protocol": "PLAINTEXT",
+        }
     plugin: RemoteLogMetadataManager = _plugin(
-        "metadata", RemoteLogMetadataManager, config, data_dir, cluster_id
+        "metadata", RemoteLogMetadataManager, config, data_dir, cluster_id, client
     )
     return plugin
 
 
-def _plugin(kind: str, interface: type, config: BrokerConfig, data_dir: Path, cluster_id: str) -> Any:
+def _plugin(
+    kind: str,
+    interface: type,
+    config: BrokerConfig,
+    data_dir: Path,
+    cluster_id: str,
+    more: Mapping[str, str] | None = None,
+) -> Any:
     """The plugin that is configured, with its own keys and what Kafka gives to every plugin."""
     prefix = f"remote.log.{kind}.manager"
     key, name = f"{prefix}.class.name", config[f"{prefix}.class.name"]
     plugin = load_plugin(kind, interface, key, name, config[f"{prefix}.class.path"])
     own = config.prefixed(config[f"{prefix}.impl.prefix"])
     told = BrokerIdentity(config["node.id"], cluster_id, data_dir).told()
-    configure_plugin(kind, key, name, plugin.configure, {**told, **own})
+    configure_plugin(kind, key, name, plugin.configure, {**(more or {}), **told, **own})
     return plugin
+
+
+def _metrics_of(kind: str, plugin: object) -> list[PluginMetrics]:
+    """Let a plugin that has metrics of its own show them. UsageError when it fails at that."""
+    if not isinstance(plugin, Monitorable):
+        return []
+    key, name = f"remote.log.{kind}.manager.class.name", type(plugin).__name__
+    metrics = PluginMetrics(key, name)
+    try:
+        plugin.with_plugin_metrics(metrics)
+    except Exception as error:
+        raise UsageError(f"{key}: {name} cannot add its metrics: {type(error).__name__}: {error}") from error
+    return [metrics]
 
 
 def _look_at(storage: ObjectStoreRemoteStorageManager) -> None:

@@ -28,6 +28,7 @@ from stratalog.remote.health import RemoteHealth
 from stratalog.remote.index_cache import RemoteIndexCache
 from stratalog.remote.log_view import LogView, topic_id_partition
 from stratalog.remote.plugin import OwnsItsStore, name_of, position_max
+from stratalog.remote.plugin_metrics import PluginMetrics
 from stratalog.remote.quota import RateQuota
 from stratalog.remote.reader import RemoteLogReader, RemoteReadResult
 from stratalog.remote.schedule import Retries, Schedule
@@ -83,6 +84,8 @@ class RemoteLogManager:
         #: The largest position that the storage plugin can be asked for; None for no limit.
         self.position_max = position_max(rsm)
         self._plain_rlmm = rlmm
+        #: What plugins show of themselves; filled by those who made them.
+        self.plugin_metrics: list[PluginMetrics] = []
         self._rlmm = TrueSizes(rlmm, rsm)
         self._clock = clock
         self.health = RemoteHealth(clock)

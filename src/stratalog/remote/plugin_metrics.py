@@ -1,0 +1,73 @@
+"""Metrics of plugins: what a plugin wants to be seen of itself, beside the broker's own metrics.
+
+A plugin with a method `with_plugin_metrics(metrics)` is given a `PluginMetrics` once it is configured, as Kafka gives one
+to a `Monitorable` (KIP-877). Its metrics are exported as those of `kafka.server:type=plugins`, with the key that names the
+plugin and its class as labels.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+
+@dataclass(frozen=True, slots=True)
+class PluginMetric:
+    """One metric. `read` gives its value now; it must be quick, and may be called by any thread."""
+
+    name: str
+    read: Callable[[], float]
+    description: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+class PluginMetrics:
+    """The metrics of one plugin. Thread-safe.
+
+    `config` is the key that names the plugin, `class_name` the plugin's class.
+    """
+
+    def __init__(self, config: str, class_name: str) -> None:
+        self.config = config
+        self.class_name = class_name
+        self._lock = threading.Lock()
+        self._metrics: dict[tuple[str, frozenset[tuple[str, str]]], PluginMetric] = {}
+
+    def add_metric(
+        self,
+        name: str,
+        read: Callable[[], float],
+        description: str = "",
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
+        """Show what `read` gives whenever metrics are read. ValueError for a name that is there with these tags."""
+        metric = PluginMetric(name, read, description, dict(tags or {}))
+        with self._lock:
+            if _key(metric) in self._metrics:
+                raise ValueError(f"a metric {name} with the tags {metric.tags} is there already")
+            self._metrics[_key(metric)] = metric
+
+    def remove_metric(self, name: str, tags: Mapping[str, str] | None = None) -> None:
+        """Show it no longer; harmless for one that is not there."""
+        with self._lock:
+            self._metrics.pop((name, frozenset((tags or {}).items())), None)
+
+    def metrics(self) -> list[PluginMetric]:
+        """What there is, by name."""
+        with self._lock:
+            return sorted(self._metrics.values(), key=lambda metric: metric.name)
+
+
+@runtime_checkable
+class Monitorable(Protocol):
+    """A plugin with metrics of its own."""
+
+    def with_plugin_metrics(self, metrics: PluginMetrics) -> None:
+        """Called once, behind `configure`."""
+        ...
+
+
+def _key(metric: PluginMetric) -> tuple[str, frozenset[tuple[str, str]]]:
+    return metric.name, frozenset(metric.tags.items())
