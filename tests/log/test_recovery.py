@@ -323,6 +323,65 @@ def test_a_preallocated_segment_is_cut_to_its_batches(tmp_path: Path) -> None:
     assert log.log_end_offset == 1
 
 
+PREALLOCATED = LogConfig(segment_bytes=100_000, preallocate=True)
+
+
+def preallocated(directory: Path) -> tuple[PartitionLog, int]:
+    """A log with three batches of zeros, and a fourth; and where that one begins."""
+    log = PartitionLog.open(directory, PREALLOCATED, clock=ManualClock())
+    for timestamp in range(3):
+        log.append_as_leader(batch_of([b"x"], [timestamp + 1]), leader_epoch=0)
+    size = log.active_segment.size_bytes
+    log.append_as_leader(batch_of([b"y" * 300], [9]), leader_epoch=0)
+    assert log.active_segment.log_path.stat().st_size == 100_000
+    return log, size
+
+
+@pytest.mark.parametrize("written", [1, 40, 61, 200])
+def test_of_a_torn_write_in_a_preallocated_file_no_zeros_are_kept(tmp_path: Path, written: int) -> None:
+    directory = tmp_path / "orders-0"
+    log, size = preallocated(directory)
+    with log.active_segment.log_path.open("r+b") as file:
+        file.seek(size + written)
+        file.write(bytes(500))
+    again = PartitionLog.open(directory, PREALLOCATED, clock=ManualClock())
+    assert again.log_end_offset == 3
+    assert again.active_segment.log_path.stat().st_size == size
+    kept = [path.stat().st_size for path in directory.glob("*.cut")]
+    assert sum(kept) < 5_000
+    assert len(kept) == (written > 1)
+
+
+def test_empty_preallocated_segments_behind_a_cut_are_not_kept(tmp_path: Path) -> None:
+    directory = tmp_path / "orders-0"
+    log, size = preallocated(directory)
+    first = log.active_segment.log_path
+    log.roll()
+    assert log.active_segment.log_path.stat().st_size == 100_000
+    with first.open("r+b") as file:
+        file.truncate(first.stat().st_size - 1)
+    again = PartitionLog.open(directory, PREALLOCATED, clock=ManualClock())
+    assert again.log_end_offset == 3
+    assert first.stat().st_size == size
+    assert list(directory.glob("*.cut")) == []
+
+
+def test_a_preallocated_file_that_got_its_zeros_back_ends_no_log(tmp_path: Path) -> None:
+    """The power went after the roll, before the disk knew that the segment was cut to its batches."""
+    directory = tmp_path / "orders-0"
+    log, _ = preallocated(directory)
+    first = log.active_segment.log_path
+    log.roll()
+    log.append_as_leader(batch_of([b"z"], [1]), leader_epoch=0)
+    size = first.stat().st_size
+    with first.open("r+b") as file:
+        file.truncate(100_000)
+    again = PartitionLog.open(directory, PREALLOCATED, clock=ManualClock())
+    assert again.log_end_offset == 5
+    assert first.stat().st_size == size
+    assert list(directory.glob("*.cut")) == []
+
+
 def test_another_topics_directory_is_refused(tmp_path: Path) -> None:
     mine, other = uuid.uuid4(), uuid.uuid4()
     PartitionLog.open(tmp_path / "orders-0", CONFIG, topic_id=mine).close()

@@ -32,9 +32,9 @@ from stratalog.log.leader_epochs import LeaderEpochCache
 from stratalog.log.overflow import split_overflowed, split_segment
 from stratalog.log.producer_rebuild import rebuild_producer_state
 from stratalog.log.producer_state import ProducerStateManager
-from stratalog.log.remnants import keep_log, keep_tail
+from stratalog.log.remnants import has_content, keep_log, keep_tail
 from stratalog.log.segment import LogSegment
-from stratalog.log.segment_recovery import OverflowedSegmentError, SoundBatches
+from stratalog.log.segment_recovery import OverflowedSegmentError, SoundBatches, content_end
 from stratalog.log.segments import Segments
 from stratalog.records.batch import RecordBatch
 from stratalog.util.clock import Clock
@@ -220,8 +220,8 @@ class LogLoader:
             if self._recover_segment(segment, self._segments, self._flushed_to):
                 return
 
-    def _recover_segment(self, segment: LogSegment, row: Sequence[LogSegment], flushed_to: int) -> int:
-        """Read a segment again; return how many bytes were cut.
+    def _recover_segment(self, segment: LogSegment, row: Sequence[LogSegment], flushed_to: int) -> bool:
+        """Read a segment again; return whether the log was cut there.
 
         `row`: the segments that there are by then. Producer snapshots are taken at the last two of them on the way.
         """
@@ -254,8 +254,18 @@ class LogLoader:
                 if aborted is not None:
                     segment.txn_index.append(aborted)
 
+        is_end = False
+
         def before_cut(view: memoryview, sound: SoundBatches) -> None:
+            nonlocal is_end
             behind = self._segments[self._segments.index(segment) + 1 :]
+            if (
+                behind
+                and behind[0].base_offset == sound.next_offset
+                and content_end(view, sound.size_bytes) == sound.size_bytes
+            ):
+                return  # a preallocated file that was to be cut to its batches when the next one was begun
+            is_end = True
             kept = keep_tail(segment.log_path, view, sound, self._fs, is_last=self._is_last(segment))
             logger.warning("%s: cut %s at position %d, %d bytes from offset %d on: %s%s",
                            self._name, segment.log_path.name, sound.size_bytes, len(view) - sound.size_bytes,
@@ -284,11 +294,11 @@ class LogLoader:
         self._mended.segments_read += 1
         self._mended.bytes_read += size
         self._mended.bytes_cut += size - segment.size_bytes
-        return size - segment.size_bytes
+        return is_end
 
     def _is_last(self, segment: LogSegment) -> bool:
         """Whether nothing was written behind the segment."""
-        return not any(other.size_bytes for other in self._segments[self._segments.index(segment) + 1 :])
+        return not any(map(has_content, self._segments[self._segments.index(segment) + 1 :]))
 
     def _name_gap(self, segment: LogSegment, sound: SoundBatches) -> None:
         """Say what is missing between a segment that was read again and the next one."""
@@ -377,7 +387,7 @@ class LogLoader:
         """Take the segments behind a cut out of the row, the last one first; those with records are kept beside it."""
         going = segments[::-1]
         for segment in going:
-            if segment.size_bytes:
+            if has_content(segment):
                 kept = keep_log(segment.log_path, self._fs)
                 logger.warning("%s: %s lies behind the cut and is no part of the log any more; its %d bytes are kept in %s",
                                self._name, segment.log_path.name, segment.size_bytes, kept.name)  # fmt: skip

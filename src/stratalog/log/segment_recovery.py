@@ -262,14 +262,22 @@ def next_sound(view: memoryview, position: int, expected_offset: int, highest: i
 def is_torn_write(view: memoryview, position: int, next_offset: int) -> bool:
     """Whether the bytes from `position` on are the beginning of one batch of `next_offset`, or zeros, and nothing else."""
     limit = len(view)
-    if limit - position < BATCH_SIZE_MIN:
-        return True
-    if not any(any(view[start : start + _CHUNK_SIZE]) for start in range(position, limit, _CHUNK_SIZE)):
+    if content_end(view, position) - position < BATCH_SIZE_MIN:
         return True
     header = header_at(view, position, limit)
     if header is None or position + header[1] + LOG_OVERHEAD <= limit or header[0] != next_offset:
         return False
     return not has_sound_batch(view, position, next_offset)
+
+
+def content_end(view: memoryview, start: int) -> int:
+    """Where the zeros at the end of `view` begin; `start` if nothing else is behind it."""
+    for end in range(len(view), start, -_CHUNK_SIZE):
+        begin = max(start, end - _CHUNK_SIZE)
+        content = bytes(view[begin:end]).rstrip(b"\0")
+        if content:
+            return begin + len(content)
+    return start
 
 
 def has_sound_batch(view: memoryview, position: int, expected_offset: int) -> bool:
