@@ -21,7 +21,7 @@ from stratalog.errors import (
     UnknownTopicOrPartitionError,
     wire_code,
 )
-from stratalog.log.values import Isolation
+from stratalog.log.values import Isolation, LogOffset
 
 if TYPE_CHECKING:
     from stratalog.broker.state import BrokerState
@@ -216,11 +216,17 @@ class PendingFetch:
         self._over = False
         self._wanted: dict[Partition, list[FetchPartition]] = {}
         self._available: dict[tuple[Partition, int], int] = {}
+        self._available_total = 0
+        #: Where a read of a partition begins, as far as that is known.
+        self._starts: dict[tuple[Partition, int], LogOffset] = {}
         for topic, (_, answers) in zip(plan.topics, first.results, strict=True):
             for wanted, got in zip(topic.partitions, answers, strict=True):
                 if wanted.partition is not None:
                     self._wanted.setdefault(wanted.partition, []).append(wanted.request)
-                    self._available[wanted.partition, wanted.request.fetch_offset] = got.size
+                    place = (wanted.partition, wanted.request.fetch_offset)
+                    self._set_available(place, got.size)
+                    if plan.min_bytes > 1:
+                        self._note_end(place)
         self._timer = state.loop.call_later(plan.max_wait_ms / 1000, self._expire)
         state.purgatory.watch(self, self._wanted)
 
@@ -247,7 +253,7 @@ class PendingFetch:
         return True
 
     def _is_enough(self, partition: Partition) -> bool:
-        """Count anew what `partition` has to give. An error ends the wait as well: the client has to learn of it."""
+        """Count again what `partition` has to give. An error ends the wait as well: the client has to learn of it."""
         plan = self._plan
         for request in self._wanted[partition]:
             if partition.leader_epoch < 0:
@@ -258,17 +264,52 @@ class PendingFetch:
                 if partition.latest_offset(plan.isolation) > request.fetch_offset:
                     return True
                 continue
-            try:
-                data = partition.read(
-                    request.fetch_offset,
-                    max(request.max_bytes, 0),
-                    isolation=plan.isolation,
-                    min_one_message=True,
-                )
-            except (KafkaError, OSError):
-                return True
-            self._available[partition, request.fetch_offset] = 0 if data.slice is None else data.slice.size
-        return plan.min_bytes > 1 and sum(self._available.values()) >= plan.min_bytes
+            place = (partition, request.fetch_offset)
+            size = self._reckoned(place, max(request.max_bytes, 0))
+            if size is None:
+                try:
+                    data = partition.read(
+                        request.fetch_offset,
+                        max(request.max_bytes, 0),
+                        isolation=plan.isolation,
+                        min_one_message=True,
+                    )
+                except (KafkaError, OSError):
+                    return True
+                self._starts[place] = data.start
+                size = 0 if data.slice is None else data.slice.size
+            self._set_available(place, size)
+        return plan.min_bytes > 1 and self._available_total >= plan.min_bytes
+
+    def _reckoned(self, place: tuple[Partition, int], max_bytes: int) -> int | None:
+        """What there is to read, by positions, as Kafka's `DelayedFetch` reckons; None: only a read can tell.
+
+        However many wait, an append must not mean a read for each of them.
+        """
+        partition, offset = place
+        start = self._starts.get(place)
+        if start is None or offset < partition.log.log_start_offset:
+            return None
+        end = partition.log.readable_end(self._plan.isolation)
+        if end is None or end[1:] < start[1:]:
+            return None
+        if end.segment_base_offset > start.segment_base_offset:
+            return (
+                self._plan.min_bytes
+            )  # a read gives what is in one segment, and nothing more comes into this one
+        return min(end.position - start.position, max_bytes)
+
+    def _note_end(self, place: tuple[Partition, int]) -> None:
+        """Most who wait do so at the end of a log: that is where their next read would begin."""
+        partition, offset = place
+        if partition.leader_epoch >= 0:
+            end = partition.log.readable_end(self._plan.isolation)
+            if end is not None and end.offset == offset:
+                self._starts[place] = end
+
+    def _set_available(self, place: tuple[Partition, int], size: int) -> None:
+        self._available_total += size - self._available.get(place, 0)
+        self._available[place] = size
 
 
 class PendingRemoteFetch:

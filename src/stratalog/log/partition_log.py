@@ -150,6 +150,15 @@ class PartitionLog:
         """Everything below is below the high watermark and of no open transaction."""
         return self._local.last_stable_offset
 
+    def readable_end(self, isolation: Isolation) -> LogOffset | None:
+        """Where a reader of this isolation comes to an end; None if its place in a file is not known without a search."""
+        local = self._local
+        if isolation is Isolation.LOG_END:
+            return local.end
+        end = local.high_watermark
+        is_stable = isolation is not Isolation.TXN_COMMITTED or local.last_stable_offset >= end.offset
+        return end if is_stable and end.position != UNKNOWN_POSITION else None
+
     @property
     def recovery_point(self) -> int:
         """Everything below is on disk, durably."""

@@ -1,0 +1,145 @@
+"""A Fetch that waits for `fetch.min.bytes`: it ends when there are so many, and an append does not mean a read for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from stratalog.broker.fetch_frames import FetchPartition
+from stratalog.broker.fetching import FetchPlan, PendingFetch, Wanted, WantedTopic, read_plan
+from stratalog.broker.server import Broker
+from stratalog.engine.partition import Partition
+from stratalog.log.values import Isolation
+from stratalog.records.batch_builder import build_batch
+from stratalog.records.control import ControlType, end_transaction_marker
+from stratalog.records.record import Record
+
+T = TypeVar("T")
+BATCH = build_batch([Record(0, 1, None, b"v" * 100)])
+
+
+class World:
+    """A broker with a topic, and what is done on its loop."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.answers = 0
+
+    def on_loop(self, function: Callable[[], T]) -> T:
+        async def run() -> T:
+            done = function()
+            await asyncio.sleep(0)  # waiters are told in a later turn
+            await asyncio.sleep(0)
+            return done
+
+        return asyncio.run_coroutine_threadsafe(run(), self.broker.state.loop).result(30)
+
+    def partition(self, number: int = 0) -> Partition:
+        found = self.broker.state.partition("t", number)
+        assert found is not None
+        return found
+
+    def wait_for(
+        self, min_bytes: int, *offsets: int, isolation: Isolation = Isolation.HIGH_WATERMARK
+    ) -> PendingFetch:
+        """Wait for so many bytes behind these offsets of partitions 0, 1, ..."""
+        wanted = [
+            Wanted(self.partition(number), FetchPartition(number, -1, offset, -1, 1 << 20), None)
+            for number, offset in enumerate(offsets)
+        ]
+        plan = FetchPlan([WantedTopic(b"t", wanted)], isolation, min_bytes, 1 << 24, 600_000, -1)
+
+        def answered() -> None:
+            self.answers += 1
+
+        return self.on_loop(lambda: PendingFetch(self.broker.state, plan, read_plan(plan), answered))
+
+    def append(self, number: int = 0, batch: bytes = BATCH, **options: Any) -> None:
+        self.on_loop(lambda: self.partition(number).append(batch, **options))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with Broker(data_dir=tmp_path, config={"transaction.partition.verification.enable": False}) as broker:
+        broker.state.topics.create("t", 2)
+        yield World(broker)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The offsets that are read."""
+    found: list[int] = []
+    read = Partition.read
+
+    def counted(self: Partition, offset: int, *arguments: Any, **options: Any) -> Any:
+        found.append(offset)
+        return read(self, offset, *arguments, **options)
+
+    monkeypatch.setattr(Partition, "read", counted)
+    return found
+
+
+def test_many_who_wait_are_not_read_for_at_every_append(world: World, reads: list[int]) -> None:
+    world.append()
+    for _ in range(50):
+        world.wait_for(10 * len(BATCH), 1)
+    reads.clear()
+    for _ in range(9):
+        world.append()
+    assert (world.answers, reads) == (0, [])
+    world.append()
+    assert world.answers == 50
+
+
+def test_bytes_are_counted_over_all_partitions_and_from_the_offset_on(world: World) -> None:
+    for _ in range(3):
+        world.append()
+    world.wait_for(4 * len(BATCH), 1, 0)  # two of partition 0 are there
+    world.append(1)
+    assert world.answers == 0
+    world.append(0)
+    assert world.answers == 1
+
+
+def test_nobody_waits_for_more_of_a_segment_that_is_sealed(world: World) -> None:
+    """A read gives what one segment has. As Kafka's `DelayedFetch` for an offset on an older segment."""
+    world.wait_for(3 * len(BATCH), 0)
+    world.append()
+    log = world.partition().log
+    world.on_loop(log.roll)
+    assert world.answers == 0
+    world.append()
+    assert world.answers == 1
+
+
+def test_what_is_not_committed_does_not_count(world: World) -> None:
+    world.wait_for(2 * len(BATCH), 0, isolation=Isolation.TXN_COMMITTED)
+    open_batch = build_batch(
+        [Record(0, 1, None, b"v" * 400)],
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    world.append(batch=open_batch)
+    for _ in range(5):
+        world.append()
+    assert world.answers == 0
+    marker = end_transaction_marker(
+        ControlType.COMMIT, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp_ms=1
+    )
+    world.append(batch=marker, origin="coordinator")
+    assert world.answers == 1
+
+
+def test_a_wait_ends_when_its_offset_is_no_longer_there(world: World) -> None:
+    for _ in range(3):
+        world.append()
+    world.wait_for(100 * len(BATCH), 0)
+    world.on_loop(lambda: world.partition().log.increment_log_start_offset(2, "client"))
+    world.append()
+    assert world.answers == 1
