@@ -58,5 +58,25 @@ def is_within_lineage(
     return True
 
 
+def begins_in_lineage(
+    segment: RemoteLogSegmentMetadata, log_end_offset: int, lineage: Mapping[int, int]
+) -> bool:
+    """Whether a segment's first epoch that the lineage still knows begins there before it ends there.
+
+    So it is for every segment within the lineage, and for one that goes on with a history that was given up: readers get
+    what both have in common.
+    """
+    if not lineage:
+        return False
+    epochs = without_empty_epochs(segment.segment_leader_epochs)
+    first_known = min(lineage)
+    known = min((epoch for epoch in epochs if epoch >= first_known), default=None)
+    if known is None or known not in lineage:
+        return False
+    following = _entry_after(lineage, known)
+    end = log_end_offset if following is None else min(following[1], log_end_offset)
+    return (known == first_known or epochs[known] >= lineage[known]) and epochs[known] < end
+
+
 def _entry_after(epochs: Mapping[int, int], epoch: int) -> tuple[int, int] | None:
     return min(((e, start) for e, start in epochs.items() if e > epoch), default=None)
