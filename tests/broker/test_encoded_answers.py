@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 from tests.support.wire import build
@@ -138,14 +139,15 @@ def test_topics_and_partitions_are_listed_as_by_the_message_library(
     if 8 <= version <= 10:
         wanted["include_cluster_authorized_operations"] = operations
     everything, _ = answered(broker, ApiKey.METADATA, version, topics=None if version else (), **wanted)
-    assert [topic.name for topic in everything.topics] == ["plain", "tuned"]
-    asked = [{"name": name} for name in ("tuned", "missing", "plain", "__consumer_offsets")]
+    by_name = {topic.name: topic for topic in everything.topics}
+    assert list(by_name) == sorted(by_name)
+    asked = [{"name": name} for name in ("tuned", "missing", "plain", "__transaction_state")]
     if version >= 4:
         wanted["allow_auto_topic_creation"] = False
     picked, _ = answered(broker, ApiKey.METADATA, version, topics=asked, **wanted)
     if version >= 4:
         assert [int(topic.error_code) for topic in picked.topics] == [0, 3, 0, 3]
-    assert picked.topics[0] == everything.topics[1]
+    assert picked.topics[0] == by_name["tuned"]
     found = picked.topics[0]
     node_id = broker.state.node_id
     assert [part.partition_index for part in found.partitions] == [0, 1, 2]
@@ -163,6 +165,35 @@ def test_topics_and_partitions_are_listed_as_by_the_message_library(
     assert everything.brokers[0].port == broker.state.listener.port
 
 
+@pytest.mark.parametrize("version", range(2, 11))
+def test_commits_are_answered_as_by_the_message_library(broker: Broker, version: int) -> None:
+    tuned = broker.state.metadata.topic("tuned")
+    assert tuned is not None
+    names = [{"name": "tuned"}, {"name": "missing"}]
+    if version >= 10:
+        names = [{"topic_id": tuned.topic_id}, {"topic_id": UUID(int=5)}]
+    partitions = [
+        {"partition_index": index, "committed_offset": 7, "committed_metadata": "m" * length}
+        for index, length in ((2, 0), (9, 0), (0, 5_000), (1, 9))
+    ]
+    message, _ = answered(
+        broker,
+        ApiKey.OFFSET_COMMIT,
+        version,
+        group_id=f"g{version}",
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        topics=[{**name, "partitions": partitions} for name in names],
+    )
+    known, missing = message.topics
+    codes = [(each.partition_index, int(each.error_code)) for each in known.partitions]
+    assert codes == [(2, 0), (9, 3), (0, 12), (1, 0)]
+    assert {int(each.error_code) for each in missing.partitions} == {100 if version >= 10 else 3}
+    stored = broker.state.groups.commits.committed.of_group(f"g{version}")
+    assert {key.partition: commit.metadata for key, commit in stored.items()} == {2: "", 1: "m" * 9}
+    assert len({commit.record_offset for commit in stored.values()} - {-1}) == 2
+
+
 def test_a_partition_is_encoded_once_for_all_of_them(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     encoded: list[Any] = []
 
@@ -172,7 +203,7 @@ def test_a_partition_is_encoded_once_for_all_of_them(broker: Broker, monkeypatch
 
     monkeypatch.setattr(k03_metadata, "write_message", counted)
     message, _ = answered(broker, ApiKey.METADATA, 12, topics=None)
-    assert sum(len(topic.partitions) for topic in message.topics) == 5
+    assert sum(len(topic.partitions) for topic in message.topics) >= 5
     assert [type(each).__name__ for each in encoded] == ["MetadataResponsePartition"]
 
 

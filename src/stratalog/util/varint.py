@@ -10,9 +10,13 @@ from stratalog.errors import CorruptRecordError
 VARINT_BYTES_MAX = 5
 VARLONG_BYTES_MAX = 10
 
+_ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
+
 
 def encode_unsigned(value: int) -> bytes:
     """Encode a non-negative int."""
+    if 0 <= value < 0x80:
+        return _ONE_BYTE[value]
     if value < 0:
         raise ValueError(f"an unsigned varint cannot hold {value}")
     out = bytearray()

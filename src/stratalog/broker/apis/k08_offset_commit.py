@@ -7,6 +7,7 @@ topics by id. A group without members may be committed to by anyone, with genera
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 from stratalog.broker.dispatch import ApiKey, RequestContext, handles
@@ -22,6 +23,9 @@ from stratalog.errors import (
 
 _GROUP_NOT_FOUND_FROM = 9
 _TOPIC_IDS_FROM = 10
+_FLEXIBLE_FROM = 8
+#: A partition of the response: its index, the error code.
+_PARTITION = struct.Struct(">ih")
 
 
 @handles(ApiKey.OFFSET_COMMIT, versions=(2, 10))
@@ -30,6 +34,7 @@ async def offset_commit(ctx: RequestContext, request: Any) -> Any:
     places: dict[TopicPartition, tuple[int, int]] = {}
     commits: dict[TopicPartition, CommittedOffset] = {}
     now_ms = ctx.broker.clock.now_ms()
+    expiry = _expiry(request, now_ms)
     for at, requested in enumerate(request.topics):
         topic, error_code = requested_topic(ctx.broker, requested, by_id=ctx.version >= _TOPIC_IDS_FROM)
         for number, partition in enumerate(requested.partitions):
@@ -45,7 +50,7 @@ async def offset_commit(ctx: RequestContext, request: Any) -> Any:
                     partition.committed_metadata or "",
                     now_ms,
                     getattr(partition, "committed_leader_epoch", -1),
-                    _expiry(request, now_ms),
+                    expiry,
                     topic.topic_id,
                 )
     if commits:
@@ -72,21 +77,17 @@ def _expiry(request: Any, now_ms: int) -> int | None:
 
 
 def _response(ctx: RequestContext, request: Any, codes: dict[tuple[int, int], int]) -> Any:
-    return ctx.respond(
-        topics=[
-            ctx.make(
-                "OffsetCommitResponseTopic",
-                name=getattr(topic, "name", None),
-                topic_id=getattr(topic, "topic_id", None),
-                partitions=[
-                    ctx.make(
-                        "OffsetCommitResponsePartition",
-                        partition_index=partition.partition_index,
-                        error_code=codes[at, number],
-                    )
-                    for number, partition in enumerate(topic.partitions)
-                ],
-            )
-            for at, topic in enumerate(request.topics)
+    partition_end = b"\0" if ctx.version >= _FLEXIBLE_FROM else b""  # no tagged fields
+    topics = []
+    for at, topic in enumerate(request.topics):
+        answer = ctx.make(
+            "OffsetCommitResponseTopic",
+            name=getattr(topic, "name", None),
+            topic_id=getattr(topic, "topic_id", None),
+        )
+        partitions = [
+            _PARTITION.pack(partition.partition_index, codes[at, number]) + partition_end
+            for number, partition in enumerate(topic.partitions)
         ]
-    )
+        topics.append(ctx.parts(answer, partitions))
+    return ctx.respond_encoded(ctx.parts(ctx.respond(), topics))

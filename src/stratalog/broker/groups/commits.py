@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -44,10 +43,15 @@ class Commits:
 
     def load(self, key: OffsetKey, commit: CommittedOffset, producer_id: int | None) -> None:
         """Take in what the log has; with a producer id it is of that producer's open transaction."""
+        self._put(key.group_id, key.partition, commit, producer_id)
+
+    def _put(
+        self, group_id: str, partition: TopicPartition, commit: CommittedOffset, producer_id: int | None
+    ) -> None:
         if producer_id is None:
-            self.committed.put(key.group_id, key.partition, commit)
+            self.committed.put(group_id, partition, commit)
         else:
-            self.pending.put(producer_id, key.group_id, key.partition, commit)
+            self.pending.put(producer_id, group_id, partition, commit)
 
     def store(
         self,
@@ -67,7 +71,7 @@ class Commits:
         offsets = self._log.append(group_id, entries, transaction)
         producer_id = None if transaction is None else transaction.producer_id
         for (partition, commit), offset in zip(good.items(), offsets, strict=True):
-            self.load(OffsetKey(group_id, partition), replace(commit, record_offset=offset), producer_id)
+            self._put(group_id, partition, commit.stored_at(offset), producer_id)
         return {
             partition: 0 if partition in good else OffsetMetadataTooLargeError.code for partition in commits
         }

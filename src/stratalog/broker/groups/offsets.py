@@ -34,6 +34,13 @@ class CommittedOffset:
     topic_id: UUID | None = None
     record_offset: int = field(default=-1, compare=False)
 
+    def stored_at(self, record_offset: int) -> CommittedOffset:
+        """The same, lying there."""
+        return CommittedOffset(
+            self.offset, self.metadata, self.commit_timestamp_ms, self.leader_epoch, self.expire_timestamp_ms,
+            self.topic_id, record_offset,
+        )  # fmt: skip
+
     def counts_for(self, topic_id: UUID) -> bool:
         """Whether this is for the topic with this id, and not for an earlier one of its name."""
         return self.topic_id is None or self.topic_id == topic_id

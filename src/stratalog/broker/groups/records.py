@@ -26,13 +26,15 @@ Source: Kafka's OffsetCommitKey, OffsetCommitValue, GroupMetadataKey and GroupMe
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from uuid import UUID
 
 from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
 from stratalog.broker.groups.values import GroupMetadata, MemberMetadata
-from stratalog.broker.record_fields import INT16, INT32, INT64, FieldReader, put_string, put_tags
+from stratalog.broker.record_fields import INT16, INT32, INT64, FieldReader, put_string
 from stratalog.errors import CorruptRecordError
+from stratalog.util.varint import encode_unsigned
 
 OFFSET_KEY_VERSION = 1
 GROUP_KEY_VERSION = 2
@@ -43,6 +45,10 @@ OFFSET_VALUE_VERSION_FLEXIBLE = 4
 VALUE_VERSION_MAX = 4
 _FLEXIBLE = 4
 _TOPIC_ID_TAG = 0
+#: Version, offset, leader epoch.
+_FLEXIBLE_HEAD = struct.Struct(">hqi")
+#: One tagged field, its tag, and its size.
+_TOPIC_ID_FOLLOWS = bytes((1, _TOPIC_ID_TAG, 16))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +99,12 @@ def encode_offset_value(committed: CommittedOffset) -> bytes:
 
 
 def _encode_flexible_offset_value(committed: CommittedOffset, topic_id: UUID) -> bytes:
-    out = bytearray(INT16.pack(OFFSET_VALUE_VERSION_FLEXIBLE) + INT64.pack(committed.offset))
-    out += INT32.pack(committed.leader_epoch)
-    put_string(out, committed.metadata, flexible=True)
-    out += INT64.pack(committed.commit_timestamp_ms)
-    put_tags(out, {_TOPIC_ID_TAG: topic_id.bytes})
-    return bytes(out)
+    metadata = committed.metadata.encode()
+    head = _FLEXIBLE_HEAD.pack(OFFSET_VALUE_VERSION_FLEXIBLE, committed.offset, committed.leader_epoch)
+    timestamp = INT64.pack(committed.commit_timestamp_ms)
+    return b"".join(
+        (head, encode_unsigned(len(metadata) + 1), metadata, timestamp, _TOPIC_ID_FOLLOWS, topic_id.bytes)
+    )
 
 
 def encode_group_value(stored: GroupMetadata) -> bytes:
