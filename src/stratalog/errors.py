@@ -7,6 +7,7 @@ and what to do.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple, Self
 
@@ -234,6 +235,17 @@ class KafkaStorageError(KafkaError):
 
     code = 56
     retriable = True
+
+
+class ResourceShortageError(KafkaStorageError):
+    """No file can be opened, as too many are open: nothing is wrong with any disk, and it may be tried again."""
+
+
+def is_shortage(error: BaseException) -> bool:
+    """Whether an operation failed for want of a file descriptor, of the process or of the machine."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.EMFILE, errno.ENFILE)
+    return isinstance(error, ResourceShortageError)
 
 
 class UnknownProducerIdError(KafkaError):

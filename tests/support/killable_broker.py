@@ -12,11 +12,20 @@ from tests.support.reference_kafka import free_port
 
 
 class KillableBroker:
-    """`stratalog serve` on `data_dir`, serving when the constructor returns; `settings` are its `--set`s."""
+    """`stratalog serve` on `data_dir`, serving when the constructor returns; `settings` are its `--set`s.
+
+    `open_files` is the soft and the hard limit of its open files.
+    """
 
     def __init__(
-        self, data_dir: Path, port: int | None = None, settings: dict[str, str] | None = None
+        self,
+        data_dir: Path,
+        port: int | None = None,
+        settings: dict[str, str] | None = None,
+        *,
+        open_files: tuple[int, int] | None = None,
     ) -> None:
+        self.open_files = open_files
         self.data_dir = data_dir
         self.address = f"127.0.0.1:{port or free_port()}"
         self.settings = {"auto.create.topics.enable": "false"} | (settings or {})
@@ -36,6 +45,9 @@ class KillableBroker:
         command += ["--listen", self.address]
         for key, value in self.settings.items():
             command += ["--set", f"{key}={value}"]
+        if self.open_files is not None:
+            soft, hard = self.open_files
+            command = ["sh", "-c", f'ulimit -Sn {soft} && ulimit -Hn {hard} && exec "$@"', "sh", *command]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         assert self.process.stdout.readline().startswith("ready ")

@@ -12,6 +12,7 @@ from typing import Any
 from stratalog.broker.apis import load_apis
 from stratalog.broker.connection import Connection
 from stratalog.broker.state import BrokerState
+from stratalog.util.descriptors import descriptors_max
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +25,9 @@ _POOLED_BYTES_MIN = 64 * 1024
 _SWEEP_S_MAX = 5.0
 #: Wait before accepting again when the process is out of file descriptors.
 _ACCEPT_PAUSE_S = 1.0
+_SHORTAGE_TOLD_EVERY_S = 60.0
+#: That part of all descriptors is for files: connections do not take the last ones, without which no log can roll.
+_SHARE_FOR_FILES = 16
 _NO_DESCRIPTOR_ERRNOS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 #: Turns of the loop, of a few microseconds each, in which it does not sleep after a request. A client that sends one at a
 #: time has its next one ready within that, and waking a sleeping CPU would cost more than the whole request.
@@ -42,6 +46,9 @@ class Acceptor:
         self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
         self.connections: set[Connection] = set()
         self._listening = listening
+        descriptors = descriptors_max()
+        self._descriptor_max = None if descriptors is None else descriptors - descriptors // _SHARE_FOR_FILES
+        self._shortage_told_at = -_SHORTAGE_TOLD_EVERY_S
         idle_ms = config["connections.max.idle.ms"]
         self._idle_s = idle_ms / 1000 if idle_ms > 0 else math.inf
         self._buffers: list[bytearray] = []
@@ -98,11 +105,23 @@ class Acceptor:
             except OSError as error:
                 if error.errno not in _NO_DESCRIPTOR_ERRNOS:
                     raise
-                logger.error("No connection can be accepted: %s; trying again", error.strerror)
-                self._pause_accepting()
-                self.loop.call_later(_ACCEPT_PAUSE_S, self._accept_again)
+                self._wait_for_descriptors(error.strerror)
+                return
+            # A new descriptor is the lowest one that is free.
+            if self._descriptor_max is not None and sock.fileno() >= self._descriptor_max:
+                sock.close()
+                self._wait_for_descriptors("the last file descriptors are for logs")
                 return
             self._connect(sock, address)
+
+    def _wait_for_descriptors(self, why: str | None) -> None:
+        now = self.loop.time()
+        if now >= self._shortage_told_at + _SHORTAGE_TOLD_EVERY_S:
+            self._shortage_told_at = now
+            logger.error("No connection can be accepted beside %d others: %s; raise the limit of open files (ulimit -n)",
+                         len(self.connections), why)  # fmt: skip
+        self._pause_accepting()
+        self.loop.call_later(_ACCEPT_PAUSE_S, self._accept_again)
 
     def _connect(self, sock: socket.socket, address: Any) -> None:
         try:

@@ -17,6 +17,7 @@ from stratalog.config.listeners import ADVERTISED, LISTENERS
 from stratalog.config.properties_file import parse_properties
 from stratalog.config.unkept import refuse_unkept
 from stratalog.errors import UsageError
+from stratalog.util.descriptors import raise_descriptor_limit
 
 if TYPE_CHECKING:
     from stratalog.web.server import WebServer
@@ -86,6 +87,7 @@ def serve(
         raise UsageError(
             "Missing option '--data-dir', or log.dirs in a --config FILE (see stratalog serve --help)"
         )
+    raise_descriptor_limit()
     sys.setswitchinterval(_SWITCH_SECONDS)  # of the whole process, which is the broker's here
     if listen is None and not properties.get(LISTENERS):
         listen = _LISTEN

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
-from stratalog.errors import CorruptCheckpointError
+from stratalog.errors import CorruptCheckpointError, is_shortage
 from stratalog.log.checkpoints import CLEANER_OFFSETS, OffsetCheckpoint, TopicPartition
 from stratalog.util.filesystem import FileSystem
 
@@ -71,6 +71,11 @@ class CleanerCheckpoints:
         try:
             self._files[data_dir].write(offsets)
         except OSError as error:
+            if is_shortage(
+                error
+            ):  # what is in memory counts; at worst, something is cleaned again after a start
+                logger.error("%s of %s cannot be written: %s", CLEANER_OFFSETS, data_dir, error.strerror)
+                return
             self._on_disk_error(data_dir, f"{CLEANER_OFFSETS} cannot be written: {error.strerror or error}")
 
 

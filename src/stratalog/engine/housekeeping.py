@@ -10,7 +10,7 @@ from pathlib import Path
 from stratalog.engine.cleaner_manager import CleanerManager
 from stratalog.engine.log_dirs import LogDirs
 from stratalog.engine.partition import Partition
-from stratalog.errors import KafkaStorageError
+from stratalog.errors import KafkaStorageError, is_shortage
 from stratalog.log.checkpoints import TopicPartition
 from stratalog.log.partition_log import PartitionLog
 from stratalog.util.clock import Clock
@@ -82,6 +82,9 @@ class Housekeeping:
             try:
                 self._fs.remove_tree(path)
             except OSError as error:
+                if is_shortage(error):
+                    self.condemn(path)
+                    continue
                 self._on_disk_error(path.parent, f"{path.name} cannot be removed: {error.strerror or error}")
 
     def _each_log(

@@ -19,7 +19,7 @@ from typing import Protocol
 from stratalog.config.broker import BrokerConfig
 from stratalog.engine.cleaner_config import CleanerConfig
 from stratalog.engine.cleaner_manager import CleanerManager, LogToClean, UnselectableLogError
-from stratalog.errors import KafkaStorageError
+from stratalog.errors import KafkaStorageError, is_shortage
 from stratalog.log.cleaner.throttle import Throttle
 from stratalog.log.cleaner.values import CleanerSettings, CleanerStats, CleaningAborted, CleanResult
 from stratalog.log.partition_log import PartitionLog
@@ -195,6 +195,9 @@ class CleanerWorker:
             logger.info("%s-%d was not cleaned: %s", *to_clean.partition, error)
             return False
         except OSError as error:
+            if is_shortage(error):
+                logger.error("%s-%d was not cleaned: %s", *to_clean.partition, error)
+                return False
             data_dir = to_clean.log.directory.parent
             self._on_disk_error(data_dir, f"{to_clean.log.directory.name} cannot be cleaned: {error}")
             return False
@@ -235,7 +238,10 @@ class CleanerWorker:
                 except KafkaStorageError as error:
                     logger.info("%s-%d: retention was not applied: %s", *partition, error)
                 except OSError as error:
-                    self._on_disk_error(log.directory.parent, f"{log.directory.name}: {error}")
+                    if is_shortage(error):
+                        logger.error("%s-%d: retention was not applied: %s", *partition, error)
+                    else:
+                        self._on_disk_error(log.directory.parent, f"{log.directory.name}: {error}")
                 except Exception as error:
                     self._leave_alone(partition, log, error)
         finally:

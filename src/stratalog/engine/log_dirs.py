@@ -16,7 +16,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from stratalog.engine.data_dir import DataDir
-from stratalog.errors import CorruptCheckpointError, DataDirError, KafkaStorageError, UnusableDataDirError
+from stratalog.errors import (
+    CorruptCheckpointError,
+    DataDirError,
+    KafkaStorageError,
+    UnusableDataDirError,
+    is_shortage,
+)
 from stratalog.log.checkpoints import OffsetCheckpoint, TopicPartition
 from stratalog.util.filesystem import FileSystem
 
@@ -96,11 +102,17 @@ class LogDirs:
             return {}
 
     def write_checkpoint(self, directory: DataDir, name: str, offsets: Mapping[TopicPartition, int]) -> bool:
-        """Replace a checkpoint; whether that was possible. A directory that refuses fails."""
+        """Replace a checkpoint; whether that was possible. A directory that refuses fails.
+
+        Without a file descriptor, the next turn writes it.
+        """
         try:
             OffsetCheckpoint(directory.path / name, self._fs).write(offsets)
         except OSError as error:
-            self.fail(directory.path, f"{name} cannot be written: {error.strerror or error}")
+            if is_shortage(error):
+                logger.error("%s of %s cannot be written: %s", name, directory.path, error.strerror)
+            else:
+                self.fail(directory.path, f"{name} cannot be written: {error.strerror or error}")
             return False
         return True
 

@@ -38,7 +38,14 @@ from stratalog.engine.partition_table import PartitionTable
 from stratalog.engine.scheduler import Scheduler
 from stratalog.engine.tier_switch import allowed_config, tier
 from stratalog.engine.traffic import Traffic
-from stratalog.errors import DataDirError, KafkaStorageError, RequestTimedOutError, StratalogError
+from stratalog.errors import (
+    DataDirError,
+    KafkaStorageError,
+    RequestTimedOutError,
+    ResourceShortageError,
+    StratalogError,
+    is_shortage,
+)
 from stratalog.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, TopicPartition
 from stratalog.log.file_names import DELETE_DIR_SUFFIX
 from stratalog.log.flusher import FlushTimes
@@ -99,6 +106,8 @@ class LogManager:
         self._fs = fs
         self._partitions = PartitionTable()
         self._takes_new_ones = True
+        #: What could not be done for want of file descriptors last.
+        self._shortage: str | None = None
         self._lock = threading.RLock()
         self._scheduler = Scheduler("stratalog-housekeeping", clock)
         self.dirs = LogDirs(data_dirs, cluster_id=cluster_id, node_id=config["node.id"], fs=fs)
@@ -144,17 +153,27 @@ class LogManager:
                     self._housekeeping.condemn(path)
         self._refuse_twins(jobs)
         recovered = self._load(jobs)
+        self._refuse_shortage()
         logger.info("Loaded %d logs in %d ms, %d of them after an unclean stop",
                     len(self._partitions), (self.clock.monotonic() - started) * 1000, recovered)  # fmt: skip
         for spec in known.values():
             if self.dirs.offline:
                 self._mark_missing_as_offline(spec)
-            self.create_topic(spec)
+            try:
+                self.create_topic(spec)
+            except ResourceShortageError:
+                self._refuse_shortage()
+                raise
         report_strays(unknown, set_aside)
         self._schedule()
         if self.cleaner is not None:
             self.cleaner.start()
         return LoadReport(len(self._partitions), recovered, (*unknown, *set_aside))
+
+    def _refuse_shortage(self) -> None:
+        """DataDirError when a partition is not served for want of file descriptors: each segment takes one."""
+        if self._shortage is not None:
+            raise DataDirError(f"{self._shortage}; raise the limit (ulimit -n, LimitNOFILE) and start again")
 
     def _refuse_twins(self, jobs: Mapping[Path, Sequence[LoadJob]]) -> None:
         """DataDirError for a partition that lies in two directories: only people can tell which is the right one."""
@@ -286,12 +305,17 @@ class LogManager:
     def _failing(self, directory: Path, what: str) -> Iterator[None]:
         """What the disk refuses in here takes the directory offline; a log that cannot be opened, only itself.
 
+        Want of file descriptors takes nothing offline; at the start, it ends that.
         So does an error that nobody foresaw: one log must not keep the others from being served.
         """
         try:
             yield
         except (OSError, KafkaStorageError) as error:
             reason = error.strerror or error if isinstance(error, OSError) else error
+            if is_shortage(error):
+                self._shortage = f"{directory}: {what}: {reason}"
+                logger.error("%s", self._shortage)
+                return
             self._fail(directory, f"{what}: {reason}")
         except StratalogError as error:
             logger.error("%s: %s: %s; it is left as it is, and offline", directory, what, error)
@@ -387,6 +411,7 @@ class LogManager:
         What lies there of another topic of that name makes room for it. KafkaStorageError when no directory takes it.
         """
         name = f"{spec.name}-{number}"
+        self._shortage = None
         for path in [found.path / name for found in self.dirs.live if self._fs.is_dir(found.path / name)]:
             partition = self._take_over(path, spec, number)
             if partition is not None:
@@ -401,7 +426,13 @@ class LogManager:
                 partition = self._open(directory / name, spec, is_new=True)
             if partition is not None:
                 return partition
-        raise KafkaStorageError(f"{name} cannot be created: no log directory takes it")
+        raise self._not_served(f"{name} cannot be created: no log directory takes it")
+
+    def _not_served(self, message: str) -> KafkaStorageError:
+        """What to raise where `_failing` let a partition go."""
+        if self._shortage is None:
+            return KafkaStorageError(message)
+        return ResourceShortageError(f"{message} ({self._shortage})")
 
     def _take_over(self, path: Path, spec: TopicSpec, number: int) -> Partition | None:
         """The partition in a directory that is there already; None if it was another topic's, which has made room.
@@ -417,7 +448,7 @@ class LogManager:
                 return None
             partition = self._open(path, spec, is_new=False)
         if partition is None:
-            raise KafkaStorageError(f"{path} is there, but cannot be opened")
+            raise self._not_served(f"{path} is there, but cannot be opened")
         return partition
 
     def delete_topic(self, topic: str) -> None:
@@ -544,7 +575,8 @@ class LogManager:
         here = [p.log for p in self.partitions() if p.log.directory.parent == data_dir.path]
         if self._checkpoints.write(data_dir, here, names):
             return True
-        self._scheduler.schedule("failed log directory", partial(self.put_offline, data_dir.path))
+        if self.dirs.is_offline(data_dir.path):
+            self._scheduler.schedule("failed log directory", partial(self.put_offline, data_dir.path))
         return False
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
-from stratalog.errors import KafkaStorageError
+from stratalog.errors import KafkaStorageError, is_shortage
 from stratalog.log.local_log import LocalLog
 from stratalog.log.segment import LogSegment
 
@@ -92,7 +92,8 @@ class Flusher:
                     return
                 if not isinstance(error, OSError):
                     raise
-                local.sync_failed = local.sync_failed or is_sync
+                # A file that could not be opened was not synced, and can be once there are descriptors again.
+                local.sync_failed = local.sync_failed or (is_sync and not is_shortage(error))
             raise local.storage_error("flush", error) from error
 
     def flush_if_due(self, now_ms: int) -> bool:

@@ -11,13 +11,14 @@ a whole, the row of segments never changes in place, and `end` moves only after 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from stratalog.config.topic import LogConfig
-from stratalog.errors import KafkaStorageError
+from stratalog.errors import KafkaStorageError, ResourceShortageError, is_shortage
 from stratalog.log.condemned import CondemnedFiles
 from stratalog.log.file_names import DELETED_SUFFIX
 from stratalog.log.producer_state import ProducerStateManager
@@ -27,6 +28,8 @@ from stratalog.log.segments import Segments
 from stratalog.log.values import LogOffset
 from stratalog.util.clock import Clock
 from stratalog.util.filesystem import FileSystem
+
+logger = logging.getLogger(__name__)
 
 #: A position that is looked up when it is needed.
 UNKNOWN_POSITION: Final = -1
@@ -126,8 +129,15 @@ class LocalLog:
         return KafkaStorageError(f"{self.name}: the log is closed")
 
     def storage_error(self, what: str, error: OSError) -> KafkaStorageError:
-        """What to raise when the disk refuses; whoever watches the directory is told."""
-        failure = KafkaStorageError(f"{self.directory}: {what} failed: {error.strerror or error}")
+        """What to raise when the disk refuses; whoever watches the directory is told.
+
+        Want of a file descriptor is no failure of the disk: what was refused may be tried again.
+        """
+        message = f"{self.directory}: {what} failed: {error.strerror or error}"
+        if is_shortage(error):
+            logger.error("%s; the limit of open files is too low, see ulimit -n", message)
+            return ResourceShortageError(message)
+        failure = KafkaStorageError(message)
         if self.on_storage_error is not None:
             self.on_storage_error(failure)
         return failure

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stratalog.errors import is_shortage
 from stratalog.log.file_names import CLEANED_SUFFIX, SWAP_SUFFIX, log_file
 from stratalog.log.segment import LogSegment
 from stratalog.util.filesystem import FileSystem
@@ -66,7 +67,13 @@ def name_plainly(directory: Path, new: Sequence[LogSegment], fs: FileSystem) -> 
     """Step 5: from `.swap` to the names of segments of the log."""
     for segment in sorted(new, key=lambda segment: segment.base_offset):
         segment.change_suffix(SWAP_SUFFIX, "")
-    fs.sync_dir(directory)
+    try:
+        fs.sync_dir(directory)
+    except OSError as error:
+        if not is_shortage(error):
+            raise
+        # Step 3 decided: a `.swap` that comes back after a power failure gets its name when the log is opened.
+        logger.warning("%s: the names of new segments are not synced: %s", directory, error.strerror)
 
 
 def _discard(directory: Path, new: Sequence[LogSegment], fs: FileSystem) -> None:
