@@ -19,8 +19,9 @@ from stratalog.log.values import FetchData, FileSlice, Isolation, LogOffset, Off
 class Reader:
     """See the module, and for each method that of the same name in `PartitionLog`.
 
-    What a truncation cuts while it is looked at is looked for anew. What the disk refuses, or a file or map says that was
-    closed meanwhile, is a KafkaStorageError.
+    What a truncation cuts while it is looked at is looked for anew, and so is what lay in a segment that went meanwhile, of
+    which the indexes may be gone. What the disk refuses, or a file or index says that was closed meanwhile, is a
+    KafkaStorageError.
     """
 
     def __init__(self, local: LocalLog) -> None:
@@ -28,15 +29,18 @@ class Reader:
 
     def read(self, offset: int, max_bytes: int, isolation: Isolation, min_one_message: bool) -> FetchData:
         local = self._local
-        truncations = local.truncations
+        truncations, segments = local.truncations, local.segments
         try:
             return _read(local, offset, max_bytes, isolation, min_one_message)
         except CorruptRecordError:
             if truncations == local.truncations:
                 raise
-            return self.read(offset, max_bytes, isolation, min_one_message)
+        except FileNotFoundError as error:
+            if segments is local.segments:
+                raise self._refused(error) from error
         except (ValueError, OSError) as error:
             raise self._refused(error) from error
+        return self.read(offset, max_bytes, isolation, min_one_message)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         return self._search(
@@ -49,7 +53,7 @@ class Reader:
     def _search(self, search: Callable[[LocalLog], TimestampOffset | None]) -> TimestampOffset | None:
         local = self._local
         while True:
-            truncations = local.truncations
+            truncations, segments = local.truncations, local.segments
             if local.closed:
                 raise local.unusable()
             try:
@@ -57,6 +61,9 @@ class Reader:
             except CorruptRecordError:
                 if truncations == local.truncations:
                     raise
+            except FileNotFoundError as error:
+                if segments is local.segments:
+                    raise self._refused(error) from error
             except (ValueError, OSError) as error:
                 raise self._refused(error) from error
 

@@ -9,7 +9,14 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from stratalog.log.file_names import log_file, offset_index_file, time_index_file, txn_index_file
+from stratalog.errors import KafkaStorageError
+from stratalog.log.file_names import (
+    DELETED_SUFFIX,
+    log_file,
+    offset_index_file,
+    time_index_file,
+    txn_index_file,
+)
 from stratalog.log.offset_index import OffsetIndex
 from stratalog.log.offset_index_detection import detect_file
 from stratalog.log.offset_index_format import Detection, OffsetIndexFormat
@@ -44,6 +51,9 @@ class SegmentIndexes:
         self._offset: OffsetIndex | None = None
         self._time: TimeIndex | None = None
         self._is_full: bool | None = None
+        #: The segment is on its way out: an index that is gone is not made again for a late reader.
+        self._is_going = False
+        self._is_closed = False
 
     @property
     def offset(self) -> OffsetIndex:
@@ -58,11 +68,13 @@ class SegmentIndexes:
     def _open_offset(self) -> OffsetIndex:
         with self._lock:
             if self._offset is None:
+                self._check_open(self.offset_path)
                 self._offset = OffsetIndex.open(
                     self.offset_path,
                     self.base_offset,
                     max_size=self.size_max,
                     fs=self._fs,
+                    writable=not self._is_going,
                     entry_size=self._detect().format.entry_size,
                 )
             return self._offset
@@ -80,10 +92,19 @@ class SegmentIndexes:
     def _open_time(self) -> TimeIndex:
         with self._lock:
             if self._time is None:
+                self._check_open(self.time_path)
                 self._time = TimeIndex.open(
-                    self.time_path, self.base_offset, max_size=self.size_max, fs=self._fs
+                    self.time_path,
+                    self.base_offset,
+                    max_size=self.size_max,
+                    fs=self._fs,
+                    writable=not self._is_going,
                 )
             return self._time
+
+    def _check_open(self, path: Path) -> None:
+        if self._is_closed:
+            raise KafkaStorageError(f"{path}: the segment is closed")
 
     @property
     def paths(self) -> tuple[Path, Path, Path]:
@@ -147,6 +168,7 @@ class SegmentIndexes:
     def change_suffix(self, old: str, new: str) -> None:
         """Rename the files, `old` for `new` at the end."""
         with self._lock:
+            self._is_going = new == DELETED_SUFFIX
             self.txn.rename_to(with_suffix(self.txn.path, old, new))
             for index, path in ((self._offset, self.offset_path), (self._time, self.time_path)):
                 target = with_suffix(path, old, new)
@@ -168,9 +190,11 @@ class SegmentIndexes:
 
     def close(self) -> None:
         """Let go of all files and leave them as they are."""
-        for index in (self._offset, self._time):
-            if index is not None:
-                index.close_handles()
+        with self._lock:
+            self._is_closed = True
+            for index in (self._offset, self._time):
+                if index is not None:
+                    index.close_handles()
         self.txn.close()
 
 

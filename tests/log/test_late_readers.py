@@ -1,0 +1,152 @@
+"""Readers and flushes that meet the renaming and the removal of a segment: they find their answer, and no disk failed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stratalog.config.topic import LogConfig
+from stratalog.errors import KafkaStorageError, OffsetOutOfRangeError
+from stratalog.log.offset_index import OffsetIndex
+from stratalog.log.partition_log import PartitionLog
+from stratalog.log.segment import LogSegment
+from stratalog.log.time_index import TimeIndex
+from stratalog.log.values import OffsetPosition
+from stratalog.util.filesystem import File, FileSystem, StrPath
+from tests.log.writers import NOW_MS, append, batch
+
+CONFIG = LogConfig(
+    segment_bytes=3 * len(batch()), index_interval_bytes=0, retention_bytes=0, file_delete_delay_ms=0
+)
+
+
+class Interrupted(FileSystem):
+    """Something that another thread does right before a file is opened, as far as nothing keeps it from that."""
+
+    def __init__(self) -> None:
+        self.meanwhile: Callable[[], object] | None = None
+        self.threads: list[threading.Thread] = []
+
+    def open(self, path: StrPath, *, write: bool = False, create: bool = False) -> File:
+        if self.meanwhile is not None:
+            thread = threading.Thread(target=self.meanwhile)
+            self.meanwhile = None
+            self.threads.append(thread)
+            thread.start()
+            thread.join(0.2)
+        return super().open(path, write=write, create=create)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda index: index.lookup(2),
+        lambda index: index.entry(0),
+        lambda index: index.check_ends(),
+        lambda index: index.flush(),
+        lambda index: index.trim_to_valid_size(),
+    ],
+    ids=["lookup", "entry", "check", "flush", "trim"],
+)
+def test_an_index_that_is_renamed_as_it_is_opened_is_found(
+    tmp_path: Path, use: Callable[[OffsetIndex], object]
+) -> None:
+    fs = Interrupted()
+    with OffsetIndex.open(tmp_path / "i.index", 0, max_size=800) as index:
+        for n in range(1, 5):
+            index.append(n, 10 * n)
+    index = OffsetIndex.open(tmp_path / "i.index", 0, max_size=800, fs=fs)
+    index.resize(800)
+    index.append(5, 50)
+    fs.meanwhile = lambda: index.rename_to(tmp_path / "i.index.swap")
+    use(index)
+    for thread in fs.threads:
+        thread.join()
+    assert index.lookup(3) == OffsetPosition(3, 30)
+    index.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["i.index.swap"]
+
+
+@pytest.fixture
+def gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PartitionLog:
+    """A log whose segments are deleted, and their files removed, when the first reader has found the one it needs."""
+    PartitionLog.open(tmp_path / "foo-0", CONFIG).close()
+    log = PartitionLog.open(tmp_path / "foo-0", CONFIG, clean_shutdown=True)
+    append(log, times=9)
+    log.update_high_watermark(9)
+    log.close()
+    log = PartitionLog.open(tmp_path / "foo-0", CONFIG, clean_shutdown=True)
+    log.update_high_watermark(9)
+
+    def remove() -> None:
+        monkeypatch.undo()
+        log.delete_old_segments()
+        log.purge_deleted(2**60)
+
+    translate_offset, find_timestamp = LogSegment.translate_offset, LogSegment.find_timestamp
+
+    def late_translate(segment: LogSegment, offset: int) -> object:
+        remove()
+        return translate_offset(segment, offset)
+
+    def late_find(segment: LogSegment, timestamp_ms: int, start_offset: int) -> object:
+        remove()
+        return find_timestamp(segment, timestamp_ms, start_offset)
+
+    monkeypatch.setattr(LogSegment, "translate_offset", late_translate)
+    monkeypatch.setattr(LogSegment, "find_timestamp", late_find)
+    return log
+
+
+def names(log: PartitionLog) -> list[str]:
+    return sorted(path.name for path in log.directory.iterdir() if path.suffix == ".deleted")
+
+
+def test_a_read_of_a_segment_that_is_removed_looks_again(gone: PartitionLog) -> None:
+    told: list[KafkaStorageError] = []
+    gone.on_storage_error = told.append
+    with pytest.raises(OffsetOutOfRangeError):
+        gone.read(0, 1000)
+    assert not told
+    assert names(gone) == []
+    gone.close()
+
+
+def test_a_search_in_a_segment_that_is_removed_looks_again(gone: PartitionLog) -> None:
+    told: list[KafkaStorageError] = []
+    gone.on_storage_error = told.append
+    assert gone.offset_for_timestamp(NOW_MS) is None
+    assert not told
+    assert names(gone) == []
+    gone.close()
+
+
+def test_an_index_of_a_closed_log_is_neither_opened_nor_made(tmp_path: Path) -> None:
+    """Its directory may be another topic's by then."""
+    log = PartitionLog.open(tmp_path / "foo-0", CONFIG)
+    append(log, times=9)
+    segment = log.segments[0]
+    segment.release_indexes()
+    log.close()
+    for path in tmp_path.rglob("*index"):
+        path.unlink()
+    for use in (lambda: segment.offset_index, lambda: segment.time_index):
+        with pytest.raises(KafkaStorageError, match="closed"):
+            use()
+    assert list(tmp_path.rglob("*index")) == []
+
+
+@pytest.mark.parametrize("kind", [OffsetIndex, TimeIndex])
+def test_an_index_whose_file_is_gone_is_told_so_and_is_not_made(
+    tmp_path: Path, kind: type[OffsetIndex] | type[TimeIndex]
+) -> None:
+    path = tmp_path / "i"
+    path.write_bytes(bytes(range(24)))
+    index = kind.open(path, 0, max_size=240)
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        index.entry(1)
+    assert not path.exists()
