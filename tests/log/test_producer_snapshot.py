@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from stratalog.errors import CorruptSnapshotError
 from stratalog.log import producer_snapshot
-from stratalog.log.producer_snapshot import ProducerSnapshotEntry, decode, encode, hash_order
+from stratalog.log.producer_entry import ProducerEntry
+from stratalog.log.producer_snapshot import (
+    ProducerSnapshotEntry,
+    decode,
+    encode,
+    encode_packed,
+    hash_order,
+)
 from tests.support.reference_jars import java
 from tests.support.reference_kafka import require_reference_kafka
 
@@ -53,6 +60,20 @@ def test_kafkas_snapshot_is_read_and_written_the_same(tmp_path: Path, name: str)
 def test_entries_come_back_as_written(entries: list[ProducerSnapshotEntry]) -> None:
     """Decoding what was encoded gives the same entries in the same order."""
     assert decode(encode(entries)) == entries
+
+
+@given(entries=entries)
+@settings(deadline=None)
+def test_a_producer_packs_itself_as_its_entry_is_encoded(entries: list[ProducerSnapshotEntry]) -> None:
+    """The fast way of a roll writes the bytes of the plain one."""
+    producers = [ProducerEntry.from_snapshot(entry) for entry in entries]
+    plain = encode([producer.to_snapshot() for producer in producers])
+    assert encode_packed([producer.packed() for producer in producers]) == plain
+
+
+def test_a_producer_that_has_written_nothing_packs_itself_too() -> None:
+    fresh = ProducerEntry(7, 3)
+    assert encode_packed([fresh.packed()]) == encode([fresh.to_snapshot()])
 
 
 def test_a_snapshot_without_producers_is_ten_bytes(tmp_path: Path) -> None:

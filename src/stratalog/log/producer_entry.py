@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, NamedTuple
 
-from stratalog.log.producer_snapshot import ProducerSnapshotEntry
+from stratalog.log.producer_snapshot import ENTRY, ProducerSnapshotEntry
 from stratalog.records.batch_format import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, SEQUENCE_MAX
 
 BATCHES_KEPT: Final = 5
@@ -28,6 +28,9 @@ class BatchMetadata(NamedTuple):
     @property
     def first_offset(self) -> int:
         return self.last_offset - self.offset_delta
+
+
+_NO_BATCH: Final = BatchMetadata(NO_SEQUENCE, -1, 0, NO_TIMESTAMP)
 
 
 class ProducerEntry:
@@ -97,6 +100,21 @@ class ProducerEntry:
             self.last_timestamp_ms,
             self.coordinator_epoch,
             -1 if self.current_txn_first_offset is None else self.current_txn_first_offset,
+        )
+
+    def packed(self) -> bytes:
+        """`to_snapshot` as bytes: a roll writes all producers down while everybody waits."""
+        last = self.batches[-1] if self.batches else _NO_BATCH
+        first_offset = self.current_txn_first_offset
+        return ENTRY.pack(
+            self.producer_id,
+            self.epoch,
+            last.last_sequence,
+            last.last_offset,
+            last.offset_delta,
+            self.last_timestamp_ms,
+            self.coordinator_epoch,
+            -1 if first_offset is None else first_offset,
         )
 
     @staticmethod

@@ -47,7 +47,12 @@ class ProducerSnapshotEntry(NamedTuple):
 
 def encode(entries: Sequence[ProducerSnapshotEntry]) -> bytes:
     """The bytes of a snapshot, in the order given (see `hash_order` for Kafka's)."""
-    body = struct.pack(">i", len(entries)) + b"".join(ENTRY.pack(*entry) for entry in entries)
+    return encode_packed([ENTRY.pack(*entry) for entry in entries])
+
+
+def encode_packed(entries: Sequence[bytes]) -> bytes:
+    """`encode` of entries that are bytes already."""
+    body = struct.pack(">i", len(entries)) + b"".join(entries)
     return struct.pack(">hI", VERSION, crc32c(body)) + body
 
 
@@ -82,9 +87,14 @@ def write(
     sync: bool = True,
 ) -> None:
     """Write in place, as Kafka does: a torn snapshot fails its CRC and is rebuilt from the log."""
+    write_encoded(path, encode(entries), fs, sync=sync)
+
+
+def write_encoded(path: StrPath, data: bytes, fs: FileSystem = REAL_FILESYSTEM, *, sync: bool = True) -> None:
+    """`write` of a snapshot whose bytes are there."""
     with fs.open(path, create=True) as file:
         file.truncate(0)
-        file.write_at(encode(entries), 0)
+        file.write_at(data, 0)
         if sync:
             file.sync()
 

@@ -344,9 +344,8 @@ class ProducerStateManager:
             return None
         order = producer_snapshot.hash_order(self._producers, self._hash_table_size)
         path = self._snapshots.path_for(end)
-        producer_snapshot.write(
-            path, [self._producers[pid].to_snapshot() for pid in order], self._fs, sync=sync
-        )
+        data = producer_snapshot.encode_packed([self._producers[pid].packed() for pid in order])
+        producer_snapshot.write_encoded(path, data, self._fs, sync=sync)
         self._snapshots.add(end)
         self._last_snapshot_offset = end
         return path
