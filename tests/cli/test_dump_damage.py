@@ -204,6 +204,23 @@ def test_an_index_without_its_log_is_printed_and_cannot_be_verified(
     assert (status, len(err)) == (2, 1)
 
 
+def test_an_index_without_its_log_that_ascends_either_way_is_read_as_legacy_with_a_warning(
+    capfdbinary: Captured, tmp_path: Path
+) -> None:
+    index = tmp_path / INDEX_NAME
+    index.write_bytes(b"".join(struct.pack(">ii", *entry) for entry in ((0, 0), (20, 4096), (41, 8192))))
+    status, out, err = dump(capfdbinary, index)
+    assert (status, out[1:]) == (
+        0,
+        ["offset: 0 position: 0", "offset: 20 position: 4096", "offset: 41 position: 8192"],
+    )
+    assert len(err) == 2
+    assert (
+        "24 bytes are a multiple of 8 and of 12, and the entries ascend read either way; read as legacy"
+        in err[1]
+    )
+
+
 def test_an_index_of_odd_size_fails_the_sanity_check(capfdbinary: Captured, log: Path) -> None:
     index = log.with_name(INDEX_NAME)
     index.write_bytes(struct.pack(">ii", 1, log.stat().st_size // 4) + b"\0\0\0")

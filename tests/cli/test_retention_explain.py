@@ -148,3 +148,26 @@ def test_live_settings_and_offsets_are_the_brokers(
     (segment,) = both["partitions"][0]["segments"]
     assert (segment["base_offset"], segment["end_offset"], segment["rule"]) == (0, 2, "retention time")
     assert "is due now" in capsys.readouterr().out
+
+
+def test_live_another_limit_of_the_size_changes_what_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Broker(data_dir=tmp_path / "data") as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        for _ in range(3):
+            producer.produce("orders", value=bytes(1000), timestamp=T0)
+            assert producer.flush(30) == 0
+        partition = broker.state.partition("orders", 0)
+        assert partition is not None
+        size = partition.log.size_bytes
+        live = ("--bootstrap-server", broker.bootstrap_servers)
+        said = {
+            what_if: told(capsys, *live, "--what-if", what_if)["served"][0]
+            for what_if in ("retention.bytes=-1", "retention.bytes=1000", f"retention.bytes={size}")
+        }
+    assert {each["bytes"] for each in said.values()} == {size}
+    without, small, whole = (each["explanation"] for each in said.values())
+    assert without.endswith("retention.bytes is -1, so nothing goes by size")
+    assert small.endswith(f"so up to {size - 1000} bytes of its oldest segments are due now by size")
+    assert whole.endswith(f"retention.bytes is {size}, so nothing goes by size")

@@ -6,7 +6,8 @@ import logging
 from pathlib import Path
 
 import pytest
-from tests.broker.admin import create
+from tests.broker.admin import alter, create
+from tests.broker.admin_cases import BROKER, SET
 from tests.support.wire import Wire
 
 from stratalog.broker.server import Broker
@@ -43,6 +44,17 @@ def test_keys_without_an_effect_are_named_when_they_are_set_to_another_value() -
 def test_a_mistyped_key_is_named_with_what_was_meant(name: str, meant: str) -> None:
     (line,) = broker_advice(BrokerConfig({name: "1"}))
     assert line == f"Configuration keys that this broker does not know: {name} (did you mean {meant}?)"
+
+
+def test_a_minimum_below_the_one_that_holds_anyway_is_told_at_a_start_and_when_it_is_set(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert _advice(min_topic_segment_bytes="1048576") == []
+    (line,) = _advice(min_topic_segment_bytes="1048575")
+    assert line.startswith("min.topic.segment.bytes=1048575 has no effect: segment.bytes is 1048576 at least")
+    with Broker(tmp_path) as broker, Wire(broker.bootstrap_servers) as wire:
+        assert alter(wire, BROKER, "", ("min.topic.segment.bytes", SET, "7")).error_code == 0
+    assert "min.topic.segment.bytes=7 has no effect" in caplog.text
 
 
 def test_a_key_of_kafkas_or_like_none_is_named_alone() -> None:

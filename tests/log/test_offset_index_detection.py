@@ -100,10 +100,13 @@ def test_an_index_that_the_document_leaves_to_the_level_is_told_by_its_first_pos
 
 def test_an_index_that_no_broker_writes_is_left_to_the_level_in_force() -> None:
     """An entry for position 0 first: read either way its entries ascend and its first position is none or 0."""
-    data = encode([(0, 0), (0, 0), (7, 7)], LEGACY)
-    for expected in FORMATS:
-        found = detect(data, expected)
-        assert (found.format, found.is_guess) == (expected, True)
+    for entries in (
+        [(0, 0), (0, 0), (7, 7)],
+        [(0, 0), (20, 4096), (41, 8192)],
+    ):  # the second as the document draws one
+        for expected in FORMATS:
+            found = detect(encode(entries, LEGACY), expected)
+            assert (found.format, found.is_guess) == (expected, True)
 
 
 def test_a_guess_is_warned_of_with_path_and_format(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -21,6 +21,7 @@ from stratalog.broker.purgatory import Purgatory
 from stratalog.broker.remote_reads import RemoteReads
 from stratalog.broker.topic_deletions import TopicDeletions
 from stratalog.broker.topics import Topics
+from stratalog.config.advice import minimum_advice
 from stratalog.config.broker import INITIAL_METADATA_VERSION, BrokerConfig
 from stratalog.config.metadata_version import (
     LARGE_SEGMENTS_LEVEL,
@@ -261,7 +262,7 @@ class BrokerState:
             self.metadata.set_broker_configs(node_id, configs)
             self._put_in_force(found)
             self.topics.refresh_configs()
-        for warning in small_broker_index_warnings(self.config):
+        for warning in (*small_broker_index_warnings(self.config), *minimum_advice(self.config)):
             logger.warning("%s", warning)
 
 

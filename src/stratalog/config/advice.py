@@ -8,10 +8,12 @@ from stratalog.config.broker import BROKER_KEYS, METADATA_TOPIC_KEYS, BrokerConf
 from stratalog.config.kafka_keys import with_suggestion
 from stratalog.config.keys import ConfigKey
 from stratalog.config.listeners import LISTENERS, parse_listeners
+from stratalog.config.segment_size import SEGMENT_BYTES_MIN
 from stratalog.config.topic import TOPIC_KEYS
 
 _TIERING = "remote.log.storage.system.enable"
 _STORAGE_PLUGIN = "remote.log.storage.manager.class.name"
+_SEGMENT_MINIMUM = "min.topic.segment.bytes"
 _OF_THE_STORE = "stratalog.remote."
 #: These are of the broker itself, whatever the store.
 _OF_THE_TASKS = frozenset({"stratalog.remote.stall.ms"})
@@ -25,11 +27,21 @@ def broker_advice(config: BrokerConfig) -> Iterator[str]:
         names = ", ".join(with_suggestion(name, known) for name in unknown)
         yield f"Configuration keys that this broker does not know: {names}"
     yield from _without_effect((key, config[key.name]) for key in BROKER_KEYS if config.is_set(key.name))
+    yield from minimum_advice(config)
     yield from _tiering(config)
     if config.is_set(LISTENERS):
         for listener in parse_listeners(config[LISTENERS], config.properties):
             if listener.is_controllers:
                 yield f"Listener {listener} is not opened: this broker needs no controllers"
+
+
+def minimum_advice(config: BrokerConfig) -> Iterator[str]:
+    """What to say of a minimum below the one that holds anyway (KIP-760 is of an older Kafka, which had none)."""
+    if config[_SEGMENT_MINIMUM] < SEGMENT_BYTES_MIN:
+        yield (
+            f"{_SEGMENT_MINIMUM}={config[_SEGMENT_MINIMUM]} has no effect: segment.bytes is {SEGMENT_BYTES_MIN} at least, "
+            "whatever is set here"
+        )
 
 
 def topic_advice(topic: str, configs: Mapping[str, str]) -> Iterator[str]:

@@ -114,7 +114,8 @@ BROKER_KEYS = ConfigRegistry(
         _key("min.topic.segment.ms", _LONG, 3_600_000,
              "The minimum value for topic configuration segment.ms (KIP-760).", at_least(0), dynamic=True),
         _key("min.topic.segment.bytes", _INT, 1_048_576,
-             "The minimum value for topic configuration segment.bytes (KIP-760).", at_least(0), dynamic=True),
+             "The minimum value for topic configuration segment.bytes (KIP-760); below 1048576 it has no effect, as that "
+             "is the least that segment.bytes may be.", at_least(0), dynamic=True),
         # Requests and connections.
         _key("socket.request.max.bytes", _INT, 100 * 1024**2, "The largest request that is accepted.", at_least(1)),
         _key("socket.send.buffer.bytes", _INT, 102_400, "SO_SNDBUF; -1 leaves the system's."),

@@ -62,10 +62,11 @@ a setting is changed, of an index that is too small, with the size that it shoul
 ## Small segments
 
 `min.topic.segment.ms` and `min.topic.segment.bytes` (KIP-760) are the operator's minimums for what is set on topics.
-CreateTopics, AlterConfigs and IncrementalAlterConfigs below them get INVALID_CONFIG. They may be changed while the broker
-runs, for one broker or for all. A topic that is below a later minimum keeps what it has, may be changed in other keys by
-either API, and is named in a warning at every start. Broker-wide defaults (`log.roll.ms`, `log.segment.bytes`) are the
-operator's own matter.
+CreateTopics, AlterConfigs and IncrementalAlterConfigs below them get INVALID_CONFIG. They may be changed while the
+broker runs, for one broker or for all. A topic that is below a later minimum keeps what it has, may be changed in other
+keys by either API, and is named in a warning at every start. `segment.bytes` is {low} at least in any case, so a
+smaller `min.topic.segment.bytes` has no effect, and the broker says so. Broker-wide defaults (`log.roll.ms`,
+`log.segment.bytes`) are the operator's own matter.
 
 ## What is set while the broker runs
 

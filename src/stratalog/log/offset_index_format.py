@@ -132,7 +132,8 @@ def detect(data: Buffer, expected: OffsetIndexFormat = LEGACY) -> Detection:
     not know it). Here the first entry decides: it stands for the second batch at the earliest, so its position is above
     0, and at most `index.interval.bytes` and one batch from the beginning, both below 2^31, so it is below 2^32. Read as
     large, the first position of a legacy index is its first position times 2^32 at least; read as legacy, that of a
-    large one is 0. Only an index that no broker writes is left to `expected`, and is a guess.
+    large one is 0. An index that no broker writes is left to `expected`, and is a guess: one, too, that read as legacy
+    begins with offset 0 at position 0 and goes on without a fault, and read as large has relative offset 0 first.
     """
     view = memoryview(data).cast("B")
     size = len(view)
@@ -155,7 +156,10 @@ def detect(data: Buffer, expected: OffsetIndexFormat = LEGACY) -> Detection:
         return Detection(left[0], Evidence.CONTENT, f"entries of {entry_size} bytes ascend, others do not")
     for form in left:
         first = form.entry.unpack_from(view)
-        if 0 < first[1] <= _FIRST_POSITION_MAX:
+        begins_the_log = (
+            form is LARGE and first[0] == 0 and first_fault(view, LEGACY, used_entries(view, LEGACY)) is None
+        )
+        if 0 < first[1] <= _FIRST_POSITION_MAX and not begins_the_log:
             reason = f"both ascend, but only with {form.entry_size} bytes an entry can the first position be {first[1]}"
             return Detection(form, Evidence.FIRST, reason)
     return Detection(

@@ -35,7 +35,13 @@ def dump_offset_index(
         output.note(f"{source.name} is empty.")
         return
     log = _log_beside(source, stem, options, problems)
-    form = detect(data).format if log is None else prove(data, base_offset, log, log.source.size).format
+    found = detect(data) if log is None else prove(data, base_offset, log, log.source.size)
+    form = found.format
+    if found.is_guess:
+        problems.remark(
+            f"{source.name}: {size} bytes are a multiple of 8 and of 12, and the entries ascend read either way; read as "
+            f"{form}: with the {stem}{LOG_SUFFIX} beside it, it would be certain"
+        )
     if options.index_sanity_check:
         _say_sane(source, output, problems, _offset_index_fault(data, base_offset, form))
         return

@@ -106,16 +106,37 @@ def served_text(topic: str, served: ServedPartition, config: LogConfig, now_ms: 
         return f"{topic}-{served.partition}: no records"
     if "delete" not in config.cleanup_policy:
         return f"{text}: cleanup.policy does not have delete, so nothing goes by age or size"
+    return f"{text}: {_served_by_age(served, config, now_ms)}; {_served_by_size(served, config)}"
+
+
+def _served_by_age(served: ServedPartition, config: LogConfig, now_ms: int) -> str:
     if config.retention_ms < 0:
-        return f"{text}: retention.ms is -1, so nothing goes by age"
+        return "retention.ms is -1, so nothing goes by age"
     if served.newest_ms < 0:
-        return f"{text}: no record has a timestamp; files go by their own age"
+        return "no record has a timestamp; files go by their own age"
     gone_ms = served.newest_ms + config.retention_ms
     word = "is due now" if gone_ms < now_ms else f"goes after {time_text(gone_ms)}"
     return (
-        f"{text}: its newest record is of {time_text(served.newest_ms)}, so the last of it {word}; what is older goes "
+        f"its newest record is of {time_text(served.newest_ms)}, so the last of it {word}; what is older goes "
         "segment by segment, each with its own newest record"
     )
+
+
+def _served_by_size(served: ServedPartition, config: LogConfig) -> str:
+    """Whole segments go, from the oldest on, while what is left is not less than the limit."""
+    if config.remote_storage_enable:
+        name, limit = "local.retention.bytes", config.effective_local_retention_bytes
+    else:
+        name, limit = "retention.bytes", config.retention_bytes
+    if limit < 0:
+        return f"{name} is {limit}, so nothing goes by size"
+    if served.size_bytes is None:
+        return f"{name} is {limit}, and the broker does not tell what it holds"
+    holds = f"it holds {served.size_bytes} bytes, and {name} is {limit}"
+    beyond = served.size_bytes - limit
+    if beyond <= 0:
+        return f"{holds}, so nothing goes by size"
+    return f"{holds}, so up to {beyond} bytes of its oldest segments are due now by size"
 
 
 def print_explained_json(
@@ -156,6 +177,7 @@ def print_explained_json(
                     "log_start_offset": each.offsets.log_start_offset,
                     "high_watermark": each.offsets.high_watermark,
                     "newest_record": each.newest_ms,
+                    "bytes": each.size_bytes,
                     "explanation": served_text(topic, each, config, now_ms),
                 }
                 for each in sources.served

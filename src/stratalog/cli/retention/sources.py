@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from stratalog.cli.log_dirs import describe_log_dirs
 from stratalog.cli.topic_configs import served_configs, stored_configs
 from stratalog.errors import UnknownTopicOrPartitionError, UnsupportedVersionError, UsageError
 from stratalog.log.scan import list_partitions
@@ -23,11 +24,15 @@ from stratalog.wire.client import (
 
 @dataclass(frozen=True, slots=True)
 class ServedPartition:
-    """What a broker tells of a partition; `newest_ms` is the largest record timestamp, -1 without any."""
+    """What a broker tells of a partition; `newest_ms` is the largest record timestamp, -1 without any.
+
+    `size_bytes` is what it holds in the broker's directories; None where the broker does not tell.
+    """
 
     partition: int
     offsets: KnownOffsets
     newest_ms: int
+    size_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +111,7 @@ def _served(cluster: Cluster, topic: str) -> list[ServedPartition]:
         tiered = cluster.list_offsets(dict.fromkeys(keys, LATEST_TIERED_OFFSET))
     except (UsageError, UnsupportedVersionError):  # a broker of before tiered storage
         local, tiered = {}, {}
+    sizes = _sizes(cluster, topic)
     return [
         ServedPartition(
             number,
@@ -116,6 +122,24 @@ def _served(cluster: Cluster, topic: str) -> list[ServedPartition]:
                 tiered[key].offset if key in tiered else None,
             ),
             newest[key].timestamp_ms if newest[key].offset >= 0 else -1,
+            sizes.get(number),
         )
         for number, key in zip(numbers, keys, strict=True)
     ]
+
+
+def _sizes(cluster: Cluster, topic: str) -> dict[int, int]:
+    """Bytes of each partition in the broker's directories: of the leader's replica and its like, the largest."""
+    sizes: dict[int, int] = {}
+    numbers = tuple(range(len(cluster.topic(topic).partitions)))
+    for broker in sorted(cluster.nodes()):
+        directories, _ = describe_log_dirs(
+            broker, cluster.node(broker), [{"topic": topic, "partitions": numbers}]
+        )
+        for directory in directories:
+            for told in directory.topics:
+                for partition in told.partitions:
+                    if not partition.is_future_key:
+                        number = partition.partition_index
+                        sizes[number] = max(sizes.get(number, 0), partition.partition_size)
+    return sizes
