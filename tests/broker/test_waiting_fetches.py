@@ -143,3 +143,16 @@ def test_a_wait_ends_when_its_offset_is_no_longer_there(world: World) -> None:
     world.on_loop(lambda: world.partition().log.increment_log_start_offset(2, "client"))
     world.append()
     assert world.answers == 1
+
+
+def test_nothing_is_left_on_a_partition_of_those_who_waited(world: World) -> None:
+    for _ in range(3):
+        cancelled = world.wait_for(1, 0)
+        world.on_loop(cancelled.cancel)
+        assert world.partition()._listeners == []
+    for offset in range(3):
+        world.wait_for(1, offset)
+        assert len(world.partition()._listeners) == 1
+        world.append()
+        assert world.partition()._listeners == []
+    assert world.answers == 3

@@ -173,8 +173,9 @@ class Partition:
             self._listeners = [*self._listeners, listener]
 
     def remove_listener(self, listener: Callable[[Partition], None]) -> None:
+        """The opposite of `add_listener`; a bound method is another object each time, and equal."""
         with self._listeners_lock:
-            self._listeners = [known for known in self._listeners if known is not listener]
+            self._listeners = [known for known in self._listeners if known != listener]
 
     def _notify(self) -> None:
         for listener in self._listeners:
