@@ -315,6 +315,12 @@ class InvalidRecordError(KafkaError):
     code = 87
 
 
+class UndecodableRecordsError(KafkaError):
+    """What a produced batch holds is not what its codec makes; Kafka answers UNKNOWN_SERVER_ERROR."""
+
+    code = -1
+
+
 class UnstableOffsetCommitError(KafkaError):
     code = 88
     retriable = True

@@ -73,6 +73,33 @@ RECORDS: dict[str, bytes | None] = {
     "no timestamp": build_batch([Record(0, -1, b"k", b"v")]),
     "producer id without sequence": batch(b"v", producer_id=5, producer_epoch=0, base_sequence=-1),
     "large": batch(b"v" * 1_100_000),
+    "stray byte": batch(b"v") + b"\0",
+    "stray bytes": batch(b"v") + b"stray bytes behind the batch",
+    "zeros behind": batch(b"v") + bytes(61),
+    "61 zeros": bytes(61),
+    "17 zeros": bytes(17),
+    "half a batch behind": batch(b"v") + batch(b"v")[:40],
+    "length beyond the data": changed(batch(b"v"), 8, struct.pack(">i", 5_000)),
+    "negative length": changed(batch(b"v"), 8, struct.pack(">i", -1)),
+    "header alone": batch(b"v")[:61],
+    "record length beyond": changed(batch(b"v"), 61, b"\x7e"),
+    "record length too short": changed(batch(b"value"), 61, b"\x08"),
+    "value length beyond": changed(batch(b"value"), 66, b"\x7e"),
+    "header count beyond": changed(batch(b"value"), 72, b"\x7e"),
+    **{
+        f"junk as {codec.name.lower()}": changed(batch(b"no such thing" * 9), 22, bytes([codec.value]))
+        for codec in Codec
+        if codec
+    },
+    **{
+        f"cut in {codec.name.lower()}": changed(
+            batch(b"v" * 100, codec=codec)[:-9],
+            8,
+            struct.pack(">i", len(batch(b"v" * 100, codec=codec)) - 9 - 12),
+        )
+        for codec in Codec
+        if codec
+    },
 }
 
 

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.golden.validator.make import with_payload
 from tests.support.wire import Wire
 
 from stratalog.broker.produce_template import ProduceTemplate
 from stratalog.broker.server import Broker
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
-from stratalog.records.compression import Codec
+from stratalog.records.compression import Codec, compress
 from stratalog.records.legacy_builder import build_legacy
 from stratalog.records.record import Record
 from stratalog.util.crc32c import crc32c
@@ -160,11 +161,11 @@ def control_batch() -> bytes:
 BAD_RECORDS = {
     "a flipped bit in a value": (damaged(batch(b"value" * 10), 90), 2),
     "a flipped bit in the CRC": (damaged(batch(b"value"), 18), 2),
-    "a batch that is cut off": (batch(b"value" * 10)[:-1], 2),
+    "a batch that is cut off": (batch(b"value" * 10)[:-1], 87),
     "a length that is too short": (batch(b"v")[:8] + struct.pack(">i", 3) + batch(b"v")[12:], 2),
     "bytes after the batch": (batch(b"v") + b"\0" * 20, 2),
     "noise": (bytes(range(200)), 2),
-    "a few bytes": (b"abc", 2),
+    "a few bytes": (b"abc", 87),
     "no bytes": (b"", 87),
     "null": (None, 87),
     "two batches": (batch(b"a") + batch(b"b"), 87),
@@ -439,6 +440,49 @@ def test_a_topic_made_anew_is_not_mistaken_for_the_old_one(broker: Broker, wire:
     broker.state.topics.create(topic, 1)
     assert produce(broker, wire, topic, batch(b"new")).base_offset == 0
     assert values_in(broker, topic) == [b"new"]
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_the_largest_timestamp_is_that_of_the_records_whatever_the_header_says(
+    broker: Broker, wire: Wire, topic: str, codec: Codec
+) -> None:
+    """Retention by age and searches by time go by it."""
+    wrong = bytearray(build_batch([Record(0, NOW, b"k", b"v"), Record(1, NOW - 5, b"k", b"v")], codec=codec))
+    struct.pack_into(">q", wrong, 35, 7)
+    for _ in range(3):  # the third one goes the short way
+        assert produce(broker, wire, topic, with_valid_crc(wrong)).error_code == 0
+    log = broker.state.partition(topic, 0).log  # type: ignore[union-attr]
+    assert log.active_segment.largest_timestamp() == NOW
+    found = log.offset_for_timestamp(NOW)
+    assert found is not None
+    assert (found.offset, found.timestamp_ms) == (0, NOW)
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec])
+def test_a_bomb_costs_neither_memory_nor_another_client(
+    broker: Broker, wire: Wire, topic: str, codec: Codec
+) -> None:
+    """Zeros without end behind a right CRC: refused at the first of them, also on the short way and to compacted topics."""
+    compacted = broker.state.topics.create(f"t{next(_topic_number)}", 1, {"cleanup.policy": "compact"}).name
+    bomb = with_payload(codec, compress(codec, bytes(48 << 20)), 1)
+    for name in (topic, compacted):
+        for _ in range(3):
+            produce(broker, wire, name, batch(b"v"))
+        answer = produce(broker, wire, name, bomb[: 1 << 20] if len(bomb) > 1 << 20 else bomb)
+        assert answer.error_code in (87, 10)
+        assert set(values_in(broker, name)) == {b"v"}
+
+
+def test_a_broker_that_does_not_look_at_records_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Broker(data_dir=tmp_path, config={"stratalog.produce.validation": "header"}) as broker:
+        broker.state.topics.create("t", 1)
+        lies = bytearray(batch(b"v"))
+        struct.pack_into(">ii", lies, 57, 1, 0x7F7F7F7F)  # no record at all
+        with Wire(broker.bootstrap_servers) as wire:
+            assert produce(broker, wire, "t", with_valid_crc(lies)).error_code == 0
+    assert [r for r in caplog.messages if "records of clients are not looked at" in r]
 
 
 @pytest.mark.parametrize("version", [3, 8, 12])

@@ -20,12 +20,6 @@ KAFKA: dict[str, Any] = json.loads(GOLDEN.read_text())
 
 #: Error codes that differ, as (ours, Kafka's), and why.
 DIFFERENT_CODES = {
-    "cut off": (2, 87, "bytes that are no whole batch are CORRUPT_MESSAGE here, an empty request in Kafka"),
-    "a few bytes": (
-        2,
-        87,
-        "bytes that are no whole batch are CORRUPT_MESSAGE here, an empty request in Kafka",
-    ),
     "codec 7": (76, -1, "an unknown codec has an error code; Kafka fails with an unknown server error"),
 }
 #: Versions that differ, and why.

@@ -19,6 +19,7 @@ from stratalog.errors import (
     MessageTooLargeError,
 )
 from stratalog.log import append as module
+from stratalog.log import append_validation
 from stratalog.log.append import AppendRules, PreparedAppend, prepare_follower_append, prepare_leader_append
 from stratalog.records import batch_format as fmt
 from stratalog.records.batch import RecordBatch, iter_batches, stamp_batch
@@ -172,21 +173,53 @@ def test_timestamps_outside_of_the_bounds_are_refused(
         assert [error.batch_index for error in caught.value.record_errors] == bad
 
 
-@pytest.mark.parametrize(
-    ("source", "target"), [(Codec.NONE, "zstd"), (Codec.GZIP, "zstd"), (Codec.GZIP, "producer")]
-)
-def test_records_that_are_written_anew_are_numbered_anew(source: Codec, target: str) -> None:
-    """As in Kafka: whatever offset deltas a client gave them."""
+def oddly_numbered(codec: Codec, delta: int) -> bytes:
+    """Two records of which the first has this offset delta."""
     inner = bytearray(build_batch([Record(0, NOW, b"", b""), Record(1, NOW, b"", b"")])[fmt.HEADER_SIZE :])
-    inner[3] = 0x04  # the offset delta of the first record, as a varint: 2
-    batch = bytearray(build_batch(records(2))[: fmt.HEADER_SIZE]) + compress(source, inner)
+    inner[3] = 2 * delta  # as a varint
+    batch = bytearray(build_batch(records(2))[: fmt.HEADER_SIZE]) + compress(codec, inner)
     fmt.INT32.pack_into(batch, fmt.LENGTH_AT, len(batch) - fmt.LOG_OVERHEAD)
-    fmt.INT16.pack_into(batch, fmt.ATTRIBUTES_AT, source)
+    fmt.INT16.pack_into(batch, fmt.ATTRIBUTES_AT, codec)
     fmt.UINT32.pack_into(batch, fmt.CRC_AT, crc32c(memoryview(batch)[fmt.ATTRIBUTES_AT :]))
-    config = LogConfig(compression_type=target, message_timestamp_before_max_ms=1 << 50)
-    result = RecordBatch(written(prepare(batch, config)))
+    return bytes(batch)
+
+
+@pytest.mark.parametrize("source", [Codec.NONE, Codec.GZIP])
+def test_records_that_are_written_anew_are_numbered_anew(source: Codec) -> None:
+    """As in Kafka: whatever offset deltas a client gave them."""
+    result = RecordBatch(written(prepare(oddly_numbered(source, 1), LogConfig(compression_type="zstd"))))
     assert [record.offset for record in result.records()] == [1_000, 1_001]
-    assert result.codec is (source if target == "producer" else Codec.ZSTD)
+    assert result.codec is Codec.ZSTD
+
+
+def test_compressed_records_have_to_be_numbered_one_by_one() -> None:
+    """Kafka, too, takes the uncompressed ones only."""
+    assert prepare(oddly_numbered(Codec.NONE, 1)).size
+    with pytest.raises(InvalidRecordError, match="do not ascend one by one"):
+        prepare(oddly_numbered(Codec.GZIP, 1))
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+@pytest.mark.parametrize("target", ["producer", "zstd"])
+def test_an_offset_that_is_none_of_the_batch_is_refused(codec: Codec, target: str) -> None:
+    """Whoever reads such a record goes on behind it, and misses what is there."""
+    with pytest.raises(InvalidRecordError, match="offset delta 2, expected 0 to 1"):
+        prepare(oddly_numbered(codec, 2), LogConfig(compression_type=target))
+
+
+@pytest.mark.parametrize("source", Codec)
+@pytest.mark.parametrize("target", [Codec.NONE, Codec.ZSTD])
+def test_very_many_records_get_another_codec_as_few_do(
+    source: Codec, target: Codec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "uncompressed" if target is Codec.NONE else "zstd"
+    config = LogConfig(compression_type=name)
+    batch = build_batch([Record(n, NOW + n, b"key", b"value") for n in range(50)], codec=source)
+    few = RecordBatch(written(prepare(batch, config)))
+    monkeypatch.setattr(append_validation, "_WRITTEN_ANEW_MAX", 10)
+    many = RecordBatch(written(prepare(batch, config)))
+    assert list(many.records()) == list(few.records())
+    assert bytes(many.as_memoryview()) == bytes(few.as_memoryview())
 
 
 def test_a_compacted_topic_wants_keys() -> None:
@@ -212,8 +245,8 @@ SOUND = build_batch(records())
     ("batch", "error"),
     [
         (b"", InvalidRecordError),
-        (SOUND[:-1], CorruptRecordError),
-        (SOUND + b"x", CorruptRecordError),
+        (SOUND[:-1], InvalidRecordError),
+        (SOUND + bytes(17), CorruptRecordError),
         (SOUND[:-1] + b"\x7f", CorruptRecordError),
         (_changed(SOUND, 7, 1), InvalidRecordError),
         (_changed(SOUND, fmt.MAGIC_AT, 1), CorruptRecordError),
@@ -229,6 +262,13 @@ SOUND = build_batch(records())
 def test_what_is_no_sound_batch_is_refused(batch: bytes, error: type[KafkaError]) -> None:
     with pytest.raises(error):
         prepare(batch)
+
+
+def test_the_beginning_of_one_more_batch_is_dropped() -> None:
+    """As by Kafka."""
+    sound = written(prepare(SOUND))
+    assert written(prepare(SOUND + b"x")) == sound
+    assert written(prepare(SOUND + SOUND[:-1])) == sound
 
 
 @given(

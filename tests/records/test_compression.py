@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import gzip
 import struct
+import tracemalloc
+from collections.abc import Callable
 
 import cramjam
 import pytest
@@ -9,7 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.errors import CorruptRecordError, UnsupportedCompressionTypeError
-from stratalog.records.compression import Codec, codec_of, compress, decompress
+from stratalog.records.compression import (
+    Codec,
+    codec_of,
+    compress,
+    decompress,
+    decompressed_pieces,
+    decompressed_size_bound,
+)
 from stratalog.records.frames import XERIAL_HEADER
 
 TEXT = b"".join(b"line %d of a text that compresses well\n" % n for n in range(9000))
@@ -63,9 +72,12 @@ def test_data_cut_anywhere_is_corrupt(codec: Codec) -> None:
             restored = bytes(decompress(codec, packed[:size]))
         except CorruptRecordError:
             continue
-        # Raw and framed snappy have no end mark: only the lengths inside the payload tell, as in Kafka.
-        assert codec is Codec.SNAPPY
-        assert size in (0, len(XERIAL_HEADER))
+        # Raw and framed snappy have no end mark, and zstd may have no frame: only the lengths inside the payload tell, as
+        # in Kafka.
+        assert codec in (Codec.SNAPPY, Codec.ZSTD)
+        assert size == 0 or (
+            codec is Codec.SNAPPY and size in range(len(XERIAL_HEADER), len(XERIAL_HEADER) + 4)
+        )
         assert restored == b""
 
 
@@ -131,3 +143,71 @@ def test_names_are_those_of_kafkas_configuration() -> None:
     assert [Codec.from_name(name).value for name in names] == [0, 0, 1, 2, 3, 4]
     with pytest.raises(ValueError, match="brotli"):
         Codec.from_name("brotli")
+
+
+# --- what would become large --------------------------------------------------------------------------------------------
+
+LARGE = 48 * 1024 * 1024
+
+
+def bomb(codec: Codec, size: int) -> bytes:
+    """Little that becomes much."""
+    if codec is Codec.LZ4:
+        return bytes(cramjam.lz4.compress(bytes(size)))
+    return compress(codec, bytes(size))
+
+
+def peak_of(function: Callable[[], object]) -> int:
+    """The most memory that a function had at a time, as far as Python's allocators see."""
+    tracemalloc.start()
+    try:
+        function()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_what_becomes_large_is_a_stream_of_pieces(codec: Codec) -> None:
+    packed = memoryview(bomb(codec, LARGE))
+    size = 0
+
+    def read() -> None:
+        nonlocal size
+        for piece in decompressed_pieces(codec, packed, 1 << 20):
+            assert len(memoryview(piece)) <= 1 << 20
+            size += len(memoryview(piece))
+
+    assert peak_of(read) < 6 << 20
+    assert size == LARGE
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_more_than_is_allowed_is_refused_before_it_is_there(codec: Codec) -> None:
+    packed = bomb(codec, LARGE)
+
+    def read() -> None:
+        with pytest.raises(CorruptRecordError, match="more than the 1000000 bytes allowed"):
+            decompress(codec, packed, size_max=1_000_000)
+
+    assert peak_of(read) < 6 << 20
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_a_large_payload_is_the_same_in_one_go_and_as_a_stream(codec: Codec) -> None:
+    plain = TEXT * 40 + NOISE
+    packed = compress(codec, plain)
+    assert b"".join(decompressed_pieces(codec, memoryview(packed), 1000)) == plain
+    assert bytes(decompress(codec, packed)) == plain
+    assert decompressed_size_bound(codec, memoryview(packed)) >= len(plain)
+
+
+def test_a_snappy_block_cannot_claim_what_it_cannot_hold() -> None:
+    claim = b"\xff\xff\xff\x7f" + b"\x00a"  # 256 MiB in six bytes
+    with pytest.raises(CorruptRecordError, match="cannot hold 268435455"):
+        decompress(Codec.SNAPPY, claim)
+
+
+@pytest.mark.parametrize("behind", [b"x", b"stray bytes", bytes(40)])
+def test_what_follows_a_gzip_stream_and_is_none_is_not_looked_at(behind: bytes) -> None:
+    assert bytes(decompress(Codec.GZIP, compress(Codec.GZIP, TEXT) + behind)) == TEXT

@@ -28,7 +28,7 @@ from stratalog.errors import (
 )
 from stratalog.log.producer_verification import VerificationGuard
 from stratalog.records import batch_format as fmt
-from stratalog.records.batch import iter_batches
+from stratalog.records.batch import checked_batch_size, iter_batches
 from stratalog.records.compression import Codec
 from stratalog.wire.protocol import INT32
 
@@ -138,15 +138,25 @@ def _accepted(
             f"{topic}-{index} has 1 replica in sync, but min.insync.replicas asks for "
             f"{partition.log.config.min_insync_replicas}"
         )
-    if len(records) > fmt.MAGIC_AT and records[fmt.MAGIC_AT] < fmt.MAGIC:
+    if len(records) < fmt.HEADER_SIZE_UP_TO_MAGIC:
+        raise InvalidRecordError(
+            f"{len(records)} bytes for {topic}-{index} hold no record batch, expected one"
+        )
+    if records[fmt.MAGIC_AT] < fmt.MAGIC:
+        checked_batch_size(records, 0)  # zeros are no old format
         raise InvalidRecordError(
             f"message format {records[fmt.MAGIC_AT]} for {topic}-{index}, Produce takes only format {fmt.MAGIC}"
         )
+    (length,) = INT32.unpack_from(records, fmt.LENGTH_AT)
+    if length + fmt.LOG_OVERHEAD > len(records):
+        size = checked_batch_size(records, 0)
+        raise InvalidRecordError(
+            f"{len(records)} bytes for {topic}-{index} hold no whole record batch, its length says {size}"
+        )
     if len(records) < fmt.HEADER_SIZE:
-        return records  # no batch at all: for the log to say
+        return records  # a length that no batch has: for the log to say
     if version < _ZSTD_FROM and records[_ATTRIBUTES_LOW_BYTE_AT] & fmt.CODEC_MASK == Codec.ZSTD:
         raise UnsupportedCompressionTypeError(f"zstd needs Produce v{_ZSTD_FROM} or later")
-    (length,) = INT32.unpack_from(records, fmt.LENGTH_AT)
     if length + fmt.LOG_OVERHEAD < len(records) and sum(1 for _ in iter_batches(records)) > 1:
         raise InvalidRecordError(f"more than one record batch for {topic}-{index}, expected exactly one")
     return records

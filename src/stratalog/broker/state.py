@@ -29,6 +29,7 @@ from stratalog.config.metadata_version import (
     is_large_index_format_supported,
     level_name,
 )
+from stratalog.config.topic import PRODUCE_VALIDATION
 from stratalog.engine.data_dir import stored_cluster_id
 from stratalog.engine.log_manager import LoadReport, LogManager
 from stratalog.engine.tier_switch import NEVER_TIERED
@@ -118,6 +119,11 @@ class BrokerState:
             self.producer_ids = ProducerIds(store)
             self.topics = Topics(store, self.logs, lambda: self.config, clock)
             self._take_broker_configs()
+            if self.config[PRODUCE_VALIDATION] == "header":
+                logger.warning(
+                    "%s=header: records of clients are not looked at; one faulty client can make a partition unreadable",
+                    PRODUCE_VALIDATION,
+                )
             self.load_report = self._load()
         except BaseException:
             self.logs.close(clean=False)

@@ -25,7 +25,7 @@ from stratalog.config.keys import (
 from stratalog.config.metadata_version import INITIAL_LEVEL, LEVEL_MAX, LEVEL_MIN
 from stratalog.config.properties_file import parse_properties
 from stratalog.config.segment_size import check_segment_bytes
-from stratalog.config.topic import TOPIC_KEYS
+from stratalog.config.topic import PRODUCE_VALIDATION, TOPIC_KEYS
 
 __all__ = [
     "BROKER_KEYS",
@@ -236,6 +236,10 @@ BROKER_KEYS = ConfigRegistry(
         _key(INITIAL_METADATA_VERSION, _INT, INITIAL_LEVEL,
              "metadata.version level of a data directory that is new; one that is there keeps its own.",
              between(LEVEL_MIN, LEVEL_MAX)),
+        _key(PRODUCE_VALIDATION, _STR, "records",
+             "What is looked at of a batch that a client sends: every record, as Kafka does, or its header alone. With "
+             "'header' one faulty client can make a partition unreadable for all of its consumers.",
+             one_of("records", "header")),
         _key("stratalog.remote.url", _STR, None,
              "Object store of the remote tier (file:///dir, s3://bucket/prefix); without one, the directory "
              "'remote-store' under the first log directory."),

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from stratalog.config.broker import BrokerConfig
 from stratalog.config.keys import LONG_MAX
 from stratalog.config.segment_size import segment_bytes_max
-from stratalog.config.topic import LOCAL_RETENTION_SAME, TOPIC_KEYS, LogConfig
+from stratalog.config.topic import LOCAL_RETENTION_SAME, TOPIC_KEYS, LogConfig, validates_records
 from stratalog.errors import InvalidConfigError
 
 
@@ -76,7 +76,11 @@ def _cautious(properties: Mapping[str, str], broker: BrokerConfig, large: bool) 
     """The values that are good by themselves, and for those that conflict with another what keeps the data."""
     usable = {name: raw for name, raw in properties.items() if _is_good(name, raw)}
     values = LogConfig.from_values({**broker.topic_defaults(), **TOPIC_KEYS.parse(usable)}, large)
-    values = replace(values, segment_bytes=min(values.segment_bytes, segment_bytes_max(large=large)))
+    values = replace(
+        values,
+        segment_bytes=min(values.segment_bytes, segment_bytes_max(large=large)),
+        validate_records=validates_records(broker),
+    )
     if values.min_compaction_lag_ms > values.max_compaction_lag_ms:
         values = replace(values, min_compaction_lag_ms=LONG_MAX, max_compaction_lag_ms=LONG_MAX)
     if values.remote_storage_enable:

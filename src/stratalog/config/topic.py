@@ -6,7 +6,7 @@ Names, types, defaults and synonyms are Apache Kafka 4.4.0's (`TopicConfig`, `Lo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from stratalog.config.keys import (
@@ -27,6 +27,9 @@ from stratalog.errors import InvalidConfigError
 
 if TYPE_CHECKING:
     from stratalog.config.broker import BrokerConfig
+
+#: The broker's key: what is looked at of the batches that clients send.
+PRODUCE_VALIDATION = "stratalog.produce.validation"
 
 #: `local.retention.*`: the same as the total retention.
 LOCAL_RETENTION_SAME = -2
@@ -180,6 +183,8 @@ class LogConfig:
     remote_copy_lag_bytes: int = -1
     #: Not a topic key: whether new offset indexes get 12-byte entries (KIP-1333, by metadata.version).
     use_large_index_format: bool = False
+    #: Not a topic key: whether every record of a client is looked at (`stratalog.produce.validation` of the broker).
+    validate_records: bool = True
 
     @property
     def effective_local_retention_ms(self) -> int:
@@ -216,6 +221,7 @@ class LogConfig:
             values.update(broker.topic_defaults())
         values.update(TOPIC_KEYS.parse(properties))
         config = cls.from_values(values, use_large_index_format)
+        config = replace(config, validate_records=validates_records(broker))
         _check(config)
         return config
 
@@ -230,6 +236,11 @@ class LogConfig:
         if values["internal.segment.bytes"] is not None:
             typed["segment_bytes"] = values["internal.segment.bytes"]
         return cls(**typed, use_large_index_format=use_large_index_format)
+
+
+def validates_records(broker: BrokerConfig | None) -> bool:
+    """Whether a broker looks at every record that clients send."""
+    return broker is None or broker[PRODUCE_VALIDATION] == "records"
 
 
 _FIELDS = frozenset(LogConfig.__dataclass_fields__)

@@ -1,13 +1,15 @@
 """From a producer's bytes to the bytes of the log: checks, offsets, leader epoch, append time, compression.
 
 Base offset and leader epoch lie outside a batch's CRC, so they are put before the producer's bytes as a new 16-byte
-prefix, and nothing is copied or decompressed. Only these look further (`append_validation`):
+prefix, and nothing is copied. Every record of a client's batch is looked at (`record_scan`; `stratalog.produce.validation`
+switches that off). A batch about which nothing is out of the ordinary is stored as it came; these go on
+(`append_validation`):
 
-    message.timestamp.type=LogAppendTime      a new header, with a new CRC (one pass over the bytes)
-    compression.type other than the batch's   every record is read and written anew
-    message.timestamp.before.max.ms set       every record's timestamp is read (the header has only the largest)
-    cleanup.policy=compact                    every record of a client is asked for its key
+    a largest timestamp that is not right     a new header, with a new CRC (one pass over the bytes)
+    message.timestamp.type=LogAppendTime      the same
+    compression.type other than the batch's   every record is read and written with that codec
     message formats 0 and 1                   every record is read and written in format 2
+    anything wrong                            an error that names it, and the records at fault
 
 Source: Kafka's `UnifiedLog.append`.
 """
@@ -22,12 +24,13 @@ from typing import Final, NamedTuple
 from typing_extensions import Buffer
 
 from stratalog.config.topic import LogConfig
-from stratalog.errors import InvalidRecordError
+from stratalog.errors import InvalidRecordError, KafkaError
 from stratalog.log.append_validation import validated
 from stratalog.log.roll import segment_ms_max
 from stratalog.records import batch_format as fmt
 from stratalog.records.batch import RecordBatch, iter_batches
 from stratalog.records.compression import Codec
+from stratalog.records.record_scan import are_regular, scan_records
 from stratalog.util.crc32c import crc32c
 
 CLIENT: Final = "client"
@@ -35,6 +38,8 @@ CLIENT: Final = "client"
 #: Base offset, length and leader epoch: what a leader assigns, before magic and CRC.
 _PREFIX: Final = Struct(">qii")
 _PREFIX_SIZE: Final = _PREFIX.size
+#: The same with magic and CRC.
+_CHECKED: Final = Struct(">qiibI")
 #: Smaller batches are put together in memory: cheaper than a vectored write.
 _JOIN_SIZE_MAX: Final = 16 * 1024
 _JOIN_GROUP_SIZE_MAX: Final = 256 * 1024
@@ -88,7 +93,8 @@ class AppendRules:
     codec: Codec | None
     codec_level: int | None
     keys_required: bool
-    #: Whether records, not only batch headers, must be looked at.
+    #: Whether records, not only headers, are looked at: all of clients, or those for which a rule of the topic asks.
+    validate_records: bool
     read_records: bool
     #: The age at which a segment rolls.
     segment_ms_max: int
@@ -113,6 +119,7 @@ class AppendRules:
             codec=codec,
             codec_level=level,
             keys_required=config.compacted,
+            validate_records=config.validate_records,
             read_records=config.compacted
             or (not stamp and config.message_timestamp_before_max_ms < _NO_LIMIT),
             segment_ms_max=segment_ms_max(config),
@@ -157,7 +164,9 @@ def prepare_leader_group(
         if size < fmt.HEADER_SIZE:
             return None
         header = _unpack_header(view)
-        if not _is_usual(header, view, size, rules, now_ms):
+        if not _is_header_usual(header, size, rules, now_ms):
+            return None
+        if header[5] & fmt.CODEC_MASK and not _are_packed_records_usual(header, view, rules, now_ms):
             return None
         prefix = _pack_prefix(next_offset, header[1], leader_epoch)
         last_offset = next_offset + header[6]
@@ -172,12 +181,28 @@ def prepare_leader_group(
         total += size
         next_offset = last_offset + 1
     if total <= _JOIN_GROUP_SIZE_MAX:
-        parts = [b"".join(parts)]
+        joined = bytearray().join(parts)
+        parts = [joined]
+        if not _are_bytes_usual(joined, rules, now_ms):
+            return None
+    elif not all(_are_bytes_usual(view, rules, now_ms) for view in group):
+        return None
     return PreparedAppend(parts, total, batches, producers, max_timestamp, -1)
 
 
 def _is_usual(header: tuple[int, ...], view: memoryview, size: int, rules: AppendRules, now_ms: int) -> bool:
     """Whether `view` is one sound batch of a client that is stored as it came, offsets and epoch aside."""
+    return (
+        _is_header_usual(header, size, rules, now_ms)
+        and _are_bytes_usual(view, rules, now_ms)
+        and (
+            not header[5] & fmt.CODEC_MASK
+            or (size <= _JOIN_SIZE_MAX and _are_packed_records_usual(header, view, rules, now_ms))
+        )
+    )
+
+
+def _is_header_usual(header: tuple[int, ...], size: int, rules: AppendRules, now_ms: int) -> bool:
     return (
         header[1] == size - fmt.LOG_OVERHEAD
         and header[0] == 0
@@ -188,10 +213,41 @@ def _is_usual(header: tuple[int, ...], view: memoryview, size: int, rules: Appen
         and (header[9] < 0 or header[11] >= 0)
         and size <= rules.max_message_bytes
         and not rules.stamp_append_time
-        and not rules.read_records
         and (rules.codec is None or rules.codec == header[5] & fmt.CODEC_MASK)
         and header[8] - now_ms <= rules.timestamp_after_max_ms
-        and crc32c(view[fmt.ATTRIBUTES_AT :]) == header[4]
+    )
+
+
+def _are_bytes_usual(batches: memoryview | bytearray, rules: AppendRules, now_ms: int) -> bool:
+    """Whether the CRCs are right, and the records of what is not compressed are as they should be."""
+    if rules.validate_records or rules.read_records:
+        return are_regular(batches, now_ms - rules.timestamp_before_max_ms, rules.keys_required)
+    view = memoryview(batches)
+    position = 0
+    while position < len(view):
+        _, length, _, _, crc = _CHECKED.unpack_from(view, position)
+        end = position + fmt.LOG_OVERHEAD + length
+        if crc32c(view[position + fmt.ATTRIBUTES_AT : end]) != crc:
+            return False
+        position = end
+    return True
+
+
+def _are_packed_records_usual(
+    header: tuple[int, ...], view: memoryview, rules: AppendRules, now_ms: int
+) -> bool:
+    """Whether the records of a compressed batch are as they should be."""
+    if not (rules.validate_records or rules.read_records):
+        return True
+    try:
+        facts = scan_records(RecordBatch(view))
+    except KafkaError:
+        return False  # what it is comes with the plain way
+    return (
+        facts.largest_timestamp == header[8]
+        and facts.smallest_timestamp >= now_ms - rules.timestamp_before_max_ms
+        and facts.in_order
+        and not (rules.keys_required and facts.null_keys)
     )
 
 

@@ -1,48 +1,50 @@
 """What a leader checks of records before they get their offsets, and what it makes of those that cannot stay as they came.
 
-Batches stay as they are unless the topic's rules ask for more. Then every record is looked at, and a batch is
+Every record of a client's batch is looked at; of what the broker itself writes those for which a rule of the topic asks. A
+batch then is
 
-    refused      with the numbers of the records at fault: a key is missing, a timestamp is out of range
+    refused      its records are not what its header says, or none; or with the numbers of the records at fault: a key is
+                 missing, a timestamp is out of range
     corrected    in its header: the largest timestamp is that of its records, the timestamp type that of the topic
-    written anew with another codec; without a change of codec if compressed records are not numbered one by one
+    written anew with another codec
     converted    to format 2, from the messages of formats 0 and 1
 
-Source: Kafka's `LogValidator`, which reads every record of every batch. Here the header of a client's batch is trusted with
-record count and largest timestamp (the CRC covers it) as long as nothing else makes its records be read.
+Source: Kafka's `LogValidator`. With `stratalog.produce.validation=header` the header of a client's batch is trusted with
+record count and largest timestamp (the CRC covers it), as long as nothing else makes its records be read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from stratalog.errors import (
+    CorruptRecordError,
     InvalidRecordError,
     InvalidTimestampError,
     MessageTooLargeError,
     RecordError,
+    UndecodableRecordsError,
 )
 from stratalog.records import batch_format as fmt
 from stratalog.records.batch import RecordBatch, iter_batches, set_max_timestamp
 from stratalog.records.batch_builder import build_batch
-from stratalog.records.compression import Codec
+from stratalog.records.compression import Codec, compress
 from stratalog.records.legacy import LegacyBatch
 from stratalog.records.record import Record
+from stratalog.records.record_scan import RecordFacts, scan_records
 from stratalog.records.validation import validate_client_batches
+from stratalog.util.crc32c import crc32c
 
 if TYPE_CHECKING:
     from stratalog.log.append import AppendRules
 
 _ERRORS_SHOWN = 3
-
-
-class _Numbered(NamedTuple):
-    """The records of a batch, numbered from 0 on, whatever offsets they had in there."""
-
-    records: list[Record]
-    max_timestamp: int
-    #: Whether their offsets in the batch were those numbers.
-    was_in_order: bool
+#: No more records at fault are named than this; a client fails the batch as a whole in any case.
+_ERRORS_MAX = 10_000
+#: Records of a batch that are made objects to be written with another codec.
+_WRITTEN_ANEW_MAX = 100_000
 
 
 def validated(view: memoryview, rules: AppendRules, *, is_client: bool, now_ms: int) -> list[RecordBatch]:
@@ -77,31 +79,50 @@ def _own_batches(view: memoryview, max_message_bytes: int) -> list[RecordBatch]:
 def _as_stored(batch: RecordBatch, rules: AppendRules, is_client: bool, now_ms: int) -> RecordBatch:
     """A batch of format 2, or what it becomes."""
     codec = _target_codec(rules, batch.codec, is_plain_marker=batch.is_control and not batch.codec)
+    must_read = rules.read_records or (is_client and rules.validate_records)
     has_own_append_time = batch.timestamp_type == fmt.LOG_APPEND_TIME
     is_late = not rules.stamp_append_time and batch.max_timestamp - now_ms > rules.timestamp_after_max_ms
-    if codec == batch.codec and not (rules.read_records or has_own_append_time or is_late):
+    if codec == batch.codec and not (must_read or has_own_append_time or is_late):
         return batch
-    numbered = _numbered(batch)
-    _check_records(batch, numbered.records, rules, is_client, now_ms)
-    if codec != batch.codec or (batch.codec and not numbered.was_in_order):
-        return _written_anew(batch, numbered.records, codec, rules)
-    if rules.stamp_append_time:
-        return batch
-    return _corrected(batch, numbered.max_timestamp)
+    facts = _facts(batch)
+    if _may_be_refused(batch, facts, rules, is_client, now_ms):
+        _check_records(batch, batch.records(), rules, is_client, now_ms)
+    if codec != batch.codec:
+        return _with_codec(batch, codec, facts, rules)
+    if batch.codec and not facts.in_order:
+        # Kafka means to write such a batch anew, and fails with an unknown server error.
+        raise InvalidRecordError(
+            f"batch at position {batch.start} (base offset {batch.base_offset}): the offsets of its compressed records do"
+            " not ascend one by one"
+        )
+    return batch if rules.stamp_append_time else _corrected(batch, facts.largest_timestamp)
+
+
+def _facts(batch: RecordBatch) -> RecordFacts:
+    try:
+        facts = scan_records(batch)
+    except CorruptRecordError as error:
+        raise UndecodableRecordsError(
+            f"batch at position {batch.start} (base offset {batch.base_offset}): {error}"
+        ) from error
+    if batch.timestamp_type == fmt.LOG_APPEND_TIME:  # that of the header is every record's
+        return replace(facts, largest_timestamp=batch.max_timestamp, smallest_timestamp=batch.max_timestamp)
+    return facts
+
+
+def _may_be_refused(
+    batch: RecordBatch, facts: RecordFacts, rules: AppendRules, is_client: bool, now_ms: int
+) -> bool:
+    if (rules.keys_required and is_client and facts.null_keys) or batch.timestamp_type == fmt.LOG_APPEND_TIME:
+        return True
+    return not rules.stamp_append_time and (
+        facts.largest_timestamp > now_ms + rules.timestamp_after_max_ms
+        or facts.smallest_timestamp < now_ms - rules.timestamp_before_max_ms
+    )
 
 
 def _target_codec(rules: AppendRules, source: Codec, *, is_plain_marker: bool = False) -> Codec:
     return source if rules.codec is None or is_plain_marker else rules.codec
-
-
-def _numbered(batch: RecordBatch) -> _Numbered:
-    records: list[Record] = []
-    was_in_order = True
-    for number, record in enumerate(batch.records()):
-        was_in_order = was_in_order and record.offset == batch.base_offset + number
-        records.append(Record(number, record.timestamp_ms, record.key, record.value, record.headers))
-    largest = max((record.timestamp_ms for record in records), default=fmt.NO_TIMESTAMP)
-    return _Numbered(records, max(largest, fmt.NO_TIMESTAMP), was_in_order)
 
 
 def _corrected(batch: RecordBatch, max_timestamp: int) -> RecordBatch:
@@ -113,13 +134,48 @@ def _corrected(batch: RecordBatch, max_timestamp: int) -> RecordBatch:
     return RecordBatch(copy)
 
 
+def _with_codec(batch: RecordBatch, codec: Codec, facts: RecordFacts, rules: AppendRules) -> RecordBatch:
+    """The batch with its records packed by another codec, and numbered one by one if they were not."""
+    if batch.record_count > _WRITTEN_ANEW_MAX:
+        return _repacked(batch, codec, facts, rules)
+    numbered = (
+        Record(number, record.timestamp_ms, record.key, record.value, record.headers)
+        for number, record in enumerate(batch.records())
+    )
+    return _written_anew(batch, numbered, codec, rules)
+
+
+def _repacked(batch: RecordBatch, codec: Codec, facts: RecordFacts, rules: AppendRules) -> RecordBatch:
+    """The same for very many records, whose bytes stay as they are: as objects they would take far more memory."""
+    if not facts.in_order:
+        raise InvalidRecordError(
+            f"batch at position {batch.start} (base offset {batch.base_offset}): {batch.record_count} records whose"
+            " offsets do not ascend one by one"
+        )
+    payload = compress(codec, batch.decompressed_payload(), _level(codec, rules))
+    size = fmt.HEADER_SIZE + len(payload)
+    _check_size(size, rules.max_message_bytes, f"the batch after compression with {codec.name.lower()}")
+    copy = bytearray(batch.as_memoryview()[: fmt.HEADER_SIZE])
+    copy += payload
+    attributes = batch.attributes & fmt.TRANSACTIONAL_BIT | codec
+    fmt.INT32.pack_into(copy, fmt.LENGTH_AT, size - fmt.LOG_OVERHEAD)
+    fmt.INT16.pack_into(copy, fmt.ATTRIBUTES_AT, attributes)
+    fmt.INT64.pack_into(copy, fmt.MAX_TIMESTAMP_AT, facts.largest_timestamp)
+    fmt.UINT32.pack_into(copy, fmt.CRC_AT, crc32c(memoryview(copy)[fmt.ATTRIBUTES_AT :]))
+    return RecordBatch(copy)
+
+
+def _level(codec: Codec, rules: AppendRules) -> int | None:
+    return rules.codec_level if codec == rules.codec else None
+
+
 def _written_anew(
     batch: RecordBatch, records: Iterable[Record], codec: Codec, rules: AppendRules
 ) -> RecordBatch:
     rebuilt = build_batch(
         records,
         codec=codec,
-        level=rules.codec_level if codec == rules.codec else None,
+        level=_level(codec, rules),
         producer_id=batch.producer_id,
         producer_epoch=batch.producer_epoch,
         base_sequence=batch.base_sequence,
@@ -149,7 +205,7 @@ def _converted(
 
 def _check_records(
     batch: RecordBatch,
-    records: Sequence[Record],
+    records: Iterable[Record],
     rules: AppendRules,
     is_client: bool,
     now_ms: int,
@@ -173,10 +229,14 @@ def _check_records(
         errors.append(
             RecordError(number, f"record {number} (offset {record.offset} in its batch): {message}")
         )
+        if len(errors) == _ERRORS_MAX:
+            break
     if errors:
         shown = "; ".join(str(error.message) for error in errors[:_ERRORS_SHOWN])
         kind = InvalidTimestampError if has_bad_timestamp else InvalidRecordError
-        raise kind(f"{len(errors)} of {len(records)} records are refused: {shown}").about_records(errors)
+        raise kind(
+            f"{len(errors)} of {max(batch.record_count, len(errors))} records are refused: {shown}"
+        ).about_records(errors)
 
 
 def _timestamp_error(

@@ -10,6 +10,7 @@ The native library is imported at the first use, not with this module.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final
 
@@ -20,11 +21,17 @@ from stratalog.records import frames
 from stratalog.records.batch_format import CODEC_MASK
 
 DECOMPRESSED_SIZE_MAX: Final = 1 << 30
-"""Default bound in bytes for one decompressed batch: far above what clients send, far below what kills a
-process.
+"""Default bound in bytes for one decompressed batch that is read: far above what clients send, and more than is taken of
+them (`record_scan`), as directories of other brokers are read too.
 """
 
 GZIP_WBITS: Final = 31
+#: Magic and method.
+_GZIP_BEGINNING: Final = b"\x1f\x8b\x08"
+_GZIP_RATIO_MAX: Final = 1032
+#: What is decompressed in one go at the most, and the pieces of all that is larger.
+_ONE_GO_SIZE_MAX: Final = 16 * 1024 * 1024
+_PIECE_SIZE: Final = 1024 * 1024
 
 
 class Codec(IntEnum):
@@ -80,38 +87,75 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 def decompress(codec: Codec, data: Buffer, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> memoryview:
     """The original bytes.
 
-    Raises CorruptRecordError for damaged data and for data that would take more than `size_max` bytes; no
-    more than that is ever allocated for it.
+    Raises CorruptRecordError for damaged data and for data that would take more than `size_max` bytes. What is small by the
+    look of it is decompressed in one go, all else as a stream: no more memory is taken than what really comes out of it.
     """
     view = memoryview(data)
     if codec is Codec.NONE:
         return view
-    if codec is Codec.GZIP:
-        return _gunzip(view, size_max)
-    if codec is Codec.SNAPPY:
-        return frames.read_snappy(view, size_max)
-    if codec is Codec.LZ4:
-        return frames.read_lz4(view, size_max)
-    return frames.read_zstd(view, size_max)
-
-
-def _gunzip(data: memoryview, size_max: int) -> memoryview:
-    """One or more gzip members, as Java's GZIPInputStream reads them."""
-    parts: list[bytes] = []
+    if codec != Codec.GZIP and decompressed_size_bound(codec, view) <= min(size_max, _ONE_GO_SIZE_MAX):
+        if codec is Codec.SNAPPY:
+            return frames.read_snappy(view)
+        return frames.read_lz4(view) if codec is Codec.LZ4 else frames.read_zstd(view)
+    pieces: list[Buffer] = []
     size = 0
+    for piece in decompressed_pieces(codec, view, _PIECE_SIZE):
+        size += memoryview(piece).nbytes
+        if size > size_max:
+            raise frames.too_large(codec.name.lower(), size_max)
+        pieces.append(piece)
+    return memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+
+
+def decompress_into(codec: Codec, data: memoryview, out: memoryview) -> int:
+    """Decompress snappy, lz4 or zstd to where there is room for their `decompressed_size_bound`; how much it became."""
+    if codec is Codec.SNAPPY:
+        return frames.read_snappy_into(data, out)
+    return frames.read_into("lz4" if codec is Codec.LZ4 else "zstd", data, out)
+
+
+def decompressed_size_bound(codec: Codec, data: memoryview) -> int:
+    """The most bytes that `data` can become, by its framing. CorruptRecordError when it is none of the codec's."""
+    if codec is Codec.NONE:
+        return data.nbytes
+    if codec is Codec.GZIP:
+        return _GZIP_RATIO_MAX * data.nbytes
+    if codec is Codec.SNAPPY:
+        return frames.snappy_size(data)
+    return frames.lz4_bound(data) if codec is Codec.LZ4 else frames.zstd_bound(data)
+
+
+def decompressed_pieces(codec: Codec, data: memoryview, piece_size: int) -> Iterator[Buffer]:
+    """The original bytes, one piece after the other, about `piece_size` bytes each; none that is empty.
+
+    CorruptRecordError when damage is met, which may be behind pieces that were sound.
+    """
+    if codec is Codec.NONE:
+        return iter([data] if data.nbytes else [])
+    if codec is Codec.GZIP:
+        return _gunzip(data, piece_size)
+    if codec is Codec.SNAPPY:
+        return frames.snappy_pieces(data)
+    return frames.stream("lz4" if codec is Codec.LZ4 else "zstd", data, piece_size)
+
+
+def _gunzip(data: memoryview, piece_size: int) -> Iterator[bytes]:
+    """One or more gzip members; like Java's GZIPInputStream, no more once what follows one does not begin like another."""
     rest: Buffer = data
     while True:
         stream = zlib.decompressobj(GZIP_WBITS)
         try:
-            part = stream.decompress(rest, size_max - size + 1)
+            while True:
+                piece = stream.decompress(rest, piece_size)
+                rest = stream.unconsumed_tail
+                if piece:
+                    yield piece
+                if stream.eof:
+                    break
+                if not piece and not rest:
+                    raise CorruptRecordError(f"gzip: the {len(data)} bytes end before the stream does")
         except zlib.error as error:
             raise CorruptRecordError(f"gzip: {error}") from None
-        parts.append(part)
-        size += len(part)
-        if size > size_max:
-            raise frames.too_large("gzip", size_max)
-        if not stream.eof:
-            raise CorruptRecordError(f"gzip: the {len(data)} bytes end before the stream does")
         rest = stream.unused_data
-        if not rest:
-            return memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
+        if bytes(rest[: len(_GZIP_BEGINNING)]) != _GZIP_BEGINNING:
+            return

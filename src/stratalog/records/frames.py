@@ -1,12 +1,13 @@
 """Framing of snappy, lz4 and zstd payloads, and an upper bound of their size before anything is decompressed.
 
-A frame's block headers say how much its blocks can hold at most: walking them costs a few bytes per 64 or 128
-KiB and turns a decompression bomb into an error instead of an allocation.
+A frame's block headers say how much its blocks can hold at most: walking them costs a few bytes per 64 or 128 KiB, and
+tells what may be decompressed in one go from what has to be a stream.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Iterator
 from functools import cache
 from types import ModuleType
 from typing import Final
@@ -20,6 +21,8 @@ XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 XERIAL_HEADER: Final = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 XERIAL_HEADER_SIZE: Final = 16
 XERIAL_BLOCK_SIZE: Final = 32 * 1024
+#: A copy of up to 64 bytes takes three.
+SNAPPY_RATIO_MAX: Final = 22
 
 LZ4_MAGIC: Final = 0x184D2204
 # version 1, independent blocks, no checksums, no content size; blocks up to 64 KiB; checksum of those two bytes
@@ -66,15 +69,64 @@ def write_xerial(data: Buffer) -> bytes:
     return bytes(out)
 
 
-def read_snappy(data: memoryview, size_max: int) -> memoryview:
+def read_snappy(data: memoryview) -> memoryview:
     """Raw snappy, or xerial framing (also concatenated), told apart by the magic as snappy-java does."""
-    if bytes(data[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
-        return _read_raw_snappy([data], size_max)
-    return _read_raw_snappy(_xerial_blocks(data), size_max)
+    pieces = list(snappy_pieces(data))
+    return memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+
+
+def snappy_size(data: memoryview) -> int:
+    """How many bytes the blocks say that they hold."""
+    return sum(_snappy_block_size(block) for block in _snappy_blocks(data))
+
+
+def snappy_pieces(data: memoryview) -> Iterator[Buffer]:
+    """What each block holds."""
+    decompress_raw = _cramjam().snappy.decompress_raw
+    for block in _snappy_blocks(data):
+        size = _snappy_block_size(block)
+        if not size:
+            continue
+        try:
+            yield decompress_raw(block)
+        except _cramjam().DecompressionError as error:
+            raise CorruptRecordError(f"snappy: {error}") from None
+
+
+def read_snappy_into(data: memoryview, out: memoryview) -> int:
+    """As `read_snappy`, to where there is room for `snappy_size`; how much it became."""
+    into = _cramjam().snappy.decompress_raw_into
+    position = 0
+    for block in _snappy_blocks(data):
+        size = _snappy_block_size(block)
+        if size:
+            try:
+                position += into(block, out[position : position + size])
+            except _cramjam().DecompressionError as error:
+                raise CorruptRecordError(f"snappy: {error}") from None
+    return position
+
+
+def _snappy_blocks(data: memoryview) -> list[memoryview]:
+    if bytes(data[: len(XERIAL_MAGIC)]) == XERIAL_MAGIC:
+        return _xerial_blocks(data)
+    return [data]
+
+
+def _snappy_block_size(block: memoryview) -> int:
+    if not block:
+        raise CorruptRecordError("snappy: an empty block")
+    try:
+        size: int = _cramjam().snappy.decompress_raw_len(block)
+    except _cramjam().DecompressionError as error:
+        raise CorruptRecordError(f"snappy: {error}") from None
+    if size > SNAPPY_RATIO_MAX * len(block):  # before anybody takes the memory for it
+        raise CorruptRecordError(f"snappy: a block of {len(block)} bytes cannot hold {size}")
+    return size
 
 
 def _xerial_blocks(data: memoryview) -> list[memoryview]:
-    blocks = []
+    blocks: list[memoryview] = []
     position = 0
     end = len(data)
     while position < end:
@@ -84,7 +136,7 @@ def _xerial_blocks(data: memoryview) -> list[memoryview]:
             position += XERIAL_HEADER_SIZE
             continue
         if position + 4 > end:
-            raise CorruptRecordError(f"snappy: block size at {position} is cut off at {end}")
+            return blocks  # snappy-java takes that for the end
         (size,) = _INT32_BE.unpack_from(data, position)
         position += 4
         if not 0 <= size <= end - position:
@@ -94,27 +146,6 @@ def _xerial_blocks(data: memoryview) -> list[memoryview]:
         blocks.append(data[position : position + size])
         position += size
     return blocks
-
-
-def _read_raw_snappy(blocks: list[memoryview], size_max: int) -> memoryview:
-    snappy = _cramjam().snappy
-    try:
-        sizes = [snappy.decompress_raw_len(block) for block in blocks]
-        total = sum(sizes)
-        if total > size_max:
-            raise too_large("snappy", size_max)
-        if len(blocks) == 1:
-            return memoryview(snappy.decompress_raw(blocks[0]))
-        out = memoryview(bytearray(total))
-        position = 0
-        for block, size in zip(blocks, sizes, strict=True):
-            written = snappy.decompress_raw_into(block, out[position : position + size])
-            position += written
-    except _cramjam().DecompressionError as error:
-        raise CorruptRecordError(f"snappy: {error}") from None
-    if position != total:
-        raise CorruptRecordError(f"snappy: blocks hold {position} bytes, their headers say {total}")
-    return out
 
 
 # --- lz4 --------------------------------------------------------------------------------------------------
@@ -145,10 +176,15 @@ def write_lz4(data: Buffer, level: int | None) -> bytes:
     return bytes(out)
 
 
-def read_lz4(data: memoryview, size_max: int) -> memoryview:
+def read_lz4(data: memoryview) -> memoryview:
     """The first lz4 frame of `data`; like Kafka, whatever follows it is not looked at."""
-    end, bound = _walk_lz4(data)
-    return _read_bounded("lz4", data[:end], bound, size_max)
+    end, _ = _walk_lz4(data)
+    return _read("lz4", data[:end])
+
+
+def lz4_bound(data: memoryview) -> int:
+    """The most bytes that the first frame can hold."""
+    return _walk_lz4(data)[1]
 
 
 def _walk_lz4(data: memoryview) -> tuple[int, int]:
@@ -184,12 +220,12 @@ def write_zstd(data: Buffer, level: int | None) -> bytes:
     return bytes(_cramjam().zstd.compress(data, level=ZSTD_LEVEL_DEFAULT if level is None else level))
 
 
-def read_zstd(data: memoryview, size_max: int) -> memoryview:
-    """All zstd frames of `data`, one after the other."""
-    return _read_bounded("zstd", data, _zstd_bound(data), size_max)
+def read_zstd(data: memoryview) -> memoryview:
+    """All zstd frames of `data`, one after the other; there may be none."""
+    return _read("zstd", data) if data else data
 
 
-def _zstd_bound(data: memoryview) -> int:
+def zstd_bound(data: memoryview) -> int:
     """The most bytes that the frames can hold (RFC 8878, sections 3.1.1 and 3.1.2)."""
     bound = 0
     position = 0
@@ -228,17 +264,45 @@ def _walk_zstd_frame(data: memoryview, start: int) -> tuple[int, int]:
     return position + (4 if descriptor & 0x04 else 0), bound
 
 
-def _read_bounded(codec: str, data: memoryview, bound: int, size_max: int) -> memoryview:
-    """Decompress a walked frame: without limit when it cannot pass `size_max`, else into a buffer of that
-    size.
-    """
+def _read(codec: str, data: memoryview) -> memoryview:
     module = getattr(_cramjam(), codec)
     try:
-        if bound <= size_max:
-            return memoryview(module.decompress(data))
-        out = memoryview(bytearray(size_max))
-        return out[: module.decompress_into(data, out)]
+        return memoryview(module.decompress(data))
     except _cramjam().DecompressionError as error:
-        if "whole buffer" in str(error):
-            raise too_large(codec, size_max) from None
         raise CorruptRecordError(f"{codec}: {error}") from None
+
+
+def read_into(codec: str, data: memoryview, out: memoryview) -> int:
+    """As `read_lz4` or `read_zstd`, to where there is room for the bound; how much it became."""
+    if codec == "lz4":
+        data = data[: _walk_lz4(data)[0]]
+    if not data:
+        return 0
+    try:
+        size: int = _into(codec)(data, out)
+    except _cramjam().DecompressionError as error:
+        raise CorruptRecordError(f"{codec}: {error}") from None
+    return size
+
+
+@cache
+def _into(codec: str) -> Callable[[Buffer, Buffer], int]:
+    function: Callable[[Buffer, Buffer], int] = getattr(_cramjam(), codec).decompress_into
+    return function
+
+
+def stream(codec: str, data: memoryview, piece_size: int) -> Iterator[Buffer]:
+    """What lz4 or zstd frames hold, piece by piece. Of the libraries here only Arrow's decoders work that way."""
+    if codec == "lz4":
+        data = data[: _walk_lz4(data)[0]]
+    import pyarrow as pa
+
+    source = pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), codec)
+    while True:
+        try:
+            piece = source.read(piece_size)
+        except OSError as error:
+            raise CorruptRecordError(f"{codec}: {error}") from None
+        if not piece:
+            return
+        yield piece

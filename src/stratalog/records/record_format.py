@@ -28,6 +28,8 @@ from stratalog.util.varint import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, encode_va
 if TYPE_CHECKING:
     from stratalog.records.batch import RecordBatch
 
+_COPY_SIZE_MAX = 16 * 1024 * 1024
+
 
 def parse_records(batch: RecordBatch, payload: memoryview) -> Iterator[Record]:
     """Decode the decompressed `payload` of `batch`.
@@ -35,7 +37,24 @@ def parse_records(batch: RecordBatch, payload: memoryview) -> Iterator[Record]:
     Raises InvalidRecordError naming the batch, the position within the payload and what was expected there.
     """
     try:
-        yield from _Parser(batch, payload.tobytes()).records()
+        yield from _Parser(batch, payload).records()
+    except _MalformedError as error:
+        raise InvalidRecordError(
+            f"batch at position {batch.start} (base offset {batch.base_offset}): {error}"
+        ) from None
+
+
+def record_heads(batch: RecordBatch, payload: memoryview) -> Iterator[tuple[int, int, int]]:
+    """Timestamp delta, offset delta and key size of each record; reads all that `parse_records` reads, errors as there."""
+    parser = _Parser(batch, payload)
+    try:
+        for _ in parser.bodies():
+            timestamp_delta, offset_delta = parser.varlong(), parser.varint()
+            key_size = parser.varint()
+            parser.skip(max(key_size, 0))
+            parser.skip(max(parser.varint(), 0))
+            parser.skip_headers()
+            yield timestamp_delta, offset_delta, key_size
     except _MalformedError as error:
         raise InvalidRecordError(
             f"batch at position {batch.start} (base offset {batch.base_offset}): {error}"
@@ -49,20 +68,18 @@ class _MalformedError(Exception):
 class _Parser:
     """One pass over a payload. Every read is checked against `end`, the end of the record at hand."""
 
-    def __init__(self, batch: RecordBatch, data: bytes) -> None:
+    def __init__(self, batch: RecordBatch, payload: memoryview) -> None:
         self.batch = batch
-        self.data = data
+        # Bytes are quicker to index, but not worth a copy of what is huge.
+        self.data = payload.tobytes() if payload.nbytes <= _COPY_SIZE_MAX else payload
         self.position = 0
-        self.end = len(data)
+        self.end = len(self.data)
 
-    def records(self) -> Iterator[Record]:
-        batch = self.batch
-        count = batch.record_count
+    def bodies(self) -> Iterator[None]:
+        """Go from record to record: each time, the position is behind its attributes and has to be moved to its end."""
+        count = self.batch.record_count
         if count < 0:
             raise _MalformedError(f"record count {count} is negative")
-        base_offset, base_sequence = batch.base_offset, batch.base_sequence
-        append_time = batch.max_timestamp if batch.timestamp_type == fmt.LOG_APPEND_TIME else None
-        base_timestamp = batch.base_timestamp
         for index in range(count):
             self.end = len(self.data)
             if self.position >= self.end:
@@ -77,15 +94,27 @@ class _Parser:
                 )
             self.end = start + length
             self.skip(1)
+            yield
+            if self.position != self.end:
+                raise _MalformedError(
+                    f"record {index} at {start} has length {length}, but its fields take {self.position - start} bytes"
+                )
+        if self.position != len(self.data):
+            raise _MalformedError(
+                f"{len(self.data) - self.position} bytes remain at {self.position} after the last of {count} records"
+            )
+
+    def records(self) -> Iterator[Record]:
+        batch = self.batch
+        base_offset, base_sequence = batch.base_offset, batch.base_sequence
+        append_time = batch.max_timestamp if batch.timestamp_type == fmt.LOG_APPEND_TIME else None
+        base_timestamp = batch.base_timestamp
+        for _ in self.bodies():
             timestamp_delta = self.varlong()
             offset_delta = self.varint()
             key = self.optional_bytes()
             value = self.optional_bytes()
             headers = self.headers()
-            if self.position != self.end:
-                raise _MalformedError(
-                    f"record {index} at {start} has length {length}, but its fields take {self.position - start} bytes"
-                )
             yield Record(
                 to_int64(base_offset + offset_delta),
                 to_int64(base_timestamp + timestamp_delta) if append_time is None else append_time,
@@ -93,10 +122,6 @@ class _Parser:
                 value,
                 headers,
                 fmt.NO_SEQUENCE if base_sequence < 0 else to_int32_sequence(base_sequence, offset_delta),
-            )
-        if self.position != len(self.data):
-            raise _MalformedError(
-                f"{len(self.data) - self.position} bytes remain at {self.position} after the last of {count} records"
             )
 
     def unsigned(self, bytes_max: int) -> int:
@@ -139,26 +164,38 @@ class _Parser:
         if size < 0:
             return None
         start = self.skip(size)
-        return self.data[start : start + size]
+        return bytes(self.data[start : start + size])
 
-    def headers(self) -> tuple[Header, ...]:
+    def header_count(self) -> int:
         at = self.position
         count = self.varint()
-        if count == 0:
-            return ()
         if count < 0 or count > self.end - self.position:
             raise _MalformedError(
                 f"header count {count} at {at}, but {self.end - self.position} bytes remain in the record"
             )
-        return tuple(self.header() for _ in range(count))
+        return count
 
-    def header(self) -> Header:
+    def headers(self) -> tuple[Header, ...]:
+        count = self.header_count()
+        return tuple(self.header() for _ in range(count)) if count else ()
+
+    def skip_headers(self) -> None:
+        for _ in range(self.header_count()):
+            self.header_key()
+            self.skip(max(self.varint(), 0))
+
+    def header_key(self) -> int:
+        """Go behind a header's key; its size."""
         at = self.position
         size = self.varint()
         if size < 0:
             raise _MalformedError(f"header key at {at} has negative length {size}")
-        start = self.skip(size)
-        key = self.data[start : start + size].decode("utf-8", "replace")
+        self.skip(size)
+        return size
+
+    def header(self) -> Header:
+        size = self.header_key()
+        key = bytes(self.data[self.position - size : self.position]).decode("utf-8", "replace")
         return key, self.optional_bytes()
 
 

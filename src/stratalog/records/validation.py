@@ -1,7 +1,7 @@
-"""What a leader checks of batches from a client before it appends them. Per batch, never per record.
+"""What a leader checks of batches from a client before it looks at their records (`record_scan`).
 
-Source: Kafka's `ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords`, `LogValidator.validateBatch`.
-Two differences: bytes after the last complete batch are an error (Kafka drops them), and an unknown codec is
+Source: Kafka's `ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords`, `LogValidator.validateBatch`. As
+there, the beginning of one more batch behind the last complete one is dropped. One difference: an unknown codec is
 UNSUPPORTED_COMPRESSION_TYPE (in Kafka an UNKNOWN_SERVER_ERROR).
 
 Messages of formats 0 and 1 pass here: a log takes them and converts them (a client cannot send them, Produce says so).
@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing_extensions import Buffer
 
 from stratalog.errors import (
-    CorruptRecordError,
     InvalidRecordError,
     MessageTooLargeError,
     UnsupportedCompressionTypeError,
@@ -28,9 +27,9 @@ def validate_client_batches(buffer: Buffer, *, max_message_bytes: int) -> list[R
     """Check everything in `buffer` that batch headers tell; nothing is copied or decompressed.
 
     The result is one batch, or several uncompressed messages of format 0 or 1. Raises the first of:
-      CorruptRecordError               lengths or magic that no batch has, bytes beyond the last whole batch, a wrong CRC
-      InvalidRecordError               no batch, or more than one; several formats; base offset not 0; record count not
-                                       positive or not that of the offsets; a control batch; a producer id without
+      CorruptRecordError               lengths or magic that no batch has, a wrong CRC
+      InvalidRecordError               no whole batch, or more than one; several formats; base offset not 0; record count
+                                       not positive or not that of the offsets; a control batch; a producer id without
                                        sequence
       MessageTooLargeError             a batch of more than `max_message_bytes` bytes, header and all
       UnsupportedCompressionTypeError  a codec number without a codec
@@ -38,15 +37,12 @@ def validate_client_batches(buffer: Buffer, *, max_message_bytes: int) -> list[R
     view = memoryview(buffer)
     batches = list(iter_batches(view))
     if not batches:
-        if len(view):
-            raise CorruptRecordError(f"{len(view)} bytes hold no whole batch: {_expectation(view, 0)}")
-        raise InvalidRecordError("no record batch at all, expected at least one")
-    last = batches[-1]
-    end = last.start + last.size
-    if end != len(view):
-        raise CorruptRecordError(
-            f"{len(view) - end} bytes at position {end} after the last whole batch: {_expectation(view, end)}"
+        what = (
+            f"{len(view)} bytes hold no whole batch: {_expectation(view, 0)}"
+            if view
+            else "no record batch at all"
         )
+        raise InvalidRecordError(f"{what}, expected exactly one")
     for batch in batches:
         _validate_intact(batch, max_message_bytes)
     _validate_number(batches)

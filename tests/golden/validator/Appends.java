@@ -66,7 +66,7 @@ public class Appends {
             ArrayNode indexes = answer.putArray("record_errors");
             for (RecordError record : error.recordErrors())
                 indexes.add(record.batchIndex);
-        } catch (RuntimeException error) {
+        } catch (RuntimeException | Error error) {
             answer.put("error", Errors.forException(error).code());
             answer.put("why", error.getClass().getSimpleName() + ": " + error.getMessage());
         }

@@ -14,6 +14,7 @@ from stratalog.records import batch_format as fmt
 from stratalog.records.compression import compress
 from stratalog.records.legacy_builder import build_legacy
 from stratalog.util.crc32c import crc32c
+from stratalog.util.varint import encode_varint
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000
@@ -53,7 +54,10 @@ def sealed(batch: bytes, **fields: int) -> bytes:
 
 
 def with_inner(codec: Codec, inner: bytes, count: int) -> bytes:
-    body = compress(codec, inner)
+    return with_payload(codec, compress(codec, inner), count)
+
+
+def with_payload(codec: Codec, body: bytes, count: int) -> bytes:
     header = bytearray(build_batch(three(), codec=codec)[: fmt.HEADER_SIZE])
     fmt.INT32.pack_into(header, fmt.LENGTH_AT, len(body) + fmt.LENGTH_MIN)
     return sealed(bytes(header) + body, count=count, last_delta=count - 1)
@@ -69,6 +73,123 @@ def _flipped(data: bytes, at: int) -> bytes:
     changed = bytearray(data)
     changed[at] ^= 1
     return bytes(changed)
+
+
+def put(*fields: int | bytes) -> bytes:
+    """Varints and bytes, one after the other."""
+    return b"".join(encode_varint(field) if isinstance(field, int) else field for field in fields)
+
+
+def framed(body: bytes, size: int | None = None) -> bytes:
+    """A record's body behind its length, or behind a length that is not its own."""
+    return put(len(body) if size is None else size, body)
+
+
+def malformed() -> Iterator[tuple[str, bytes]]:
+    """The records of a batch of three of which one is not as it should be, or nothing is."""
+    first, second, third = (
+        framed(put(b"\0", time, delta, 1, b"k", 5, b"value", 1, 1, b"h", 1, b"x"))
+        for delta, time in enumerate((0, 2, 1))
+    )
+
+    def middle(*fields: int | bytes) -> bytes:
+        return first + framed(put(b"\0", 2, 1, *fields)) + third
+
+    body = put(b"\0", 2, 1, 1, b"k", 5, b"value", 0)
+    yield "length-short", first + framed(body, len(body) - 1) + third
+    yield "length-long", first + framed(body, len(body) + 1) + third
+    yield "length-beyond", first + second + framed(body, 100)
+    yield "length-huge", first + second + framed(body, 2**31 - 1)
+    yield "length-zero", first + framed(b"") + third
+    yield "length-one", first + framed(b"\0") + third
+    yield "length-negative", first + framed(body, -1) + third
+    yield "length-endless", first + b"\xff" * 6 + third
+    yield "padding-in-record", first + framed(body + b"\0\0") + third
+    yield "key-beyond", middle(50, b"k", 5, b"value", 0)
+    yield "key-huge", middle(2**31 - 1, b"k", 5, b"value", 0)
+    yield "key-minus-2", middle(-2, 5, b"value", 0)
+    yield "value-beyond", middle(1, b"k", 50, b"value", 0)
+    yield "value-minus-5", middle(1, b"k", -5, 0)
+    yield "value-null", middle(1, b"k", -1, 0)
+    yield "headers-negative", middle(1, b"k", 5, b"value", -1)
+    yield "headers-too-many", middle(1, b"k", 5, b"value", 40)
+    yield "headers-huge", middle(1, b"k", 5, b"value", 2**31 - 1)
+    yield "headers-missing", middle(1, b"k", 5, b"value")
+    yield "header-key-null", middle(1, b"k", 5, b"value", 1, -1, 1, b"x")
+    yield "header-key-beyond", middle(1, b"k", 5, b"value", 1, 9, b"h", 1, b"x")
+    yield "header-key-not-text", middle(1, b"k", 5, b"value", 1, 2, b"\xff\xfe", 1, b"x")
+    yield "header-value-null", middle(1, b"k", 5, b"value", 1, 1, b"h", -1)
+    yield "header-value-minus-2", middle(1, b"k", 5, b"value", 1, 1, b"h", -2)
+    yield "header-value-beyond", middle(1, b"k", 5, b"value", 1, 1, b"h", 9, b"x")
+    yield "two-headers-one-there", middle(1, b"k", 5, b"value", 2, 1, b"h", 1, b"x")
+    yield "null-key-and-key-beyond", first + framed(put(b"\0", 2, 1, -1, -1, 0)) + framed(
+        put(b"\0", 2, 2, 50, b"k", 5, b"value", 0)
+    )
+    yield "attributes", first + framed(put(b"\x55", 2, 1, 1, b"k", 5, b"value", 0)) + third
+    yield "offsets-alike", first * 3
+    yield "offsets-backwards", third + second + first
+    yield "offset-huge", first + second + framed(put(b"\0", 2, 2**31 - 1, 1, b"k", -1, 0))
+    yield "offset-negative", first + second + framed(put(b"\0", 2, -5, 1, b"k", -1, 0))
+    yield "timestamp-endless", first + framed(b"\0" + b"\xff" * 11 + put(1, 1, b"k", -1, 0)) + third
+    yield "timestamp-before-epoch", first + framed(put(b"\0", -(2**61), 1, 1, b"k", -1, 0)) + third
+    yield "timestamp-wraps", first + framed(put(b"\0", 2**63 - 1, 1, 1, b"k", -1, 0)) + third
+    yield "timestamp-minus-1", first + framed(put(b"\0", -NOW + 2, 1, 1, b"k", -1, 0)) + third
+    yield "zeros", bytes(200)
+    yield "ones", b"\xff" * 200
+    yield "text", b"this is no record at all, whatever its header says. " * 3
+    yield "nothing", b""
+    yield "stray-byte", first + second + third + b"\0"
+    yield "stray-bytes", first + second + third + b"stray bytes"
+    yield "long-value", first + second + framed(put(b"\0", 1, 2, 1, b"k", 9_000, b"v" * 9_000, 0))
+
+
+def damaged_payloads(codec: Codec) -> Iterator[tuple[str, bytes]]:
+    """What stands behind the codec's name, when it is not what the codec makes."""
+    plain = build_batch(three())[fmt.HEADER_SIZE :]
+    body = compress(codec, plain)
+    for cut in (1, 4, 8, len(body) // 2, len(body)):
+        yield f"cut-{cut if cut < len(body) // 2 else ('half' if cut < len(body) else 'all')}", body[:-cut]
+    yield "then-stray-byte", body + b"\0"
+    yield "then-stray-bytes", body + b"stray bytes behind"
+    yield "then-zeros", body + bytes(40)
+    yield "twice", body * 2
+    yield "plain-records", plain
+    yield "noise", bytes(range(1, 120))
+    yield "flipped-early", _flipped(body, 12)
+    yield "flipped-late", _flipped(body, len(body) - 6)
+
+
+def malformed_sets() -> Iterator[tuple[str, bytes]]:
+    """Batches with a right CRC whose records are not as they should be, by name."""
+    for codec in Codec:
+        for name, inner in malformed():
+            yield f"v2-{codec.name.lower()}-records-{name}", with_inner(codec, inner, 3)
+        if codec:
+            for name, payload in damaged_payloads(codec):
+                yield f"v2-{codec.name.lower()}-payload-{name}", with_payload(codec, payload, 3)
+    good = build_batch(three())
+    yield "v2-none-count-1000000", sealed(good, count=10**6, last_delta=10**6 - 1)
+    yield "v2-gzip-count-1000000", sealed(
+        build_batch(three(), codec=Codec.GZIP), count=10**6, last_delta=10**6 - 1
+    )
+    for name, data in (
+        ("cut", good[:-1]),
+        ("stray-byte", good + b"\0"),
+        ("stray-bytes", good + b"stray bytes"),
+        ("stray-zeros", good + bytes(61)),
+        ("half-a-batch", good + good[:-5]),
+        ("zeros", bytes(61)),
+        ("short", b"abc"),
+        ("header-alone", good[: fmt.HEADER_SIZE]),
+        ("length-beyond", good[:8] + struct.pack(">i", 5000) + good[12:]),
+        ("length-small", good[:8] + struct.pack(">i", 10) + good[12:]),
+        ("length-negative", good[:8] + struct.pack(">i", -1) + good[12:]),
+        ("codec-5", sealed(good, attributes=5)),
+        ("codec-7", sealed(good, attributes=7)),
+        ("delete-horizon", sealed(good, attributes=0x40)),
+        ("unknown-attributes", sealed(good, attributes=0x100)),
+    ):
+        yield f"v2-bytes-{name}", data
 
 
 def record_sets() -> Iterator[tuple[str, bytes]]:
@@ -176,15 +297,23 @@ CONFIGS: dict[str, dict[str, str]] = {
     "small-uncompressed": {"max.message.bytes": "300", "compression.type": "uncompressed"},
     "default": {},
 }
+#: Those that make a difference to records that are none.
+MALFORMED_CONFIGS = ("default", "append-time", "compact", "gzip", "uncompressed")
 
 
 def main() -> None:
-    records = dict(record_sets())
+    records, bad_records = dict(record_sets()), dict(malformed_sets())
     cases = [
         {"name": f"{name} {config}", "records": name, "config": properties}
         for name in records
         for config, properties in CONFIGS.items()
     ]
+    cases += [
+        {"name": f"{name} {config}", "records": name, "config": CONFIGS[config]}
+        for name in bad_records
+        for config in MALFORMED_CONFIGS
+    ]
+    records |= bad_records
     cases += [
         {
             "name": f"v2-control {config} coordinator",

@@ -1,0 +1,281 @@
+"""What the records of a produced batch are like, without keeping any of them: a native walk, and its plain twin.
+
+Kafka reads every record of every batch that a client sends. So does this, in one pass without the interpreter lock, the CRC
+of an uncompressed batch included. What a codec has packed is unpacked piece by piece and walked as it comes: a batch that
+is no row of records is refused at its first fault, and a large one costs no more memory than a piece.
+
+The native loops come with numba: 80 MB and a second. A process that reads few records never loads them: the plain twin does
+that work, and once it has had enough of it they are loaded by a thread beside it. Thread-safe.
+
+Stricter than Kafka, since whoever reads such records afterwards fails or loses its place: the length of a compressed record
+has to be that of its fields, and an offset has to be one of the batch's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+from stratalog.errors import InvalidRecordError, MessageTooLargeError
+from stratalog.records import batch_format as fmt
+from stratalog.records.batch import RecordBatch
+from stratalog.records.compression import (
+    Codec,
+    decompress,
+    decompress_into,
+    decompressed_pieces,
+    decompressed_size_bound,
+)
+from stratalog.records.record_format import record_heads, to_int64
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from typing_extensions import Buffer
+
+logger = logging.getLogger(__name__)
+
+_INT64_MAX: Final = 0x7FFF_FFFF_FFFF_FFFF
+#: The plain twin walks so many records before the native loops are worth their loading.
+_PLAIN_RECORDS_MAX: Final = 5_000
+#: What a thread keeps to unpack batches in.
+_SCRATCH_BYTES_MAX: Final = 4 * 1024 * 1024
+#: Words of the native loops' table.
+_RECORDS, _LARGEST, _SMALLEST, _NULL_KEYS, _OUT_OF_ORDER = range(5)
+#: What may be unpacked as a whole, and how much of a larger batch is at a time.
+_WHOLE_BYTES_MAX: Final = 16 * 1024 * 1024
+_PIECE_BYTES: Final = 1024 * 1024
+#: A batch may become this large, or so many times its own size.
+_UNPACKED_BYTES_MAX: Final = 64 * 1024 * 1024
+_UNPACKED_RATIO_MAX: Final = 256
+
+
+def unpacked_size_max(size: int) -> int:
+    """How many bytes the records of a client's compressed batch of `size` bytes may take: 64 MiB, or 256 times its size.
+
+    Kafka has no such bound and takes what it has the time for. Producers fill a batch by its compressed size, and what they
+    send shrinks to a hundredth at the very best.
+    """
+    return max(_UNPACKED_BYTES_MAX, _UNPACKED_RATIO_MAX * size)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFacts:
+    """What a batch's records are like."""
+
+    #: The largest timestamp; -1 for none.
+    largest_timestamp: int
+    #: The smallest one, of those that have a timestamp; 2^63-1 for none.
+    smallest_timestamp: int
+    null_keys: int
+    #: Whether they are numbered one by one from the base offset on.
+    in_order: bool
+
+
+class _Words(threading.local):
+    """A thread's table for the native loops."""
+
+    def __init__(self) -> None:
+        self.table = (ctypes.c_int64 * _kernel().SCAN_WORDS)()
+        self.address = ctypes.addressof(self.table)
+        self._scratch = memoryview(b"")
+
+    def scratch(self, size: int) -> memoryview:
+        """Room to unpack a batch in: memory that is there already costs far less than new one for each."""
+        if len(self._scratch) < size:
+            self._scratch = memoryview(bytearray(1 << (size - 1).bit_length()))
+        return self._scratch
+
+
+_lock = threading.Lock()
+_native: ModuleType | None = None
+_words: _Words | None = None
+_plain_records = 0
+_loading = False
+
+
+def _kernel() -> ModuleType:
+    from stratalog.records import record_scan_kernel
+
+    return record_scan_kernel
+
+
+def load_native() -> None:
+    """Have the native loops, now."""
+    global _native, _words
+    with _lock:
+        if _native is None:
+            kernel = _kernel()
+            _words = _Words()
+            _native = kernel
+
+
+def _load_quietly() -> None:
+    try:
+        load_native()
+    except Exception:
+        logger.exception("The native loops cannot be loaded; records are read by plain ones")
+
+
+def _note_plain_work(records: int) -> None:
+    """Load the native loops beside the work once the plain twin has had enough of it."""
+    global _plain_records, _loading
+    _plain_records += records
+    if _plain_records > _PLAIN_RECORDS_MAX and not _loading:
+        _loading = True
+        threading.Thread(target=_load_quietly, name="stratalog-native-loops", daemon=True).start()
+
+
+def are_regular(batches: memoryview | bytearray, earliest_timestamp: int, keys_required: bool) -> bool:
+    """Whether whole batches of clients, one behind the other, are all that their headers say: CRC, records, the largest
+    timestamp; and whether their records are numbered in order, are not too old, and have keys where they must.
+
+    The short way of an append, for batches whose headers are in order otherwise. The records of compressed ones are not
+    looked at. False also when only `scan_records` can tell.
+    """
+    native, words = _native, _words
+    if native is None or words is None:
+        return False
+    found: int = native.are_regular(
+        _address(batches), len(batches), earliest_timestamp, keys_required, words.address
+    )
+    return found != 0
+
+
+def scan_records(batch: RecordBatch) -> RecordFacts:
+    """The facts of a client's batch; its CRC is not looked at.
+
+    InvalidRecordError: its records are not what its header says, or are none. MessageTooLargeError: they take more than
+    `unpacked_size_max`. CorruptRecordError: its codec cannot unpack them.
+    """
+    payload = batch.records_payload
+    codec = batch.codec
+    if codec is not Codec.NONE:
+        bound = decompressed_size_bound(codec, payload)
+        if bound > _WHOLE_BYTES_MAX or codec == Codec.GZIP:
+            return _scan_large(batch, codec, payload)
+        words = _words
+        if words is None or bound > _SCRATCH_BYTES_MAX:
+            payload = decompress(codec, payload)
+        else:
+            scratch = words.scratch(bound)
+            payload = scratch[: decompress_into(codec, payload, scratch)]
+    return _scan_whole(batch, payload)
+
+
+def _scan_whole(batch: RecordBatch, payload: memoryview) -> RecordFacts:
+    if _native is None:
+        if batch.record_count > _PLAIN_RECORDS_MAX:
+            _load_quietly()
+        else:
+            _note_plain_work(batch.record_count)
+    native, words = _native, _words
+    if native is None or words is None:
+        return scan_plainly(batch, payload)
+    table = words.table
+    native.begin(words.address, batch.record_count, batch.base_timestamp)
+    used = native.scan_piece(_address(payload), payload.nbytes, words.address)
+    if used != payload.nbytes or table[_RECORDS] != batch.record_count:
+        raise _malformed(batch, payload, table[_RECORDS])
+    return _facts(table)
+
+
+def _scan_large(batch: RecordBatch, codec: Codec, payload: memoryview) -> RecordFacts:
+    """What may be large by the look of it: as a whole if it is not, else piece by piece."""
+    pieces = decompressed_pieces(codec, payload, _PIECE_BYTES)
+    begun: list[Buffer] = []
+    size = 0
+    for piece in pieces:
+        begun.append(piece)
+        size += memoryview(piece).nbytes
+        if size > _WHOLE_BYTES_MAX:
+            return _scan_pieces(batch, chain(begun, pieces))
+    return _scan_whole(batch, memoryview(b"".join(begun)))
+
+
+def _scan_pieces(batch: RecordBatch, pieces: Iterable[Buffer]) -> RecordFacts:
+    load_native()
+    native, words = _native, _words
+    assert native is not None
+    assert words is not None
+    table, address = words.table, words.address
+    size_max = unpacked_size_max(batch.size)
+    size = 0
+    rest = b""
+    native.begin(address, batch.record_count, batch.base_timestamp)
+    for unpacked in pieces:
+        size += memoryview(unpacked).nbytes
+        if size > size_max:
+            raise MessageTooLargeError(
+                f"{_name(batch)}: its {batch.size} bytes hold records of more than {size_max} bytes"
+            )
+        piece = memoryview(rest + bytes(unpacked) if rest else unpacked)
+        used = native.scan_piece(_address(piece), piece.nbytes, address)
+        if used < 0:
+            raise _malformed(batch, None, table[_RECORDS])
+        rest = bytes(piece[used:])
+    if rest or table[_RECORDS] != batch.record_count:
+        raise _malformed(batch, None, table[_RECORDS])
+    return _facts(table)
+
+
+def scan_plainly(batch: RecordBatch, payload: memoryview) -> RecordFacts:
+    """The plain twin of the native walk."""
+    largest, smallest, null_keys, in_order = fmt.NO_TIMESTAMP, _INT64_MAX, 0, True
+    base, count = batch.base_timestamp, batch.record_count
+    for number, (timestamp_delta, offset_delta, key_size) in enumerate(record_heads(batch, payload)):
+        timestamp = to_int64(base + timestamp_delta)
+        largest = max(largest, timestamp)
+        if timestamp != fmt.NO_TIMESTAMP:
+            smallest = min(smallest, timestamp)
+        null_keys += key_size < 0
+        if offset_delta != number:
+            in_order = False
+            if not 0 <= offset_delta < count:
+                raise InvalidRecordError(
+                    f"{_name(batch)}: record {number} has offset delta {offset_delta}, expected 0 to {count - 1}"
+                )
+    return RecordFacts(largest, smallest, null_keys, in_order)
+
+
+def _malformed(batch: RecordBatch, payload: memoryview | None, number: int) -> InvalidRecordError:
+    """The error for a batch whose record `number`, counted from 0, is the first that is wrong."""
+    if payload is not None and number <= _PLAIN_RECORDS_MAX:
+        try:
+            scan_plainly(batch, payload)  # says what is wrong with it
+        except InvalidRecordError as error:
+            return error
+    if number >= batch.record_count:
+        what = f"bytes remain behind the last of {number} records"
+    else:
+        what = f"record {number} of {batch.record_count} is not whole, or not one of this batch"
+    return InvalidRecordError(f"{_name(batch)}: {what}")
+
+
+def _name(batch: RecordBatch) -> str:
+    return f"batch at position {batch.start} (base offset {batch.base_offset})"
+
+
+def _facts(table: Any) -> RecordFacts:
+    return RecordFacts(table[_LARGEST], table[_SMALLEST], table[_NULL_KEYS], not table[_OUT_OF_ORDER])
+
+
+_char_at = ctypes.c_char.from_buffer
+_addressof = ctypes.addressof
+
+
+def _address(view: memoryview | bytearray) -> int:
+    """Where the bytes of a buffer are. Whoever asks keeps the buffer."""
+    try:
+        return _addressof(_char_at(view))
+    except TypeError:  # read-only
+        import numpy as np
+
+        return int(np.frombuffer(view, np.uint8).ctypes.data)
+    except ValueError:  # empty
+        return 0
