@@ -19,7 +19,7 @@ from stratalog.log.values import Isolation
 from stratalog.records.batch import iter_batches
 from stratalog.testing.clock import ManualClock
 from stratalog.testing.lossy_filesystem import LossyFileSystem
-from tests.log.log_model import batch_of
+from tests.log.log_model import batch_of, read_records
 from tests.log.test_replacement import merge
 
 CONFIG = LogConfig(segment_bytes=420, index_interval_bytes=60, segment_index_bytes=240, retention_ms=-1)
@@ -158,3 +158,38 @@ def check(log: PartitionLog, acknowledged: dict[int, bytes], context: str) -> No
     assert {offset: found.get(offset) for offset in acknowledged} == acknowledged, context
     producer = log.producers.producers.get(7)
     assert producer is None or producer.last_offset < log.log_end_offset, context
+
+
+@pytest.mark.parametrize("preallocate", [False, True])
+@pytest.mark.parametrize("refused", ["write", "index", "index, and the way back"])
+def test_a_refused_batch_is_not_there_after_a_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preallocate: bool, refused: str
+) -> None:
+    """Whether it was written in part or whole, in a preallocated file or not; nor does it say when the segment began."""
+    config = LogConfig(segment_bytes=10_000, preallocate=preallocate)
+    fs = LossyFileSystem(tmp_path)
+    log = PartitionLog.open(tmp_path / "orders-0", config, clock=ManualClock(), fs=fs)
+    if refused != "write":
+        monkeypatch.setattr(log.active_segment, "_index", _refuse)
+    else:
+        fs.bytes_left = 50
+    if refused == "index, and the way back":
+        monkeypatch.setattr(log.active_segment.file, "truncate", _refuse)
+    with pytest.raises(KafkaStorageError):
+        log.append_as_leader(batch_of([b"refused" * 30], [5]), leader_epoch=0)
+    monkeypatch.undo()
+    fs.bytes_left = None
+    if refused == "index, and the way back":
+        with pytest.raises(KafkaStorageError):
+            log.append_as_leader(batch_of([b"more"], [7]), leader_epoch=0)
+        return
+    assert log.active_segment.first_batch_timestamp is None
+    log.append_as_leader(batch_of([b"taken"], [7]), leader_epoch=0)
+    log.abandon(KafkaStorageError("killed"))
+    log = PartitionLog.open(tmp_path / "orders-0", config, clock=ManualClock(), fs=fs)
+    assert [record.value for record in read_records(log, 0)] == [b"taken"]
+    assert list((tmp_path / "orders-0").glob("*.cut")) == []
+
+
+def _refuse(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import mmap
 import shutil
 import uuid
 from collections.abc import Callable
@@ -11,12 +13,16 @@ from pathlib import Path
 import pytest
 
 from stratalog.config.topic import LogConfig
-from stratalog.errors import InconsistentTopicIdError
+from stratalog.errors import CorruptRecordError, InconsistentTopicIdError, OffsetOutOfRangeError
 from stratalog.log.file_names import LEADER_EPOCH_CHECKPOINT
 from stratalog.log.partition_log import PartitionLog
 from stratalog.log.values import Isolation
+from stratalog.records.batch import iter_batches
+from stratalog.records.batch_builder import build_batch
+from stratalog.records.record import Record
 from stratalog.testing.clock import ManualClock
 from stratalog.testing.lossy_filesystem import Killed, LossyFileSystem
+from stratalog.util.crc32c import crc32c
 from tests.log.log_model import assert_lookups, batch_of, read_records
 from tests.log.unsynced import UNSYNCED
 
@@ -321,6 +327,66 @@ def test_a_preallocated_segment_is_cut_to_its_batches(tmp_path: Path) -> None:
     log = PartitionLog.open(tmp_path / "orders-0", config, clock=ManualClock())
     assert log.active_segment.log_path.stat().st_size == size
     assert log.log_end_offset == 1
+
+
+@pytest.mark.parametrize("damage", ["payload", "crc", "torn"])
+def test_a_batch_within_a_record_is_never_taken_for_one_of_the_log(tmp_path: Path, damage: str) -> None:
+    """Whole segments as values: of the right offsets, if somebody wants to."""
+    directory = tmp_path / "orders-0"
+    log = PartitionLog.open(directory, LogConfig(), clock=ManualClock(), fs=UNSYNCED)
+    log.append_as_leader(batch_of([b"first"], [1]), leader_epoch=0)
+    start = log.active_segment.size_bytes
+    inner = b"".join(
+        build_batch([Record(offset, 1, b"k", b"inner")], base_offset=offset) for offset in (2, 3)
+    )
+    log.append_as_leader(batch_of([inner, b"more"], [1, 1]), leader_epoch=0)
+    log.append_as_leader(batch_of([b"last"], [1]), leader_epoch=0)
+    path = log.active_segment.log_path
+    data = bytearray(path.read_bytes())
+    if damage == "torn":
+        del data[data.index(b"more") :]
+    else:
+        data[data.index(b"more") if damage == "payload" else start + 17] ^= 1
+    path.write_bytes(data)
+    for suffix in (".index", ".timeindex"):
+        path.with_suffix(suffix).unlink()
+    again = PartitionLog.open(
+        directory,
+        LogConfig(),
+        clock=ManualClock(),
+        fs=UNSYNCED,
+        clean_shutdown=damage != "torn",
+        recovery_point=4,
+    )
+    found = []
+    for offset in range(again.log_end_offset):
+        with contextlib.suppress(CorruptRecordError, OffsetOutOfRangeError):
+            part = again.read(offset, 1, isolation=Isolation.LOG_END).slice
+            found += [record.value for record in next(iter_batches(part.read())).records()] if part else []
+    assert b"inner" not in found
+    assert found == [b"first"] if damage == "torn" else [b"first", b"last"]
+    assert again.log_end_offset == 4
+
+
+def test_a_large_file_is_read_piece_by_piece(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not all of it before the first batch is looked at: it may be larger than the memory."""
+    pieces: list[tuple[int, int]] = []
+    looked_at: list[int] = []
+
+    def populate(data: mmap.mmap, start: int, end: int) -> int:
+        pieces.append((start, end))
+        return min(end + 100, len(data))
+
+    def checksum(view: memoryview) -> int:
+        looked_at.append(len(pieces))
+        return crc32c(view)
+
+    monkeypatch.setattr("stratalog.log.segment.populate", populate)
+    monkeypatch.setattr("stratalog.log.segment_recovery.crc32c", checksum)
+    log = reopen(directory)
+    assert log.log_end_offset == END
+    assert len(pieces) > 3 * len(log.segments)
+    assert looked_at[0] < looked_at[-1] == len(pieces)
 
 
 PREALLOCATED = LogConfig(segment_bytes=100_000, preallocate=True)

@@ -166,6 +166,9 @@ class Appender:
             if last_offset + 1 - local.recovery_point >= local.config.flush_messages:
                 self._flusher.flush()
         except OSError as error:
+            if not local.active.is_tail_certain:
+                with local.whole_or_unusable("append"):
+                    raise
             raise local.storage_error("append", error) from error
         return AppendInfo(
             first.base_offset,

@@ -12,6 +12,7 @@ a segment that was deleted stays open as long as somebody holds the segment or a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,6 +83,8 @@ class LogSegment(TimedSegment):
         self._is_preallocated = is_new and preallocate
         if self._is_preallocated:
             self.file.truncate(config.segment_bytes)
+        #: False: the files hold what is left of an append that failed.
+        self.is_tail_certain = True
         self.created_ms = clock.now_ms()
         self._bytes_since_index_entry = 0
 
@@ -164,8 +167,8 @@ class LogSegment(TimedSegment):
 
         `batches` are those batches, in order, and `aborted` the transactions that markers among them abort. The caller
         has seen to it that the segment can hold them: offsets below the base offset or too far from it are a ValueError,
-        and nothing is written. An OSError leaves the segment as it was; if even that fails, the bytes behind `size_bytes`
-        are no part of it.
+        and nothing is written. An OSError leaves the segment as it was; if even that fails, `is_tail_certain` says so: its
+        files may hold more than was acknowledged, and nothing is to be appended to it.
         """
         position = self.size_bytes
         if not self.base_offset <= batches[0].base_offset <= batches[-1].last_offset <= self.last_offset_max:
@@ -181,8 +184,6 @@ class LogSegment(TimedSegment):
         except OSError:
             self._cut_back(position)
             raise
-        if position == 0:
-            self._first_batch_timestamp = batches[0].max_timestamp
         try:
             for transaction in aborted:
                 self.txn_index.append(transaction)
@@ -191,6 +192,8 @@ class LogSegment(TimedSegment):
             self._cut_back(position)
             self._cut_back_indexes(batches[0].base_offset)
             raise
+        if position == 0:
+            self._first_batch_timestamp = batches[0].max_timestamp
         self.size_bytes = position + size
 
     def _index(self, position: int, batches: Sequence[BatchFacts]) -> None:
@@ -212,20 +215,19 @@ class LogSegment(TimedSegment):
             self.raise_max_timestamp(TimestampOffset(largest, largest_offset))
 
     def _cut_back(self, size: int) -> None:
-        """Take back what a failed write left; a preallocated file keeps its length, and its tail has no meaning."""
-        if self._is_preallocated:
-            return
+        """Take back what a failed write left. A preallocated file is one no more: recovery would find the batch there."""
+        self._is_preallocated = False
         try:
             self.file.truncate(size)
         except OSError:
-            return  # the first error tells more; recovery cuts the tail
+            self.is_tail_certain = False  # the first error tells more
 
     def _cut_back_indexes(self, offset: int) -> None:
         """Take back the entries of a failed write of batches from `offset` on."""
         try:
             self._indexes.truncate_to(offset)
         except OSError:
-            return  # as above
+            self.is_tail_certain = False
 
     def become_inactive(self) -> None:
         """The segment is full: add the last time index entry and cut all files to what they hold."""
@@ -300,9 +302,9 @@ class LogSegment(TimedSegment):
         sound = SoundBatches(0, TimestampOffset(NO_TIMESTAMP, self.base_offset), self.base_offset, (), None)
         if file_size:
             with closing_map(self._fs.map_file(self.file, file_size)) as data, memoryview(data) as view:
-                populate(data)
                 sound = index_sound_batches(
                     view,
+                    partial(populate, data),
                     self._indexes,
                     on_batch,
                     epoch=-1 if epoch is None else epoch,

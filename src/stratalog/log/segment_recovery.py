@@ -45,6 +45,9 @@ _unpack_header = HEADER.unpack_from
 
 OnBatch = Callable[[RecordBatch], None]
 
+#: Reads the file from one position to another, or further, into memory; returns how far. Only what was read is looked at.
+Populate = Callable[[int, int], int]
+
 
 class OverflowedSegmentError(StratalogError):
     """A segment is found to reach further than its indexes can say: it is to be split (`overflow`) and read again."""
@@ -90,6 +93,7 @@ class SoundBatches(NamedTuple):
 
 def index_sound_batches(
     view: memoryview,
+    populate: Populate,
     indexes: SegmentIndexes,
     on_batch: OnBatch,
     *,
@@ -106,7 +110,7 @@ def index_sound_batches(
     `end_offset`, `may_overflow` and `cut_torn_write` mean. The loop is flat for speed. The indexes are empty before it.
     """
     limit = len(view)
-    position = last_index_entry = 0
+    position = last_index_entry = readable = 0
     expected_offset = base_offset = indexes.base_offset
     highest, last_indexable = (
         min(base_offset + RELATIVE_OFFSET_MAX, end_offset - 1),
@@ -118,6 +122,8 @@ def index_sound_batches(
     flaw: str | None = None
     gap: _Gap | None = None
     while position < limit:
+        if position + HEADER_SIZE > readable:
+            readable = populate(position, min(position + HEADER_SIZE, limit))
         header = _unpack_header(view, position) if position + HEADER_SIZE <= limit else None
         if header is None or header[3] != MAGIC or header[1] < LENGTH_MIN:
             header = header_at(view, position, limit)
@@ -126,6 +132,8 @@ def index_sound_batches(
         else:
             end = position + header[1] + LOG_OVERHEAD
             last_offset = header[0] + header[6]
+            if readable < end <= limit:
+                readable = populate(readable, end)
         if (
             header is None
             or end > limit
@@ -137,6 +145,8 @@ def index_sound_batches(
                 else not batch_at(view, position).is_crc_valid
             )
         ):
+            if readable < limit:
+                readable = populate(readable, limit)  # what follows looks anywhere behind
             if (
                 may_overflow
                 and highest < end_offset - 1
@@ -244,19 +254,62 @@ def _is_sound_but_far(view: memoryview, position: int, expected_offset: int, hig
 def next_sound(view: memoryview, position: int, expected_offset: int, highest: int) -> tuple[int, int]:
     """Where, behind the damage at `position`, the next sound batch begins, and its base offset; (end of file, -1)."""
     limit = len(view)
+    claimed_end = _claimed_end(view, position, expected_offset, highest)
+    if claimed_end == limit:
+        return limit, -1
+    following = (
+        _sound_at(view, claimed_end, expected_offset + 1, highest) if 0 < claimed_end < limit else None
+    )
+    if following is not None:
+        return claimed_end, following
     for match in _LIKE_A_BATCH.finditer(view, position + 1 + MAGIC_AT):
         at = match.start() - MAGIC_AT
         if at + HEADER_SIZE > limit:
             break
-        header = _unpack_header(view, at)
-        end = at + header[1] + LOG_OVERHEAD
-        if header[1] < LENGTH_MIN or end > limit:
-            continue
-        if not expected_offset <= header[0] <= header[0] + header[6] <= highest:
-            continue
-        if crc_flaw(view, at, header) is None:
-            return at, header[0]
+        found = _sound_at(view, at, expected_offset, highest)
+        if found is not None and not _is_within(view, at, found, claimed_end, highest):
+            return at, found
     return limit, -1
+
+
+def _claimed_end(view: memoryview, position: int, expected_offset: int, highest: int) -> int:
+    """Where the damaged batch at `position` ends, if its header may be believed; 0 if not."""
+    header = header_at(view, position, len(view))
+    if header is None or not expected_offset <= header[0] <= header[0] + header[6] <= highest:
+        return 0
+    return position + header[1] + LOG_OVERHEAD
+
+
+def _sound_at(view: memoryview, at: int, expected_offset: int, highest: int) -> int | None:
+    """The base offset of the sound batch at `at`; None if there is none."""
+    header = _unpack_header(view, at) if at + HEADER_SIZE <= len(view) else None
+    if header is None or header[3] != MAGIC or header[1] < LENGTH_MIN:
+        return None
+    if at + header[1] + LOG_OVERHEAD > len(view):
+        return None
+    if not expected_offset <= header[0] <= header[0] + header[6] <= highest:
+        return None
+    return header[0] if crc_flaw(view, at, header) is None else None
+
+
+def _is_within(view: memoryview, at: int, base_offset: int, claimed_end: int, highest: int) -> bool:
+    """Whether the batch at `at` lies in a record of the damaged one before it, which may hold batches as well.
+
+    Then they, and those that follow upon them, end before the damaged batch does, and no batch of the next offset comes
+    behind them. Otherwise its length was damaged.
+    """
+    stop = min(claimed_end, len(view))
+    found: int | None = base_offset
+    next_offset = base_offset
+    while at < stop and found is not None:
+        header = _unpack_header(view, at)
+        at += header[1] + LOG_OVERHEAD
+        next_offset = header[0] + header[6] + 1
+        found = _sound_at(view, at, next_offset, highest)
+    if at >= stop:
+        return False
+    behind = header_at(view, at, len(view))
+    return behind is None or behind[0] != next_offset
 
 
 def is_torn_write(view: memoryview, position: int, next_offset: int) -> bool:

@@ -211,18 +211,25 @@ def closing_map(data: mmap.mmap) -> Iterator[mmap.mmap]:
             data.close()
 
 
-def populate(data: mmap.mmap) -> None:
-    """Read what a map shows into memory; OSError (EIO) where the disk refuses.
+def populate(data: mmap.mmap, start: int = 0, end: int | None = None) -> int:
+    """Read what a map shows from `start` to `end` (default: all) into memory; OSError (EIO) where the disk refuses.
 
-    To look at such a place through the map would end the process (SIGBUS). Does nothing before Linux 5.14.
+    To look at such a place through the map would end the process (SIGBUS). Whole pieces are read, the last one to its end:
+    returns where that is. Does nothing before Linux 5.14.
     """
-    for start in range(0, len(data), _POPULATE_SIZE):
+    limit = len(data)
+    wanted = limit if end is None else min(end, limit)
+    position = start - start % _POPULATE_SIZE
+    while position < wanted:
+        piece_end = min(position + _POPULATE_SIZE, limit)
         try:
-            data.madvise(_MADV_POPULATE_READ, start, min(_POPULATE_SIZE, len(data) - start))
+            data.madvise(_MADV_POPULATE_READ, position, piece_end - position)
         except OSError as error:
             if error.errno == errno.EINVAL:
-                return
+                return limit
             raise OSError(errno.EIO, os.strerror(errno.EIO)) from error
+        position = piece_end
+    return max(position, start)
 
 
 REAL_FILESYSTEM = FileSystem()
