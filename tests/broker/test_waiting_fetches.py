@@ -156,3 +156,21 @@ def test_nothing_is_left_on_a_partition_of_those_who_waited(world: World) -> Non
         world.append()
         assert world.partition()._listeners == []
     assert world.answers == 3
+
+
+@pytest.mark.parametrize("isolation", [Isolation.HIGH_WATERMARK, Isolation.TXN_COMMITTED])
+def test_at_the_end_of_a_log_nothing_is_read_and_the_answer_is_the_same(
+    world: World, reads: list[int], isolation: Isolation
+) -> None:
+    for _ in range(3):
+        world.append()
+    world.on_loop(lambda: world.partition().log.increment_log_start_offset(1, "client"))
+    wanted = Wanted(world.partition(), FetchPartition(0, -1, 3, -1, 1 << 20), None)
+    plan = FetchPlan([WantedTopic(b"t", [wanted])], isolation, 1, 1 << 24, 500, -1)
+    ((_, (answer,)),) = world.on_loop(lambda: read_plan(plan).results)
+    assert reads == []
+    data = world.partition().read(3, 1 << 20, isolation=isolation)
+    assert data.slice is None
+    assert answer[:5] == (0, 0, data.high_watermark, data.last_stable_offset, data.log_start_offset)
+    assert answer.records == b""
+    assert (answer.aborted is None, list(answer.aborted or ())) == (data.aborted is None, data.aborted or [])

@@ -173,6 +173,13 @@ def _read(wanted: Wanted, plan: FetchPlan, limit: int, *, min_one_message: bool)
         refusal = _check(partition, request, plan)
         if refusal is not None:
             return refusal
+        log = partition.log
+        high_watermark = log.high_watermark
+        if request.fetch_offset == high_watermark:  # most consumers wait here: nothing is to be looked for
+            aborted = () if plan.isolation is Isolation.TXN_COMMITTED else None
+            return FetchedPartition(
+                index, 0, high_watermark, log.last_stable_offset, log.log_start_offset, aborted=aborted
+            )
         data = partition.read(
             request.fetch_offset, limit, isolation=plan.isolation, min_one_message=min_one_message
         )
