@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import struct
 from collections.abc import Callable
@@ -30,7 +31,11 @@ from stratalog.log.index_rebuild import (
 )
 from stratalog.log.offset_index_format import LARGE, LEGACY, OffsetIndexFormat
 from stratalog.log.partition_log import PartitionLog
+from stratalog.log.segment_recovery import next_sound
+from stratalog.log.spans_over_damage import spans_over_damage
 from stratalog.log.values import OffsetPosition
+from stratalog.records.batch_builder import build_batch
+from stratalog.records.record import Record
 from stratalog.testing.clock import ManualClock
 from stratalog.util.filesystem import REAL_FILESYSTEM
 from tests.log.log_model import batch_of
@@ -263,3 +268,45 @@ def test_a_preallocated_tail_is_not_searched_for_batches(files: Files) -> None:
     with files.log.open("r+b") as log:
         log.truncate(1 << 36)
     assert index_log(files.log, 0) == whole
+
+
+def test_damage_is_stepped_over_within_a_window_and_across_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the windows in which the next sound batch is searched for begin and end, the same batches are found."""
+    batches = [
+        build_batch([Record(n, 1_000 + n, b"k", bytes([n]) * 90)], base_offset=n, partition_leader_epoch=0)
+        for n in range(40)
+    ]
+    data = bytearray(b"".join(batches))
+    size = len(batches[0])
+    data[5 * size : 25 * size] = b"\x02" * (20 * size)
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(data)
+    with REAL_FILESYSTEM.open(path) as log:
+        expected = list(spans_over_damage(log, 0))
+        assert [span.base_offset for _, span, _ in expected] == [*range(5), *range(25, 40)]
+        assert [behind for _, _, behind in expected].index(True) == 5
+        for window in (size, size + 1, 3 * size, 7 * size - 1, 30 * size):
+            monkeypatch.setattr("stratalog.log.spans_over_damage._WINDOW_SIZE", window)
+            assert list(spans_over_damage(log, 0)) == expected
+
+
+def test_a_log_that_is_cut_while_its_damage_is_stepped_over_ends_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a live broker may cut it under a tool: through a map that was SIGBUS, the end of the process."""
+    path = tmp_path / f"{0:020d}.log"
+    batches = [
+        build_batch([Record(n, 1_000 + n, b"k", bytes(5_000))], base_offset=n, partition_leader_epoch=0)
+        for n in range(20)
+    ]
+    path.write_bytes(batches[0] + b"\x02" * 5_000 + b"".join(batches[2:]))
+
+    def cut_and_search(view: memoryview, *rest: int) -> tuple[int, int]:
+        os.truncate(path, 100)
+        return next_sound(view, *rest)
+
+    monkeypatch.setattr("stratalog.log.spans_over_damage.next_sound", cut_and_search)
+    with REAL_FILESYSTEM.open(path) as log:
+        assert [span.base_offset for _, span, _ in spans_over_damage(log, 0)] == [0]

@@ -133,9 +133,9 @@ class WatchedFileSystem(FailingFileSystem):
         super().__init__()
         self.mapped: list[str] = []
 
-    def map_file(self, file: File, length: int, *, write: bool = False) -> mmap.mmap:
+    def map_file(self, file: File, length: int) -> mmap.mmap:
         self.mapped.append(file.path.name)
-        return super().map_file(file, length, write=write)
+        return super().map_file(file, length)
 
 
 def test_a_log_of_many_segments_is_opened_without_a_map_for_each(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import errno
 import mmap
 from pathlib import Path
 
@@ -37,29 +36,6 @@ def test_a_removed_file_stays_readable_while_it_is_open(tmp_path: Path) -> None:
         REAL_FILESYSTEM.remove(path)
         REAL_FILESYSTEM.remove(path)
         assert file.pread(99, 0) == b"still here"
-
-
-@pytest.mark.parametrize("code", [None, errno.EOPNOTSUPP])
-def test_allocated_bytes_have_blocks_and_keep_what_is_in_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int | None
-) -> None:
-    """Also on a file system that cannot reserve blocks: the bytes are written as they are then."""
-
-    def refuse(*_: int) -> None:
-        raise OSError(code, "not supported")
-
-    if code is not None:
-        monkeypatch.setattr("os.posix_fallocate", refuse)
-    path = tmp_path / "holes"
-    with REAL_FILESYSTEM.open(path, create=True) as file:
-        file.truncate(100_000)
-        file.write_at(b"here", 5_000)
-        before = path.read_bytes()
-        file.allocate(4_096, 8_192)
-        assert path.stat().st_blocks * 512 == 8_192
-        assert path.read_bytes() == before
-        file.allocate(99_000, 1_000)
-        assert file.size() == 100_000
 
 
 class FailingRename(FileSystem):

@@ -128,7 +128,7 @@ def verify_time_index(
         return findings.whole(FindingKind.FORMAT, what)
     entries = time_entries(index_path, base_offset, fs)
     with fs.open(log_path) as log:
-        walk = _TimeWalk(spans_over_damage(log, base_offset, fs))
+        walk = _TimeWalk(spans_over_damage(log, base_offset))
         # By offset, so that one wrong entry does not lead the walk past the batches of those behind it.
         for slot, entry in sorted(enumerate(entries), key=lambda pair: pair[1].offset):
             if findings.is_full:

@@ -51,7 +51,7 @@ def index_log(
     end = last_entry_at = 0
     expected = base_offset
     with fs.open(log_path) as log:
-        for position, batch, is_behind_damage in spans_over_damage(log, base_offset, fs):
+        for position, batch, is_behind_damage in spans_over_damage(log, base_offset):
             if not expected <= batch.base_offset <= batch.last_offset <= base_offset + RELATIVE_OFFSET_MAX:
                 break
             if batch.max_timestamp > largest.timestamp_ms:

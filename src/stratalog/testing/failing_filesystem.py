@@ -6,7 +6,7 @@
     fs.mend(data_dir)
     fs.fail_once(data_dir, errno.EIO, after=3)       # the fourth operation from now on, and no other
 
-Operations: `open`, `read`, `write`, `truncate`, `allocate`, `sync`, `rename`, `remove`, `list`, `make`. Files that were
+Operations: `open`, `read`, `write`, `truncate`, `sync`, `rename`, `remove`, `list`, `make`. Files that were
 opened before fail as well. Reads are counted by file name (`bytes_read`).
 """
 
@@ -22,7 +22,7 @@ from typing_extensions import Buffer
 
 from stratalog.util.filesystem import File, FileSystem, StrPath
 
-CHANGES: Final = frozenset({"write", "truncate", "allocate", "sync", "rename", "remove", "make"})
+CHANGES: Final = frozenset({"write", "truncate", "sync", "rename", "remove", "make"})
 EVERYTHING: Final = CHANGES | {"open", "read", "list"}
 
 
@@ -131,10 +131,6 @@ class _FailingFile(File):
     def truncate(self, size: int) -> None:
         self._fs.check("truncate", self.path)
         super().truncate(size)
-
-    def allocate(self, position: int, size: int) -> None:
-        self._fs.check("allocate", self.path)
-        super().allocate(position, size)
 
     def sync(self) -> None:
         self._fs.check("sync", self.path)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import errno
 import itertools
-import mmap
 import random
 import shutil
 from collections.abc import Callable, Sequence
@@ -124,10 +123,6 @@ class LossyFileSystem(FileSystem):
                 apply(self._safe_names)
         self._unsafe_steps = [step for step in self._unsafe_steps if step[0] != directory]
 
-    def map_file(self, file: File, length: int, *, write: bool = False) -> mmap.mmap:
-        access = mmap.ACCESS_WRITE if write else mmap.ACCESS_READ
-        return _MemoryMap(file.fileno(), length, access=access)
-
     # --- failing ----------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
@@ -226,13 +221,6 @@ class LossyFileSystem(FileSystem):
         self._unsafe_steps = [step for step in self._unsafe_steps if not step[0].is_relative_to(directory)]
 
 
-class _MemoryMap(mmap.mmap):
-    """A map whose pages are written when the system likes: only a sync of the file counts."""
-
-    def flush(self, *_: int) -> None:
-        return
-
-
 class LossyFile(File):
     """A file whose writes may fail half-way, and last only once it is synced."""
 
@@ -256,15 +244,6 @@ class LossyFile(File):
 
     def writev_at(self, buffers: Sequence[Buffer], position: int) -> int:
         return self.write_at(b"".join(buffers), position)
-
-    def allocate(self, position: int, size: int) -> None:
-        """Takes its whole size from the room that is left, whatever has blocks already; nothing, if that is too little."""
-        self._fs.step()
-        left = self._fs.bytes_left
-        if left is not None and left < size:
-            raise OSError(errno.ENOSPC, "No space left on device", str(self.path))
-        self._fs.room_for(size)
-        super().allocate(position, size)
 
     def truncate(self, size: int) -> None:
         self._fs.step()

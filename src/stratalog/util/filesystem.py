@@ -100,19 +100,6 @@ class File:
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
 
-    def allocate(self, position: int, size: int) -> None:
-        """Give blocks of the disk to `size` bytes from `position` on, all within the file; what is in them stays.
-
-        A write to them through a map then finds room; without, a full disk ends the process by SIGBUS. The caller
-        sees to it that nobody else writes there meanwhile.
-        """
-        try:
-            os.posix_fallocate(self._fd, position, size)
-        except OSError as error:
-            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
-                raise
-            self.write_at(self.pread(size, position), position)
-
     def sync(self) -> None:
         """Make data and size durable."""
         os.fsync(self._fd)
@@ -196,9 +183,13 @@ class FileSystem:
         with self.open(path) as file:
             return file.pread(file.size(), 0)
 
-    def map_file(self, file: File, length: int, *, write: bool = False) -> mmap.mmap:
-        """Map the first `length` (> 0) bytes of a file, shared."""
-        return mmap.mmap(file.fileno(), length, access=mmap.ACCESS_WRITE if write else mmap.ACCESS_READ)
+    def map_file(self, file: File, length: int) -> mmap.mmap:
+        """Map the first `length` (> 0) bytes of a file, to be read.
+
+        What cannot be read of it ends the process by SIGBUS: a bad sector, what somebody else cuts off meanwhile, a hole on
+        a full tmpfs. So only what `populate` has read is looked at, of files that nobody else may write to.
+        """
+        return mmap.mmap(file.fileno(), length, access=mmap.ACCESS_READ)
 
 
 @contextmanager
