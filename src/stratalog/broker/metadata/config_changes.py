@@ -10,7 +10,7 @@ from enum import IntEnum
 from stratalog.broker.metadata.advice import SEGMENT_MINIMUMS, below_minimum
 from stratalog.config.broker import BROKER_KEYS, BrokerConfig
 from stratalog.config.keys import ConfigKey, ConfigRegistry, ConfigType, invalid
-from stratalog.config.topic import TOPIC_KEYS
+from stratalog.config.topic import LOCAL_RETENTION_SAME, TOPIC_KEYS
 from stratalog.config.unkept import asks_for
 from stratalog.engine.cleaner_config import CleanerConfig
 from stratalog.errors import InvalidConfigError, InvalidRequestError
@@ -116,8 +116,26 @@ def check_broker_configs(configs: Mapping[str, str], static: BrokerConfig, *, cu
         effective = static.with_overrides(dict(configs))
         CleanerConfig.of(current).check_change(CleanerConfig.of(effective))
         _check_pool_sizes(current, effective)
+        for unit in ("ms", "bytes"):
+            _check_local_retention(unit, current, effective)
     except InvalidConfigError as error:
         raise InvalidRequestError(str(error)) from error
+
+
+def _check_local_retention(unit: str, current: BrokerConfig, effective: BrokerConfig) -> None:
+    """As Kafka's `DynamicLogConfig`, whether a topic is tiered or not; what is so already keeps nothing from changing."""
+    local_key, total_key = f"log.local.retention.{unit}", f"log.retention.{unit}"
+    local, total = effective[local_key], effective[total_key]
+    if (
+        (local, total) == (current[local_key], current[total_key])
+        or total == -1
+        or local == LOCAL_RETENTION_SAME
+    ):
+        return
+    if local == -1:
+        raise invalid(local_key, local, f"Value must not be -1 as {total_key} value is set as {total}.")
+    if local > total:
+        raise invalid(local_key, local, f"Value must not be more than {total_key} property value: {total}")
 
 
 def _check_pool_sizes(current: BrokerConfig, effective: BrokerConfig) -> None:
