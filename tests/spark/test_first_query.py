@@ -87,3 +87,22 @@ def test_what_loading_prints_does_not_come_before_what_spark_reads() -> None:
     )
     assert done.stdout == "ready\n"
     assert "[cache]" in done.stderr
+
+
+def test_planning_files_and_objects_loads_no_native_loops(records: Path) -> None:
+    """A planner is a process of its own, forked from nothing of ours: it would wait for them before any task begins."""
+    script = (
+        "import sys\n"
+        "from stratalog.spark.options.read_options import ReadOptions\n"
+        "from stratalog.spark.places import Places\n"
+        "from stratalog.spark.planning.filters import Constraints\n"
+        "import stratalog.spark.source\n"
+        "from stratalog.spark.planning.planner import Planner\n"
+        "options = ReadOptions.parse({'path': sys.argv[1], 'subscribe': 'orders', 'isolationLevel': 'read_committed'})\n"
+        "assert Planner(options, Constraints(), Places.of(options)).plan()\n"
+        "assert 'numba' not in sys.modules\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(records)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -24,6 +24,7 @@ from stratalog.spark.planning.filters import Constraints, push
 from stratalog.spark.planning.splits import SplitPlan
 from stratalog.spark.reading.rows import checked_columns, spark_schema
 from stratalog.spark.reading.split_rows import read_rows
+from stratalog.spark.session.quiet_workers import without_traceback
 from stratalog.spark.sink.broker import BrokerStreamWriter, BrokerWriter
 from stratalog.spark.sink.broker_options import BrokerSinkOptions, goes_through_brokers
 from stratalog.spark.sink.options import SinkOptions
@@ -48,14 +49,17 @@ class StratalogDataSource(DataSource):
     def name(cls) -> str:
         return FORMAT
 
+    @without_traceback()
     def schema(self) -> StructType:
         return spark_schema(parse_for_either(self.options).columns)
 
+    @without_traceback()
     def reader(self, schema: StructType) -> DataSourceReader:
         options = ReadOptions.parse(self.options)
         pushes = self._pushes_filters if options.push_filters is None else options.push_filters
         return FilteringBatchReader(options, schema) if pushes else BatchReader(options, schema)
 
+    @without_traceback()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         try:
             from stratalog.spark.stream.reader import StreamReader
@@ -63,11 +67,13 @@ class StratalogDataSource(DataSource):
             raise UsageError(f"streams need Spark 4.2 or later ({error})") from error
         return StreamReader(StreamOptions.parse(self.options), schema)
 
+    @without_traceback()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if goes_through_brokers(self.options):
             return BrokerWriter(BrokerSinkOptions.parse(self.options), schema, overwrite=overwrite)
         return BulkWriter(SinkOptions.parse(self.options), schema, overwrite=overwrite)
 
+    @without_traceback()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802
         if goes_through_brokers(self.options):
             return BrokerStreamWriter(BrokerSinkOptions.parse(self.options), schema)
@@ -91,6 +97,7 @@ class BatchReader(DataSourceReader):
         self._constraints = Constraints()
         self._places = Places.of(options)
 
+    @without_traceback()
     def partitions(self) -> list[InputPartition]:
         """The splits. Takes the snapshot that fixes what the query sees."""
         if self._is_probe:
@@ -108,7 +115,8 @@ class BatchReader(DataSourceReader):
         plan = partition.value
         if not isinstance(plan, SplitPlan):  # Spark's stand-in when there are no splits
             return
-        yield from read_rows(plan, self._options, self._places, self._schema, self._constraints)
+        with without_traceback():
+            yield from read_rows(plan, self._options, self._places, self._schema, self._constraints)
 
 
 class FilteringBatchReader(BatchReader):

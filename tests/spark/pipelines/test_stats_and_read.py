@@ -68,7 +68,7 @@ def test_a_bucket_has_the_same_figures(spark: SparkSession, partition: Partition
             "records",
             "size",
             "codec_bytes",
-            "first_ms",
+            "oldest_ms",
             "newest_ms",
             "disorder_ms",
             "last_offset",

@@ -148,7 +148,7 @@ def _shared(own: Sequence[SegmentStats]) -> list[Any]:
         round(size / records, 1) if records else None,
         " ".join(f"{name.lower()}:{round(100 * stored / size)}%" for name, stored in sorted(codecs.items())),
         round(plain / sampled, 3) if sampled else None,
-        min((each.first_ms for each in own if each.first_ms >= 0), default=None),
+        min((each.oldest_ms for each in own if each.oldest_ms >= 0), default=None),
         max((each.newest_ms for each in own if each.newest_ms >= 0), default=None),
         max((each.disorder_ms for each in own), default=0),
     ]  # fmt: skip

@@ -8,16 +8,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from stratalog.errors import StratalogError
 from stratalog.log.scan import scan_headers
 from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size, iter_batches
-from stratalog.records.batch_format import HEADER_SIZE, HEADER_SIZE_UP_TO_MAGIC
+from stratalog.records.batch_format import HEADER_SIZE, HEADER_SIZE_UP_TO_MAGIC, LOG_APPEND_TIME
 from stratalog.records.compression import Codec, compress
 from stratalog.remote.storage.plain_view import open_bucket
-from stratalog.util.filesystem import REAL_FILESYSTEM
+from stratalog.spark.places import Place, PlaceMissingError, Places, Tier
+from stratalog.util.filesystem import File
 
 _RANGE_BYTES: Final = 8 * 1024 * 1024
 
@@ -71,7 +71,7 @@ class SegmentStats:
     records: int = 0
     batch_bytes_max: int = 0
     codec_bytes: dict[str, int] = field(default_factory=dict)
-    first_ms: int = -1
+    oldest_ms: int = -1
     newest_ms: int = -1
     disorder_ms: int = 0
     sample_batches: int = 0
@@ -94,8 +94,10 @@ class SegmentStats:
             return
         self.records += batch.record_count
         newest = batch.max_timestamp
+        oldest = _oldest_ms(batch)
+        if oldest >= 0:
+            self.oldest_ms = oldest if self.oldest_ms < 0 else min(oldest, self.oldest_ms)
         if newest >= 0:
-            self.first_ms = newest if self.first_ms < 0 else self.first_ms
             self.disorder_ms = max(self.disorder_ms, self.newest_ms - newest)
             self.newest_ms = max(self.newest_ms, newest)
 
@@ -113,13 +115,46 @@ class SegmentStats:
             trial.seconds += time.perf_counter() - started
 
 
+def _oldest_ms(batch: RecordBatch) -> int:
+    """The timestamp of a batch's first record, as its header has it: a record behind it may be older."""
+    is_kept_there = (
+        batch.magic >= 2 and batch.timestamp_type != LOG_APPEND_TIME and not batch.has_delete_horizon
+    )
+    return batch.base_timestamp if is_kept_there else batch.max_timestamp
+
+
 def measure(task: SegmentTask) -> SegmentStats:
-    """Look at a segment; bytes that are no batch end the look and are told of. RemoteStorageError, OSError."""
+    """Look at a segment; bytes that are no batch end the look and are told of. RemoteStorageError, OSError.
+
+    A local one is what its file is by now: a broker that compacts may have put another there. It has nothing any more when
+    it is gone.
+    """
     stats = SegmentStats(task.topic, task.partition, task.tier, task.base_offset)
-    every = max(task.size // max(task.sample_bytes, 1), 1)
+    if task.url is not None:
+        return _measured(task, stats, _remote(task), task.size)
+    try:
+        with Places().open_local(Place(Tier.LOCAL, task.key)) as log:
+            return _measured(task, stats, _local(log, _every(task)), log.size())
+    except PlaceMissingError:
+        return stats
+
+
+def _every(task: SegmentTask) -> int:
+    """One of how many bytes is sampled."""
+    return max(task.size // max(task.sample_bytes, 1), 1)
+
+
+def _measured(
+    task: SegmentTask,
+    stats: SegmentStats,
+    batches: Iterator[tuple[RecordBatch, RecordBatch | None]],
+    size: int,
+) -> SegmentStats:
+    """`stats` with all batches of a segment of `size` bytes."""
+    every = _every(task)
     sampled_at = 0
     try:
-        for batch, whole in _local(task, every) if task.url is None else _remote(task):
+        for batch, whole in batches:
             stats.see(batch)
             is_turn = stats.size >= sampled_at and stats.sample_bytes < task.sample_bytes
             if whole is not None and is_turn and not batch.is_control:
@@ -129,21 +164,20 @@ def measure(task: SegmentTask) -> SegmentStats:
         if type(error).__name__.endswith("StorageError"):
             raise
         stats.damage = str(error)
-    if stats.damage is None and task.is_sealed and stats.size < task.size:
-        stats.damage = f"the last {task.size - stats.size} bytes are no whole batch"
+    if stats.damage is None and task.is_sealed and stats.size < size:
+        stats.damage = f"the last {size - stats.size} bytes are no whole batch"
     return stats
 
 
-def _local(task: SegmentTask, every: int) -> Iterator[tuple[RecordBatch, RecordBatch | None]]:
+def _local(log: File, every: int) -> Iterator[tuple[RecordBatch, RecordBatch | None]]:
     """Each batch by its header; and whole, where a sample is due."""
     due = 0
-    with REAL_FILESYSTEM.open(Path(task.key)) as log:
-        for position, batch in scan_headers(log):
-            whole = None
-            if position >= due:
-                whole = batch_at(log.pread(batch.size, position))
-                due = position + batch.size * every
-            yield batch, whole
+    for position, batch in scan_headers(log):
+        whole = None
+        if position >= due:
+            whole = batch_at(log.pread(batch.size, position))
+            due = position + batch.size * every
+        yield batch, whole
 
 
 def _remote(task: SegmentTask) -> Iterator[tuple[RecordBatch, RecordBatch | None]]:

@@ -13,7 +13,6 @@ from stratalog.spark.planning.broker_view import first_offset_at
 from stratalog.spark.planning.intervals import Intervals
 from stratalog.spark.planning.segments import SegmentRange
 from stratalog.spark.planning.splits import Piece
-from stratalog.spark.reading.batch_table import BatchTable
 from stratalog.wire.client import Cluster
 
 _SAMPLE_BYTES: Final = 128 * 1024
@@ -45,6 +44,9 @@ class BrokerRanges:
     def bytes_per_offset(self, key: TopicPartition, wanted: SegmentRange) -> float:
         """Bytes that an offset takes in the log, by a sample of the first records; 0 where nothing tells."""
         if key not in self._bytes_per_offset:
+            # Native loops take 1.5 s of CPU to load, which a plan without brokers need not wait for.
+            from stratalog.spark.reading.batch_table import BatchTable
+
             try:
                 records = self.cluster.fetch(*key, wanted.start, _SAMPLE_BYTES, max_wait_ms=0).records
             except KafkaError:  # deleted by now, or what reading will tell of

@@ -216,7 +216,7 @@ class SnapshotReader:
         except CorruptCheckpointError as error:
             self._lost(str(error))
             topic_id, starts = None, {}
-        sealed = self._memory.sealed(directory)
+        sealed = self._memory.sealed(directory, topic_id)
         before = set(sealed)
         segments = LocalSegments(directory, self._lost, self._fs, sealed).list()
         if (

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from uuid import UUID
 
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.spark.planning.segments import SealedSegment
@@ -27,13 +28,16 @@ class SnapshotMemory:
     remote_interval_ms: int = 0
     now_ms: Callable[[], int] = _never_again
     manifests: dict[str, SegmentManifest] = field(default_factory=dict)
-    _sealed: dict[Path, dict[int, SealedSegment]] = field(default_factory=dict)
+    _sealed: dict[tuple[Path, UUID | None], dict[int, SealedSegment]] = field(default_factory=dict)
     _remote: list[SegmentManifest] | None = None
     _remote_looked_ms: int = 0
 
-    def sealed(self, directory: Path) -> dict[int, SealedSegment]:
-        """The sealed segments of a partition directory by base offset, to be brought up to date by whoever lists it."""
-        return self._sealed.setdefault(directory, {})
+    def sealed(self, directory: Path, topic_id: UUID | None) -> dict[int, SealedSegment]:
+        """The sealed segments of a partition directory by base offset, to be brought up to date by whoever lists it.
+
+        Another topic that has got the name since has none yet.
+        """
+        return self._sealed.setdefault((directory, topic_id), {})
 
     def remote(self, look: Callable[[], list[SegmentManifest]]) -> list[SegmentManifest]:
         """What `look` finds in the bucket, or found not long ago."""

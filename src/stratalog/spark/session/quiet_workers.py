@@ -11,10 +11,14 @@ the daemon's loop in it looks up `worker` anew for each request: from the second
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from stratalog.errors import StratalogError
 
 if TYPE_CHECKING:
     import socket
@@ -23,6 +27,9 @@ if TYPE_CHECKING:
 
 #: What `python -m` has started where PySpark's own daemon runs.
 _STOCK: Final = "pyspark.daemon"
+
+#: And what workers without a daemon, planners without one, and our own daemon are.
+_WORKERS: Final = ("pyspark.", "stratalog.spark.session.worker_daemon")
 
 _MARK: Final = "_stratalog_is_quiet"
 
@@ -41,10 +48,29 @@ def quietly(worker: Worker) -> Worker:
     return quiet
 
 
+@contextmanager
+def without_traceback() -> Iterator[None]:
+    """Errors of ours say what is wrong: Spark is to show them without the frames of the worker that they come from.
+
+    A worker ends after an error, and takes with it what this sets.
+    """
+    try:
+        yield
+    except StratalogError:
+        if _main_module().startswith(_WORKERS):
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise
+
+
+def _main_module() -> str:
+    """The name of what `python -m` has started; "" of a script."""
+    return getattr(getattr(sys.modules.get("__main__"), "__spec__", None), "name", None) or ""
+
+
 def quiet_this_worker() -> None:
     """In a process that PySpark's own daemon forked: let it leave quietly. Nothing in any other; may be called again."""
     main: Any = sys.modules.get("__main__")
-    if getattr(getattr(main, "__spec__", None), "name", None) != _STOCK:
+    if _main_module() != _STOCK:
         return
     if not hasattr(main.worker, _MARK):
         main.worker = quietly(main.worker)

@@ -7,14 +7,18 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.errors import UsageError
 from stratalog.spark.session.java import spark_java_home
+from stratalog.spark.session.worker_python import settle_worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_REGISTERS: Final = "_stratalog_registers"
 
 PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
@@ -40,9 +44,27 @@ def register_source(spark: SparkSession) -> None:
     from stratalog.spark.session.scan_rule import install_scan_rule
     from stratalog.spark.source import FilteringStratalogDataSource, StratalogDataSource
 
+    settle_worker_python(spark)
     pushes = install_scan_rule(spark) and _allow_pushdown(spark)
     with _as_active(spark):
         spark.dataSource.register(FilteringStratalogDataSource if pushes else StratalogDataSource)
+    _register_new_ones_too(spark)
+
+
+def _register_new_ones_too(spark: SparkSession) -> None:
+    """Sources are known to one session alone; those that this one makes (`newSession`) are to know ours as well."""
+    make = getattr(spark, "newSession", None)  # of Spark Connect there is none
+    if make is None or hasattr(make, _REGISTERS):
+        return
+
+    @wraps(make)
+    def new_session() -> SparkSession:
+        made: SparkSession = make()
+        register_source(made)
+        return made
+
+    setattr(new_session, _REGISTERS, True)
+    spark.newSession = new_session  # type: ignore[method-assign]
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from stratalog.spark.planning.filters import Constraints
 from stratalog.spark.planning.splits import SplitPlan
 from stratalog.spark.reading.rows import checked_columns
 from stratalog.spark.reading.split_rows import read_rows
+from stratalog.spark.session.quiet_workers import without_traceback
 from stratalog.spark.stream.follower import Follower
 from stratalog.spark.stream.offsets import parse, render
 from stratalog.spark.stream.options import StreamOptions
@@ -50,6 +51,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._follower = Follower(self._options, self._places)
         return self._follower
 
+    @without_traceback()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return render(self._driver.initial())
 
@@ -64,12 +66,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(limits.offsets_min)
         return ReadAllAvailable()
 
+    @without_traceback()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """All limits of the options apply, unless Spark says that this trigger has none (Trigger.Once)."""
         begin = parse(start)
         end = self._driver.end_of_batch(begin, unlimited=isinstance(limit, ReadAllAvailable))
         return start if end == begin else render(end)
 
+    @without_traceback()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._driver.fix_end()
 
@@ -77,13 +81,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """For the progress report: the ends of the last look."""
         return render(self._driver.latest) or None
 
+    @without_traceback()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         return [InputPartition(plan) for plan in self._driver.plan(parse(start), parse(end))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         plan = partition.value
         if isinstance(plan, SplitPlan):
-            yield from read_rows(plan, self._options.read, self._places, self._schema, Constraints())
+            with without_traceback():
+                yield from read_rows(plan, self._options.read, self._places, self._schema, Constraints())
 
     def stop(self) -> None:
         if self._follower is not None:

@@ -146,7 +146,8 @@ class _Run:
     def export(self, offsets_per_commit: int | None) -> ExportResult:
         last = self.target.recover()
         self._check_same_layout(last)
-        ranges = new_ranges(self.options, last.next_offsets if last else {})
+        found = new_ranges(self.options, last.next_offsets if last else {})
+        ranges, self.options = found.ranges, found.only_of_them(self.options)
         if not ranges:
             return ExportResult(self.to, self.target.name)
         decoding = self._settled_decoding(last, ranges)

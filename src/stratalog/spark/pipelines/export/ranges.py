@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
+from uuid import UUID
 
 from stratalog.errors import UsageError
 from stratalog.spark.options.read_options import Limit, LimitKind, ReadOptions, TopicPartition
@@ -14,8 +15,10 @@ from stratalog.spark.places import Places
 from stratalog.spark.planning.index_access import IndexAccess
 from stratalog.spark.planning.limits import LimitResolver
 from stratalog.spark.planning.snapshot import PartitionSnapshot, SnapshotReader
+from stratalog.spark.planning.stable import again_while_changing
 from stratalog.spark.planning.transactions import transaction_state
 from stratalog.spark.reading.data_loss import on_data_loss
+from stratalog.util.uuids import uuid_to_base64
 
 #: Options that say which offsets are read; each query of an export gets its own.
 _SUBSCRIPTION: Final = ("subscribe", "subscribepattern", "assign")
@@ -23,9 +26,23 @@ _LIMITS: Final = ("startingtimestamp", "startingoffsetsbytimestamp", "startingof
 _MORE_LIMITS: Final = ("endingoffsetsbytimestamp", "endingoffsets", "startingoffsetsbytimestampstrategy")
 #: The columns are the table's.
 _COLUMNS: Final = ("columns",)
+_TOPIC_ID: Final = "topicId"
 
 
-def new_ranges(options: Mapping[str, str], done: Mapping[TopicPartition, int]) -> tuple[OffsetRange, ...]:
+class Found(NamedTuple):
+    """What there is to export, and the ids of the topics that have it, as far as they are known."""
+
+    ranges: tuple[OffsetRange, ...]
+    topic_ids: frozenset[UUID]
+
+    def only_of_them(self, options: Mapping[str, str]) -> dict[str, str]:
+        """Options to read the topics that were looked at, and none that gets one of their names meanwhile."""
+        kept = {name: value for name, value in options.items() if name.lower() != _TOPIC_ID.lower()}
+        ids = ",".join(sorted(map(uuid_to_base64, self.topic_ids)))
+        return {**kept, _TOPIC_ID: ids} if ids else dict(options)
+
+
+def new_ranges(options: Mapping[str, str], done: Mapping[TopicPartition, int]) -> Found:
     """The offsets to export, by topic and partition; partitions without new ones are left out.
 
     A partition that was exported before goes on where it stopped; the starting options are for the others. UsageError,
@@ -33,14 +50,22 @@ def new_ranges(options: Mapping[str, str], done: Mapping[TopicPartition, int]) -
     """
     parsed = ReadOptions.parse(options)
     places = Places.of(parsed)
-    try:
+
+    def look() -> Found:
         resolver = LimitResolver(places, IndexAccess(places), on_data_loss(parsed.fail_on_data_loss))
         reader = SnapshotReader(parsed, places)
         reader.discover(lambda _topic, _partition: True)
-        found = [_range(parsed, places, resolver, snapshot, done) for snapshot in reader.partitions()]
+        there = reader.partitions()
+        ranges = (_range(parsed, places, resolver, snapshot, done) for snapshot in there)
+        return Found(
+            tuple(each for each in ranges if each.start < each.end),
+            frozenset(each.topic_id for each in there if each.topic_id is not None),
+        )
+
+    try:
+        return again_while_changing(look)
     finally:
         places.close()
-    return tuple(each for each in found if each.start < each.end)
 
 
 def _range(

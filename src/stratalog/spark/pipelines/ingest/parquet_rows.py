@@ -69,11 +69,13 @@ def _naming(file: ParquetInput, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.R
 
 
 def _rows_of(part: RowGroups, fs: FileSystem) -> Iterator[pa.RecordBatch]:
-    with fs.open(part.file.path) as opened:
-        if (opened.size(), opened.mtime_ms()) != (part.file.size, part.file.modified_ms):
-            raise IngestError(f"{part.file.path} was changed while it was loaded")
     names = list(dict.fromkeys(column.name for column in part.file.columns))
     with open_parquet(part.file.path) as file:
+        with fs.open(
+            part.file.path
+        ) as opened:  # behind the other: what was opened there is this one or an earlier one
+            if (opened.size(), opened.mtime_ms()) != (part.file.size, part.file.modified_ms):
+                raise IngestError(f"{part.file.path} was changed while it was loaded")
         for group in range(part.first, part.end):
             rows = _batch_rows(file, part.file, group, names)
             for batch in file.iter_batches(rows, row_groups=[group], columns=names, use_threads=False):

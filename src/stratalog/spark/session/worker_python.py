@@ -1,0 +1,96 @@
+"""Which Python the workers of a session run, and whether that one can import the source.
+
+PySpark takes `python3` from the path where nobody says anything else, whatever Python runs the program: of a virtual
+environment that is not activated the workers are strangers, and every query ends in a long ModuleNotFoundError.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from stratalog.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger("stratalog.spark")
+
+_PROBE: Final = "import importlib.util as u, sys; sys.exit(0 if u.find_spec('stratalog') and u.find_spec('pyspark') else 1)"
+_PROBE_SECONDS: Final = 30
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPython:
+    """The command that a session starts its workers with; `is_chosen` when somebody said so, `is_here`: on this machine."""
+
+    command: str
+    is_chosen: bool
+    is_here: bool
+    python_path: str = ""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is the Python of this process: by its place, as one of a virtual environment is a link to another."""
+        found = shutil.which(self.command)
+        return found is not None and os.path.abspath(found) == os.path.abspath(sys.executable)
+
+    def can_import(self) -> bool:
+        """Whether it finds stratalog and pyspark. One that cannot be asked here does."""
+        path = os.pathsep.join(filter(None, [self.python_path, os.environ.get("PYTHONPATH", "")]))
+        try:
+            asked = subprocess.run(
+                [self.command, "-c", _PROBE],
+                env=os.environ | {"PYTHONPATH": path},
+                capture_output=True,
+                timeout=_PROBE_SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.SubprocessError):
+            return not self.is_here
+        return asked.returncode == 0
+
+
+def settle_worker_python(spark: SparkSession) -> None:
+    """See to it that the workers of a session on this machine can import the source.
+
+    Where nobody has said which Python they are, they are this one. UsageError, with what to set, where somebody has; a
+    warning where they are on other machines and are to be whatever `python3` is there.
+    """
+    context = getattr(spark, "_sc", None)
+    if context is None:  # of Spark Connect: the server's workers are the server's business
+        return
+    found = WorkerPython(
+        context.pythonExec,
+        "PYSPARK_PYTHON" in os.environ or context._conf.contains("spark.pyspark.python"),
+        str(context.master).startswith("local"),
+        context._conf.get("spark.executorEnv.PYTHONPATH") or "",
+    )
+    if found.is_ours:
+        return
+    if not found.is_here:
+        if not found.is_chosen and sys.prefix != sys.base_prefix:
+            logger.warning("%s", advice(found))
+    elif not found.can_import():
+        if found.is_chosen:
+            raise UsageError(advice(found))
+        logger.info("workers of this session run %s, not %s", sys.executable, found.command)
+        context.pythonExec = sys.executable
+
+
+def advice(found: WorkerPython) -> str:
+    """What is wrong with a Python, and what to do."""
+    if found.is_here:
+        return (
+            f"Spark's workers run {found.command}, which cannot import stratalog: set PYSPARK_PYTHON={sys.executable} in "
+            "the environment before the session is made (or the property spark.pyspark.python), or install stratalog there"
+        )
+    return (
+        f"Spark's workers run whatever {found.command} is on their machines; if that one cannot import stratalog, set the "
+        "property spark.pyspark.python: `stratalog spark package` makes an archive with a Python for executors"
+    )
