@@ -178,7 +178,7 @@ def test_an_abort_marker_without_room_for_its_index_entry_is_not_in_the_log(
     size = log.size_bytes
 
     def half_written(index: TransactionIndex, *_: object) -> None:
-        index._channel().write_at(b"\0" * 5, index.size_in_bytes)
+        index._channel(create=True).write_at(b"\0" * 5, index.size_in_bytes)
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
