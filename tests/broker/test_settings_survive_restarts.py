@@ -20,12 +20,13 @@ from tests.support.wire import Wire
 
 from stratalog.broker.coordinator_log import read_contents
 from stratalog.broker.metadata.dynamic_configs import in_force
+from stratalog.broker.metadata.store import MetadataStore
 from stratalog.broker.server import Broker
 from stratalog.config.broker import BROKER_KEYS, BrokerConfig
 from stratalog.config.keys import ConfigKey, ConfigType
 from stratalog.config.topic import TOPIC_KEYS
 from stratalog.engine.log_cleaner import LogCleaner
-from stratalog.errors import InvalidConfigError
+from stratalog.errors import InvalidConfigError, KafkaStorageError
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from stratalog.wire.api_keys import ApiKey
@@ -243,6 +244,18 @@ def test_a_topic_in_conflict_with_a_changed_file_keeps_its_last_good_configurati
             assert len([line for line in warnings if "Topic t is served, but" in line]) == 1
             assert "keeps the configuration that it had" in caplog.text
             assert described(wire, TOPIC, "t")["local.retention.ms"].value == "1000"
+
+
+def test_a_store_that_takes_no_notes_keeps_nothing_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object) -> None:
+        raise KafkaStorageError("the disk is full")
+
+    monkeypatch.setattr(MetadataStore, "keep_good_topic_defaults", full)
+    with Broker(tmp_path / "data") as broker, Wire(broker.bootstrap_servers) as wire:
+        assert alter(wire, BROKER, "", ("log.retention.ms", SET, "5000")).error_code == 0
+    assert "cannot be noted: the disk is full" in caplog.text
 
 
 def test_a_topic_that_breaks_newer_rules_is_served_and_nothing_of_it_is_deleted_or_compacted(

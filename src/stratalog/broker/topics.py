@@ -147,7 +147,10 @@ class Topics:
         found = [(topic, self.in_force(topic)) for topic in topics]
         self._warn(warning for topic, stored in found for warning in _conflicts(topic, stored))
         if all(stored.problem is None for _, stored in found):
-            self._store.keep_good_topic_defaults(topic_default_properties(self._config()))
+            try:
+                self._store.keep_good_topic_defaults(topic_default_properties(self._config()))
+            except KafkaStorageError as error:  # only a later conflict would miss them
+                logger.warning("What topics get from the broker cannot be noted: %s", error)
         return [
             TopicSpec(topic.name, topic.topic_id, topic.partition_count, stored.config)
             for topic, stored in found
