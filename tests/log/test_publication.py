@@ -9,9 +9,12 @@ from uuid import UUID
 
 import pytest
 
+from stratalog.config.broker import BrokerConfig
 from stratalog.config.topic import LogConfig
+from stratalog.engine.log_manager import LogManager, TopicSpec
 from stratalog.errors import UsageError
 from stratalog.log import publication
+from stratalog.log.checkpoints import RECOVERY_POINTS, OffsetCheckpoint
 from stratalog.log.open_log import open_log
 from stratalog.log.publication import (
     StagedPartition,
@@ -51,7 +54,8 @@ def offsets(data_dir: Path, partition: int) -> list[int]:
 
 def test_a_new_topic_begins_at_offset_0(tmp_path: Path) -> None:
     assert publish(tmp_path, JOB, "job", [staged(tmp_path, 0, 500), staged(tmp_path, 2, 30)])
-    assert sorted(p.name for p in tmp_path.iterdir()) == [".lock", "orders-0", "orders-2"]
+    names = [".lock", "orders-0", "orders-2", "recovery-point-offset-checkpoint"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == names
     assert offsets(tmp_path, 0) == list(range(500))
     assert offsets(tmp_path, 2) == list(range(30))
     assert publication.topic_id_in(tmp_path, "orders") == (TOPIC_ID, 3)
@@ -66,6 +70,23 @@ def test_a_partition_goes_on_at_its_end(tmp_path: Path) -> None:
     with open_log(tmp_path / "orders-0") as log:
         log.append([Record(0, 5, b"k", b"v")])
         assert log.log_end_offset == end + 501
+
+
+def test_a_flipped_bit_in_what_was_published_takes_nothing_behind_it(tmp_path: Path) -> None:
+    """It was flushed before it was published; recovery knows that."""
+    publish(tmp_path, JOB, "job", [staged(tmp_path, 0, 500)])
+    publish(tmp_path, UUID(int=9), "job2", [staged(tmp_path, 0, 500, UUID(int=9))])
+    assert OffsetCheckpoint(tmp_path / RECOVERY_POINTS).read() == {("orders", 0): 1000}
+    first = sorted((tmp_path / "orders-0").glob("*.log"))[0]
+    data = bytearray(first.read_bytes())
+    data[100] ^= 1
+    first.write_bytes(data)
+    manager = LogManager([tmp_path], BrokerConfig(), cluster_id="abc")
+    manager.start([TopicSpec("orders", TOPIC_ID, 1, LogConfig())])
+    partition = manager.get("orders", 0)
+    assert partition is not None
+    assert (partition.log.log_start_offset, partition.log.log_end_offset) == (0, 1000)
+    manager.close()
 
 
 def test_what_was_published_is_sound(tmp_path: Path) -> None:

@@ -29,9 +29,10 @@ from typing import Any, Final
 from uuid import UUID
 
 from stratalog.config.topic import LogConfig
-from stratalog.errors import DataDirError, UsageError
+from stratalog.errors import CorruptCheckpointError, DataDirError, UsageError
 from stratalog.log.checkpoints import (
     CLEAN_SHUTDOWN,
+    LOG_START_OFFSETS,
     RECOVERY_POINTS,
     OffsetCheckpoint,
     PartitionMetadataFile,
@@ -47,6 +48,7 @@ from stratalog.log.file_names import (
     time_index_file,
     txn_index_file,
 )
+from stratalog.log.partition_checkpoints import plausible_start
 from stratalog.log.partition_log import PartitionLog
 from stratalog.log.producer_state import NEVER
 from stratalog.log.renumbering import renumber
@@ -128,9 +130,11 @@ def publish(
                 return False
         staging = staging_directory(data_dir, job)
         renames: list[list[str]] = []
+        ends: dict[str, int] = {}
         for staged in partitions:
-            renames += _prepared(data_dir, staging, staged, fs, clock)
-        document = {"version": 1, "staging": staging.name, "batch": batch, "renames": renames}
+            moves, ends[staged.name] = _prepared(data_dir, staging, staged, fs, clock)
+            renames += moves
+        document = {"version": 1, "staging": staging.name, "batch": batch, "renames": renames, "ends": ends}
         write_atomic(journal, json.dumps(document, indent=1).encode(), fs)
         _carry_out(data_dir, journal, document, fs)
         return True
@@ -190,8 +194,8 @@ def check_not_served(data_dir: Path, fs: FileSystem = REAL_FILESYSTEM) -> None:
 
 def _prepared(
     data_dir: Path, staging: Path, staged: StagedPartition, fs: FileSystem, clock: Clock
-) -> list[list[str]]:
-    """Give the staged segments of a partition their offsets; the renames that put them in place, in order."""
+) -> tuple[list[list[str]], int]:
+    """Give the staged segments of a partition their offsets; the renames that put them in place, in order, and the end."""
     target = data_dir / staged.name
     if fs.is_dir(target):
         there = PartitionMetadataFile(target / PARTITION_METADATA, fs).read()
@@ -223,7 +227,7 @@ def _prepared(
         renames = [[f"{staging.name}/{prepared.name}", staged.name]]
     fs.sync_dir(prepared)
     fs.sync_dir(staging)
-    return renames
+    return renames, bases[-1]
 
 
 def _move(segment: WrittenSegment, base_offset: int, epoch: int, fs: FileSystem) -> None:
@@ -239,7 +243,8 @@ def _move(segment: WrittenSegment, base_offset: int, epoch: int, fs: FileSystem)
 def _sealed_end(directory: Path, staged: StagedPartition, fs: FileSystem, clock: Clock) -> tuple[int, int]:
     """Roll a partition's log, recovered if need be; its end offset and the leader epoch of what follows."""
     parent = directory.parent
-    points = OffsetCheckpoint(parent / RECOVERY_POINTS, fs).read()
+    key = staged.topic, staged.partition
+    start = OffsetCheckpoint(parent / LOG_START_OFFSETS, fs).read().get(key, 0)
     log = PartitionLog.open(
         directory,
         LogConfig(retention_ms=-1),
@@ -247,7 +252,8 @@ def _sealed_end(directory: Path, staged: StagedPartition, fs: FileSystem, clock:
         clock=clock,
         fs=fs,
         clean_shutdown=fs.exists(parent / CLEAN_SHUTDOWN),
-        recovery_point=points.get((staged.topic, staged.partition), 0),
+        recovery_point=OffsetCheckpoint(parent / RECOVERY_POINTS, fs).read().get(key),
+        log_start_offset=plausible_start(directory, start, fs),
         producer_expiration_ms=NEVER,
     )
     try:
@@ -281,14 +287,30 @@ def _carry_out(data_dir: Path, journal: Path, document: dict[str, Any], fs: File
             )
     for directory in touched:
         fs.sync_dir(directory)
+    _move_recovery_points(data_dir, document["ends"], fs)
     if document["batch"] is None:
         fs.remove(journal)
     else:
-        write_atomic(journal, json.dumps({**document, "renames": []}, indent=1).encode(), fs)
+        write_atomic(journal, json.dumps({**document, "renames": [], "ends": {}}, indent=1).encode(), fs)
     fs.sync_dir(data_dir)
     staging = data_dir / document["staging"]
     if fs.is_dir(staging):
         fs.remove_tree(staging)
+
+
+def _move_recovery_points(data_dir: Path, ends: dict[str, int], fs: FileSystem) -> None:
+    """What is published was flushed: recovery is to cut nothing of it."""
+    checkpoint = OffsetCheckpoint(data_dir / RECOVERY_POINTS, fs)
+    try:
+        points = checkpoint.read()
+    except CorruptCheckpointError:
+        return  # who starts next knows of no flush, and says so
+    for name, end in ends.items():
+        partition = parse_partition_dir(name)
+        if partition is not None:
+            points[partition] = max(end, points.get(partition, 0))
+    if ends:
+        checkpoint.write(points)
 
 
 def _finish(data_dir: Path, fs: FileSystem) -> int:
@@ -314,7 +336,8 @@ def _document(journal: Path, fs: FileSystem) -> dict[str, Any]:
         document = json.loads(fs.read_bytes(journal))
         if document["version"] != 1:
             raise ValueError(f"version {document['version']}, expected 1")
-        return {key: document[key] for key in ("version", "staging", "batch", "renames")}
+        known = {key: document[key] for key in ("version", "staging", "batch", "renames")}
+        return known | {"ends": document.get("ends", {})}  # older journals have none
     except (ValueError, KeyError, TypeError) as error:
         raise DataDirError(f"{journal} is no journal of a publication: {error}") from error
 
