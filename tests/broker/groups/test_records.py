@@ -18,10 +18,13 @@ from tests.support.consumer_offsets import StoredRecord, stored_records
 from tests.support.reference_kafka import ReferenceKafka, require_reference_kafka
 
 from stratalog.broker.coordinator_log import partition_for
+from stratalog.broker.groups import records
 from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
 from stratalog.broker.groups.records import (
     GroupKey,
     OffsetKey,
+    decode_any_key,
+    decode_any_offset_value,
     decode_group_value,
     decode_key,
     decode_offset_value,
@@ -228,6 +231,32 @@ groups = st.builds(
 @settings(deadline=None)
 def test_every_commit_comes_back_as_it_was(commit: CommittedOffset) -> None:
     assert decode_offset_value(encode_offset_value(commit)) == commit
+
+
+@given(commits, texts, texts, int32, st.data())
+@settings(deadline=None)
+def test_the_short_way_reads_what_the_plain_one_reads_or_nothing(
+    commit: CommittedOffset, group: str, topic: str, partition: int, data: st.DataObject
+) -> None:
+    """Also of bytes that are damaged in any place: then it may say nothing, but nothing else."""
+    value, key = (
+        encode_offset_value(commit),
+        encode_offset_key(OffsetKey(group, TopicPartition(topic, partition))),
+    )
+    assert records._usual_offset_key(key) == decode_any_key(key)
+    is_usual = value[:2] == b"\0\4" and len(commit.metadata.encode()) < 127
+    assert records._usual_offset_value(value) == (decode_any_offset_value(value) if is_usual else None)
+    for whole, usual, plain in (
+        (key, records._usual_offset_key, decode_any_key),
+        (value, records._usual_offset_value, decode_any_offset_value),
+    ):
+        damaged = bytearray(whole)
+        at = data.draw(st.integers(0, len(damaged) - 1))
+        damaged[at] = data.draw(st.integers(0, 255))
+        cut = bytes(damaged[: data.draw(st.integers(0, len(damaged)))])
+        for tried in (bytes(damaged), cut, whole + b"\0"):
+            found = usual(tried)
+            assert found is None or found == plain(tried)
 
 
 @given(groups)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stratalog.broker.coordinator_log import CoordinatorLog, TransactionalWrite
@@ -108,24 +108,25 @@ class GroupCoordinator:
         now = self._now()
         for contents in self.log.read_back():
             for key_bytes, offset, value in contents.live():
-                self._load_record(key_bytes, offset, value, None)
+                self._load_record(key_bytes, offset, value, None, now)
             for producer_id, written in contents.in_transaction.items():
                 for key_bytes, entry in written.items():
                     if entry.value is not None:
-                        self._load_record(key_bytes, entry.offset, entry.value, producer_id)
+                        self._load_record(key_bytes, entry.offset, entry.value, producer_id, now)
         for group_id in self.commits.committed.groups():
             if group_id not in self._groups:
                 self._groups[group_id] = ClassicGroup(group_id, self._settings, now)
         if self._groups:
             logger.info("Loaded %d groups", len(self._groups))
 
-    def _load_record(self, key_bytes: bytes, offset: int, value: bytes, producer_id: int | None) -> None:
+    def _load_record(
+        self, key_bytes: bytes, offset: int, value: bytes, producer_id: int | None, now: Moment
+    ) -> None:
         """Take in a stored record; with a producer id it is of that producer's open transaction."""
-        now = self._now()
         try:
             key = decode_key(key_bytes)
             if isinstance(key, OffsetKey):
-                commit = replace(decode_offset_value(value), record_offset=offset)
+                commit = decode_offset_value(value).stored_at(offset)
                 self.commits.load(key, commit, producer_id)
                 if producer_id is not None:
                     self._groups.setdefault(key.group_id, ClassicGroup(key.group_id, self._settings, now))

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from uuid import UUID
 
 from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
@@ -49,6 +50,9 @@ _TOPIC_ID_TAG = 0
 _FLEXIBLE_HEAD = struct.Struct(">hqi")
 #: One tagged field, its tag, and its size.
 _TOPIC_ID_FOLLOWS = bytes((1, _TOPIC_ID_TAG, 16))
+#: Of a value with a topic id and without metadata. One byte says how long metadata is, up to 126 bytes.
+_FLEXIBLE_LENGTH = _FLEXIBLE_HEAD.size + 1 + 8 + len(_TOPIC_ID_FOLLOWS) + 16
+_VERSION_AND_LENGTH = struct.Struct(">hh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,55 @@ def encode_group_value(stored: GroupMetadata) -> bytes:
 
 def decode_key(data: bytes) -> OffsetKey | GroupKey | None:
     """The key of a record; None for a kind of group that is not known here. CorruptRecordError for damage."""
+    return _usual_offset_key(data) or decode_any_key(data)
+
+
+def decode_offset_value(data: bytes) -> CommittedOffset:
+    """Any version of a commit; CorruptRecordError for damage or a version from the future."""
+    return _usual_offset_value(data) or decode_any_offset_value(data)
+
+
+def _usual_offset_key(data: bytes) -> OffsetKey | None:
+    """What `decode_any_key` makes of a key as it is written; None for every other one, damaged ones too."""
+    try:
+        version, length = _VERSION_AND_LENGTH.unpack_from(data)
+        topic_at = 4 + length
+        (topic_length,) = INT16.unpack_from(data, topic_at)
+        partition_at = topic_at + 2 + topic_length
+        if version != OFFSET_KEY_VERSION or length < 0 or topic_length < 0 or len(data) != partition_at + 4:
+            return None
+        (partition,) = INT32.unpack_from(data, partition_at)
+        group_id, topic = data[4:topic_at].decode(), data[topic_at + 2 : partition_at].decode()
+    except (struct.error, UnicodeDecodeError):
+        return None
+    return OffsetKey(group_id, TopicPartition(topic, partition))
+
+
+def _usual_offset_value(data: bytes) -> CommittedOffset | None:
+    """What `decode_any_offset_value` makes of a value with a topic id; None for every other one, damaged ones too."""
+    head = _FLEXIBLE_HEAD.size
+    if len(data) < _FLEXIBLE_LENGTH or data[head] - 1 != len(data) - _FLEXIBLE_LENGTH:
+        return None
+    version, offset, leader_epoch = _FLEXIBLE_HEAD.unpack_from(data)
+    timestamp_at = head + data[head]
+    if version != OFFSET_VALUE_VERSION_FLEXIBLE or data[timestamp_at + 8 : -16] != _TOPIC_ID_FOLLOWS:
+        return None
+    try:
+        metadata = data[head + 1 : timestamp_at].decode()
+    except UnicodeDecodeError:
+        return None
+    (timestamp_ms,) = INT64.unpack_from(data, timestamp_at)
+    return CommittedOffset(offset, metadata, timestamp_ms, leader_epoch, None, _uuid(data[-16:]))
+
+
+@lru_cache(maxsize=10_000)
+def _uuid(data: bytes) -> UUID:
+    """Few topics have most commits: they share their ids."""
+    return UUID(bytes=data)
+
+
+def decode_any_key(data: bytes) -> OffsetKey | GroupKey | None:
+    """`decode_key`, the plain way."""
     reader = FieldReader(data, "key of a __consumer_offsets record")
     version = reader.int16()
     if version in (0, OFFSET_KEY_VERSION):
@@ -137,8 +190,8 @@ def decode_key(data: bytes) -> OffsetKey | GroupKey | None:
     return GroupKey(reader.string()) if version == GROUP_KEY_VERSION else None
 
 
-def decode_offset_value(data: bytes) -> CommittedOffset:
-    """Any version of a commit; CorruptRecordError for damage or a version from the future."""
+def decode_any_offset_value(data: bytes) -> CommittedOffset:
+    """`decode_offset_value`, the plain way."""
     reader = FieldReader(data, "offset commit in __consumer_offsets")
     version = reader.version(VALUE_VERSION_MAX, _FLEXIBLE)
     offset = reader.int64()
