@@ -107,13 +107,14 @@ class World:
         broker: Mapping[str, str] | None = None,
         deadline_ms: int = 20_000,
         recovery_point: int = 0,
+        clock: ManualClock | None = None,
     ) -> None:
         self.path = tmp_path
-        self.clock = ManualClock()
+        self.clock = clock or ManualClock()
         self.faults = Faults()
         self.inner = store or ObjectStore.from_url("memory:///")
         self.store = FaultyObjectStore(self.inner, self.faults)
-        self.metadata_log = MemoryMetadataLog(faults=self.faults)
+        self.metadata_log = self._metadata_log()
         self.deadline_ms = deadline_ms
         self.broker = BrokerConfig(dict(broker or {}))
         self.position_max: int | None = None
@@ -126,6 +127,9 @@ class World:
         self._recovery_point = recovery_point
         self.log = self._open()
         self.manager = self._manager()
+
+    def _metadata_log(self) -> MemoryMetadataLog:
+        return MemoryMetadataLog(faults=self.faults)
 
     def _open(self) -> PartitionLog:
         log = PartitionLog.open(
