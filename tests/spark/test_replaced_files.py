@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -104,6 +105,47 @@ def test_a_log_that_is_compacted_again_and_again_while_it_is_read_gives_every_ke
         for batch in reader.read(plan, Selection(("offset", "key"), EVERYTHING)):
             rows += [(row["offset"], row["key"]) for row in batch.to_pylist()]
     check(rows, expected)
+
+
+def test_scans_beside_a_cleaner_that_never_rests_lose_no_key(tmp_path: Path) -> None:
+    """Of every key each scan has the newest record below its end, unless the key has got one behind it since."""
+    log = compacted(tmp_path)
+    written: dict[bytes, list[int]] = {}
+    for record in log.records():
+        written.setdefault(record.key or b"", []).append(record.offset)
+    stop, failed = threading.Event(), list[BaseException]()
+
+    def churn() -> None:
+        number = 0
+        try:
+            while not stop.is_set():
+                for _ in range(15):
+                    number += 7
+                    written[b"%d" % (number % 90)].append(log.put(number % 90, number))
+                log.roll()
+                log.clean()
+                if number % 2:
+                    purge(log)
+        except BaseException as error:
+            failed.append(error)
+
+    churning = threading.Thread(target=churn)
+    churning.start()
+    try:
+        for _ in range(25):
+            query = Query(tmp_path, "latest", splitBytes="1k")
+            end = max(piece.end for plan in query.plans for piece in plan.pieces)
+            rows = query.rows()
+            offsets = [offset for offset, _ in rows]
+            assert len(offsets) == len(set(offsets))
+            assert offsets == sorted(offsets)
+            for key, all_of_it in {key: list(found) for key, found in written.items()}.items():
+                newest = max(offset for offset in all_of_it if offset < end)
+                assert newest in offsets or all_of_it[-1] >= end, (key, newest)
+    finally:
+        stop.set()
+        churning.join()
+    assert not failed
 
 
 class Watched(FileSystem):

@@ -80,7 +80,7 @@ def list_segments(directory: StrPath, fs: FileSystem = REAL_FILESYSTEM) -> list[
     A replacement that is done but for its names is seen as done, as by whoever opens the directory (`interrupted_swaps`).
     """
     root = Path(directory)
-    return undisturbed(root, lambda: _list_segments(root, fs), fs)
+    return undisturbed(root, lambda: list_segments_once(root, fs), fs)
 
 
 def undisturbed(directory: Path, look: Callable[[], T], fs: FileSystem = REAL_FILESYSTEM) -> T:
@@ -115,7 +115,8 @@ def _is_same_row(before: list[tuple[int, str]], after: list[tuple[int, str]]) ->
     return [each for each in before if each[0] >= first] == [each for each in after if each[0] <= last]
 
 
-def _list_segments(root: Path, fs: FileSystem) -> list[SegmentFiles]:
+def list_segments_once(root: Path, fs: FileSystem) -> list[SegmentFiles]:
+    """The same in one look, for whoever sees to it himself that nothing was replaced meanwhile (`undisturbed`)."""
     names = _names(root, fs)
     segments = []
     for base in sorted(base for base, suffix in names if suffix == LOG_SUFFIX):

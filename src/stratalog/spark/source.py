@@ -86,6 +86,14 @@ class FilteringStratalogDataSource(StratalogDataSource):
     _pushes_filters = True
 
 
+class Split(InputPartition):
+    """A split on its way to a worker; `StratalogColumns.java` looks for `size` in the pickled bytes, for `explain`."""
+
+    def __init__(self, plan: SplitPlan) -> None:
+        super().__init__(plan)
+        self.size = f"stratalog.bytes={plan.size};"
+
+
 class BatchReader(DataSourceReader):
     """Plans on the driver side (`partitions`), reads on workers (`read`); pickled in between."""
 
@@ -106,7 +114,7 @@ class BatchReader(DataSourceReader):
 
         try:
             planner = Planner(self._options, self._constraints, self._places)
-            return [InputPartition(plan) for plan in planner.plan()]
+            return [Split(plan) for plan in planner.plan()]
         finally:
             self._places.close()
 

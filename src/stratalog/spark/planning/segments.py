@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from stratalog.errors import CorruptRecordError, KafkaError
 from stratalog.log import time_index
 from stratalog.log.offset_index_format import LARGE, LEGACY
-from stratalog.log.scan import SegmentFiles, list_segments, scan_headers, undisturbed
+from stratalog.log.scan import SegmentFiles, list_segments_once, scan_headers, undisturbed
 from stratalog.records.batch import RecordBatch
 from stratalog.records.batch_format import HEADER_SIZE
 from stratalog.remote.storage.manifest import SegmentManifest
@@ -195,7 +195,7 @@ class LocalSegments:
 
     def _look(self, start: int, end: int | None) -> LocalSpan:
         self._damages.clear()
-        files = list_segments(self._directory, self._fs)
+        files = list_segments_once(self._directory, self._fs)
         found, sealed = [], {}
         log_end: int | None = files[0].base_offset if files else None
         followers = [*files[1:], None] if files else []  # a partition that is being made has no log yet

@@ -1,6 +1,7 @@
 // See columnar_intake.py. Compiled at run time by Janino, which knows no lambdas, no type inference and few generics.
 package io.stratalog.spark;
 
+import java.nio.charset.StandardCharsets;
 import org.apache.arrow.vector.BigIntVector;
 import org.apache.arrow.vector.IntVector;
 import org.apache.arrow.vector.TimeStampMicroTZVector;
@@ -54,6 +55,9 @@ public class StratalogColumns implements PartitionReaderFactory {
     /** Prefix of a constant column's name, in Arrow. As in rows.py. */
     private static final String CONSTANT = "stratalog.";
 
+    /** What stands before the size of a split in its pickled bytes. As in source.py. */
+    private static final String SIZE = "stratalog.bytes=";
+
     private final PythonPartitionReaderFactory python;
     private final StructType sent;
     private final StructType wanted;
@@ -97,6 +101,7 @@ public class StratalogColumns implements PartitionReaderFactory {
     private static class ColumnarScan implements Scan, SupportsMetadata {
         private final PythonScan python;
         private final StructType wanted;
+        private Batch batch;
 
         ColumnarScan(PythonScan python, StructType wanted) {
             this.python = python;
@@ -107,12 +112,30 @@ public class StratalogColumns implements PartitionReaderFactory {
             return this.wanted;
         }
 
+        /** For `explain`: what is pushed down, and what is left to be read. Spark plans the splits for it anyway. */
         public String description() {
-            return this.python.description();
+            Map known = getMetaData();
+            return this.python.description() + " PushedFilters: " + known.apply("PushedFilters")
+                + ", Splits: " + known.apply("Splits") + ", Bytes: " + known.apply("Bytes");
         }
 
         public Map getMetaData() {
-            return this.python.getMetaData();
+            InputPartition[] splits = toBatch().planInputPartitions();
+            long bytes = 0;
+            for (int i = 0; i < splits.length; i++) {
+                bytes += bytesOf(((PythonInputPartition) splits[i]).pickedPartition());
+            }
+            Map known = (Map) this.python.getMetaData();
+            known = (Map) known.updated("Splits", String.valueOf(splits.length));
+            return (Map) known.updated("Bytes", String.valueOf(bytes));
+        }
+
+        /** What a split says of its size; see source.py. */
+        private static long bytesOf(byte[] pickled) {
+            String text = new String(pickled, StandardCharsets.ISO_8859_1);
+            int start = text.indexOf(SIZE);
+            int end = start < 0 ? -1 : text.indexOf(';', start);
+            return end < 0 ? 0 : Long.parseLong(text.substring(start + SIZE.length(), end));
         }
 
         public CustomMetric[] supportedCustomMetrics() {
@@ -123,8 +146,12 @@ public class StratalogColumns implements PartitionReaderFactory {
             return Scan.ColumnarSupportMode.SUPPORTED;
         }
 
-        public Batch toBatch() {
-            return new ColumnarBatches(this.python.toBatch(), this.python.readSchema(), this.wanted);
+        /** Always the same one: it plans when it is first asked for its splits. */
+        public synchronized Batch toBatch() {
+            if (this.batch == null) {
+                this.batch = new ColumnarBatches(this.python.toBatch(), this.python.readSchema(), this.wanted);
+            }
+            return this.batch;
         }
     }
 
