@@ -194,6 +194,37 @@ def test_commits_are_answered_as_by_the_message_library(broker: Broker, version:
     assert len({commit.record_offset for commit in stored.values()} - {-1}) == 2
 
 
+@pytest.mark.parametrize("limit", [1, 2, 4, 100])
+def test_pages_of_partitions_are_as_by_the_message_library(broker: Broker, limit: int) -> None:
+    found: list[tuple[str, int]] = []
+    cursor: dict[str, Any] | None = None
+    asked = [{"name": name} for name in ("plain", "tuned", "unknown")]
+    while True:
+        message, _ = answered(
+            broker,
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+            0,
+            topics=asked,
+            response_partition_limit=limit,
+            cursor=cursor,
+        )
+        for topic in message.topics:
+            assert int(topic.error_code) == (3 if topic.name == "unknown" else 0)
+            assert topic.topic_authorized_operations > 0
+            for part in topic.partitions:
+                assert (int(part.error_code), part.leader_id) == (0, broker.state.node_id)
+                assert part.replica_nodes == part.isr_nodes == (broker.state.node_id,)
+                assert part.eligible_leader_replicas == part.last_known_elr == part.offline_replicas == ()
+            found += [(topic.name, part.partition_index) for part in topic.partitions]
+        if message.next_cursor is None:
+            break
+        cursor = {
+            "topic_name": message.next_cursor.topic_name,
+            "partition_index": message.next_cursor.partition_index,
+        }
+    assert found == [("plain", 0), ("plain", 1), ("tuned", 0), ("tuned", 1), ("tuned", 2)]
+
+
 def test_a_partition_is_encoded_once_for_all_of_them(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     encoded: list[Any] = []
 

@@ -6,14 +6,20 @@ cursor that ends it is where the next one begins.
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 from stratalog.broker.dispatch import ApiKey, RequestContext, handles
 from stratalog.broker.metadata.store import Topic
 from stratalog.broker.topics import INTERNAL_TOPICS, check_topic_name
 from stratalog.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
+from stratalog.wire.protocol import write_message
 
 _PARTITIONS_MAX = 2000
+_PARTITION = struct.Struct(">hiii")
+# What the fields behind an array take.
+_OPERATIONS_BYTES = 4
+_NO_CURSOR_BYTES = 1
 #: READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS; a bit for each.
 _TOPIC_OPERATIONS = sum(1 << n for n in (3, 4, 5, 6, 7, 8, 10, 11))
 
@@ -29,7 +35,8 @@ def describe_topic_partitions(ctx: RequestContext, request: Any) -> Any:
                 f"DescribeTopicPartitionsRequest cursor partition must be valid: {begin_partition}"
             )
     room = min(max(request.response_partition_limit, 1), _PARTITIONS_MAX)
-    answers: list[Any] = []
+    answers: list[bytes] = []
+    partitions = _Partitions(ctx)
     cursor = None
     for name in sorted(name for name in names if name >= begin_topic):
         if not room:
@@ -41,52 +48,64 @@ def describe_topic_partitions(ctx: RequestContext, request: Any) -> Any:
             continue
         first = begin_partition if name == begin_topic else 0
         end = min(first + room, topic.partition_count)
-        answers.append(_describe(ctx, topic, range(first, end)))
+        answers.append(_describe(ctx, topic, partitions.of(topic, range(first, end))))
         room -= max(end - first, 0)
         if end < topic.partition_count:
             cursor = ctx.make("Cursor", topic_name=name, partition_index=end)
             break
-    return ctx.respond(topics=answers, next_cursor=cursor)
+    without_cursor = write_message(ctx.respond(next_cursor=None))
+    response = ctx.respond(next_cursor=cursor)
+    cursor_bytes = _NO_CURSOR_BYTES + len(write_message(response)) - len(without_cursor)
+    return ctx.respond_encoded(ctx.parts(response, answers, behind=cursor_bytes))
 
 
-def _unknown(ctx: RequestContext, name: str) -> Any:
+def _unknown(ctx: RequestContext, name: str) -> bytes:
     code = UnknownTopicOrPartitionError.code
     try:
         check_topic_name(name)
     except KafkaError as error:
         code = error.code
-    return ctx.make(
+    unknown = ctx.make(
         "DescribeTopicPartitionsResponseTopic",
         error_code=code,
         name=name,
         topic_authorized_operations=_TOPIC_OPERATIONS,
     )
+    return write_message(unknown)
 
 
-def _describe(ctx: RequestContext, topic: Topic, indexes: range) -> Any:
-    node_id = ctx.broker.node_id
-    partitions = []
-    for index in indexes:
-        partition = ctx.broker.partition(topic.name, index)
-        partitions.append(
-            ctx.make(
-                "DescribeTopicPartitionsResponsePartition",
-                error_code=0,
-                partition_index=index,
-                leader_id=node_id,
-                leader_epoch=-1 if partition is None else partition.leader_epoch,
-                replica_nodes=(node_id,),
-                isr_nodes=(node_id,),
-                eligible_leader_replicas=(),
-                last_known_elr=(),
-            )
-        )
-    return ctx.make(
+def _describe(ctx: RequestContext, topic: Topic, partitions: list[bytes]) -> bytes:
+    described = ctx.make(
         "DescribeTopicPartitionsResponseTopic",
         error_code=0,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=partitions,
         topic_authorized_operations=_TOPIC_OPERATIONS,
     )
+    return ctx.parts(described, partitions, behind=_OPERATIONS_BYTES)
+
+
+class _Partitions:
+    """Partitions as bytes: error code int16, index int32, leader id int32, leader epoch int32, and a rest that is alike."""
+
+    def __init__(self, ctx: RequestContext) -> None:
+        self._node_id = ctx.broker.node_id
+        self._logs = ctx.broker.logs
+        one = ctx.make(
+            "DescribeTopicPartitionsResponsePartition",
+            leader_id=self._node_id,
+            replica_nodes=(self._node_id,),
+            isr_nodes=(self._node_id,),
+            eligible_leader_replicas=(),
+            last_known_elr=(),
+        )
+        self._tail = write_message(one)[_PARTITION.size :]
+
+    def of(self, topic: Topic, indexes: range) -> list[bytes]:
+        encoded = []
+        for index in indexes:
+            partition = self._logs.get(topic.name, index)
+            epoch = -1 if partition is None else partition.leader_epoch
+            encoded.append(_PARTITION.pack(0, index, self._node_id, epoch) + self._tail)
+        return encoded
