@@ -1,16 +1,20 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from uuid import UUID
 
 import pytest
+from typing_extensions import Buffer
 
 from stratalog.errors import RemoteStorageError
 from stratalog.remote.api import RemoteLogSegmentId, TopicIdPartition
 from stratalog.remote.catalog import list_remote_segments
+from stratalog.remote.manifest_cache import ManifestCache
 from stratalog.remote.storage.manifest import SegmentManifest, StoredObject
 from stratalog.remote.storage.object_key import ObjectKind
-from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.remote.storage.object_store import ObjectInfo, ObjectStore
+from stratalog.testing.faulty_store import Faults, FaultyObjectStore
 from tests.remote.values import segment
 
 
@@ -77,3 +81,55 @@ def test_a_damaged_manifest_is_named() -> None:
 
 def test_an_empty_store_has_no_segments() -> None:
     assert list_remote_segments(ObjectStore.from_url("memory:///")) == []
+
+
+class CountingStore(FaultyObjectStore):
+    """Counts what is listed and read."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner, Faults())
+        self.listed: list[str] = []
+        self.read: list[str] = []
+
+    def list(self, directory: str = "") -> Iterator[ObjectInfo]:
+        self.listed.append(directory)
+        return self.inner.list(directory)
+
+    def get(self, key: str) -> Buffer:
+        self.read.append(key)
+        return self.inner.get(key)
+
+
+def test_only_wanted_partitions_are_listed_and_read() -> None:
+    inner = ObjectStore.from_url("memory:///")
+    for number in range(12):
+        _put(inner, number, 0, 9, "a", number)
+    store = CountingStore(inner)
+    found = list_remote_segments(store, wanted=lambda _topic, partition: partition == 7)
+    assert _offsets(found) == [("a", 7, 0, 9)]
+    assert [name.rsplit("/", 1)[1] for name in store.listed] == ["7"]
+    assert len(store.read) == 1
+
+
+def test_a_cache_spares_what_was_read_and_not_what_was_written_again() -> None:
+    inner = ObjectStore.from_url("memory:///")
+    for number in range(5):
+        _put(inner, number, number * 10, number * 10 + 9)
+    store, cache = CountingStore(inner), ManifestCache()
+    first = list_remote_segments(store, cache=cache)
+    assert list_remote_segments(store, cache=cache) == first
+    assert len(store.read) == 5
+    again = first[0].key(ObjectKind.MANIFEST)
+    inner.put(again, replace(first[0], end_offset=8).to_json() + b"\n")
+    assert _offsets(list_remote_segments(store, cache=cache))[0] == ("flights", 0, 0, 8)
+    assert store.read[5:] == [again]
+
+
+def test_a_cache_stays_within_its_bytes() -> None:
+    store = ObjectStore.from_url("memory:///")
+    for number in range(20):
+        _put(store, number, number * 10, number * 10 + 9)
+    cache = ManifestCache(5 * 4200)
+    assert len(list_remote_segments(store, cache=cache)) == 20
+    assert len(cache) == 5
+    assert len(list_remote_segments(store, cache=cache)) == 20

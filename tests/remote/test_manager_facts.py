@@ -9,8 +9,9 @@ import pytest
 
 from stratalog.config.broker import BrokerConfig
 from stratalog.errors import CustomMetadataSizeLimitExceededError, OffsetOutOfRangeError, RemoteStorageError
-from stratalog.remote.api import CustomMetadata
+from stratalog.remote.api import CustomMetadata, RemoteLogSegmentMetadata
 from stratalog.remote.counters import RemoteTopicCounts
+from stratalog.remote.metadata.cache import RemoteLogMetadataCache
 from stratalog.testing.faulty_store import Fault
 from tests.remote.test_manager import RunningWorld, _all_remote, _eventually
 from tests.remote.world import World
@@ -224,3 +225,35 @@ def test_pools_quotas_and_cache_follow_the_configuration(tmp_path: Path) -> None
         assert [pool.size for pool in pools] == [3, 4, 5, 6]
         assert (manager.copy_quota.bytes_per_second, manager.fetch_quota.bytes_per_second) == (7, 8)
         assert manager.index_cache.capacity_bytes == 9
+
+
+def test_an_expiration_with_nothing_to_do_looks_at_no_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with World(tmp_path) as world:
+        world.append(40)
+        world.tier()
+        world.configure(retention_ms=1_000_000_000)
+        world.tier()
+        walks = 0
+        real = RemoteLogMetadataCache.segments
+
+        def counted(
+            cache: RemoteLogMetadataCache, epoch: int | None = None
+        ) -> list[RemoteLogSegmentMetadata]:
+            nonlocal walks
+            walks += epoch is None
+            return real(cache, epoch)
+
+        monkeypatch.setattr(RemoteLogMetadataCache, "segments", counted)
+        expire = world.manager._tiered[world.partition].expire
+        assert [expire() for _ in range(3)] == [0, 0, 0]
+        assert walks == 0
+        world.append(40)  # another copy is an event: everything is looked at again, once
+        world.tier()
+        expire()
+        seen = walks
+        expire()
+        assert walks == seen
+        world.clock.advance(2_000_000_000)
+        assert expire() > 0

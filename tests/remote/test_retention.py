@@ -11,6 +11,7 @@ from stratalog.remote.retention import (
     RetentionFacts,
     counted_sizes,
     plan_expiration,
+    quiet_until,
 )
 from stratalog.remote.segment_state import RemoteLogSegmentState
 from tests.remote.values import segment
@@ -161,3 +162,31 @@ def test_sizes_beyond_31_bits_count_in_full() -> None:
     assert reasons(segments, replace(FACTS, retention_bytes=8 * gib)) == {0: ExpirationReason.SIZE}
     assert reasons(segments, replace(FACTS, retention_bytes=8 * gib + 1)) == {}
     assert plan_expiration(segments, replace(FACTS, retention_bytes=0)).size_bytes == 11 * gib
+
+
+@settings(max_examples=300)
+@given(
+    sizes=st.lists(st.integers(1, 300), min_size=0, max_size=6),
+    retention_ms=st.sampled_from([-1, 0, 500, 9_500, 20_000]),
+    retention_bytes=st.sampled_from([-1, 0, 100, 700, 5_000]),
+    only_local=st.integers(0, 1_000),
+)
+def test_quiet_ends_exactly_where_the_plan_begins_to_take_something(
+    sizes: list[int], retention_ms: int, retention_bytes: int, only_local: int
+) -> None:
+    """While the facts but time and local bytes stay, a plan takes nothing before the bounds and something at them."""
+    segments = [replace(each, segment_size_bytes=size) for each, size in zip(row(6), sizes, strict=False)]
+    facts = replace(
+        FACTS, retention_ms=retention_ms, retention_bytes=retention_bytes, only_local_bytes=only_local
+    )
+    if plan_expiration(segments, facts).expirations:
+        return
+    quiet = quiet_until(segments, facts)
+    assert quiet.holds(facts.now_ms, facts.only_local_bytes)
+    for name, bound in (("now_ms", quiet.now_ms), ("only_local_bytes", quiet.only_local_bytes)):
+        far = 10**15 if bound is None else bound - 1
+        assert not plan_expiration(
+            segments, replace(facts, **{name: max(far, getattr(facts, name))})
+        ).expirations
+        if bound is not None:
+            assert plan_expiration(segments, replace(facts, **{name: bound})).expirations

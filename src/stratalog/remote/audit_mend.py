@@ -70,7 +70,7 @@ def carry_out(store: ObjectStore, mend: Mend, uploads: S3Uploads | None = None) 
 def _delete(store: ObjectStore, mend: DeleteObjects) -> Mended:
     if mend.manifest_key is not None and _exists(store, mend.manifest_key):
         raise NotProvedError(f"{mend.manifest_key} has come meanwhile: nothing is deleted")
-    store.delete(mend.keys)
+    store.delete_together(mend.keys)
     return Mended(f"deleted {len(mend.keys)} objects")
 
 

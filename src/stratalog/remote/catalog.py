@@ -7,15 +7,19 @@ objects of its segment are.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import chain
+from typing import TypeAlias
 
 from stratalog.errors import RemoteResourceNotFoundError
+from stratalog.remote.manifest_cache import ManifestCache
 from stratalog.remote.publication import applied, changes, read_publications
 from stratalog.remote.storage.layouts import parse_manifest_key, read_manifest
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import parse_topic_directory
-from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.remote.storage.object_store import ObjectInfo, ObjectStore
 
 logger = logging.getLogger(__name__)
 
@@ -23,13 +27,20 @@ _READERS = 16
 #: Publications come at a slower pace than listings.
 _LISTINGS_MAX = 10
 
+Wanted: TypeAlias = Callable[[str, int], bool]
+
+
+def _every(_topic: str, _partition: int) -> bool:
+    return True
+
 
 def list_remote_segments(
     store: ObjectStore,
     topics: Collection[str] | None = None,
     *,
     covered: bool = False,
-    known: MutableMapping[str, SegmentManifest] | None = None,
+    cache: ManifestCache | None = None,
+    wanted: Wanted = _every,
 ) -> list[SegmentManifest]:
     """The complete segments of `topics` (default: of all), by topic, topic id, partition and base offset.
 
@@ -40,37 +51,49 @@ def list_remote_segments(
     What a publication makes visible counts from its one step on, and what it replaces does not (`publication`): should
     there be one while this looks, it looks again.
 
-    `known` spares whoever looks again and again the manifests that he has: by key, brought up to date by each call.
+    Only partitions for which `wanted(topic, partition)` are listed and read. `cache` spares a caller that looks again and
+    again the manifests that it has read before.
     """
     now = changes(store)
     for _ in range(_LISTINGS_MAX):
         before = now
-        listed, published = _listed(store, topics, known), read_publications(store, before)
+        listed, published = _listed(store, topics, cache, wanted), read_publications(store, before)
         now = changes(store)
         if now == before:
             break
-    found = [m for m in applied(listed, published).values() if topics is None or m.topic in topics]
+    found = [
+        manifest
+        for manifest in applied(listed, published).values()
+        if (topics is None or manifest.topic in topics) and wanted(manifest.topic, manifest.partition)
+    ]
     found.sort(
         key=lambda m: (m.topic, m.topic_id, m.partition, m.base_offset, -m.end_offset, m.event_timestamp)
     )
     return found if covered else without_covered(found)
 
 
+def list_remote_partitions(store: ObjectStore, topics: Collection[str] | None = None) -> set[tuple[str, int]]:
+    """Return topic and number of the partitions that have a directory: one short listing a topic, no manifest.
+
+    A partition whose copies all failed has a directory too. Raises RemoteStorageError.
+    """
+    return {(topic, partition) for topic, partition, _ in _partition_directories(store, topics)}
+
+
 def _listed(
-    store: ObjectStore,
-    topics: Collection[str] | None,
-    known: MutableMapping[str, SegmentManifest] | None,
+    store: ObjectStore, topics: Collection[str] | None, cache: ManifestCache | None, wanted: Wanted
 ) -> dict[str, SegmentManifest]:
     """The manifests that are in their places, by key."""
-    keys = _manifest_keys(store, topics)
-    before = {} if known is None else {key: known[key] for key in keys if key in known}
+    directories = [
+        directory
+        for topic, partition, directory in _partition_directories(store, topics)
+        if wanted(topic, partition)
+    ]
+    known = ManifestCache(0) if cache is None else cache
     with ThreadPoolExecutor(_READERS, thread_name_prefix="manifests") as pool:
-        read = list(pool.map(lambda key: before.get(key) or _read(store, key), keys))
-    found = {key: each for key, each in zip(keys, read, strict=True) if each is not None}
-    if known is not None:
-        known.clear()
-        known.update(found)
-    return found
+        infos = list(chain.from_iterable(pool.map(partial(_manifests_in, store), directories)))
+        read = list(pool.map(lambda info: known.get(store.url, info) or _read(store, info, known), infos))
+    return {info.key: each for info, each in zip(infos, read, strict=True) if each is not None}
 
 
 def without_covered(manifests: Iterable[SegmentManifest]) -> list[SegmentManifest]:
@@ -87,20 +110,27 @@ def without_covered(manifests: Iterable[SegmentManifest]) -> list[SegmentManifes
     return kept
 
 
-def _manifest_keys(store: ObjectStore, topics: Collection[str] | None) -> list[str]:
-    keys = []
+def _partition_directories(
+    store: ObjectStore, topics: Collection[str] | None
+) -> Iterator[tuple[str, int, str]]:
+    """Topic, partition and directory of each, in the order of the listings."""
     for directory in store.list_level("").directories:
         topic = parse_topic_directory(directory)
         if topic is None or (topics is not None and topic not in topics):
             continue
-        for info in store.list(directory):
-            if parse_manifest_key(info.key) is not None:
-                keys.append(info.key)
-    return keys
+        for number in store.list_level(directory).directories:
+            if number.isdecimal():
+                yield topic, int(number), f"{directory}/{number}"
 
 
-def _read(store: ObjectStore, key: str) -> SegmentManifest | None:
+def _manifests_in(store: ObjectStore, directory: str) -> list[ObjectInfo]:
+    return [info for info in store.list(directory) if parse_manifest_key(info.key) is not None]
+
+
+def _read(store: ObjectStore, info: ObjectInfo, cache: ManifestCache) -> SegmentManifest | None:
     try:
-        return read_manifest(store, key)
+        manifest = read_manifest(store, info.key)
     except RemoteResourceNotFoundError:
         return None  # deleted since it was listed
+    cache.put(store.url, info, manifest)
+    return manifest

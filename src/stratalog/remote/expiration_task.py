@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, replace
 
 from stratalog.remote.api import RemoteLogMetadataManager, RemoteLogSegmentMetadata, TopicIdPartition
 from stratalog.remote.cancellation import Cancellation
@@ -11,15 +12,60 @@ from stratalog.remote.copy_task import CopiesInFlight
 from stratalog.remote.deletion import SegmentDeleter
 from stratalog.remote.lineage import lineage_of
 from stratalog.remote.log_view import LogView, segments_not_remote
-from stratalog.remote.retention import Expiration, ExpirationReason, RetentionFacts, plan_expiration
+from stratalog.remote.retention import (
+    Expiration,
+    ExpirationPlan,
+    ExpirationReason,
+    Quiet,
+    RetentionFacts,
+    plan_expiration,
+    quiet_until,
+)
 from stratalog.remote.segment_state import RemoteLogSegmentState
 from stratalog.remote.tier_facts import DeleteLag, RemoteTally
+from stratalog.remote.true_sizes import KeepsVersions
 from stratalog.remote.watchdog import Progress
 from stratalog.util.clock import Clock
 
 logger = logging.getLogger(__name__)
 
 _BY_RETENTION = (ExpirationReason.TIME, ExpirationReason.SIZE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Idle:
+    """A look at everything that found nothing to do: it need not be repeated while nothing that it saw has changed."""
+
+    version: int
+    facts: RetentionFacts
+    quiet: Quiet
+    last_offset: int
+
+    def still_is(self, facts: RetentionFacts, version: int | None) -> bool:
+        seen = replace(
+            self.facts,
+            now_ms=facts.now_ms,
+            only_local_bytes=facts.only_local_bytes,
+            log_end_offset=facts.log_end_offset,
+        )
+        return (
+            version == self.version
+            and facts == seen
+            and facts.log_end_offset > self.last_offset  # a segment behind the end is of no lineage
+            and self.quiet.holds(facts.now_ms, facts.only_local_bytes)
+        )
+
+
+def _idle(
+    segments: list[RemoteLogSegmentMetadata], facts: RetentionFacts, version: int | None, plan: ExpirationPlan
+) -> _Idle | None:
+    """None when there is something to do, or may be soon: all copies must be finished."""
+    if version is None or plan.expirations or not all(segment.is_readable for segment in segments):
+        return None
+    last_offset = max((segment.end_offset for segment in segments), default=-1)
+    if last_offset >= facts.log_end_offset:
+        return None
+    return _Idle(version, facts, quiet_until(segments, facts), last_offset)
 
 
 class ExpirationTask:
@@ -46,6 +92,7 @@ class ExpirationTask:
         self._progress = progress
         self._cancelled = cancelled
         self._start_checked = False
+        self._idle: _Idle | None = None
         self.delete_lag = DeleteLag()
         self.tally = RemoteTally()
 
@@ -59,7 +106,12 @@ class ExpirationTask:
         if not self._start_checked:
             self._check_start()
             self._start_checked = True
-        plan = plan_expiration(self._settled_segments(), self._facts())
+        facts, version = self._facts(), self._metadata_version()
+        if self._idle is not None and self._idle.still_is(facts, version):
+            return 0
+        segments = self._settled_segments()
+        plan = plan_expiration(segments, facts)
+        self._idle = _idle(segments, facts, version, plan)
         if plan.expirations:
             self._deleter.ensure_allowed()
         if plan.log_start_offset > log.log_start_offset:
@@ -105,6 +157,10 @@ class ExpirationTask:
             only_local_bytes=sum(segment.size_bytes for segment in segments_not_remote(log)),
             lineage=lineage_of(log.leader_epochs.entries),
         )
+
+    def _metadata_version(self) -> int | None:
+        rlmm = self._rlmm
+        return rlmm.metadata_version(self._partition) if isinstance(rlmm, KeepsVersions) else None
 
     def _settled_segments(self) -> list[RemoteLogSegmentMetadata]:
         """All segments but those that are being copied.

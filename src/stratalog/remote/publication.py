@@ -35,6 +35,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from stratalog.errors import RemoteResourceNotFoundError, RemoteStorageError, StratalogError
@@ -217,7 +218,14 @@ def remove_objects(store: ObjectStore, manifests: Iterable[SegmentManifest]) -> 
     """Delete all objects of segments of our layout, manifests first: of staged ones that are not to be published
     (`discard`), and of replaced ones that nobody reads any more.
     """
-    _each(lambda each: store.delete([each.key(kind) for kind in DELETION_ORDER]), manifests)
+    _each(partial(_remove_segment, store), manifests)
+
+
+def _remove_segment(store: ObjectStore, manifest: SegmentManifest) -> None:
+    first, *contents, last = [manifest.key(kind) for kind in DELETION_ORDER]
+    store.delete([first])
+    store.delete_together(contents)
+    store.delete([last])
 
 
 #: What was staged goes as what was replaced does.

@@ -72,6 +72,35 @@ def plan_expiration(segments: Sequence[RemoteLogSegmentMetadata], facts: Retenti
     return ExpirationPlan(log_start, tuple(ordered))
 
 
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """Until when a plan that takes nothing stays so, as long as segments and the other facts do not change.
+
+    None is no bound. Both bounds are the first values at which something goes.
+    """
+
+    now_ms: int | None
+    only_local_bytes: int | None
+
+    def holds(self, now_ms: int, only_local_bytes: int) -> bool:
+        return (self.now_ms is None or now_ms < self.now_ms) and (
+            self.only_local_bytes is None or only_local_bytes < self.only_local_bytes
+        )
+
+
+def quiet_until(segments: Sequence[RemoteLogSegmentMetadata], facts: RetentionFacts) -> Quiet:
+    """Return how long nothing goes, for segments of which `plan_expiration` takes none."""
+    counted = readable_sizes(segments, facts)
+    if not counted:
+        return Quiet(None, None)
+    oldest, size = counted[0]
+    remote = sum(bytes_ for _, bytes_ in counted)
+    return Quiet(
+        oldest.max_timestamp_ms + facts.retention_ms if facts.retention_ms >= 0 else None,
+        facts.retention_bytes + max(size, 1) - remote if facts.retention_bytes >= 0 else None,
+    )
+
+
 def _plain_reason(
     segment: RemoteLogSegmentMetadata, log_start_offset: int, facts: RetentionFacts
 ) -> ExpirationReason | None:

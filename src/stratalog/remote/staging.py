@@ -167,7 +167,7 @@ def sweep(store: ObjectStore, job: UUID, topic: str | None) -> int:
                and is_of_job(key.segment_id.id, job)]  # fmt: skip
         published = {key.segment_id for _, key in own if key.kind not in CONTENTS}
         left = [text for text, key in own if key.segment_id not in published]
-        store.delete(left)
+        store.delete_together(left)
         deleted += len(left)
     return deleted
 

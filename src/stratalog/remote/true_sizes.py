@@ -40,6 +40,15 @@ class KeepsTotals(Protocol):
         ...
 
 
+@runtime_checkable
+class KeepsVersions(Protocol):
+    """A metadata manager that knows whether anything of a partition has changed without a walk over its segments."""
+
+    def metadata_version(self, partition: TopicIdPartition) -> int:
+        """Return another number after each event of the partition. Raises what a lookup raises."""
+        ...
+
+
 class TrueSizes:
     """`inner`, with true sizes in all that it answers where they can be had. Thread-safe.
 
@@ -49,6 +58,7 @@ class TrueSizes:
     def __init__(self, inner: RemoteLogMetadataManager, rsm: RemoteStorageManager) -> None:
         self._inner = inner
         self._totals: KeepsTotals | None = inner if isinstance(inner, KeepsTotals) else None
+        self._versions: KeepsVersions | None = inner if isinstance(inner, KeepsVersions) else None
         self._described: DescribesStoredSegments | None = (
             rsm if isinstance(rsm, DescribesStoredSegments) else None
         )
@@ -99,6 +109,10 @@ class TrueSizes:
         segments = self.list_remote_log_segments(partition)
         readable = [segment.segment_size_bytes for segment in segments if segment.is_readable]
         return RemoteSizes(len(segments), len(readable), sum(readable))
+
+    def metadata_version(self, partition: TopicIdPartition) -> int | None:
+        """Return another number after each event of the partition; None where the manager does not know."""
+        return None if self._versions is None else self._versions.metadata_version(partition)
 
     def remote_log_size(self, partition: TopicIdPartition, leader_epoch: int) -> int:
         return sum(

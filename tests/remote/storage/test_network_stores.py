@@ -10,6 +10,7 @@ from urllib.parse import unquote
 import pytest
 
 from stratalog.errors import (
+    MissingBucketError,
     RemoteResourceNotFoundError,
     RemoteStorageError,
     RetriableRemoteStorageError,
@@ -58,8 +59,8 @@ def test_objects_go_there_and_come_back(stub: StubStore, kind: str) -> None:
         (error(403, "AuthenticationFailed"), RemoteStorageError, "account or its key is wrong"),
         (error(403, "SignatureDoesNotMatch"), RemoteStorageError, "the secret key is wrong"),
         (error(403, "RequestTimeTooSkewed"), RetriableRemoteStorageError, "set the clock"),
-        (error(404, "NoSuchBucket"), RemoteStorageError, "the bucket does not exist; create it or correct the URL"),
-        (error(404, "ContainerNotFound"), RemoteStorageError, "the bucket does not exist"),
+        (error(404, "NoSuchBucket"), MissingBucketError, "the bucket does not exist; create it or correct the URL"),
+        (error(404, "ContainerNotFound"), MissingBucketError, "the bucket does not exist"),
         (error(400, "ExpiredToken"), RemoteStorageError, "the session token has expired; renew it"),
         (error(503, "SlowDown"), RetriableRemoteStorageError, "answered 503"),
         (error(429, "TooManyRequests"), RetriableRemoteStorageError, "answered 429"),

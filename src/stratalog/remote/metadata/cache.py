@@ -13,6 +13,7 @@ the cache stays as it was. Thread-safe.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from collections.abc import Iterable, Mapping
@@ -31,6 +32,8 @@ from stratalog.remote.tier_facts import RemoteTotals
 logger = logging.getLogger(__name__)
 
 _STARTED, _FINISHED, _DELETING, _DELETED = RemoteLogSegmentState
+
+_VERSIONS = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,8 @@ class RemoteLogMetadataCache:
         #: Ids of those that are readable and have the largest size that Kafka's field holds: they may be larger.
         self._clamped: set[int] = set()
         self._lock = threading.RLock()
+        #: Another number after each event that was applied, which no other cache has had.
+        self.version = next(_VERSIONS)
 
     # --- events -----------------------------------------------------------------------------------------------------
 
@@ -89,6 +94,7 @@ class RemoteLogMetadataCache:
             self._segments[number] = metadata
             for epoch in metadata.segment_leader_epochs:
                 self._epoch(epoch).started(number)
+            self.version = next(_VERSIONS)
             return True
 
     def update(self, update: RemoteLogSegmentMetadataUpdate) -> bool:
@@ -107,6 +113,7 @@ class RemoteLogMetadataCache:
             self._segments[update.segment_id.id.int] = known.with_update(update)
             if state is not known.state:
                 self._enter(known, state)
+            self.version = next(_VERSIONS)
             return True
 
     def _enter(self, segment: RemoteLogSegmentMetadata, state: RemoteLogSegmentState) -> None:

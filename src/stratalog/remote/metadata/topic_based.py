@@ -156,6 +156,10 @@ class TopicBasedRemoteLogMetadataManager:
         """See `remote.true_sizes.KeepsTotals`."""
         return self._cache(partition).totals()
 
+    def metadata_version(self, partition: TopicIdPartition) -> int:
+        """See `remote.true_sizes.KeepsVersions`."""
+        return self._cache(partition).version
+
     def unfinished_partition_deletes(self) -> list[TopicIdPartition]:
         """Partitions whose deletion was begun and not finished; reads every metadata partition to its end."""
         found: list[TopicIdPartition] = []

@@ -8,6 +8,8 @@ So a range of the content is the range of the object that its chunks have, and n
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -32,9 +34,9 @@ class ChunkIndex:
 
     size: int
     chunk_bytes: int
-    stored_sizes: tuple[int, ...]
+    stored_sizes: Sequence[int]
     position: int = 0
-    _ends: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    _ends: array[int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.chunk_bytes < 1 or self.size < 0 or self.position < 0:
@@ -45,7 +47,7 @@ class ChunkIndex:
             )
         if any(size < 1 for size in self.stored_sizes):
             raise ValueError("a stored chunk is empty")
-        ends = tuple(accumulate(self.stored_sizes, initial=self.position))
+        ends = array("Q", accumulate(self.stored_sizes, initial=self.position))
         object.__setattr__(self, "_ends", ends)
 
     @property

@@ -93,6 +93,10 @@ class DeadlineObjectStore(ObjectStore):
         for key in keys:
             self._call("delete", key, partial(self.inner.delete, [key]))
 
+    def delete_together(self, keys: Sequence[str]) -> None:
+        if keys:
+            self._call("delete", keys[0], partial(self.inner.delete_together, keys))
+
     def close(self) -> None:
         self._closed.set()
         with self._lock:

@@ -11,7 +11,7 @@ A bucket may also hold segments of another layout (`aiven`); their manifests bec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from uuid import UUID
@@ -32,6 +32,7 @@ from stratalog.remote.storage.chunk_codec import Compression
 from stratalog.remote.storage.chunks import ChunkIndex
 from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
 from stratalog.util.crc32c import crc32c
+from stratalog.util.packed import PackedUint32s
 
 FORMAT = "stratalog-segment-manifest"
 #: Of a manifest without an encoding, and of one that has one (see `manifest_json`).
@@ -98,7 +99,7 @@ class SegmentManifest:
     objects: Mapping[ObjectKind, StoredObject] = field(hash=False)
     block_bytes: int
     #: None where nobody noted them.
-    block_crc32c: tuple[int, ...] | None
+    block_crc32c: Sequence[int] | None
     #: Of the offset index: 8 or 12; None in manifests from before this was noted.
     offset_index_entry_size: int | None = None
     #: The topic's values that are not Kafka's defaults, by Kafka's names; None in manifests from before they were noted.
@@ -116,7 +117,7 @@ class SegmentManifest:
         cls,
         metadata: RemoteLogSegmentMetadata,
         objects: Mapping[ObjectKind, StoredObject],
-        block_crc32c: tuple[int, ...],
+        block_crc32c: Sequence[int],
         offset_index_entry_size: int | None = None,
         *,
         topic_config: Mapping[str, str] | None = None,
@@ -141,7 +142,7 @@ class SegmentManifest:
             txn_index_empty=metadata.txn_index_empty,
             objects=dict(objects),
             block_bytes=BLOCK_BYTES,
-            block_crc32c=block_crc32c,
+            block_crc32c=PackedUint32s.of(block_crc32c),
             offset_index_entry_size=offset_index_entry_size,
             topic_config=None if topic_config is None else dict(topic_config),
             partition_count=partition_count,

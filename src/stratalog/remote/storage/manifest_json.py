@@ -30,6 +30,7 @@ from stratalog.remote.storage.manifest import (
     StoredObject,
 )
 from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.util.packed import PackedUint32s
 from stratalog.util.uuids import uuid_from_base64, uuid_to_base64
 
 ALGORITHM = "AES-256-GCM"
@@ -164,9 +165,8 @@ def _stored(found: Mapping[str, Any], chunk_bytes: int | None) -> StoredObject:
 
 def _uint32s(values: Sequence[int]) -> str:
     """Base64 of big-endian uint32."""
-    return base64.b64encode(struct.pack(f">{len(values)}I", *values)).decode()
+    return base64.b64encode(PackedUint32s.of(values).packed).decode()
 
 
-def _from_uint32s(text: str) -> tuple[int, ...]:
-    packed = base64.b64decode(text, validate=True)
-    return struct.unpack(f">{len(packed) // 4}I", packed)
+def _from_uint32s(text: str) -> PackedUint32s:
+    return PackedUint32s(base64.b64decode(text, validate=True))

@@ -21,6 +21,7 @@ from typing_extensions import Buffer
 
 from stratalog.errors import (
     RemoteResourceNotFoundError,
+    RemoteStorageError,
     RetriableRemoteStorageError,
     StratalogError,
 )
@@ -153,7 +154,14 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def delete(self, keys: Sequence[str]) -> None:
-        """Delete objects, in this order; those that are not there are no error."""
+        """Delete objects, in this order; those that do not exist are no error."""
+
+    def delete_together(self, keys: Sequence[str]) -> None:
+        """Delete objects in any order, by one request for many of them where the store has that.
+
+        Those that do not exist are no error. After an error some may be gone and others not.
+        """
+        self.delete(keys)
 
     def check(self) -> None:
         """Contact the store once, so that a wrong URL or credential is named at start."""
@@ -292,6 +300,19 @@ class ObstoreObjectStore(ObjectStore):
                     self._obstore.delete(self._store, key)
             except RemoteResourceNotFoundError:
                 continue
+
+    def delete_together(self, keys: Sequence[str]) -> None:
+        if self._directory is None and len(keys) > 1:
+            try:
+                with self._mapped("delete", keys[0]):
+                    self._obstore.delete(self._store, list(keys))
+            except RetriableRemoteStorageError:
+                raise
+            except RemoteStorageError:
+                # One of them does not exist, or the server has no request for many: one by one says which and why.
+                self.delete(keys)
+        else:
+            self.delete(keys)
 
     def _whole(self, key: str, data: Any, expected: int) -> Buffer:
         """`data`, when it is as long as the store said it would be."""

@@ -86,11 +86,18 @@ class PlainView(ObjectStore):
         return self.inner.list_level(directory)
 
     def delete(self, keys: Sequence[str]) -> None:
+        self._forget(keys)
+        self.inner.delete(keys)
+
+    def delete_together(self, keys: Sequence[str]) -> None:
+        self._forget(keys)
+        self.inner.delete_together(keys)
+
+    def _forget(self, keys: Sequence[str]) -> None:
         for key in keys:
             segment = ObjectKey.parse(key) or parse_manifest_key(key)
             if segment is not None:
                 self.reader.forget(segment)
-        self.inner.delete(keys)
 
     def _content(self, key: str) -> tuple[SegmentManifest, ObjectKind] | None:
         """Whose content is at `key`, when it has to be made of what is stored; None when it is stored so."""

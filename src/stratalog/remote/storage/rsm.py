@@ -216,7 +216,10 @@ class ObjectStoreRemoteStorageManager:
             for suffix in aiven_keys.SUFFIXES
             if (each := aiven_keys.aiven_key(key, suffix)) not in contents
         ]
-        self.store.delete([manifest, others[0], *contents, *others[1:], replaced])
+        # What makes a segment visible goes first, and what a replaced one was is known to the last.
+        self.store.delete([manifest, others[0]])
+        self.store.delete_together([*contents, *others[1:]])
+        self.store.delete([replaced])
 
     def close(self) -> None:
         if self._deadline_store is not None:

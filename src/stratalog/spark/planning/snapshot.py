@@ -10,6 +10,7 @@ directories and bucket serve what they have of that, and the rest is left to the
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from stratalog.log.checkpoints import LOG_START_OFFSETS, OffsetCheckpoint, Parti
 from stratalog.log.file_names import PARTITION_METADATA, parse_partition_dir
 from stratalog.log.scan import list_partitions
 from stratalog.remote.catalog import list_remote_segments
+from stratalog.remote.manifest_cache import ManifestCache
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import parse_topic_directory
 from stratalog.spark.options.read_options import ReadOptions, TopicPartition
@@ -40,6 +42,9 @@ from stratalog.spark.reading.data_loss import OnDataLoss, on_data_loss
 from stratalog.util.filesystem import FileSystem
 
 logger = logging.getLogger("stratalog.spark")
+
+#: Manifests that queries of this process have read: the next action on the same bucket does without.
+_READ_BEFORE = ManifestCache(128 * 1024 * 1024)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +104,7 @@ class SnapshotReader:
         self._options = options
         self._places = places
         self._fs: FileSystem = places.fs
-        self._memory = memory or SnapshotMemory()
+        self._memory = memory or SnapshotMemory(manifests=_READ_BEFORE)
         self._lost = lost or on_data_loss(options.fail_on_data_loss)
         self._directories: dict[TopicPartition, Path] = {}
         self._local: dict[TopicPartition, _LocalPartition] = {}
@@ -134,11 +139,11 @@ class SnapshotReader:
         for key, directory in present.items():
             if is_wanted(key):
                 self._local[key] = self._read_local(*key, directory)
-        manifests = self._read_manifests()
+        manifests, not_read = self._read_manifests(is_wanted)
         self._manifests = [each for each in manifests if is_wanted(_key(each))]
         if told is not None:
             return told
-        names = present.keys() | {_key(each) for each in manifests}
+        names = present.keys() | not_read | {_key(each) for each in manifests}
         if must_exist:
             self._check_present(names)
         return frozenset(key for key in names if subscription.wants(*key))
@@ -227,17 +232,38 @@ class SnapshotReader:
 
     # --- remote -----------------------------------------------------------------------------------------------------
 
-    def _read_manifests(self) -> list[SegmentManifest]:
-        """All manifests of subscribed topics."""
-        return [] if self._options.remote_url is None else self._memory.remote(self._list_remote)
+    def _read_manifests(
+        self, is_wanted: Callable[[TopicPartition], bool]
+    ) -> tuple[list[SegmentManifest], set[TopicPartition]]:
+        """The manifests of wanted partitions, and the names of the partitions that were passed over by their names."""
+        if self._options.remote_url is None:
+            return [], set()
+        not_read: set[TopicPartition] = set()
+        return self._memory.remote(lambda: self._list_remote(is_wanted, not_read)), not_read
 
-    def _list_remote(self) -> list[SegmentManifest]:
+    def _list_remote(
+        self, is_wanted: Callable[[TopicPartition], bool], not_read: set[TopicPartition]
+    ) -> list[SegmentManifest]:
         store = self._places.store
-        topics = {parse_topic_directory(name) for name in store.list_level("").directories}
-        subscribed = [topic for topic in topics if topic and self._options.subscription.wants_topic(topic)]
+        directories = Counter(parse_topic_directory(name) for name in store.list_level("").directories)
+        subscribed = {
+            topic: count
+            for topic, count in directories.items()
+            if topic and self._options.subscription.wants_topic(topic)
+        }
         if not subscribed:
             return []
-        return list_remote_segments(store, subscribed, covered=True, known=self._memory.manifests)
+
+        def reads(topic: str, partition: int) -> bool:
+            # Which of several topics of one name is meant is only known from all of their partitions.
+            if subscribed[topic] > 1 or is_wanted((topic, partition)):
+                return True
+            not_read.add((topic, partition))
+            return False
+
+        return list_remote_segments(
+            store, subscribed, covered=True, cache=self._memory.manifests, wanted=reads
+        )
 
     def _check_present(self, present: Collection[TopicPartition]) -> None:
         subscription = self._options.subscription

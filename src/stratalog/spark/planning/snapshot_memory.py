@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
+from stratalog.remote.manifest_cache import ManifestCache
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.spark.planning.segments import SealedSegment
 
@@ -27,7 +28,7 @@ class SnapshotMemory:
 
     remote_interval_ms: int = 0
     now_ms: Callable[[], int] = _never_again
-    manifests: dict[str, SegmentManifest] = field(default_factory=dict)
+    manifests: ManifestCache = field(default_factory=ManifestCache)
     _sealed: dict[tuple[Path, UUID | None], dict[int, SealedSegment]] = field(default_factory=dict)
     _remote: list[SegmentManifest] | None = None
     _remote_looked_ms: int = 0

@@ -11,8 +11,9 @@ after it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from stratalog.errors import CorruptSnapshotError
 from stratalog.log import producer_snapshot
@@ -26,6 +27,9 @@ from stratalog.spark.planning.broker_view import was_aborted
 from stratalog.spark.planning.segments import Segment
 from stratalog.spark.planning.snapshot import PartitionSnapshot
 from stratalog.spark.reading.data_loss import DataLossError
+
+#: Transaction indexes that are read at a time: each is a request to the store.
+_READERS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +46,11 @@ def transaction_state(snapshot: PartitionSnapshot, places: Places, start: int = 
 
     PlaceMissingError when a file or object is gone, or is another segment's by now: whoever looks again sees what is there.
     """
-    aborted: set[AbortedTransaction] = set()
-    for segment in {id(each.segment): each.segment for each in snapshot.ranges if each.end > start}.values():
-        aborted.update(_indexed(segment, places))
+    read = {id(each.segment): each.segment for each in snapshot.ranges if each.end > start}.values()
+    with_index = [segment for segment in read if segment.txn_index is not None]
+    with ThreadPoolExecutor(_READERS, thread_name_prefix="transaction-indexes") as pool:
+        indexed = pool.map(lambda segment: _indexed(segment, places), with_index)
+        aborted = set(chain.from_iterable(indexed))
     stable = snapshot.end
     for before, end in _ends_of_files(snapshot):
         found, open_ = _at_end(before, places)
