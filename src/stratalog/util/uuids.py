@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import uuid
+from functools import lru_cache
 
 ZERO_UUID = uuid.UUID(int=0)
 METADATA_TOPIC_UUID = uuid.UUID(int=1)
@@ -20,11 +21,17 @@ def random_uuid() -> uuid.UUID:
             return candidate
 
 
+#: Spellings that are kept: the ids of a topic or segment come many times in a row, in the keys of its objects.
+_KEPT = 4096
+
+
+@lru_cache(_KEPT)
 def uuid_to_base64(value: uuid.UUID) -> str:
     """Kafka's spelling of a UUID."""
     return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode("ascii")
 
 
+@lru_cache(_KEPT)
 def uuid_from_base64(text: str) -> uuid.UUID:
     """Parse Kafka's spelling; ValueError names what is wrong."""
     try:

@@ -63,8 +63,13 @@ class ReadKeys:
 # --- manifests ----------------------------------------------------------------------------------------------------------
 
 
+_MANIFEST_ENDS = (f".{ObjectKind.MANIFEST.value}", f".{aiven_keys.MANIFEST}")
+
+
 def parse_manifest_key(key: str) -> ObjectKey | None:
     """The segment whose manifest, of whichever layout, is the object at `key`; None for every other key."""
+    if not key.endswith(_MANIFEST_ENDS):  # most keys of a listing
+        return None
     found = ObjectKey.parse(key)
     if found is not None:
         return found if found.kind is ObjectKind.MANIFEST else None
