@@ -321,13 +321,13 @@ def test_a_manifest_is_read_once(
     partition.upload(bucket.as_uri(), 0)
     partition.upload(bucket.as_uri(), 40)
     read: list[str] = []
-    original = catalog._read
+    original = catalog.read_manifest
 
-    def counted(store: ObjectStore, key: str) -> SegmentManifest | None:
+    def counted(store: ObjectStore, key: str) -> SegmentManifest:
         read.append(key)
         return original(store, key)
 
-    monkeypatch.setattr(catalog, "_read", counted)
+    monkeypatch.setattr(catalog, "read_manifest", counted)
     stream = Query({"remote": bucket.as_uri(), "subscribe": "orders", "remotePollInterval": 0})
     for _ in range(3):
         stream.trigger()
