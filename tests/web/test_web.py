@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
+from starlette.applications import Starlette
 
 from stratalog.broker.listen_address import ListenAddress
 from stratalog.broker.metrics import METRICS as BROKER_METRICS
@@ -29,6 +30,7 @@ from stratalog.errors import UsageError
 from stratalog.web import server as web_server
 from stratalog.web.documentation import main as documentation
 from stratalog.web.documentation import page
+from stratalog.web.hosts import OwnHosts
 from stratalog.web.metrics_text import family
 from stratalog.web.server import WebServer
 
@@ -229,6 +231,36 @@ def test_nothing_can_be_changed(served: Served, method: str) -> None:
 
 
 # --- who connects -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["", "metrics", "api/topics", "api/tier-status"])
+@pytest.mark.parametrize(
+    "host",
+    ["attacker.example", "attacker.example:8080", "127.0.0.1.attacker.example", "localhost.example", ""],
+)
+def test_a_request_under_anothers_name_is_refused(served: Served, path: str, host: str) -> None:
+    """A page of any site can have its name point here."""
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        served.get(path, Host=host)
+    assert refused.value.code == 421
+    assert "stratalog.web.hosts" in refused.value.read().decode()
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "127.0.0.1:9", "localhost", "LocalHost:80", "[::1]:80", "10.1.2.3", socket.gethostname()],
+)
+def test_addresses_and_the_machines_own_names_are_served(served: Served, host: str) -> None:
+    with served.get("metrics", Host=host) as answer:
+        assert answer.status == 200
+
+
+def test_names_that_are_configured_are_served() -> None:
+    names = OwnHosts(Starlette(), ["metrics.example", "broker-1."])
+    assert all(
+        names._is_own(host) for host in ("metrics.example", "Metrics.Example:8080", "broker-1", "broker-1.")
+    )
+    assert not any(names._is_own(host) for host in ("example", "x.metrics.example", ":80", "[attacker]"))
 
 
 def address(served: Served) -> tuple[str, int]:

@@ -240,6 +240,9 @@ BROKER_KEYS = ConfigRegistry(
              "What is looked at of a batch that a client sends: every record, as Kafka does, or its header alone. With "
              "'header' one faulty client can make a partition unreadable for all of its consumers.",
              one_of("records", "header")),
+        _key("stratalog.web.hosts", _LIST, (),
+             "Names under which the web server is reached, besides addresses, localhost and the machine's own: requests "
+             "with another name in their Host header are refused."),
         _key("stratalog.remote.url", _STR, None,
              "Object store of the remote tier (file:///dir, s3://bucket/prefix); without one, the directory "
              "'remote-store' under the first log directory."),

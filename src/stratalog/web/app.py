@@ -11,7 +11,7 @@ Everything is read-only. Handlers are plain functions: starlette runs them on th
 from __future__ import annotations
 
 import importlib.resources
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from prometheus_client.exposition import choose_encoder
@@ -25,6 +25,7 @@ from starlette.routing import Route
 
 from stratalog.broker.state import BrokerState
 from stratalog.engine.tier_status import status_json, tier_statuses
+from stratalog.web.hosts import OwnHosts
 from stratalog.web.metrics_text import BrokerCollector
 from stratalog.web.overview import overview
 
@@ -44,8 +45,8 @@ _FILES = {
 }
 
 
-def make_app(broker: BrokerState) -> Starlette:
-    """The application of one broker, for any ASGI server."""
+def make_app(broker: BrokerState, hosts: Iterable[str] = ()) -> Starlette:
+    """The application of one broker, for any ASGI server; `hosts` are names that it is reached by besides its own."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(BrokerCollector(broker))
 
@@ -70,7 +71,10 @@ def make_app(broker: BrokerState) -> Starlette:
             Route("/api/tier-status", tier_status),
             Route("/api/topics", topics),
         ],
-        middleware=[Middleware(GZipMiddleware, minimum_size=_GZIP_FROM_BYTES)],
+        middleware=[
+            Middleware(OwnHosts, names=hosts),
+            Middleware(GZipMiddleware, minimum_size=_GZIP_FROM_BYTES),
+        ],
     )
 
 

@@ -40,6 +40,7 @@ class WebServer:
     def __init__(self, address: ListenAddress) -> None:
         self._socket = bind(address, _BACKLOG, "the status page (--web)")
         host, port = address.host, self._socket.getsockname()[1]
+        self._host = host
         self.url = f"http://{join_host_port(_THIS_MACHINE.get(host, host), port)}/"
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
@@ -47,7 +48,9 @@ class WebServer:
     def start(self, broker: BrokerState) -> None:
         """Begin to serve what `broker` has to show; returns once it is served."""
         config = uvicorn.Config(
-            make_app(broker),
+            make_app(
+                broker, [self._host, broker.listener.host, *broker.static_config["stratalog.web.hosts"]]
+            ),
             http=_BoundedProtocol,
             ws="none",
             loop="asyncio",
