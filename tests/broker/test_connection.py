@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import random
 import select
 import socket
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -493,3 +495,50 @@ def test_connections_beyond_the_limit_wait_for_a_free_place(tmp_path: Path) -> N
         second.settimeout(30)
         receive_frame(second)
         second.close()
+
+
+# --- clients that go ----------------------------------------------------------------------------------------------------
+
+
+def test_what_a_request_began_to_change_is_finished_without_its_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by Kafka: all of the topics, not those that were made until the connection broke."""
+    begun, go_on = threading.Event(), threading.Event()
+    with Broker(data_dir=tmp_path) as broker:
+        create = broker.state.topics.create
+
+        def slowly(*arguments: Any, **options: Any) -> Any:
+            begun.set()
+            assert go_on.wait(30)
+            return create(*arguments, **options)
+
+        monkeypatch.setattr(broker.state.topics, "create", slowly)
+        topics = [{"name": f"t{n}", "num_partitions": 1, "replication_factor": 1} for n in range(10)]
+        with connect(broker) as sock:
+            sock.sendall(
+                framed(request_frame(ApiKey.CREATE_TOPICS, 5, {"topics": topics, "timeout": 30_000}))
+            )
+            assert begun.wait(30)
+        wait_until(lambda: not acceptor_of(broker).connections)
+        go_on.set()
+        wait_until(lambda: len(broker.state.metadata.topics()) == 10)
+        wait_until(lambda: not acceptor_of(broker)._unfinished)
+
+
+def test_a_stop_does_not_wait_for_requests_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stratalog.broker.acceptor._DRAIN_S", 0.05)
+    with Broker(data_dir=tmp_path) as broker:
+        ended: list[str] = []
+
+        async def endless() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append("cancelled")
+
+        host = acceptor_of(broker)
+        on_loop(broker, lambda: host.finish(broker.state.loop.create_task(endless())))
+    assert ended == ["cancelled"]

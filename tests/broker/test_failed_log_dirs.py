@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from tests.support.wire import Wire
 
 from stratalog.broker.server import Broker
+from stratalog.broker.state import BrokerState
 from stratalog.errors import DataDirError, KafkaStorageError
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
@@ -107,3 +109,18 @@ def test_a_broker_whose_last_directory_fails_ends_with_one_line(broker: Broker, 
     broker._thread.join(10)
     assert isinstance(broker.failure, DataDirError)
     assert "all log directories have failed" in str(broker.failure)
+
+
+def test_a_broker_whose_directories_fail_as_it_starts_is_never_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = BrokerState.start
+
+    def start(self: BrokerState, loop: asyncio.AbstractEventLoop) -> None:
+        plain(self, loop)
+        for directory in list(self.logs.dirs.live):
+            self.logs.dirs.fail(directory.path, "on purpose")
+
+    monkeypatch.setattr(BrokerState, "start", start)
+    with pytest.raises(DataDirError, match="does not start: all log directories have failed"):
+        Broker(data_dir=tmp_path)

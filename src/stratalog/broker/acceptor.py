@@ -23,6 +23,8 @@ _POOL_BYTES_MAX = 32 * 1024 * 1024
 _POOLED_BYTES_MIN = 64 * 1024
 #: How often, at the least, connections are looked at that say nothing by themselves.
 _SWEEP_S_MAX = 5.0
+#: How long a stop waits for requests that are being worked on.
+_DRAIN_S = 5.0
 #: Wait before accepting again when the process is out of file descriptors.
 _ACCEPT_PAUSE_S = 1.0
 _SHORTAGE_TOLD_EVERY_S = 60.0
@@ -54,6 +56,7 @@ class Acceptor:
         self._buffers: list[bytearray] = []
         self._buffers_bytes = 0
         self._buffers_taken = False
+        self._unfinished: set[asyncio.Task[None]] = set()
         self._accepting = False
         self._closed = False
         self._looks = 0
@@ -80,6 +83,14 @@ class Acceptor:
         self._listening.close()
         for connection in list(self.connections):
             connection.close()
+
+    async def drain(self) -> None:
+        """Let the requests end whose clients have gone. After a while they are cancelled: a broker that stops has to."""
+        if self._unfinished:
+            _, late = await asyncio.wait(self._unfinished, timeout=_DRAIN_S)
+            for task in late:
+                task.cancel()
+        await asyncio.sleep(0)  # let cancelled requests end
 
     # --- connections --------------------------------------------------------------------------------------------------
 
@@ -140,8 +151,14 @@ class Acceptor:
         self.connections.discard(connection)
         self._accept_again()
 
+    def finish(self, task: asyncio.Task[None]) -> None:
+        """A request whose client has gone goes on to its end."""
+        self._unfinished.add(task)
+        task.add_done_callback(self._unfinished.discard)
+
     def _sweep(self) -> None:
         """Close what has been idle for too long and what was left, and give memory back that is not used."""
+        self._sweeper = self.loop.call_later(min(self._idle_s / 2, _SWEEP_S_MAX), self._sweep)
         oldest = self.loop.time() - self._idle_s
         for connection in list(self.connections):
             if connection.is_idle and connection.active_at < oldest:
@@ -153,7 +170,6 @@ class Acceptor:
             self._buffers.clear()
             self._buffers_bytes = 0
         self._buffers_taken = False
-        self._sweeper = self.loop.call_later(min(self._idle_s / 2, _SWEEP_S_MAX), self._sweep)
 
     # --- staying awake ------------------------------------------------------------------------------------------------
 

@@ -110,6 +110,7 @@ class Host(Protocol):
     def take_buffer(self, size: int, wanted: int) -> bytearray: ...
     def give_buffer(self, buffer: bytearray) -> None: ...
     def forget(self, connection: Connection) -> None: ...
+    def finish(self, task: asyncio.Task[None]) -> None: ...
     def stay_awake(self) -> None: ...
 
 
@@ -118,8 +119,8 @@ class Connection:
 
     __slots__ = (
         "_backlog", "_backlog_at", "_expect_large", "_fd", "_file_sent", "_held", "_host", "_large", "_large_need",
-        "_large_used", "_out", "_reading", "_sock", "active_at", "client_host", "closed", "last_partition", "local_host",
-        "pending", "state", "template",
+        "_large_used", "_out", "_reading", "_sock", "_unfinished", "active_at", "client_host", "closed", "last_partition",
+        "local_host", "pending", "state", "template",
     )  # fmt: skip
 
     def __init__(self, host: Host, sock: socket.socket, client_host: str, local_host: str) -> None:
@@ -133,8 +134,9 @@ class Connection:
         #: Loop time when the client last sent something, or took something of what waits for it.
         self.active_at = host.loop.time()
         self.closed = False
-        #: What has to be cancelled when the connection goes.
+        #: What has to be cancelled when the connection goes, and what has to be finished all the same.
         self.pending: Pending | None = None
+        self._unfinished: asyncio.Task[None] | None = None
         #: The short way for requests that are like the last one.
         self.template: Template | None = None
         #: Where the last Produce request went.
@@ -186,6 +188,9 @@ class Connection:
         pending, self.pending = self.pending, None
         if pending is not None:
             pending.cancel()
+        unfinished, self._unfinished = self._unfinished, None
+        if unfinished is not None:
+            self._host.finish(unfinished)
         self._host.forget(self)
 
     def reject(self, why: object) -> None:
@@ -465,9 +470,11 @@ class Connection:
                     response = stop.value
                 else:
                     self._held |= _REQUEST_IN_WORK
-                    self.pending = self._host.loop.create_task(
-                        self._finish(api, ctx, request, coroutine, awaited)
-                    )
+                    task = self._host.loop.create_task(self._finish(api, ctx, request, coroutine, awaited))
+                    if api.waits:
+                        self.pending = task
+                    else:
+                        self._unfinished = task
                     return
         except Exception as error:
             self._send_failure(api, ctx, request, error)
@@ -511,7 +518,7 @@ class Connection:
         """The answer to the request in work: send it and go on with what has come in the meantime."""
         if self.closed:
             return
-        self.pending = None
+        self.pending = self._unfinished = None
         self._out.extend(chunks)
         if self._out:
             self._flush()

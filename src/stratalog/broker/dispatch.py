@@ -11,7 +11,8 @@ event loop's thread, and one request of a connection at a time, so answers keep 
 to wait costs no task: it is run up to its first suspension at once, outside of any task, and only then becomes one. So
 before the first suspension no `asyncio.timeout` or `asyncio.current_task`; a deadline belongs to whoever owns the future
 that is awaited (`loop.call_later`). Work that blocks goes through `await ctx.broker.run_blocking(function, ...)`.
-A connection that goes away cancels the task.
+A client that goes away cancels nothing: what its request began to change is finished, as in Kafka. Only the task of an API
+that says `waits=True` is cancelled then: its handler waits for other clients, or reads what takes long.
 
 A handler that raises: with `on_error` its answer is sent; otherwise a response with that error code at its top level, if
 the response has such a field; otherwise the connection is closed. `None` sends no response at all.
@@ -71,6 +72,7 @@ class Api:
     on_error: ErrorHandler | None = None
     frames: FrameHandler | None = None
     flexible_from: int = 0
+    waits: bool = False
 
 
 class Registry(dict[int, Api]):
@@ -87,12 +89,14 @@ REGISTRY = Registry()
 
 
 def handles(
-    key: ApiKey, *, versions: tuple[int, int], on_error: ErrorHandler | None = None
+    key: ApiKey, *, versions: tuple[int, int], on_error: ErrorHandler | None = None, waits: bool = False
 ) -> Callable[[_F], _F]:
     """Register the decorated function for an API, from the first to the last of `versions`."""
 
     def register(handler: _F) -> _F:
-        REGISTRY.add(Api(key, versions[0], versions[1], versions[0], handler=handler, on_error=on_error))
+        REGISTRY.add(
+            Api(key, versions[0], versions[1], versions[0], handler=handler, on_error=on_error, waits=waits)
+        )
         return handler
 
     return register

@@ -84,8 +84,10 @@ class _Instance:
         except BaseException:
             self.listening.close()
             raise
-        acceptor.start()
         try:
+            if not self.state.logs.dirs.live:  # it may have failed before anyone could be told
+                raise DataDirError("the broker does not start: all log directories have failed")
+            acceptor.start()
             on_ready()
             loop.call_soon(warm_up)
             await stop.wait()
@@ -93,7 +95,7 @@ class _Instance:
                 raise DataDirError(f"the broker stops: {failures[0]}")
         finally:
             acceptor.close()
-            await asyncio.sleep(0)  # let cancelled requests end
+            await acceptor.drain()
 
 
 class Broker:

@@ -104,6 +104,8 @@ def serve(
         if pages is not None:
             pages.start(broker.state)
         url = "off" if pages is None else pages.url
+        if broker.failure is not None:
+            raise broker.failure
         print(f"ready broker={broker.bootstrap_servers} web={url}", flush=True)
         while not stopped.wait(_CHECK_SECONDS):
             if broker.failure is not None:

@@ -20,6 +20,7 @@ from tests.broker.groups.scenario import (
 )
 from tests.support.wire import Wire
 
+from stratalog.broker.groups.group import ClassicGroup
 from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
 from stratalog.broker.groups.records import (
     GroupKey,
@@ -381,3 +382,44 @@ def test_share_groups_have_no_coordinator_and_are_told_so(wire: Wire) -> None:
     (answer,) = wire.call(ApiKey.FIND_COORDINATOR, 6, key_type=2, coordinator_keys=("k",)).coordinators
     assert answer.error_code == 42
     assert "share groups" in answer.error_message
+
+
+# --- errors that nobody expects -----------------------------------------------------------------------------------------
+
+
+def test_a_groups_timer_goes_on_after_any_error(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members that do not come back are removed, though the first turn failed."""
+    monkeypatch.setattr("stratalog.broker.groups.coordinator._RETRY_MS", 10)
+    plain = ClassicGroup.on_time
+    failures: list[str] = []
+
+    def fails_once(self: ClassicGroup, now: Any) -> Any:
+        if not failures:
+            failures.append(self.group_id)
+            raise RuntimeError("on purpose")
+        return plain(self, now)
+
+    with Wire(broker.bootstrap_servers) as wire:
+        await_coordinator(wire)
+        monkeypatch.setattr(ClassicGroup, "on_time", fails_once)
+        _alone(wire, "g", session_timeout=200)
+        group = broker.state.groups.groups()[0]
+        eventually(lambda: failures == ["g"] and not len(list(group.members)), "the member goes")
+
+
+def test_old_commits_are_looked_for_again_after_any_error(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = broker.state.groups
+    turns: list[int] = []
+
+    def fails() -> int:
+        turns.append(1)
+        raise RuntimeError("on purpose")
+
+    monkeypatch.setattr(groups, "expire", fails)
+    for _ in range(2):
+        before = groups._expiration
+        on_loop(broker, groups._expire_and_go_on)
+        assert groups._expiration is not before
+    assert len(turns) == 2

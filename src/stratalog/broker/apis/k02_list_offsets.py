@@ -55,7 +55,7 @@ class _Found(NamedTuple):
     leader_epoch: int = -1
 
 
-@handles(ApiKey.LIST_OFFSETS, versions=(1, 11))
+@handles(ApiKey.LIST_OFFSETS, versions=(1, 11), waits=True)
 async def list_offsets(ctx: RequestContext, request: Any) -> Any:
     committed = getattr(request, "isolation_level", 0) == 1
     isolation = Isolation.TXN_COMMITTED if committed else Isolation.HIGH_WATERMARK

@@ -22,7 +22,7 @@ def _refuse(ctx: RequestContext, request: Any, error: BaseException) -> Any:
     return ctx.respond(error_code=wire_code(error), member_id=request.member_id)
 
 
-@handles(ApiKey.JOIN_GROUP, versions=(0, 9), on_error=_refuse)
+@handles(ApiKey.JOIN_GROUP, versions=(0, 9), on_error=_refuse, waits=True)
 async def join_group(ctx: RequestContext, request: Any) -> Any:
     instance_id = getattr(request, "group_instance_id", None)
     client_id = ctx.client_id or ""

@@ -14,7 +14,7 @@ from stratalog.errors import InconsistentGroupProtocolError
 _PROTOCOL_FROM = 5
 
 
-@handles(ApiKey.SYNC_GROUP, versions=(0, 5))
+@handles(ApiKey.SYNC_GROUP, versions=(0, 5), waits=True)
 async def sync_group(ctx: RequestContext, request: Any) -> Any:
     protocol_type = getattr(request, "protocol_type", None)
     protocol_name = getattr(request, "protocol_name", None)

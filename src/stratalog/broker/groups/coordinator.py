@@ -56,6 +56,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: When what a group was due for has failed, it is tried again after this long.
+_RETRY_MS = 1000
+
 
 @dataclass(slots=True)
 class _Timer:
@@ -204,13 +207,15 @@ class GroupCoordinator:
 
     def _carry_out(self, group: ClassicGroup, effects: Effects) -> None:
         before = group.state, group.generation
-        self._apply(group, effects)
+        try:
+            self._apply(group, effects)
+        finally:  # whatever happened: without a timer the group would wait for good
+            self._arm(group)
         if (group.state, group.generation) != before:
             logger.info(
                 "Group %s: %s, generation %d, %d members",
                 group.group_id, group.state.value, group.generation, len(group.members),
             )  # fmt: skip
-        self._arm(group)
 
     def _apply(self, group: ClassicGroup, effects: Effects) -> None:
         for effect in effects:
@@ -227,6 +232,9 @@ class GroupCoordinator:
             self._store(group.group_id, effect.metadata)
         except KafkaError as error:
             return group.store_failed(effect, Answer(error.code), self._now())
+        except Exception:
+            logger.exception("Group %s cannot be stored", group.group_id)
+            return group.store_failed(effect, Answer.UNKNOWN_SERVER_ERROR, self._now())
         return group.stored(effect, self._now())
 
     def _store(self, group_id: str, metadata: GroupMetadata) -> None:
@@ -251,7 +259,17 @@ class GroupCoordinator:
 
     def _on_timer(self, group: ClassicGroup) -> None:
         self._timers.pop(group.group_id, None)
-        self._carry_out(group, group.on_time(self._now()))
+        try:
+            self._carry_out(group, group.on_time(self._now()))
+        except Exception:
+            logger.exception("Group %s: what was due could not be done; it is tried again", group.group_id)
+            earlier = self._timers.pop(group.group_id, None)
+            if earlier is not None:
+                earlier.handle.cancel()
+            if not self._closed:
+                again_ms = round(self._clock.monotonic() * 1000) + _RETRY_MS
+                handle = self._broker.loop.call_later(_RETRY_MS / 1000, self._on_timer, group)
+                self._timers[group.group_id] = _Timer(again_ms, handle)
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
@@ -354,7 +372,7 @@ class GroupCoordinator:
     def _expire_and_go_on(self) -> None:
         try:
             self.expire()
-        except KafkaError:
+        except Exception:  # whatever it is: nothing else would ever remove them
             logger.exception("Old commits could not be removed; it is tried again at the next turn")
         self._schedule_expiration()
 

@@ -101,7 +101,7 @@ class TransactionCoordinator:
         def turn() -> None:
             try:
                 work()
-            except KafkaError:
+            except Exception:  # whatever it is: nothing else would ever tidy up again
                 logger.exception("Transactions could not be tidied up; it is tried again at the next turn")
             self._every(interval_key, work)
 
@@ -255,7 +255,8 @@ class TransactionCoordinator:
     def _retry(self) -> None:
         waiting, self._unmarked = self._unmarked, {}
         for name, partitions in waiting.items():
-            self._complete(self._transactions[name], partitions)
+            if name in self._transactions:
+                self._complete(self._transactions[name], partitions)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -263,16 +264,25 @@ class TransactionCoordinator:
         """Abort transactions that are open for longer than their timeout, and fence their producers; how many."""
         now_ms = self._clock.now_ms()
         late = [known for known in self._transactions.values() if known.is_timed_out(now_ms)]
-        for known in late:
-            logger.info(
-                "Transactional id %s: aborted, as it was open for more than %d ms",
-                known.transactional_id, known.timeout_ms,
-            )  # fmt: skip
+        return sum(self._abort(known, now_ms) for known in late)
+
+    def _abort(self, known: Transaction, now_ms: int) -> bool:
+        """False when it failed, which is no reason to leave the others open."""
+        logger.info(
+            "Transactional id %s: aborted, as it was open for more than %d ms",
+            known.transactional_id, known.timeout_ms,
+        )  # fmt: skip
+        try:
             fenced = decisions.on_fence(
                 known, now_ms, self._broker.producer_ids.next, transaction_version=self.transaction_version
             )
             self._end(fenced)
-        return len(late)
+        except Exception:
+            logger.exception(
+                "Transactional id %s cannot be aborted; it is tried again", known.transactional_id
+            )
+            return False
+        return True
 
     def expire(self) -> int:
         """Forget ids that nobody has used for `transactional.id.expiration.ms`; how many."""
