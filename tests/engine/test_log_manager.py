@@ -360,6 +360,23 @@ def test_a_damaged_checkpoint_costs_time_and_no_records(running: Running, damage
     assert partition.log.topic_id == TOPIC_ID
 
 
+def test_without_recovery_points_damage_in_an_unclean_log_takes_nothing_behind_it(running: Running) -> None:
+    """They may have said that all of it was flushed."""
+    partition = get(running.start(spec()))
+    for value in (b"a", b"b", b"c"):
+        partition.append(batch(value))
+    partition.log.flush()
+    running.stop(clean=False)
+    (running.dirs[0] / "recovery-point-offset-checkpoint").write_bytes(b"garbage")
+    (log,) = (running.dirs[0] / "orders-0").glob("*.log")
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    partition = get(running.start(spec()))
+    assert partition.log.log_end_offset == 3
+    assert values(partition, 2) == [b"c"]
+
+
 def test_a_topic_with_the_longest_name_can_be_deleted(running: Running) -> None:
     """What the directory is called until its files go has no more than 255 characters."""
     name = "n" * 245

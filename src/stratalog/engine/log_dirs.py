@@ -93,13 +93,13 @@ class LogDirs:
 
     # --- checkpoints ------------------------------------------------------------------------------------------------
 
-    def read_checkpoint(self, directory: DataDir, name: str) -> dict[TopicPartition, int]:
-        """What a checkpoint says; nothing if it is damaged: without it more is read than needed, but nothing is lost."""
+    def read_checkpoint(self, directory: DataDir, name: str) -> dict[TopicPartition, int] | None:
+        """What a checkpoint says; None if it is damaged: without it more is read than needed, but nothing is lost."""
         try:
             return OffsetCheckpoint(directory.path / name, self._fs).read()
         except CorruptCheckpointError as error:
             logger.warning("Starting without a checkpoint that is damaged: %s", error)
-            return {}
+            return None
 
     def write_checkpoint(self, directory: DataDir, name: str, offsets: Mapping[TopicPartition, int]) -> bool:
         """Replace a checkpoint; whether that was possible. A directory that refuses fails.

@@ -29,9 +29,9 @@ ALL_CHECKPOINTS: Final = tuple(_FACTS)
 
 
 class Checkpointed(NamedTuple):
-    """Of one partition; 0 where a checkpoint says nothing."""
+    """Of one partition; 0 where a checkpoint says nothing. `recovery_point` None: its checkpoint is damaged."""
 
-    recovery_point: int
+    recovery_point: int | None
     log_start_offset: int
 
 
@@ -42,12 +42,16 @@ class OffsetCheckpoints:
         self._dirs = dirs
         self._lock = threading.Lock()
         self._found: dict[tuple[Path, str], dict[TopicPartition, int]] = {}
+        #: Directories whose recovery points could not be read at the start.
+        self._flush_unknown: set[Path] = set()
 
     def read(self, data_dir: DataDir) -> None:
         """Read those of one directory. OSError when the disk refuses; a damaged one says nothing."""
         found = {name: self._dirs.read_checkpoint(data_dir, name) for name in _FACTS}
         with self._lock:
-            self._found.update({(data_dir.path, name): offsets for name, offsets in found.items()})
+            self._found.update({(data_dir.path, name): offsets or {} for name, offsets in found.items()})
+            if found[RECOVERY_POINTS] is None:
+                self._flush_unknown.add(data_dir.path)
 
     def of(self, directory: Path, partition: TopicPartition) -> Checkpointed:
         """What was found of a partition."""
@@ -56,7 +60,7 @@ class OffsetCheckpoints:
                 self._found.get((directory, name), {}).get(partition, 0)
                 for name in (RECOVERY_POINTS, LOG_START_OFFSETS)
             )
-        return Checkpointed(recovery_point, start)
+        return Checkpointed(None if directory in self._flush_unknown else recovery_point, start)
 
     def forget(self, directory: Path, partition: TopicPartition) -> None:
         """The partition does not lie there any more."""
