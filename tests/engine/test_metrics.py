@@ -20,6 +20,7 @@ from stratalog.engine.log_manager import LogManager, TopicSpec
 from stratalog.engine.metric import Kind, Metric, exported_name
 from stratalog.engine.metrics import METRICS, read_metrics
 from stratalog.engine.metrics_absent import ABSENT
+from stratalog.records import record_scan
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from stratalog.util.uuids import random_uuid
@@ -202,6 +203,7 @@ def test_appends_in_a_group_count_like_single_ones(logs: LogManager) -> None:
     (partition,) = logs.create_topic(spec("t"))
     data = batch(5)
     partition.append(data)
+    record_scan.load_native()  # until then each request is appended by itself
     assert partition.append_group([memoryview(bytearray(data)) for _ in range(4)]) is not None
     found = values(logs)
     assert found["kafka_server_brokertopicmetrics_messagesin_total", "t"] == 25
