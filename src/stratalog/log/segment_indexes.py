@@ -127,17 +127,17 @@ class SegmentIndexes:
 
     def seal(self, max_timestamp: TimestampOffset) -> None:
         """Add the last time index entry and cut both files to what they hold: nothing more is appended."""
+        self._is_full = None  # first: on a full disk, one may be trimmed and the other not
         if max_timestamp.timestamp_ms > self.time.last_entry.timestamp_ms:
             self.time.maybe_append(max_timestamp.timestamp_ms, max_timestamp.offset, skip_full_check=True)
         self.offset.trim_to_valid_size()
         self.time.trim_to_valid_size()
-        self._is_full = None
 
     def resize(self, size: int) -> None:
         """Make room for more entries: the segment is the active one."""
+        self._is_full = None
         self.offset.resize(max(size, self.offset.size_in_bytes))
         self.time.resize(max(size, self.time.size_in_bytes))
-        self._is_full = None
 
     def truncate_to(self, offset: int) -> None:
         """Drop what speaks of offsets >= `offset`."""

@@ -199,6 +199,9 @@ class OurLog:
             named.unlink()
 
     def do_copy(self, source: str, target: str) -> None:
+        if self.log is not None and self.log.directory == Path(source):
+            for segment in self.log.segments:  # the newest index entries are in memory, up to a page of them
+                segment.write_out()
         shutil.copytree(source, target)
 
     def do_offsets(self) -> str:
