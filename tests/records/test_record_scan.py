@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.golden.validator.make import malformed, sealed, with_inner, with_payload
 
-from stratalog.errors import InvalidRecordError, KafkaError, MessageTooLargeError
+from stratalog.errors import InvalidRecordError, KafkaError, MessageTooLargeError, RequestTimedOutError
 from stratalog.records import batch_format as fmt
 from stratalog.records import record_scan, record_scan_kernel
 from stratalog.records.batch import RecordBatch
@@ -28,7 +28,7 @@ COMPRESSED = [codec for codec in Codec if codec]
 
 @pytest.fixture(autouse=True)
 def native() -> None:
-    record_scan.load_native()
+    record_scan.load_all()
 
 
 def by_pieces(batch: RecordBatch, payload: bytes, cuts: list[int]) -> RecordFacts | None:
@@ -205,3 +205,29 @@ def test_the_native_loops_are_loaded_once_there_is_work_for_them(monkeypatch: py
         assert scan_records(small).in_order
     assert loaded.wait(30)
     assert loads == ["stratalog-native-loops"]
+
+
+def test_a_large_batch_is_sent_again_until_the_native_loops_are_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The loop of a broker does not wait for them."""
+    loads: list[str] = []
+    loaded = threading.Event()
+
+    def load() -> None:
+        loads.append(threading.current_thread().name)
+        loaded.set()
+
+    monkeypatch.setattr(record_scan, "_native", None)
+    monkeypatch.setattr(record_scan, "_plain_records", 0)
+    monkeypatch.setattr(record_scan, "_loading", False)
+    monkeypatch.setattr(record_scan, "load_native", load)
+    large = with_payload(Codec.ZSTD, compress(Codec.ZSTD, one_record_of(20 * MIB)), 1)
+    for streams in (False, True, True):
+        monkeypatch.setattr(record_scan, "_streams", streams)
+        with pytest.raises(RequestTimedOutError, match="send it again"):
+            scan_records(RecordBatch(large))
+    assert loaded.wait(30)
+    assert loads == ["stratalog-native-loops"]
+    monkeypatch.undo()
+    assert scan_records(RecordBatch(large)).in_order

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Iterable
 from typing import Protocol
 
 from stratalog.engine.partition import Partition
+
+logger = logging.getLogger(__name__)
 
 
 class Waiter(Protocol):
@@ -83,8 +86,13 @@ class Purgatory:
             if waiters is None:
                 continue
             for waiter in list(waiters):
-                if waiter in waiters and waiter.changed(partition):
-                    waiters.pop(waiter, None)
+                try:
+                    if waiter in waiters and waiter.changed(partition):
+                        waiters.pop(waiter, None)
+                except Exception:  # the others wait too; this one has a timer of its own
+                    logger.exception(
+                        "A request that waits for %s-%d failed", partition.topic, partition.partition
+                    )
             if not waiters and self._waiters.get(partition) is waiters:
                 del self._waiters[partition]
                 partition.remove_listener(self.notify)

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing_extensions import Buffer
 
 from stratalog.config.topic import LogConfig
-from stratalog.errors import KafkaStorageError
+from stratalog.errors import KafkaStorageError, RequestTimedOutError
 from stratalog.log.file_names import parse_partition_dir
 from stratalog.log.partition_checkpoints import PartitionCheckpoints
 from stratalog.log.partition_log import PartitionLog
@@ -29,6 +29,7 @@ from stratalog.log.values import AppendInfo, FetchData, TimestampOffset
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record, RecordLike
+from stratalog.records.record_scan import load_all
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
 
@@ -74,7 +75,11 @@ class OpenLog:
         if not isinstance(records, (bytes, bytearray, memoryview)):
             assert isinstance(records, Iterable)
             records = self._batch(records)
-        info = self.partition_log.append_as_leader(records, leader_epoch=self._epoch)
+        try:
+            info = self.partition_log.append_as_leader(records, leader_epoch=self._epoch)
+        except RequestTimedOutError:  # only a broker cannot wait for what large batches need
+            load_all()
+            info = self.partition_log.append_as_leader(records, leader_epoch=self._epoch)
         self.partition_log.advance_high_watermark()
         try:
             if self.partition_log.flush_if_due(self._clock.now_ms()):

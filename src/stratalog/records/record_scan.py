@@ -5,7 +5,9 @@ of an uncompressed batch included. What a codec has packed is unpacked piece by 
 is no row of records is refused at its first fault, and a large one costs no more memory than a piece.
 
 The native loops come with numba: 80 MB and a second. A process that reads few records never loads them: the plain twin does
-that work, and once it has had enough of it they are loaded by a thread beside it. Thread-safe.
+that work, and once it has had enough of it they are loaded by a thread beside it. What would take the plain twin too long
+has to be sent again until they are there (RequestTimedOutError, which every producer retries), and so has what only Arrow
+can unpack as a stream: the loop of a broker waits for neither. Thread-safe.
 
 Stricter than Kafka, since whoever reads such records afterwards fails or loses its place: the length of a compressed record
 has to be that of its fields, and an offset has to be one of the batch's.
@@ -21,7 +23,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-from stratalog.errors import InvalidRecordError, MessageTooLargeError
+from stratalog.errors import InvalidRecordError, MessageTooLargeError, RequestTimedOutError
 from stratalog.records import batch_format as fmt
 from stratalog.records.batch import RecordBatch
 from stratalog.records.compression import (
@@ -47,6 +49,8 @@ _PLAIN_RECORDS_MAX: Final = 5_000
 _SCRATCH_BYTES_MAX: Final = 4 * 1024 * 1024
 #: Words of the native loops' table.
 _RECORDS, _LARGEST, _SMALLEST, _NULL_KEYS, _OUT_OF_ORDER = range(5)
+#: More than that in one batch take it too long, at two to three microseconds each.
+_PLAIN_RECORDS_AT_ONCE: Final = 200_000
 #: What may be unpacked as a whole, and how much of a larger batch is at a time.
 _WHOLE_BYTES_MAX: Final = 16 * 1024 * 1024
 _PIECE_BYTES: Final = 1024 * 1024
@@ -97,12 +101,20 @@ _native: ModuleType | None = None
 _words: _Words | None = None
 _plain_records = 0
 _loading = False
+_streams = False
+_streams_loading = False
 
 
 def _kernel() -> ModuleType:
     from stratalog.records import record_scan_kernel
 
     return record_scan_kernel
+
+
+def load_all() -> None:
+    """Have all that large batches need, now. For who may wait."""
+    load_native()
+    _load_streams()
 
 
 def load_native() -> None:
@@ -120,6 +132,20 @@ def _load_quietly() -> None:
         load_native()
     except Exception:
         logger.exception("The native loops cannot be loaded; records are read by plain ones")
+
+
+def _load_streams() -> None:
+    global _streams
+    import pyarrow  # noqa: F401
+
+    _streams = True
+
+
+def _load_streams_beside() -> None:
+    global _streams_loading
+    if not _streams_loading:
+        _streams_loading = True
+        threading.Thread(target=_load_streams, name="stratalog-streams", daemon=True).start()
 
 
 def _note_plain_work(records: int) -> None:
@@ -151,7 +177,7 @@ def scan_records(batch: RecordBatch) -> RecordFacts:
     """The facts of a client's batch; its CRC is not looked at.
 
     InvalidRecordError: its records are not what its header says, or are none. MessageTooLargeError: they take more than
-    `unpacked_size_max`. CorruptRecordError: its codec cannot unpack them.
+    `unpacked_size_max`. CorruptRecordError: its codec cannot unpack them. RequestTimedOutError: not yet (see the module).
     """
     payload = batch.records_payload
     codec = batch.codec
@@ -169,13 +195,12 @@ def scan_records(batch: RecordBatch) -> RecordFacts:
 
 
 def _scan_whole(batch: RecordBatch, payload: memoryview) -> RecordFacts:
-    if _native is None:
-        if batch.record_count > _PLAIN_RECORDS_MAX:
-            _load_quietly()
-        else:
-            _note_plain_work(batch.record_count)
     native, words = _native, _words
     if native is None or words is None:
+        records = min(batch.record_count, payload.nbytes)
+        _note_plain_work(records)
+        if records > _PLAIN_RECORDS_AT_ONCE:
+            raise _not_yet(batch)
         return scan_plainly(batch, payload)
     table = words.table
     native.begin(words.address, batch.record_count, batch.base_timestamp)
@@ -187,6 +212,11 @@ def _scan_whole(batch: RecordBatch, payload: memoryview) -> RecordFacts:
 
 def _scan_large(batch: RecordBatch, codec: Codec, payload: memoryview) -> RecordFacts:
     """What may be large by the look of it: as a whole if it is not, else piece by piece."""
+    if codec in (Codec.LZ4, Codec.ZSTD) and not _streams:
+        _load_streams_beside()
+        if _native is None:
+            _note_plain_work(_PLAIN_RECORDS_MAX + 1)
+        raise _not_yet(batch)
     pieces = decompressed_pieces(codec, payload, _PIECE_BYTES)
     begun: list[Buffer] = []
     size = 0
@@ -199,10 +229,10 @@ def _scan_large(batch: RecordBatch, codec: Codec, payload: memoryview) -> Record
 
 
 def _scan_pieces(batch: RecordBatch, pieces: Iterable[Buffer]) -> RecordFacts:
-    load_native()
     native, words = _native, _words
-    assert native is not None
-    assert words is not None
+    if native is None or words is None:
+        _note_plain_work(_PLAIN_RECORDS_MAX + 1)
+        raise _not_yet(batch)
     table, address = words.table, words.address
     size_max = unpacked_size_max(batch.size)
     size = 0
@@ -222,6 +252,12 @@ def _scan_pieces(batch: RecordBatch, pieces: Iterable[Buffer]) -> RecordFacts:
     if rest or table[_RECORDS] != batch.record_count:
         raise _malformed(batch, None, table[_RECORDS])
     return _facts(table)
+
+
+def _not_yet(batch: RecordBatch) -> RequestTimedOutError:
+    return RequestTimedOutError(
+        f"{_name(batch)}: what walks large batches is being loaded; send it again in a moment"
+    )
 
 
 def scan_plainly(batch: RecordBatch, payload: memoryview) -> RecordFacts:
