@@ -580,3 +580,35 @@ def test_a_truncation_is_in_the_checkpoint_at_once(running: Running) -> None:
     assert checkpoint.read() == {("orders", 0): 3}
     assert manager.truncate_to("orders", 0, 1)
     assert checkpoint.read() == {("orders", 0): 1}
+
+
+@pytest.mark.parametrize("deleted", ["while it serves", "while it is stopped"])
+def test_what_checkpoints_say_of_a_deleted_topic_does_not_count_for_a_new_one_of_its_name(
+    running: Running, deleted: str
+) -> None:
+    """Also when the process is killed before they are written again: a recovery point or log start offset of the earlier
+    topic would have the new one's torn tail kept, or its records dropped."""
+    partition = get(running.start(spec(preallocate="true", segment_bytes="1048576")))
+    for _ in range(5):
+        partition.append(batch(b"old"))
+    partition.log.flush()
+    partition.log.increment_log_start_offset(4, "asked for")
+    assert running.manager is not None
+    running.manager.write_checkpoints()
+    again = TopicSpec("orders", UUID(int=7), 1, spec(preallocate="true", segment_bytes="1048576").config)
+    if deleted == "while it serves":
+        running.manager.delete_topic("orders")
+        manager = running.manager
+        manager.create_topic(again)
+    else:
+        running.stop()
+        manager = running.start(again)
+    get(manager).append(batch(b"new"))
+    assert (
+        OffsetCheckpoint(running.dirs[0] / "recovery-point-offset-checkpoint").read().get(("orders", 0))
+        is None
+    )
+    running.stop(clean=False)
+    partition = get(running.start(again))
+    assert (partition.log.log_start_offset, partition.log.log_end_offset) == (0, 1)
+    assert values(partition) == [b"new"]

@@ -422,6 +422,7 @@ class LogManager:
             tried.add(directory)
             partition = None
             with self._failing(directory, f"{name} cannot be created"):
+                self._forget_earlier(directory, (spec.name, number))
                 self._fs.make_dirs(directory / name)
                 partition = self._open(directory / name, spec, is_new=True)
             if partition is not None:
@@ -433,6 +434,14 @@ class LogManager:
         if self._shortage is None:
             return KafkaStorageError(message)
         return ResourceShortageError(f"{message} ({self._shortage})")
+
+    def _forget_earlier(self, directory: Path, key: TopicPartition) -> None:
+        """Take what the checkpoints say of an earlier partition of this name out of them, on the disk too."""
+        if self._checkpoints.still_names(directory, key):
+            self._checkpoints.forget(directory, key)
+            for data_dir in self.dirs.live:
+                if data_dir.path == directory and not self._checkpoint(data_dir):
+                    raise self.dirs.storage_error(directory)
 
     def _take_over(self, path: Path, spec: TopicSpec, number: int) -> Partition | None:
         """The partition in a directory that is there already; None if it was another topic's, which has made room.

@@ -44,12 +44,16 @@ class OffsetCheckpoints:
         self._found: dict[tuple[Path, str], dict[TopicPartition, int]] = {}
         #: Directories whose recovery points could not be read at the start.
         self._flush_unknown: set[Path] = set()
+        #: What is in the files by now.
+        self._on_disk: dict[tuple[Path, str], frozenset[TopicPartition]] = {}
 
     def read(self, data_dir: DataDir) -> None:
         """Read those of one directory. OSError when the disk refuses; a damaged one says nothing."""
         found = {name: self._dirs.read_checkpoint(data_dir, name) for name in _FACTS}
         with self._lock:
-            self._found.update({(data_dir.path, name): offsets or {} for name, offsets in found.items()})
+            for name, offsets in found.items():
+                self._found[data_dir.path, name] = offsets or {}
+                self._on_disk[data_dir.path, name] = frozenset(offsets or {})
             if found[RECOVERY_POINTS] is None:
                 self._flush_unknown.add(data_dir.path)
 
@@ -67,6 +71,11 @@ class OffsetCheckpoints:
         with self._lock:
             for name in _FACTS:
                 self._found.get((directory, name), {}).pop(partition, None)
+
+    def still_names(self, directory: Path, partition: TopicPartition) -> bool:
+        """Whether the files say something of the partition: after a crash it would count for a new one of that name."""
+        with self._lock:
+            return any(partition in self._on_disk.get((directory, name), ()) for name in _FACTS)
 
     def write(
         self, data_dir: DataDir, logs: Iterable[PartitionLog], names: Collection[str] = ALL_CHECKPOINTS
@@ -89,4 +98,5 @@ class OffsetCheckpoints:
                     offsets = {partition: offset for partition, offset in offsets.items() if offset > 0}
                 if not self._dirs.write_checkpoint(data_dir, name, offsets):
                     return False
+                self._on_disk[data_dir.path, name] = frozenset(offsets)
         return True
