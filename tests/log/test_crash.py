@@ -192,3 +192,30 @@ def test_the_snapshot_of_a_clean_stop_survives_a_power_failure(tmp_path: Path) -
         log.close()
         fs.crash()
         assert [path.stem for path in directory.glob("*.snapshot")] == [f"{1:020d}"], seed
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("killed_before", [False, True], ids=["new", "recovered"])
+def test_zeros_that_were_cut_from_a_preallocated_log_do_not_come_back_behind_a_clean_stop(
+    tmp_path: Path, seed: int, killed_before: bool
+) -> None:
+    """Also when all records were flushed before, so that nothing was left to flush."""
+    config = replace(CONFIG, preallocate=True)
+    directory = tmp_path / "orders-0"
+    fs = LossyFileSystem(tmp_path, seed)
+    log = PartitionLog.open(directory, config, fs=fs)
+    log.append_as_leader(batch_of([b"a"], [1]), leader_epoch=0)
+    log.flush()
+    if killed_before:
+        fs.crash(power_loss=False)
+        log = PartitionLog.open(directory, config, fs=fs, recovery_point=1)
+    else:
+        log.roll()
+        log.append_as_leader(batch_of([b"b"], [1]), leader_epoch=0)
+        log.flush()
+    end = log.log_end_offset
+    log.close()
+    fs.crash()
+    again = PartitionLog.open(directory, config, fs=fs, clean_shutdown=True, recovery_point=end)
+    assert again.log_end_offset == end
+    assert [record.offset for record in read_records(again, 0)] == list(range(end))

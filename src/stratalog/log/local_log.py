@@ -200,7 +200,7 @@ class LocalLog:
             with self.whole_or_unusable("roll"):
                 self._replace_active(base_offset)
         else:
-            active.become_inactive()
+            active.become_inactive(is_flushed=self.recovery_point >= self.end.offset)
             segment = self._new_segment(base_offset)
             self._install(self.segments.added(segment), self.end.offset)
         self.sealed_end_offset = base_offset

@@ -422,7 +422,7 @@ class PartitionLog:
             try:
                 with self._disk("close"):
                     if flush:
-                        local.active.become_inactive()
+                        local.active.become_inactive(is_flushed=local.recovery_point >= local.end.offset)
                         self.flush()
                         if self.producers.take_snapshot() is not None:
                             local.fs.sync_dir(self.directory)

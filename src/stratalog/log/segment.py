@@ -229,15 +229,18 @@ class LogSegment(TimedSegment):
         except OSError:
             self.is_tail_certain = False
 
-    def become_inactive(self) -> None:
-        """The segment is full: add the last time index entry and cut all files to what they hold."""
-        self._indexes.seal(self.max_timestamp)
-        self._trim_log()
+    def become_inactive(self, *, is_flushed: bool = False) -> None:
+        """The segment is full: add the last time index entry and cut all files to what they hold.
 
-    def _trim_log(self) -> None:
+        `is_flushed`: all records are durable, and no flush is to come. Then what cuts the `.log` is durable as well: zeros
+        that come back behind it would look like damage to what was flushed.
+        """
+        self._indexes.seal(self.max_timestamp)
         if self._is_preallocated:
             self.file.truncate(self.size_bytes)
             self._is_preallocated = False
+            if is_flushed:
+                self.file.sync()
 
     def write_out(self) -> None:
         """Write what is still in memory of the indexes. An OSError changes nothing; it may be tried again."""
@@ -319,6 +322,8 @@ class LogSegment(TimedSegment):
         self.size_bytes, self._max_timestamp = sound.size_bytes, sound.max_timestamp
         if self.size_bytes < file_size:
             self.file.truncate(self.size_bytes)
+            # Nothing may be left to flush before a clean stop, behind which what was cut would not be cut again.
+            self.file.sync()
         if sound.damage:
             self.sound.distrust(self.size_bytes)
         else:

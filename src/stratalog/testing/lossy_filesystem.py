@@ -174,7 +174,7 @@ class LossyFileSystem(FileSystem):
 
     def _surviving_names(self) -> dict[Path, int]:
         names = dict(self._safe_names)
-        for directory in {where for where, _ in self._unsafe_steps}:
+        for directory in sorted({where for where, _ in self._unsafe_steps}):
             steps = [apply for where, apply in self._unsafe_steps if where == directory]
             for apply in steps[: self.random.randint(0, len(steps))]:
                 apply(names)
@@ -251,7 +251,7 @@ class LossyFile(File):
 
     def sync(self) -> None:
         self._fs.step()
-        for path, number in self._fs._names.items():
+        for path, number in list(self._fs._names.items()):
             if number == self._number:
                 self._fs.synced(path)
                 return
