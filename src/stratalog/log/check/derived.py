@@ -52,6 +52,8 @@ class _Derived:
         self._is_exact = not any(facts.has_gaps or facts.has_damage_within for facts in segments) and all(
             facts.is_sound for facts in segments[:-1]
         )
+        # Compaction leaves gaps at the start of segments too.
+        self._is_exact &= all(facts.first_offset in (-1, facts.base_offset) for facts in segments)
         ends = [*(facts.base_offset for facts in segments[1:]), log_end_offset]
         self._is_exact &= all(
             facts.next_offset >= end for facts, end in zip(segments, ends, strict=True)
