@@ -35,7 +35,7 @@ _RESPONSE_BYTES_MAX: Final = 1 << 30
 class Client:
     """One connection; requests are answered in order, one at a time. Thread-safe. UnreachableError at any time.
 
-    After UnreachableError the connection `is_broken`, for good.
+    After UnreachableError, and whatever else ended an exchange half-way, the connection `is_broken`, for good.
     """
 
     def __init__(self, host: str, port: int, options: ConnectionOptions) -> None:
@@ -98,7 +98,8 @@ class Client:
                 response = self._receive(self._correlation_id)
             except OSError as error:
                 raise self._unreachable(error) from error
-            except UnreachableError:
+            except BaseException:
+                # Somebody interrupted it, say: an answer may be on its way that the next request would take for its own.
                 self.is_broken = True
                 raise
         flexible_header = cls.__flexible__ and key is not ApiKey.API_VERSIONS
