@@ -12,6 +12,7 @@ from tests.broker.transactions.cases import Script, script
 from stratalog.broker.coordinator_log import CoordinatorLog
 from stratalog.broker.server import Broker
 from stratalog.broker.transactions import coordinator
+from stratalog.broker.transactions.coordinator import TransactionCoordinator
 from stratalog.engine.partition import Partition
 from stratalog.errors import KafkaStorageError, UnknownTopicOrPartitionError
 from stratalog.wire.api_keys import ApiKey
@@ -116,3 +117,19 @@ def test_a_damaged_record_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptu
         names = {known.transactional_id for known in broker.state.transactions.transactions()}
         assert names == {"first", "tx"}
     assert "value of transactional id 'bad' in __transaction_state is damaged at byte 2" in caplog.text
+
+
+def test_timers_go_on_after_any_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[str] = []
+
+    def fails(self: TransactionCoordinator) -> int:
+        turns.append("expire")
+        raise RuntimeError("on purpose")
+
+    monkeypatch.setattr(TransactionCoordinator, "expire", fails)
+    config = {"transaction.remove.expired.transaction.cleanup.interval.ms": "5"}
+    with Broker(data_dir=tmp_path, config=config):
+        deadline = time.monotonic() + 30
+        while len(turns) < 3:
+            assert time.monotonic() < deadline, "the first error was the last turn"
+            time.sleep(0.005)
