@@ -15,6 +15,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetS
 import stratalog
 from stratalog.cli.main import run
 from stratalog.remote.catalog import list_remote_segments
+from stratalog.remote.manager import RunResult
+from stratalog.remote.ownership import DIRECTORY, read_owner
 from stratalog.remote.storage.object_store import ObjectStore
 from tests.support.s3_server import S3Server, require_s3_server
 
@@ -151,6 +153,25 @@ def partitions(address: str, topic: str) -> list[int]:
     )
 
 
+def cluster_of(broker: stratalog.Broker) -> str:
+    return broker.state.cluster_id
+
+
+def owner_of(place: Place) -> str | None:
+    """The cluster that the bucket belongs to."""
+    owner = read_owner(place.store)
+    return None if owner is None else owner.cluster_id
+
+
+def contents(place: Place) -> dict[str, bytes]:
+    """All objects of the bucket, those that say whose it is too."""
+    return {info.key: bytes(place.store.get(info.key)) for info in place.store.list()}
+
+
+def segments_of(place: Place) -> dict[str, bytes]:
+    return {key: data for key, data in contents(place).items() if not key.startswith(f"{DIRECTORY}/")}
+
+
 def test_a_cluster_is_back_from_the_bucket_alone(
     tmp_path: Path, place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -169,20 +190,23 @@ def test_a_cluster_is_back_from_the_bucket_alone(
             topic_ids(broker.bootstrap_servers, list(topics)),
             configs(broker.bootstrap_servers, "orders"),
         )
+        owner = cluster_of(broker)
     shutil.rmtree(data_dir)
 
-    assert place.restore(data_dir, "--dry-run") == 0
+    assert place.restore(data_dir, "--take-over", "--dry-run") == 0
     assert not data_dir.exists()
-    assert place.restore(data_dir) == 0
+    assert owner_of(place) == owner
+    assert place.restore(data_dir, "--take-over") == 0
     out = capsys.readouterr().out
     assert "2 topics, 3 partitions" in out
     assert "note  orders: of partitions 2 to 3 there is nothing that could be taken" in out
-    assert place.restore(data_dir) == 2
+    assert place.restore(data_dir, "--take-over") == 2
     assert "is not empty" in capsys.readouterr().err
 
     for life in range(2):
         with stratalog.Broker(data_dir=data_dir, config=place.settings()) as broker:
             address = broker.bootstrap_servers
+            assert owner_of(place) == cluster_of(broker) != owner
             assert topic_ids(address, list(topics)) == ids
             assert configs(address, "orders") == was
             for (topic, number), end in ends.items():
@@ -208,6 +232,54 @@ def test_a_cluster_is_back_from_the_bucket_alone(
             assert remote == sealed
 
 
+def test_without_a_take_over_the_bucket_is_only_read_and_with_one_copying_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "store").mkdir()
+    place, data_dir = Place((tmp_path / "store").as_uri(), {}), tmp_path / "data"
+    with stratalog.Broker(data_dir=data_dir, config=place.settings()) as broker:
+        create(broker.bootstrap_servers, {"orders": 1})
+        produce(broker.bootstrap_servers, "orders", 0, 0, 2_500)
+        wait_for(
+            "all sealed segments are remote alone", lambda: active_bases(data_dir, {"orders": 1}) is not None
+        )
+        bases = active_bases(data_dir, {"orders": 1})
+        assert bases is not None
+        end, owner = bases["orders", 0], cluster_of(broker)
+    shutil.rmtree(data_dir)
+    before = contents(place)
+
+    assert place.restore(data_dir) == 0
+    assert f"belongs to cluster {owner}: this directory only reads it" in capsys.readouterr().out
+    for _ in range(2):
+        with stratalog.Broker(data_dir=data_dir, config=place.settings()) as broker:
+            assert consume(broker.bootstrap_servers, "orders", 0, 0, end) == list(range(end))
+            produce(broker.bootstrap_servers, "orders", 0, end, 2_000)
+            end += 2_000
+            assert consume(broker.bootstrap_servers, "orders", 0, 0, end) == list(range(end))
+            partition, remote = broker.state.partition("orders", 0), broker.state.logs.remote
+            assert partition is not None
+            assert remote is not None
+            sealed = partition.log.segments[:-1]
+            assert sealed
+            assert remote.run_once(partition.topic_id_partition) == RunResult()
+            assert partition.log.delete_old_segments() == []
+            assert partition.log.segments[:-1] == sealed
+    assert contents(place) == before
+
+    assert run(["tier", "owner", place.url, "--take-over", "--data-dir", str(data_dir)]) == 0
+    with stratalog.Broker(data_dir=data_dir, config=place.settings()) as broker:
+        assert owner_of(place) == cluster_of(broker) != owner
+        wait_for("copying goes on", lambda: active_bases(data_dir, {"orders": 1}) is not None)
+        assert consume(broker.bootstrap_servers, "orders", 0, 0, end) == list(range(end))
+        sealed_ends = active_bases(data_dir, {"orders": 1})
+        assert sealed_ends is not None
+        assert sealed_ends["orders", 0] > end - 2_000
+        remote_ends = {(m.topic, m.partition): m.end_offset + 1 for m in list_remote_segments(place.store)}
+        assert remote_ends == sealed_ends
+    assert before.items() <= contents(place).items()
+
+
 def test_lost_metadata_is_made_anew_beside_the_local_data(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -222,7 +294,7 @@ def test_lost_metadata_is_made_anew_beside_the_local_data(
         )
         assert place.restore(data_dir, "--metadata-only") == 2
         assert "is served by a broker" in capsys.readouterr().err
-    objects = sorted(info.key for info in place.store.list())
+    objects = segments_of(place)
     for directory in data_dir.glob("__remote_log_metadata-*"):
         for log in directory.glob("*.log"):
             log.write_bytes(b"\xff" * 500)
@@ -232,4 +304,4 @@ def test_lost_metadata_is_made_anew_beside_the_local_data(
         assert consume(broker.bootstrap_servers, "orders", 0, 0, 3_500) == list(range(3_500))
         produce(broker.bootstrap_servers, "orders", 0, 3_500, 100)
         assert consume(broker.bootstrap_servers, "orders", 0, 3_400, 200) == list(range(3_400, 3_600))
-    assert sorted(info.key for info in place.store.list()) == objects  # nothing was copied twice
+    assert segments_of(place) == objects  # nothing was copied twice
