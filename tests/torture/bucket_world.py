@@ -100,7 +100,10 @@ class Node(World):
         self._events = events
         self.acked: dict[int, tuple[bytes, bytes]] = {}
         self.is_compacted = False
-        self.is_open = True
+        #: Whether somebody else may have expired what its metadata name, since it was the owner or was restored.
+        self.is_stale = False
+        #: Restored from the bucket, which nobody else has had since.
+        self.is_fresh = False
         path.mkdir(exist_ok=True)
         super().__init__(path, CONFIG, store=store, clock=clock)
 
@@ -226,6 +229,7 @@ class BucketLife:
         self.rows: list[list[str]] = []
         self.doubtful: list[list[str]] = []
         self.sink_store: ObjectStore = self.store
+        self.holder: Node | None = None
         self.ever: dict[int, set[tuple[bytes, bytes]]] = {}
         self.add("production", "production")
 
@@ -242,9 +246,9 @@ class BucketLife:
 
     def run(self, steps: int) -> None:
         happenings = [
-            *[self.produce] * 4, *[self.tier] * 5, *[self.killed_tier] * 5, self.drop_local, self.restart,
-            *[self.expire] * 1, *[self.lose_tail] * 1, *[self.copy_directory] * 1, *[self.restore] * 2,
-            *[self.operator] * 1, *[self.bulk_write] * 3, *[self.compact] * 2, self.delete_partition_of_copy,
+            *[self.produce] * 4, *[self.tier] * 5, *[self.killed_tier] * 5, *[self.drop_local] * 2, self.restart,
+            self.expire, *[self.lose_tail] * 2, *[self.days_go_by] * 2, self.copy_directory, *[self.restore] * 2,
+            self.operator, *[self.bulk_write] * 3, *[self.compact] * 2, self.delete_partition_of_copy,
         ]  # fmt: skip
         if self.random.random() < 0.5:
             self.step(self.bulk_write)
@@ -290,6 +294,15 @@ class BucketLife:
         finally:
             faults.heal()
         return True
+
+    def days_go_by(self) -> None:
+        """Records come, are copied, and local retention takes what it may."""
+        node = self.any()
+        for _ in range(2):
+            node.produce(20, lambda: next(self.numbers))
+            self.tier(node)
+            node.drop_local()
+            node.restart()
 
     def drop_local(self) -> None:
         self.any().drop_local()
@@ -361,7 +374,7 @@ class BucketLife:
         assert sorted(found) == list(range(node.log.log_start_offset, node.log.log_end_offset))
         for offset, told in found.items():
             assert told in self.ever[offset], f"{offset} was never given to {told}"
-        node.acked = found
+        node.acked, node.is_fresh = found, takes_over
 
     def has_topic(self) -> bool:
         return any(name.startswith("t-") for name in self.store.list_level("").directories)
@@ -430,6 +443,8 @@ class BucketLife:
         if not self.has_topic():
             return
         node = self.any() if self.random.random() < 0.7 else None
+        if node is not None and self.owner_cluster() == node.cluster and not self.is_owner(node):
+            return  # two copies of one directory run, and nothing tells a job which of them it talks to
         faults = Faults()
         store = FaultyObjectStore(self.store, faults)
         may = node is not None and self.owner_cluster() == node.cluster
@@ -443,7 +458,11 @@ class BucketLife:
             target: Place = InBucket(store, job, self.clock)
             if node is not None:
                 assert isinstance(node.metadata_log, EventLog)
-                cluster = TieredCluster(node.metadata_log, self.clock, cluster_id=node.cluster)
+                log = node.log
+                cluster = TieredCluster(
+                    node.metadata_log, self.clock, cluster_id=node.cluster,
+                    epoch_end=lambda _, epoch: log.leader_epochs.end_offset_for(epoch, log.log_end_offset)[1],
+                )  # fmt: skip
                 target = InCluster(store, job, cluster, self.clock)
             target.ensure_allowed(manifests)
             finish_publications(store, clock=self.clock)
@@ -523,17 +542,26 @@ class BucketLife:
             for offset, told in node.acked.items():
                 self.ever.setdefault(offset, set()).add(told)
 
+    def is_owner(self, node: Node) -> bool:
+        """Whether the newest generation names the process of this node."""
+        owner, own = read_owner(self.store), node.rsm._ownership
+        if owner is None or owner.cluster_id != node.cluster or not isinstance(own, BrokerOwnership):
+            return False
+        return own._life == owner.brokers.get(1)
+
     def check(self) -> None:
         self.remember()
-        owner = read_owner(self.store)
         for node in self.nodes:
-            if owner is not None and owner.cluster_id == node.cluster:
-                life = owner.brokers.get(1)
-                own = node.rsm._ownership
-                if isinstance(own, BrokerOwnership) and own._life == life:
-                    node.tier()  # after a crash the first turn finds out where the log begins
-                    node.expect_acknowledged()
-        self.check_bulk()
+            if self.is_owner(node) and node is not self.holder:
+                # What the holder before has deleted its metadata name: an older directory wants `tier restore
+                # --metadata-only`, and until then it is served as far as it goes.
+                node.is_stale |= self.holder is not None and not node.is_fresh
+                self.holder = node
+                for other in self.nodes:
+                    other.is_fresh = False
+            if self.is_owner(node) and not node.is_stale:
+                node.tier()  # after a crash the first turn finds out where the log begins
+                node.expect_acknowledged()
 
     def check_bulk(self) -> None:
         found: list[str] = []

@@ -205,6 +205,20 @@ class Cluster:
 
     # --- partitions -------------------------------------------------------------------------------------------------
 
+    def epoch_end_offset(self, topic: str, partition: int, leader_epoch: int) -> int:
+        """The offset behind the last record of an epoch, as the leader knows it; -1 when it knows none of it."""
+
+        def ask() -> int:
+            asked = {"partition": partition, "current_leader_epoch": -1, "leader_epoch": leader_epoch}
+            answer = self.leader(topic, partition).call(
+                ApiKey.OFFSET_FOR_LEADER_EPOCH, (2, 4), topics=[{"topic": topic, "partitions": [asked]}]
+            )
+            (told,) = answer.topics[0].partitions
+            check(told.error_code, what=f"leader epochs of {topic}-{partition}")
+            return int(told.end_offset)
+
+        return self.retry(ask, f"leader epochs of {topic}-{partition}", [topic])
+
     def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> dict[TopicPartition, FoundOffset]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 from uuid import UUID
@@ -16,6 +16,7 @@ from stratalog.remote.api import (
     RemoteLogSegmentMetadataUpdate,
     TopicIdPartition,
 )
+from stratalog.remote.metadata.cache import epoch_end_offset
 from stratalog.remote.metadata.log import EventsRead, MetadataLog
 from stratalog.remote.metadata.partitioner import metadata_partition
 from stratalog.remote.metadata.serde import encode
@@ -104,13 +105,25 @@ class EventLog(MetadataLog, Protocol):
     def append_all(self, partition: int, values: Sequence[bytes], timestamp_ms: int) -> int: ...
 
 
+#: Where a leader epoch of a partition ended, as its leader knows; -1 when it knows none of it.
+EpochEnd = Callable[[TopicIdPartition, int], int]
+
+
 class TieredCluster:
     """The remote segments of a cluster, as its metadata topic has them. Not thread-safe."""
 
-    def __init__(self, log: EventLog, clock: Clock = SYSTEM_CLOCK, *, cluster_id: str | None = None) -> None:
+    def __init__(
+        self,
+        log: EventLog,
+        clock: Clock = SYSTEM_CLOCK,
+        *,
+        cluster_id: str | None = None,
+        epoch_end: EpochEnd | None = None,
+    ) -> None:
         self._log = log
         #: What owns the bucket, if anything does.
         self.cluster_id = cluster_id
+        self._epoch_end = epoch_end
         self._manager = TopicBasedRemoteLogMetadataManager(log, clock=clock)
         self._clock = clock
 
@@ -119,11 +132,37 @@ class TieredCluster:
     def connected(cls, options: ConnectionOptions, clock: Clock = SYSTEM_CLOCK) -> Iterator[TieredCluster]:
         """A cluster that is there. UnreachableError, AuthenticationError, UsageError."""
         with Cluster(options) as cluster:
-            yield cls(BrokerMetadataLog(cluster), clock, cluster_id=cluster.cluster_id())
+            yield cls(
+                BrokerMetadataLog(cluster),
+                clock,
+                cluster_id=cluster.cluster_id(),
+                epoch_end=lambda of, epoch: cluster.epoch_end_offset(of.topic, of.partition, epoch),
+            )
 
     def segments(self, partition: TopicIdPartition) -> dict[UUID, RemoteLogSegmentMetadata]:
         """All that is known of a partition now, by id, in whichever state."""
         return {each.segment_id.id: each for each in self._manager.list_remote_log_segments(partition)}
+
+    def of_the_log(self, manifests: Sequence[SegmentManifest]) -> list[SegmentManifest]:
+        """Those of one partition that the leader's log goes along with to their end.
+
+        Others are of a history that was given up, as after the end of a log was lost: their values are not newer ones, and
+        a segment that is made of both would be of the wrong history as a whole.
+        """
+        if self._epoch_end is None:
+            return list(manifests)
+        ends: dict[int, int] = {}
+        found = []
+        for manifest in manifests:
+            metadata = manifest.metadata()
+            for epoch in metadata.segment_leader_epochs:
+                if epoch not in ends:
+                    ends[epoch] = self._epoch_end(manifest.topic_id_partition, epoch)
+            if all(
+                epoch_end_offset(metadata, epoch) < ends[epoch] for epoch in metadata.segment_leader_epochs
+            ):
+                found.append(manifest)
+        return found
 
     def announce(self, partition: TopicIdPartition, new: Iterable[SegmentManifest]) -> None:
         """Make segments known whose objects and manifests are in the bucket: begun and finished, in one batch."""

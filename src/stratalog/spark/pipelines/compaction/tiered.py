@@ -123,7 +123,9 @@ class InCluster:
         known = self._cluster.segments(manifests[0].topic_id_partition)
         deleting = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
         self._replaced += [metadata for metadata in known.values() if metadata.state is deleting]
-        return [each for each in manifests if each.segment_id in known and known[each.segment_id].is_readable]
+        return self._cluster.of_the_log(
+            [each for each in manifests if each.segment_id in known and known[each.segment_id].is_readable]
+        )
 
     def replace(self, plan: BucketPlan, new: Sequence[SegmentManifest]) -> None:
         known = self._cluster.segments(plan.partition)
