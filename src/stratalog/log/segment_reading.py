@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from stratalog.errors import CorruptRecordError
+from stratalog.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionTypeError
 from stratalog.log.offset_index import OffsetIndex
 from stratalog.log.time_index import TimeIndex
 from stratalog.log.values import BatchPosition, FileSlice, OffsetPosition, TimestampOffset
@@ -156,8 +156,15 @@ class ReadableSegment(ABC):
     def _batch_position(self, position: int, header: tuple[int, ...]) -> BatchPosition:
         size = header[1] + LOG_OVERHEAD
         is_wrapper = header[12] < 0 and header[3] != MAGIC
-        base_offset = self.read_batch(position, size).base_offset if is_wrapper else header[0]
+        base_offset = self._first_offset_within(position, size) if is_wrapper else header[0]
         return BatchPosition(base_offset, position, size)
+
+    def _first_offset_within(self, position: int, size: int) -> int:
+        """Of a compressed message of an old format, which must be unpacked for that. CorruptRecordError if it cannot be."""
+        try:
+            return self.read_batch(position, size).base_offset
+        except (InvalidRecordError, UnsupportedCompressionTypeError, ValueError) as error:
+            raise CorruptRecordError(f"{self.log_path}: position {position}: {error}") from error
 
     def read_batch(self, position: int, size: int) -> RecordBatch:
         """The batch at a position that `headers` gave."""
