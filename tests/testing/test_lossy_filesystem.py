@@ -100,16 +100,3 @@ def test_a_full_disk_takes_what_fits(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space left"):
         file.writev_at([b"abc", b"defgh"], 6)
     assert (tmp_path / "a").read_bytes() == b"123456abcd"
-
-
-def test_blocks_that_do_not_fit_are_refused_whole(tmp_path: Path) -> None:
-    fs = LossyFileSystem(tmp_path)
-    file = fs.open(tmp_path / "a", create=True)
-    file.truncate(8192)
-    fs.bytes_left = 8191
-    with pytest.raises(OSError, match="No space left"):
-        file.allocate(0, 8192)
-    assert (tmp_path / "a").stat().st_blocks == 0
-    file.allocate(0, 4096)
-    assert (tmp_path / "a").stat().st_blocks * 512 == 4096
-    assert fs.bytes_left == 4095
