@@ -8,6 +8,7 @@ import pytest
 
 from stratalog.errors import CorruptIndexError, CorruptRecordError
 from stratalog.log.partition_log import PartitionLog
+from stratalog.log.txn_index import AbortedTransaction
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from stratalog.remote.segment_check import CheckedSegment, check_segment
@@ -120,3 +121,50 @@ def test_batches_larger_than_what_is_read_at_once_are_checked(tmp_path: Path) ->
     with pytest.raises(CorruptRecordError, match="does not match its CRC"):
         check_segment(log.segments[0], 4)
     log.close()
+
+
+def _entries(log: PartitionLog) -> dict[str, Path]:
+    """The indexes of the first segment, all read into memory, with an aborted transaction among them."""
+    segment = log.segments[0]
+    segment.txn_index.append(AbortedTransaction(7, 1, 3, 4))
+    assert segment.offset_index.lookup(3).offset <= 3
+    assert list(segment.offset_index)
+    assert segment.time_index.lookup(0)
+    assert segment.time_index.last_entry
+    assert segment.txn_index.all
+    return {
+        "offset": segment.offset_index_path,
+        "time": segment.time_index_path,
+        "transaction": segment.txn_index.path,
+    }
+
+
+def _first_byte(data: bytes) -> bytes:
+    return bytes([data[0] ^ 0x80]) + data[1:]
+
+
+def _nothing(data: bytes) -> bytes:
+    return b""
+
+
+def _part_of_an_entry_less(data: bytes) -> bytes:
+    return data[:-1]
+
+
+def _twice(data: bytes) -> bytes:
+    return data + data
+
+
+@pytest.mark.parametrize("damage", [_first_byte, _nothing, _part_of_an_entry_less, _twice])
+@pytest.mark.parametrize("kind", ["offset", "time", "transaction"])
+def test_an_index_that_changed_on_disk_since_it_was_read_is_found(
+    log: PartitionLog, kind: str, damage: Callable[[bytes], bytes]
+) -> None:
+    path = _entries(log)[kind]
+    _check(log)
+    data = path.read_bytes()
+    path.write_bytes(damage(data))
+    with pytest.raises(CorruptIndexError, match=path.name):
+        _check(log)
+    path.write_bytes(data)
+    _check(log)

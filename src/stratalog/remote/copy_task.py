@@ -223,7 +223,7 @@ class CopyTask:
         ensure_reachable(self._rsm, segment.log_path, segment.size_bytes)
         ensure_owner(self._rsm)
         self._progress.note(f"the check of {segment.log_path.name}")
-        checked = check_segment(segment, candidate.next_base_offset)
+        checked = check_segment(segment, candidate.next_base_offset, fs=self._fs)
         metadata = self._started(segment_id, candidate, checked.size_bytes)
         self._progress.note(f"the metadata of {segment.log_path.name}")
         _result(self._rlmm.add_remote_log_segment_metadata(metadata))

@@ -1,18 +1,25 @@
-"""The look at a sealed segment before it is copied: what is damaged here must not become the only copy there."""
+"""The look at a sealed segment before it is copied: what is damaged here must not become the only copy there.
+
+The files are sent, so the files are looked at: what the log has of its indexes in memory says nothing of a disk that
+lost or changed bytes since they were written.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from stratalog.errors import CorruptIndexError, CorruptRecordError, UnsupportedForMessageFormatError
 from stratalog.log.offset_index import OffsetIndex
 from stratalog.log.segment import LogSegment
+from stratalog.log.txn_index import TransactionIndex
 from stratalog.records.batch import RecordBatch, checked_batch_size, iter_batches
 from stratalog.records.batch_format import HEADER_SIZE_UP_TO_MAGIC
+from stratalog.remote.remote_indexes import open_offset_index, open_time_index
 from stratalog.remote.storage.block_facts import BlockFacts, BlockFactsReader
 from stratalog.remote.storage.manifest import BLOCK_BYTES
-from stratalog.util.filesystem import File
+from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem
 
 _CHUNK_BYTES = 4 * 1024 * 1024
 
@@ -28,31 +35,62 @@ class CheckedSegment:
     block_facts: BlockFacts
 
 
-def check_segment(segment: LogSegment, next_base_offset: int) -> CheckedSegment:
+def check_segment(
+    segment: LogSegment, next_base_offset: int, *, fs: FileSystem = REAL_FILESYSTEM
+) -> CheckedSegment:
     """Read a sealed segment whole: every batch's CRC, ascending offsets within the segment, indexes that point at batches.
 
     Raises CorruptRecordError or CorruptIndexError naming the file, the position, and what was expected.
     """
-    found = _check_batches(segment, next_base_offset)
-    segment.time_index.sanity_check()
-    last = segment.time_index.last_entry
-    if segment.time_index.entries and (
-        last.timestamp_ms > found.max_timestamp_ms
-        or not segment.base_offset <= last.offset < next_base_offset
-    ):
-        raise CorruptIndexError(
-            f"{segment.time_index_path}: the last entry {last} does not fit records with largest timestamp "
-            f"{found.max_timestamp_ms} and offsets {segment.base_offset} to {next_base_offset - 1}"
-        )
-    segment.txn_index.sanity_check()
+    found = _check_batches(segment, next_base_offset, fs)
+    _check_time_index(segment, next_base_offset, found.max_timestamp_ms, fs)
+    _check_txn_index(segment, fs)
     return found
 
 
-def _check_batches(segment: LogSegment, next_base_offset: int) -> CheckedSegment:
+def _check_time_index(
+    segment: LogSegment, next_base_offset: int, max_timestamp_ms: int, fs: FileSystem
+) -> None:
+    known = segment.time_index
+    with open_time_index(known.path, segment.base_offset, fs) as index:
+        _check_size(known.path, index.length, known.size_in_bytes)
+        index.sanity_check()
+        last = index.last_entry
+        if index.entries and (
+            last.timestamp_ms > max_timestamp_ms or not segment.base_offset <= last.offset < next_base_offset
+        ):
+            raise CorruptIndexError(
+                f"{known.path}: the last entry {last} does not fit records with largest timestamp "
+                f"{max_timestamp_ms} and offsets {segment.base_offset} to {next_base_offset - 1}"
+            )
+
+
+def _check_txn_index(segment: LogSegment, fs: FileSystem) -> None:
+    known = segment.txn_index
+    index = TransactionIndex(known.path, segment.base_offset, fs=fs)
+    try:
+        index.sanity_check()
+        _check_size(known.path, index.size_in_bytes, known.size_in_bytes)
+    finally:
+        index.close()
+
+
+def _check_size(path: Path, found: int, expected: int) -> None:
+    """Raise CorruptIndexError for a file that something else has cut or lengthened."""
+    if found != expected:
+        raise CorruptIndexError(
+            f"{path}: {found} bytes, expected {expected}, the entries of a sealed segment"
+        )
+
+
+def _check_batches(segment: LogSegment, next_base_offset: int, fs: FileSystem) -> CheckedSegment:
     path, size, file = segment.log_path, segment.size_bytes, segment.file
     if size == 0:
         raise CorruptRecordError(f"{path}: a sealed segment holds no batch")
-    entries = _IndexEntries(segment.offset_index)
+    known = segment.offset_index
+    with open_offset_index(known.path, segment.base_offset, known.entry_size, fs) as index:
+        _check_size(known.path, index.length, known.size_in_bytes)
+        entries = _IndexEntries(index)
     expected = segment.base_offset
     first_offset, max_timestamp = -1, -1
     blocks = BlockFactsReader(BLOCK_BYTES)
