@@ -477,6 +477,9 @@ class BucketLife:
                 )  # fmt: skip
                 if node is not None:
                     node.is_compacted = True
+                else:  # of a bucket that was given up: no metadata knows of it
+                    for each in self.nodes:
+                        each.is_compacted = each.is_stale = True
                 (made,) = compact_in_process([plan.plan])
                 target.replace(plan, bucket.new_manifests(made))
             target.clean_up(0)

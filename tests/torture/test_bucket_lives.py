@@ -1,6 +1,6 @@
 """Random lives of a bucket; `tests/torture/bucket_world.py` has the invariants. A seed replays its story.
 
-STRATALOG_BUCKET_LIVES=1000 for the long run (`-m soak`), STRATALOG_BUCKET_SEED to begin elsewhere.
+STRATALOG_TORTURE_LIVES=1000 for the long run (`-m soak`), STRATALOG_TORTURE_SEED to begin elsewhere.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def test_a_short_life(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.timeout(0)
 def test_many_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tally = Tally()
-    first = int(os.environ.get("STRATALOG_BUCKET_SEED", "1000"))
-    for seed in range(first, first + int(os.environ.get("STRATALOG_BUCKET_LIVES", "1000"))):
+    first = int(os.environ.get("STRATALOG_TORTURE_SEED", "1000"))
+    for seed in range(first, first + int(os.environ.get("STRATALOG_TORTURE_LIVES", "1000"))):
         live(seed, tmp_path / f"{seed}", tally, monkeypatch)
     print(tally)
