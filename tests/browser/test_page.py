@@ -132,3 +132,39 @@ def test_it_can_be_used_with_the_keyboard(page: Any) -> None:
     page.focus("details[data-topic=orders] summary")
     page.keyboard.press("Enter")
     assert page.locator("details[data-topic=orders][open]").count() == 1
+
+
+def test_a_refresh_takes_nothing_from_under_the_pointer_and_the_keyboard(page: Any) -> None:
+    summary = page.query_selector("details[data-topic=orders] summary")
+    summary.click()
+    page.wait_for_selector("details[data-topic=orders] tbody tr")
+    row = page.query_selector("details[data-topic=orders] tbody tr")
+    other = page.query_selector("details[data-topic=plain] summary .name")
+    other.hover()
+    page.mouse.down()
+    _wait_for_refresh(page)
+    page.mouse.up()
+    assert page.locator("details[data-topic=plain][open]").count() == 1
+    assert summary.evaluate("element => element.isConnected")
+    assert row.evaluate("element => element.isConnected")
+    summary.focus()
+    _wait_for_refresh(page)
+    assert summary.evaluate("element => element === document.activeElement")
+
+
+def _wait_for_refresh(page: Any) -> None:
+    """Until an answer that arrived from now on is shown: only then the page asks again."""
+    for _ in range(2):
+        with page.expect_request("**/api/topics"):
+            pass
+
+
+def test_what_was_opened_stays_open_while_it_is_filtered_out(page: Any) -> None:
+    page.click("details[data-topic=orders] summary")
+    page.wait_for_selector("details[data-topic=orders] tbody tr")
+    page.fill("#filter", "plain")
+    assert page.locator("details").count() == 1
+    page.fill("#filter", "")
+    names = page.locator("details .name").all_inner_texts()
+    assert names == sorted(names)
+    assert page.locator("details[data-topic=orders][open] tbody tr").count() == 2

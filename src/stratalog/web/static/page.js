@@ -13,7 +13,8 @@ const COLUMNS = [
   ["remote", (p) => (p.reason === null ? "–" : bytes(p.remoteBytes))],
   ["to upload", (p) => (p.reason === null ? "–" : toUpload(p))],
 ];
-const opened = new Set();
+// The element of each topic, for as long as there is one: what was opened stays open, also while it is filtered out.
+const elements = new Map();
 let shown = null;
 
 const byId = (id) => document.getElementById(id);
@@ -109,18 +110,61 @@ function tableOf(topic) {
   return scroll;
 }
 
-function topicOf(topic, largest) {
-  const details = element("details");
-  details.dataset.topic = topic.name;
-  details.append(summaryOf(topic, largest));
-  const fill = () => { if (details.open && details.children.length === 1) details.append(tableOf(topic)); };
-  details.open = opened.has(topic.name);
-  fill();
-  details.addEventListener("toggle", () => {
-    details.open ? opened.add(topic.name) : opened.delete(topic.name);
-    fill();
+// Makes an element what another one is, in place: one that is replaced loses the click that has begun on it, the focus, and
+// the text that is selected.
+function become(old, made) {
+  if (old.nodeName !== made.nodeName) { old.replaceWith(made); return; }
+  if (old.nodeType === Node.TEXT_NODE) {
+    if (old.data !== made.data) old.data = made.data;
+    return;
+  }
+  for (const name of old.getAttributeNames()) if (!made.hasAttribute(name)) old.removeAttribute(name);
+  for (const { name, value } of made.attributes) {
+    if (old.getAttribute(name) === value) continue;
+    if (name === "style") old.style.cssText = value; // as an attribute the page's content security policy refuses it
+    else old.setAttribute(name, value);
+  }
+  while (old.childNodes.length > made.childNodes.length) old.lastChild.remove();
+  [...made.childNodes].forEach((child, at) => {
+    at < old.childNodes.length ? become(old.childNodes[at], child) : old.append(child);
   });
+}
+
+function newTopic(name) {
+  const details = element("details");
+  details.dataset.topic = name;
+  details.append(element("summary"));
+  details.addEventListener("toggle", () => showPartitions(details));
   return details;
+}
+
+// A table is made when it is looked at for the first time, and kept.
+function showPartitions(details) {
+  const topic = shown.topics.find((t) => t.name === details.dataset.topic);
+  if (topic === undefined || !details.open) return;
+  details.children.length === 1 ? details.append(tableOf(topic)) : become(details.lastChild, tableOf(topic));
+}
+
+function topicOf(topic, largest) {
+  if (!elements.has(topic.name)) elements.set(topic.name, newTopic(topic.name));
+  const details = elements.get(topic.name);
+  become(details.firstChild, summaryOf(topic, largest));
+  showPartitions(details);
+  return details;
+}
+
+function showTopics(topics, largest) {
+  const names = new Set(shown.topics.map((t) => t.name));
+  for (const name of elements.keys()) if (!names.has(name)) elements.delete(name);
+  const wanted = topics.map((topic) => topicOf(topic, largest));
+  const staying = new Set(wanted);
+  const list = byId("topics");
+  for (const child of [...list.children]) if (!staying.has(child)) child.remove();
+  let next = list.firstChild;
+  for (const details of wanted) {
+    if (details === next) next = next.nextSibling;
+    else list.insertBefore(details, next);
+  }
 }
 
 function showTotals(topics) {
@@ -149,9 +193,7 @@ function show() {
   const offline = Object.entries(shown.offlineDirectories).map(([path, why]) => `${path} is offline: ${why}`);
   byId("trouble").hidden = offline.length === 0;
   byId("trouble").textContent = offline.join("; ");
-  const focused = document.activeElement?.closest?.("details")?.dataset.topic;
-  byId("topics").replaceChildren(...topics.map((topic) => topicOf(topic, largest)));
-  if (focused !== undefined) document.querySelector(`details[data-topic="${CSS.escape(focused)}"] summary`)?.focus();
+  showTopics(topics, largest);
   byId("none").hidden = topics.length > 0;
 }
 
