@@ -275,3 +275,16 @@ def test_what_checkpoints_say_of_partitions_that_are_not_loaded_stays(two: Two) 
     two.start()
     assert two.get(number).log.log_start_offset == 1
     assert two.get(number).log.log_end_offset == 1
+
+
+def test_a_partition_that_a_full_directory_refused_lies_only_where_it_was_made_then(two: Two) -> None:
+    """Else the next start finds it in two directories, and ends."""
+    bad, good = two.dirs
+    assert two.manager is not None
+    two.fs.fail(bad, errno.ENOSPC, {"write"})
+    two.manager.create_topic(spec(count=4))
+    assert sorted(path.name for path in good.glob("orders-*") if (bad / path.name).exists()) == []
+    two.fs.mend(bad)
+    two.stop()
+    two.start(count=4)
+    assert [two.get(number).failure for number in range(4)] == [None] * 4

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -423,8 +423,7 @@ class LogManager:
             partition = None
             with self._failing(directory, f"{name} cannot be created"):
                 self._forget_earlier(directory, (spec.name, number))
-                self._fs.make_dirs(directory / name)
-                partition = self._open(directory / name, spec, is_new=True)
+                partition = self._make(directory / name, spec)
             if partition is not None:
                 return partition
         raise self._not_served(f"{name} cannot be created: no log directory takes it")
@@ -434,6 +433,16 @@ class LogManager:
         if self._shortage is None:
             return KafkaStorageError(message)
         return ResourceShortageError(f"{message} ({self._shortage})")
+
+    def _make(self, path: Path, spec: TopicSpec) -> Partition:
+        """A new log. Nothing is left of one that the disk refuses: it is made elsewhere, and must not lie in two places."""
+        try:
+            self._fs.make_dirs(path)
+            return self._open(path, spec, is_new=True)
+        except Exception:
+            with suppress(OSError):
+                self._fs.remove_tree(path)
+            raise
 
     def _forget_earlier(self, directory: Path, key: TopicPartition) -> None:
         """Take what the checkpoints say of an earlier partition of this name out of them, on the disk too."""
