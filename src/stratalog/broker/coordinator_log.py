@@ -108,10 +108,16 @@ class CoordinatorLog:
             self._creating = self._broker.submit(self._create)
         await asyncio.shield(self._creating)
 
+    @property
+    def partition_count(self) -> int:
+        """0 without the topic."""
+        topic = self._broker.metadata.topic(self.topic)
+        return 0 if topic is None else topic.partition_count
+
     def partition_number(self, owner: str) -> int:
         """The partition that the records of `owner` go to; 0 without the topic."""
-        topic = self._broker.metadata.topic(self.topic)
-        return 0 if topic is None else partition_for(owner, topic.partition_count)
+        count = self.partition_count
+        return partition_for(owner, count) if count else 0
 
     def partition_of(self, owner: str) -> Partition:
         """The partition of `owner`; CoordinatorNotAvailableError without the topic."""
@@ -171,11 +177,6 @@ class CoordinatorLog:
             info = partition.append(batch, origin="coordinator", guard=guard)
             offsets += range(info.first_offset, info.last_offset + 1)
         return offsets
-
-    def read_back(self) -> Iterator[Contents]:
-        """What each partition holds."""
-        for partition in self._broker.logs.partitions(self.topic):
-            yield read_contents(partition)
 
 
 def _chunks(entries: Iterable[KeyValue]) -> Iterator[list[KeyValue]]:
@@ -237,14 +238,14 @@ class Contents:
                     pending.pop(key, None)
 
 
-def read_contents(partition: Partition) -> Contents:
-    """Read a partition from its start to its end.
+def read_contents(partition: Partition, *, is_over: Callable[[], bool] = lambda: False) -> Contents:
+    """Read a partition from its start to its end, or until `is_over`. Any thread may do it.
 
     A committed entry of a transaction counts at the offset of its record: a later plain one wins. A plain tombstone also
     takes back what open transactions wrote under its key.
     """
     contents = Contents()
-    for batch in _batches(partition):
+    for batch in _batches(partition, is_over):
         if batch.is_control:
             contents.end_transaction(batch.producer_id, committed=_commits(batch))
         else:
@@ -252,10 +253,10 @@ def read_contents(partition: Partition) -> Contents:
     return contents
 
 
-def _batches(partition: Partition) -> Iterator[RecordBatch]:
+def _batches(partition: Partition, is_over: Callable[[], bool]) -> Iterator[RecordBatch]:
     log = partition.log
     offset = log.log_start_offset
-    while offset < log.log_end_offset:
+    while offset < log.log_end_offset and not is_over():
         fetched = log.read(offset, _READ_BYTES, isolation=Isolation.LOG_END, min_one_message=True)
         if fetched.slice is None:
             return

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine, Iterable
+from typing import TYPE_CHECKING, Any
 
 from stratalog.errors import StratalogError
 
@@ -36,31 +36,41 @@ class TopicDeletions:
         self._going_on: set[asyncio.Task[Topic]] = set()
 
     def resume(self) -> None:
-        """At a start, before anybody is served: finish what was interrupted. May block."""
+        """At a start, before anybody is served: go on with what was interrupted, as far as commits are there. May block."""
         for topic in self._broker.topics.resume_deletions():
-            try:
-                written: set[Partition] = set()
-                for piece in self._broker.groups.commits.remove_topic(topic.name):
-                    written |= piece
-                self._finish(topic, written)
-            except (StratalogError, OSError):
-                self._leave_unfinished(topic)
+            if self._broker.groups.loading.is_over:
+                try:
+                    written: set[Partition] = set()
+                    for piece in self._broker.groups.commits.remove_topic(topic.name):
+                        written |= piece
+                    self._finish(topic, written)
+                except (StratalogError, OSError):
+                    self._leave_unfinished(topic)
+            else:
+                self._go_on(self._forget(topic))
 
     async def delete(self, name: str) -> Topic:
         """Delete a topic; it goes on when the caller is cancelled. UnknownTopicOrPartitionError when there is none.
 
-        If the disk refuses the tombstones, the topic is gone and its name taken until the next start can write them.
+        While commits are still read back at a start, this waits for them: they can be forgotten only then. If the disk
+        refuses the tombstones, the topic is gone and its name taken until the next start can write them.
         """
-        task = self._broker.loop.create_task(self._delete(name))
+        return await asyncio.shield(self._go_on(self._delete(name)))
+
+    def _go_on(self, work: Coroutine[Any, Any, Topic]) -> asyncio.Task[Topic]:
+        task = self._broker.loop.create_task(work)
         self._going_on.add(task)
         task.add_done_callback(self._going_on.discard)
-        return await asyncio.shield(task)
+        return task
 
     async def _delete(self, name: str) -> Topic:
-        topic = await self._broker.run_blocking(self._broker.topics.begin_deletion, name)
+        return await self._forget(await self._broker.run_blocking(self._broker.topics.begin_deletion, name))
+
+    async def _forget(self, topic: Topic) -> Topic:
+        await self._broker.groups.loading.wait()
         try:
             written: set[Partition] = set()
-            for piece in self._broker.groups.commits.remove_topic(name):
+            for piece in self._broker.groups.commits.remove_topic(topic.name):
                 written |= piece
                 await asyncio.sleep(0)  # others have their turn
             await self._broker.run_blocking(self._finish, topic, written)

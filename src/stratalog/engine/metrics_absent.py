@@ -73,7 +73,7 @@ ABSENT = (
     Absent("kafka.server:type=share-coordinator-metrics", _SHARE),
     Absent("kafka.server:type=socket-server-metrics", "there are no network threads that could be told apart"),
     Absent("kafka.server:type=transaction-coordinator-metrics",
-           "the partitions of __transaction_state are all loaded before the broker serves"),
+           "how long partitions of __transaction_state take to load is not measured"),
     Absent("kafka.server:type=txn-marker-channel-metrics", _TRANSACTIONS),
     Absent("kafka.utils:type=Throttler,name=cleaner-io", "what cleanings read and write is in LogCleaner"),
     Absent("kafka:type=kafka.Log4jController", "not a metric"),

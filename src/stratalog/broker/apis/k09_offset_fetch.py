@@ -2,7 +2,8 @@
 
 From version 2 on a null list of topics asks for all; from 8 on several groups can be asked for at once; 10 names topics by
 id. With `require_stable` (7) a partition for which an open transaction has a commit is answered with
-UNSTABLE_OFFSET_COMMIT: the client asks again until it is known which offset counts (KIP-447).
+UNSTABLE_OFFSET_COMMIT: the client asks again until it is known which offset counts (KIP-447). A group that is still read
+back at a start is answered with COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 from stratalog.broker.dispatch import ApiKey, RequestContext, handles
 from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
 from stratalog.broker.groups.wire import requested_topic
-from stratalog.errors import UnknownTopicIdError, UnstableOffsetCommitError
+from stratalog.errors import KafkaError, UnknownTopicIdError, UnstableOffsetCommitError
 
 if TYPE_CHECKING:
     from stratalog.broker.metadata.store import Topic
 
+_ERROR_FROM = 2
 _GROUPS_FROM = 8
 _TOPIC_IDS_FROM = 10
 _NONE = CommittedOffset(-1, "", -1)
@@ -25,22 +27,50 @@ _NONE = CommittedOffset(-1, "", -1)
 @handles(ApiKey.OFFSET_FETCH, versions=(1, 10))
 def offset_fetch(ctx: RequestContext, request: Any) -> Any:
     stable = getattr(request, "require_stable", False)
-    if ctx.version < _GROUPS_FROM:
-        return ctx.respond(
-            topics=_topics(ctx, request, "OffsetFetchResponseTopic", "OffsetFetchResponsePartition", stable)
-        )
+    if ctx.version >= _GROUPS_FROM:
+        return ctx.respond(groups=[_group(ctx, group, stable) for group in request.groups])
+    code = _not_there(ctx, request.group_id)
+    if code:
+        topics = _refused(ctx, request, code) if ctx.version < _ERROR_FROM else []
+        return ctx.respond(topics=topics, error_code=code)
     return ctx.respond(
-        groups=[
-            ctx.make(
-                "OffsetFetchResponseGroup",
-                group_id=group.group_id,
-                topics=_topics(
-                    ctx, group, "OffsetFetchResponseTopics", "OffsetFetchResponsePartitions", stable
-                ),
-            )
-            for group in request.groups
-        ]
+        topics=_topics(ctx, request, "OffsetFetchResponseTopic", "OffsetFetchResponsePartition", stable)
     )
+
+
+def _group(ctx: RequestContext, group: Any, stable: bool) -> Any:
+    code = _not_there(ctx, group.group_id)
+    if code:
+        return ctx.make("OffsetFetchResponseGroup", group_id=group.group_id, error_code=code)
+    return ctx.make(
+        "OffsetFetchResponseGroup",
+        group_id=group.group_id,
+        topics=_topics(ctx, group, "OffsetFetchResponseTopics", "OffsetFetchResponsePartitions", stable),
+    )
+
+
+def _not_there(ctx: RequestContext, group_id: str) -> int:
+    """The error code of a group whose commits have not been read back; 0 for the others."""
+    try:
+        ctx.broker.groups.loading.check(group_id)
+    except KafkaError as error:
+        return error.code
+    return 0
+
+
+def _refused(ctx: RequestContext, request: Any, code: int) -> list[Any]:
+    """The same error for each partition, before there was a place for that of the whole group."""
+    return [
+        ctx.make(
+            "OffsetFetchResponseTopic",
+            name=topic.name,
+            partitions=[
+                _partition(ctx, "OffsetFetchResponsePartition", index, _NONE, code)
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in request.topics or ()
+    ]
 
 
 def _topics(ctx: RequestContext, group: Any, topic_type: str, partition_type: str, stable: bool) -> list[Any]:

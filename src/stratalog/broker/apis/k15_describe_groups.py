@@ -12,7 +12,7 @@ from stratalog.broker.dispatch import ApiKey, RequestContext, handles
 from stratalog.broker.groups.group import ClassicGroup
 from stratalog.broker.groups.state import GroupState
 from stratalog.broker.groups.wire import GROUP_OPERATIONS, OPERATIONS_UNKNOWN
-from stratalog.errors import GroupIdNotFoundError
+from stratalog.errors import GroupIdNotFoundError, KafkaError
 
 _NOT_FOUND_FROM = 6
 
@@ -36,6 +36,14 @@ def _describe(ctx: RequestContext, group_id: str, operations: int) -> Any:
             error_code=0 if found else error.code,
             error_message=None if found else str(error),
             authorized_operations=operations if found else OPERATIONS_UNKNOWN,
+        )
+    except KafkaError as error:
+        return ctx.make(
+            "DescribedGroup",
+            group_id=group_id,
+            error_code=error.code,
+            error_message=str(error),
+            authorized_operations=OPERATIONS_UNKNOWN,
         )
     return ctx.make(
         "DescribedGroup",

@@ -1,4 +1,7 @@
-"""ListGroups: all groups, by choice only those in some states (version 4) or of some types (5)."""
+"""ListGroups: all groups, by choice only those in some states (version 4) or of some types (5).
+
+While any group is still read back at a start: COORDINATOR_LOAD_IN_PROGRESS.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ _TYPE = "classic"
 
 @handles(ApiKey.LIST_GROUPS, versions=(0, 5))
 def list_groups(ctx: RequestContext, request: Any) -> Any:
+    ctx.broker.groups.loading.check_all()
     states = {state.strip().lower() for state in getattr(request, "states_filter", ())}
     types = {type_.strip().lower() for type_ in getattr(request, "types_filter", ())}
     return ctx.respond(

@@ -2,6 +2,8 @@
 
 v0 to v2. Of choice are states, producer ids, from v1 on those that have been open for longer than a duration (KIP-994), and
 from v2 on ids that match a pattern as a whole (KIP-1152).
+
+While any id is still read back at a start: COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ def list_transactions(ctx: RequestContext, request: Any) -> Any:
         pattern = re.compile(getattr(request, "transactional_id_pattern", None) or "(?s).*")
     except re.error as error:
         raise InvalidRegularExpressionError(f"transactional id pattern: {error}") from error
+    ctx.broker.transactions.loading.check_all()
     now_ms = ctx.broker.clock.now_ms()
     open_for_ms = _duration_ms(request)
     states = set(request.state_filters)

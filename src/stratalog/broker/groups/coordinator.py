@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stratalog.broker.coordinator_log import CoordinatorLog, TransactionalWrite
+from stratalog.broker.coordinator_loading import CoordinatorLoading, in_pieces
+from stratalog.broker.coordinator_log import Contents, CoordinatorLog, TransactionalWrite
 from stratalog.broker.groups.commits import Commits
 from stratalog.broker.groups.group import ClassicGroup
 from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
@@ -66,10 +67,52 @@ class _Timer:
     handle: asyncio.TimerHandle
 
 
+@dataclass(frozen=True, slots=True)
+class _StoredCommit:
+    """A commit as it was read back; with a producer id it is of that producer's open transaction."""
+
+    key: OffsetKey
+    commit: CommittedOffset
+    producer_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredGroup:
+    """A group's metadata as it was read back."""
+
+    key: GroupKey
+    metadata: GroupMetadata
+
+
+_Stored = _StoredCommit | _StoredGroup
+
+
+def _decode(contents: Contents) -> Iterator[_Stored]:
+    """What a partition of `__consumer_offsets` holds; records that cannot be understood are passed over."""
+    for key, offset, value in contents.live():
+        yield from _decode_record(key, offset, value, None)
+    for producer_id, written in contents.in_transaction.items():
+        for key, entry in written.items():
+            if entry.value is not None:
+                yield from _decode_record(key, entry.offset, entry.value, producer_id)
+
+
+def _decode_record(key_bytes: bytes, offset: int, value: bytes, producer_id: int | None) -> Iterator[_Stored]:
+    try:
+        key = decode_key(key_bytes)
+        if isinstance(key, OffsetKey):
+            yield _StoredCommit(key, decode_offset_value(value).stored_at(offset), producer_id)
+        elif isinstance(key, GroupKey):
+            yield _StoredGroup(key, decode_group_value(value))
+    except CorruptRecordError as error:
+        logger.error("A record of __consumer_offsets is passed over: %s", error)
+
+
 class GroupCoordinator:
     """All groups of this broker. Everything belongs to the loop's thread.
 
-    A commit or a group's metadata is in the log before it is answered; after a restart `start` finds it there again.
+    A commit or a group's metadata is in the log before it is answered; after a restart `start` finds it there again. What
+    clients ask for raises CoordinatorLoadInProgressError while the partition with the group is still read.
     """
 
     def __init__(self, broker: BrokerState) -> None:
@@ -88,56 +131,52 @@ class GroupCoordinator:
         self._closed = False
         self.log: CoordinatorLog = offsets_log(broker)
         self.commits = Commits(self.log, config)
+        self.loading = CoordinatorLoading(broker, self.log, decode=_decode, take=self._take)
+        #: Transactions (producer id, committed) whose marker was written while its partition was read, by its number.
+        self._ended_while_loading: dict[int, list[tuple[int, bool]]] = {}
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Load groups and commits, and begin to watch the time."""
-        self._load()
-        for group in self._groups.values():
-            self._carry_out(group, group.shrink_to_limit(self._now()))
-        self._schedule_expiration()
+        """Load groups and commits, much of them in the background, and begin to watch the time."""
+        self.loading.start(self._schedule_expiration)
 
     def close(self) -> None:
         """Stop the timers. What is stored stays as it is; whoever waits is left to the end of its connection."""
         self._closed = True
+        self.loading.close()
         for timer in self._timers.values():
             timer.handle.cancel()
         self._timers.clear()
         if self._expiration is not None:
             self._expiration.cancel()
 
-    def _load(self) -> None:
+    def _take(self, number: int, entries: Sequence[_Stored]) -> Iterator[None]:
+        """Take in what has been read of a partition, in pieces."""
         now = self._now()
-        for contents in self.log.read_back():
-            for key_bytes, offset, value in contents.live():
-                self._load_record(key_bytes, offset, value, None, now)
-            for producer_id, written in contents.in_transaction.items():
-                for key_bytes, entry in written.items():
-                    if entry.value is not None:
-                        self._load_record(key_bytes, entry.offset, entry.value, producer_id, now)
-        for group_id in self.commits.committed.groups():
-            if group_id not in self._groups:
-                self._groups[group_id] = ClassicGroup(group_id, self._settings, now)
-        if self._groups:
-            logger.info("Loaded %d groups", len(self._groups))
+        yield from in_pieces(entries, lambda entry: self._take_entry(entry, now))
+        groups = {self._groups[entry.key.group_id]: None for entry in entries}
+        yield from in_pieces(groups, lambda group: self._carry_out(group, group.shrink_to_limit(self._now())))
+        for producer_id, committed in self._ended_while_loading.pop(number, ()):
+            self.commits.transaction_ended(producer_id, number, committed=committed)
+        if groups:
+            logger.info("Loaded %d groups of %s-%d", len(groups), self.log.topic, number)
 
-    def _load_record(
-        self, key_bytes: bytes, offset: int, value: bytes, producer_id: int | None, now: Moment
-    ) -> None:
-        """Take in a stored record; with a producer id it is of that producer's open transaction."""
-        try:
-            key = decode_key(key_bytes)
-            if isinstance(key, OffsetKey):
-                commit = decode_offset_value(value).stored_at(offset)
-                self.commits.load(key, commit, producer_id)
-                if producer_id is not None:
-                    self._groups.setdefault(key.group_id, ClassicGroup(key.group_id, self._settings, now))
-            elif isinstance(key, GroupKey):
-                stored = decode_group_value(value)
-                self._groups[key.group_id] = ClassicGroup.load(key.group_id, stored, self._settings, now)
-        except CorruptRecordError as error:
-            logger.error("A record of __consumer_offsets is passed over: %s", error)
+    def _take_entry(self, entry: _Stored, now: Moment) -> None:
+        group_id = entry.key.group_id
+        if isinstance(entry, _StoredGroup):
+            self._groups[group_id] = ClassicGroup.load(group_id, entry.metadata, self._settings, now)
+            return
+        self.commits.load(entry.key, entry.commit, entry.producer_id)
+        if group_id not in self._groups:
+            self._groups[group_id] = ClassicGroup(group_id, self._settings, now)
+
+    def transaction_ended(self, producer_id: int, number: int, *, committed: bool) -> None:
+        """`Commits.transaction_ended`, now or when what is in the partition has been loaded."""
+        if self.loading.is_loading(number):
+            self._ended_while_loading.setdefault(number, []).append((producer_id, committed))
+        else:
+            self.commits.transaction_ended(producer_id, number, committed=committed)
 
     def _now(self) -> Moment:
         return Moment(self._clock.now_ms(), round(self._clock.monotonic() * 1000))
@@ -155,6 +194,7 @@ class GroupCoordinator:
             )
         if not self.log.exists:
             await self.log.ensure()
+        self.loading.check(group_id)
         group = self._groups.get(group_id)
         if group is None:
             if request.member_id != UNKNOWN_MEMBER_ID:
@@ -174,6 +214,7 @@ class GroupCoordinator:
     async def sync(self, group_id: str, request: SyncRequest) -> SyncReply:
         """Answers when the leader's assignments are stored, or at once."""
         _check_group_id(group_id)
+        self.loading.check(group_id)
         group = self._groups.get(group_id)
         if group is None:
             raise UnknownMemberIdError(f"Group {group_id} not found.")
@@ -184,6 +225,7 @@ class GroupCoordinator:
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> None:
         """Raises what the member has to be told."""
         _check_group_id(group_id)
+        self.loading.check(group_id)
         group = self._groups.get(group_id)
         if group is None:
             raise UnknownMemberIdError(f"Group {group_id} not found.")
@@ -191,6 +233,7 @@ class GroupCoordinator:
 
     def leave(self, group_id: str, leaving: list[LeavingMember]) -> list[LeftMember]:
         _check_group_id(group_id)
+        self.loading.check(group_id)
         group = self._groups.get(group_id)
         if group is None:
             return [LeftMember(who.member_id, who.instance_id, Answer.UNKNOWN_MEMBER_ID) for who in leaving]
@@ -290,6 +333,7 @@ class GroupCoordinator:
         """
         if not self.log.exists:
             await self.log.ensure()
+        self.loading.check(group_id)
         now = self._now()
         group = self._groups.get(group_id)
         if group is None and generation > NO_GENERATION:
@@ -317,6 +361,7 @@ class GroupCoordinator:
         _check_group_id(group_id)
         if not self.log.exists:
             await self.log.ensure()
+        self.loading.check(group_id)
         transaction = admit(self.log.partition_of(group_id))
         now = self._now()
         group = self._groups.get(group_id)
@@ -344,6 +389,7 @@ class GroupCoordinator:
 
     def known(self, group_id: str) -> ClassicGroup:
         """The group, or GroupIdNotFoundError."""
+        self.loading.check(group_id)
         group = self._groups.get(group_id)
         if group is None:
             raise GroupIdNotFoundError(f"Group {group_id} not found.")

@@ -14,6 +14,7 @@ from stratalog.broker.groups.offsets import TopicPartition
 from stratalog.broker.transactions.transaction import EPOCH_BUMP_FROM, Producer
 from stratalog.errors import (
     ConcurrentTransactionsError,
+    CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     InvalidProducerEpochError,
     InvalidTxnStateError,
@@ -96,6 +97,6 @@ def admit(
         if adds:
             raise
         raise NotEnoughReplicasError(str(error)) from error
-    except (NotCoordinatorError, CoordinatorNotAvailableError) as error:
+    except (NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError) as error:
         raise NotEnoughReplicasError(str(error)) from error
     return guard

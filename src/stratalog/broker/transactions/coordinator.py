@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from stratalog.broker.coordinator_log import CoordinatorLog
+from stratalog.broker.coordinator_loading import CoordinatorLoading, in_pieces
+from stratalog.broker.coordinator_log import Contents, CoordinatorLog
 from stratalog.broker.groups.offsets import TopicPartition
 from stratalog.broker.transactions import decisions
 from stratalog.broker.transactions.markers import Marker, Markers
@@ -51,10 +52,22 @@ logger = logging.getLogger(__name__)
 _RETRY_S = 1.0
 
 
+def _decode(contents: Contents) -> Iterator[Transaction]:
+    """What a partition of `__transaction_state` holds; records that cannot be understood are passed over."""
+    for key, _, value in contents.live():
+        try:
+            transactional_id = decode_key(key)
+            if transactional_id is not None:
+                yield decode_value(transactional_id, value)
+        except CorruptRecordError as error:
+            logger.error("A record of __transaction_state is passed over: %s", error)
+
+
 class TransactionCoordinator:
     """All transactional ids of this broker. Everything belongs to the loop's thread.
 
-    A step is in the log before it is answered; after a restart `start` finds it there again.
+    A step is in the log before it is answered; after a restart `start` finds it there again. What clients ask for raises
+    CoordinatorLoadInProgressError while the partition with the id is still read.
     """
 
     def __init__(self, broker: BrokerState) -> None:
@@ -67,35 +80,38 @@ class TransactionCoordinator:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._closed = False
         self.log: CoordinatorLog = transaction_log(broker)
+        self.loading = CoordinatorLoading(broker, self.log, decode=_decode, take=self._take)
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Load all ids, finish what was decided, and begin to watch the time. After the groups have been loaded."""
-        for contents in self.log.read_back():
-            for key, _, value in contents.live():
-                self._load(key, value)
-        for transaction in list(self._transactions.values()):
-            if transaction.state.is_prepared:
-                self._complete(transaction, transaction.partitions)
-        if self._transactions:
-            logger.info("Loaded %d transactional ids", len(self._transactions))
-        self._every("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.abort_timed_out)
-        self._every("transaction.remove.expired.transaction.cleanup.interval.ms", self.expire)
+        """Load all ids, many of them in the background, finish what was decided, and begin to watch the time."""
+        self.loading.start(self._begin_to_tidy)
 
     def close(self) -> None:
         """Stop the timers. What is stored stays as it is."""
         self._closed = True
+        self.loading.close()
         for timer in self._timers.values():
             timer.cancel()
 
-    def _load(self, key: bytes, value: bytes) -> None:
-        try:
-            transactional_id = decode_key(key)
-            if transactional_id is not None:
-                self._transactions[transactional_id] = decode_value(transactional_id, value)
-        except CorruptRecordError as error:
-            logger.error("A record of __transaction_state is passed over: %s", error)
+    def _take(self, number: int, entries: Sequence[Transaction]) -> Iterator[None]:
+        """Take in what has been read of a partition, in pieces, and finish what was decided there."""
+
+        def take(transaction: Transaction) -> None:
+            self._transactions[transaction.transactional_id] = transaction
+
+        yield from in_pieces(entries, take)
+        for transaction in entries:
+            if transaction.state.is_prepared:
+                self._complete(transaction, transaction.partitions)
+                yield
+        if entries:
+            logger.info("Loaded %d transactional ids of %s-%d", len(entries), self.log.topic, number)
+
+    def _begin_to_tidy(self) -> None:
+        self._every("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.abort_timed_out)
+        self._every("transaction.remove.expired.transaction.cleanup.interval.ms", self.expire)
 
     def _every(self, interval_key: str, work: Callable[[], object]) -> None:
         def turn() -> None:
@@ -137,6 +153,7 @@ class TransactionCoordinator:
     def _find(self, transactional_id: str) -> Transaction | None:
         if not self.log.exists:
             raise NotCoordinatorError(f"{self.log.topic} is not there yet: FindCoordinator makes it")
+        self.loading.check(transactional_id)
         return self._transactions.get(transactional_id)
 
     def _known(self, transactional_id: str | None) -> Transaction:

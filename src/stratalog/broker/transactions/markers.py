@@ -84,7 +84,7 @@ class Markers:
             logger.error("%s-%d: no marker for producer %d: %s", *at, marker.producer.id, error)
             return wire_code(error) if isinstance(error, KafkaError) else KafkaStorageError.code
         if at.topic == CONSUMER_OFFSETS_TOPIC:
-            self._broker.groups.commits.transaction_ended(
+            self._broker.groups.transaction_ended(
                 marker.producer.id, at.partition, committed=marker.committed
             )
         return 0
