@@ -122,6 +122,8 @@ def readable(log: stratalog.log.open_log.OpenLog) -> set[int]:
 def abandoned(log: stratalog.log.open_log.OpenLog) -> None:
     """The process that had the log is killed."""
     log.partition_log.abandon(KafkaStorageError("killed"))
+    assert log._lock is not None
+    log._lock.close()
 
 
 @pytest.mark.parametrize("ending", ["closed", "killed", "killed, and no checkpoints"])

@@ -1,12 +1,11 @@
 """One log directory: who owns it, how it was left, and which partitions lie in it.
 
 Files, all as Apache Kafka writes them: `meta.properties` (version 1: cluster.id, node.id, directory.id), `.lock` (held
-by a POSIX lock while a process serves the directory), `.kafka_cleanshutdown` (there only after a clean stop).
+while a process serves the directory, see `log.dir_lock`), `.kafka_cleanshutdown` (there only after a clean stop).
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import uuid
@@ -15,19 +14,19 @@ from pathlib import Path
 from stratalog.config.broker import parse_properties
 from stratalog.errors import DataDirError, UnusableDataDirError, UsageError
 from stratalog.log.checkpoints import CLEAN_SHUTDOWN
+from stratalog.log.dir_lock import LOCK, DirLock, hold, is_held
 from stratalog.log.publication import finish_held
 from stratalog.remote.restore_marker import check_finished
 from stratalog.util.atomic_file import make_dirs_durably, write_atomic
-from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
 from stratalog.util.uuids import random_uuid, uuid_from_base64, uuid_to_base64
 
 logger = logging.getLogger(__name__)
 
 META_PROPERTIES = "meta.properties"
-LOCK = ".lock"
 META_VERSION = "1"
 
-#: A POSIX lock does not exclude its own process, so directories served by this one are kept here.
+#: Where locks are those of the process they do not exclude itself, so directories served by this one are kept here.
 _served_here: set[Path] = set()
 
 
@@ -35,7 +34,7 @@ class DataDir:
     """An open, locked log directory. Close it to release the lock."""
 
     def __init__(
-        self, path: Path, fs: FileSystem, lock: File, directory_id: uuid.UUID, was_clean: bool
+        self, path: Path, fs: FileSystem, lock: DirLock, directory_id: uuid.UUID, was_clean: bool
     ) -> None:
         self.path = path
         self.directory_id = directory_id
@@ -55,19 +54,19 @@ class DataDir:
         segments that were published.
         """
         path = path.resolve()
-        if path in _served_here:  # asked first: closing any handle of a file releases all POSIX locks on it
+        if (
+            path in _served_here
+        ):  # asked first: closing any handle of a file releases all locks of the process on it
             raise _in_use(path)
         check_finished(path, fs)
         try:
             make_dirs_durably(path, fs)
-            lock = fs.open(path / LOCK, create=True)
+            lock = hold(path, fs)
         except OSError as error:
             raise _unusable(path, error) from error
+        if lock is None:
+            raise _in_use(path)
         try:
-            try:
-                fcntl.lockf(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise _in_use(path) from error
             directory_id = _identify(path, cluster_id, node_id, fs)
             finished = finish_held(path, fs)
             if finished:
@@ -118,16 +117,7 @@ def stored_node_id(path: Path, fs: FileSystem = REAL_FILESYSTEM) -> int | None:
 def is_served(path: Path, fs: FileSystem = REAL_FILESYSTEM) -> bool:
     """Whether some process serves this directory right now."""
     path = path.resolve()
-    if path in _served_here:
-        return True
-    if not fs.exists(path / LOCK):
-        return False
-    with fs.open(path / LOCK, write=True) as lock:
-        try:
-            fcntl.lockf(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return True
-    return False
+    return path in _served_here or is_held(path, fs)
 
 
 def _unusable(path: Path, error: OSError) -> UnusableDataDirError:
@@ -140,7 +130,8 @@ def _unusable(path: Path, error: OSError) -> UnusableDataDirError:
 
 def _in_use(path: Path) -> DataDirError:
     return DataDirError(
-        f"log directory {path} is in use by another broker (its {LOCK} file is held); stop that one first"
+        f"log directory {path} is in use by another broker, or one of its partitions by another program (its {LOCK} file"
+        " is held); stop that one first"
     )
 
 

@@ -4,9 +4,12 @@
         log.append([Record(0, now_ms, b"key", b"value")])
         for record in log.records(0): ...
 
-The directory is a Kafka partition directory; a broker can serve it afterwards. Nobody else may have it open. The
-directory around it is its log directory: how far the log is flushed, and where it begins, stands in the checkpoints there,
-as a broker keeps them (`partition_checkpoints`).
+The directory is a Kafka partition directory; a broker can serve it afterwards. Nobody else has it open meanwhile: the
+`.lock` of the log directory around it says so (`dir_lock`). Who only looks reads the files, without a lock: `stratalog
+dump`, Spark.
+
+How far the log is flushed, and where it begins, stands in the checkpoints of the directory around it, as a broker keeps
+them (`partition_checkpoints`).
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ from types import TracebackType
 from typing_extensions import Buffer
 
 from stratalog.config.topic import LogConfig
-from stratalog.errors import KafkaStorageError, RequestTimedOutError
+from stratalog.errors import DataDirError, KafkaStorageError, RequestTimedOutError
+from stratalog.log.dir_lock import LOCK, DirLock, hold_partition
 from stratalog.log.file_names import parse_partition_dir
 from stratalog.log.partition_checkpoints import PartitionCheckpoints
 from stratalog.log.partition_log import PartitionLog
@@ -30,6 +34,7 @@ from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record, RecordLike
 from stratalog.records.record_scan import load_all
+from stratalog.util.atomic_file import make_dirs_durably
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
 
@@ -46,10 +51,12 @@ class OpenLog:
         partition_log: PartitionLog,
         checkpoints: PartitionCheckpoints | None = None,
         *,
+        lock: DirLock | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.partition_log = partition_log
         self._checkpoints = checkpoints
+        self._lock = lock
         self._clock = clock
         self._checkpoint_lock = threading.Lock()
         #: What stands in the checkpoints.
@@ -140,8 +147,12 @@ class OpenLog:
 
     def close(self) -> None:
         """Flush and close. Harmless when called again."""
-        self.partition_log.close()
-        self._write_down("close")
+        try:
+            self.partition_log.close()
+            self._write_down("close")
+        finally:
+            if self._lock is not None:
+                self._lock.close()
 
     def __enter__(self) -> OpenLog:
         return self
@@ -165,7 +176,8 @@ def open_log(
     """Open a partition directory, `<topic>-<partition>`, and make it if it is missing.
 
     `config` is a LogConfig or topic properties under Kafka's names. What is not known to be flushed is checked, and nothing
-    that is flushed is ever cut. Raises ValueError for another kind of name, InvalidConfigError, OSError.
+    that is flushed is ever cut. Raises ValueError for another kind of name, InvalidConfigError, DataDirError while somebody
+    else has the directory, OSError.
     """
     if not isinstance(config, LogConfig):
         config = LogConfig.from_properties(dict(config or {}))
@@ -173,9 +185,20 @@ def open_log(
     partition = parse_partition_dir(directory.name)
     if partition is None:
         raise ValueError(f"{directory}: not the name of a partition directory, <topic>-<partition>")
-    checkpoints = PartitionCheckpoints(directory, partition, fs)
-    known = checkpoints.begin()
-    log = PartitionLog.open(
-        directory, config, clock=clock, fs=fs, producer_expiration_ms=NEVER, **known._asdict()
-    )
-    return OpenLog(log, checkpoints, clock=clock)
+    make_dirs_durably(directory.parent, fs)
+    lock = hold_partition(directory.parent, directory.name, fs)
+    if lock is None:
+        raise DataDirError(
+            f"{directory} is in use: a broker, a check or another open_log has it ({directory.parent / LOCK} is held)."
+            " Stop or close that first; to look at the log meanwhile, use `stratalog dump`"
+        )
+    try:
+        checkpoints = PartitionCheckpoints(directory, partition, fs)
+        known = checkpoints.begin()
+        log = PartitionLog.open(
+            directory, config, clock=clock, fs=fs, producer_expiration_ms=NEVER, **known._asdict()
+        )
+        return OpenLog(log, checkpoints, lock=lock, clock=clock)
+    except BaseException:
+        lock.close()
+        raise

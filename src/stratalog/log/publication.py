@@ -38,6 +38,7 @@ from stratalog.log.checkpoints import (
     PartitionMetadataFile,
     encode_epochs,
 )
+from stratalog.log.dir_lock import LOCK, hold
 from stratalog.log.file_names import (
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
@@ -63,7 +64,6 @@ from stratalog.util.uuids import uuid_to_base64
 #: A staging directory in which nothing was done for so long is that of a job that has died.
 ABANDONED_AFTER_MS: Final = 24 * 3_600_000
 
-_LOCK: Final = ".lock"
 _JOURNAL: Final = "stratalog-publication-"
 _STAGING: Final = "stratalog-staging-0."
 _DELETE: Final = "-delete"
@@ -348,13 +348,13 @@ def _held(data_dir: Path, fs: FileSystem) -> Iterator[None]:
 
     Where directories cannot be locked (NFS), one that meets another is told of a broker.
     """
-    with fs.open(data_dir) as directory, fs.open(data_dir / _LOCK, create=True) as lock:
+    with fs.open(data_dir) as directory:
         with suppress(OSError):
             fcntl.flock(directory.fileno(), fcntl.LOCK_EX)
-        try:
-            fcntl.lockf(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        lock = hold(data_dir, fs)
+        if lock is None:
             raise UsageError(
-                f"{data_dir} is in use by a broker (its {_LOCK} file is held): stop it first, or write through it"
-            ) from error
-        yield
+                f"{data_dir} is in use by a broker (its {LOCK} file is held): stop it first, or write through it"
+            )
+        with lock:
+            yield

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from stratalog.engine.data_dir import LOCK, is_served
 from stratalog.errors import UsageError
-from stratalog.util.filesystem import File, FileSystem
+from stratalog.log.dir_lock import LOCK, DirLock, hold, hold_for_check
+from stratalog.util.filesystem import FileSystem
 
 
 @contextmanager
@@ -27,30 +25,13 @@ def held(directories: Sequence[Path], fs: FileSystem, *, exclusively: bool) -> I
         yield
 
 
-def _lock(directory: Path, fs: FileSystem, *, exclusively: bool) -> File | None:
-    path = directory / LOCK
-    if not fs.exists(path):
-        if not exclusively:
-            return None
-    elif _is_served(directory, fs):
+def _lock(directory: Path, fs: FileSystem, *, exclusively: bool) -> DirLock | None:
+    if not exclusively and not fs.exists(directory / LOCK):
+        return None
+    lock = hold(directory, fs) if exclusively else hold_for_check(directory, fs)
+    if lock is None:
         raise _in_use(directory)
-    lock = fs.open(path, create=True) if exclusively else fs.open(path)
-    try:
-        fcntl.lockf(lock.fileno(), (fcntl.LOCK_EX if exclusively else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-    except OSError as error:
-        lock.close()
-        if error.errno in (errno.EACCES, errno.EAGAIN):
-            raise _in_use(directory) from None
-        raise
     return lock
-
-
-def _is_served(directory: Path, fs: FileSystem) -> bool:
-    """Asked first because a lock does not exclude its own process, in which a broker may run too."""
-    try:
-        return is_served(directory, fs)
-    except PermissionError:
-        return False  # not ours to write; the shared lock tells
 
 
 def _in_use(directory: Path) -> UsageError:

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from stratalog.engine.data_dir import LOCK
 from stratalog.errors import DataDirError
+from stratalog.log.dir_lock import LOCK, hold
 
 
 @contextmanager
 def offline(data_dir: Path) -> Iterator[None]:
     """Hold the lock of a data directory; DataDirError while a broker has it. One that was never served has none."""
-    path = data_dir / LOCK
-    if not path.exists():
+    if not (data_dir / LOCK).exists():
         yield
         return
-    with path.open("r+b") as lock:
-        try:
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise DataDirError(
-                f"log directory {data_dir} is in use by a broker (its {LOCK} file is held); stop that one first"
-            ) from error
+    lock = hold(data_dir)
+    if lock is None:
+        raise DataDirError(
+            f"log directory {data_dir} is in use by a broker (its {LOCK} file is held); stop that one first"
+        )
+    with lock:
         yield

@@ -19,12 +19,12 @@ from stratalog.log.check.actions import WriteFile
 from stratalog.log.check.findings import Finding, Kind, Severity
 from stratalog.log.check.partition import PartitionReport, check_partition, unreadable
 from stratalog.log.checkpoints import CLEAN_SHUTDOWN
+from stratalog.log.dir_lock import LOCK
 from stratalog.log.file_names import DELETE_DIR_SUFFIX, LOG_SUFFIX, parse_file_name, parse_partition_dir
 from stratalog.util.filesystem import FileSystem
 from stratalog.util.uuids import uuid_from_base64, uuid_to_base64
 
 META_PROPERTIES: Final = "meta.properties"
-LOCK: Final = ".lock"
 CHECKPOINTS: Final = (
     checkpoints.RECOVERY_POINTS,
     checkpoints.LOG_START_OFFSETS,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -11,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 from stratalog.errors import DataDirError, UsageError
-from stratalog.log.check.data_dir import LOCK
 from stratalog.log.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
@@ -20,6 +17,7 @@ from stratalog.log.checkpoints import (
     RECOVERY_POINTS,
     OffsetCheckpoint,
 )
+from stratalog.log.dir_lock import LOCK, hold
 from stratalog.log.scan import PartitionDirectory, list_partitions
 from stratalog.spark.pipelines.compaction.rewrite import ATTEMPT_SUFFIX
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
@@ -48,15 +46,12 @@ def locked(directories: Sequence[Path], fs: FileSystem = REAL_FILESYSTEM) -> Ite
         for directory in dict.fromkeys(path.resolve() for path in directories):
             if not fs.is_dir(directory):
                 raise UsageError(f"{directory} is no directory; give a broker's log directory")
-            lock = stack.enter_context(fs.open(directory / LOCK, create=True))
-            try:
-                fcntl.lockf(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                if error.errno not in (errno.EACCES, errno.EAGAIN):
-                    raise
+            lock = hold(directory, fs)
+            if lock is None:
                 raise DataDirError(
                     f"log directory {directory} is in use by a broker (its {LOCK} file is held); stop that one first"
-                ) from None
+                )
+            stack.enter_context(lock)
         yield
 
 

@@ -1,0 +1,130 @@
+"""Who has a log directory: locks on its `.lock` file, of which Apache Kafka's own is one.
+
+    the whole file, alone        a broker (Kafka's too), a repair, a publication: nobody else is here
+    the first byte, shared       a check, which changes nothing; any number of them side by side
+    a byte behind it, alone      somebody has one partition open; others may have the others
+
+A check and an open partition exclude each other: each takes its own byte and then looks at the other's.
+
+The locks belong to the open file, so they hold between the parts of one process as well, and no other handle of `.lock`
+that is closed takes them away. Where the system has no such locks they are those of the process, as Kafka's are. A
+process that ends lets go of them.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import platform
+import struct
+from pathlib import Path
+from typing import Final
+
+from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem
+
+LOCK: Final = ".lock"
+
+#: Of the open file where there are such locks (Linux), else of the process.
+_SET: Final[int] = getattr(fcntl, "F_OFD_SETLK", fcntl.F_SETLK)
+_GET: Final[int] = getattr(fcntl, "F_OFD_GETLK", fcntl.F_GETLK)
+#: `struct flock` of Linux: type, whence, start, length, process; and of the BSDs: start, length, process, type, whence.
+_IS_TYPE_FIRST: Final = platform.system() == "Linux"
+_FLOCK: Final = struct.Struct("@hhqqi4x" if _IS_TYPE_FIRST else "@qqihh")
+_CHECKS: Final = 0
+_PARTITIONS: Final = 1
+
+
+class DirLock:
+    """A lock that is held. Closing it twice is harmless."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+
+    @property
+    def closed(self) -> bool:
+        return self._file.closed
+
+    def close(self) -> None:
+        """Let go, of copies that a fork has made as well."""
+        if not self._file.closed:
+            try:
+                _set(self._file, fcntl.F_UNLCK, 0, 0)
+            finally:
+                self._file.close()
+
+    def __enter__(self) -> DirLock:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def hold(directory: Path, fs: FileSystem = REAL_FILESYSTEM) -> DirLock | None:
+    """Have a log directory alone; None if somebody else is there. OSError for one that cannot be written."""
+    return _held(fs.open(directory / LOCK, create=True), fcntl.F_WRLCK, 0, 0)
+
+
+def hold_for_check(directory: Path, fs: FileSystem = REAL_FILESYSTEM) -> DirLock | None:
+    """Keep those who change something away; None if there is one. FileNotFoundError if nobody ever locked it."""
+    lock = _held(fs.open(directory / LOCK), fcntl.F_RDLCK, _CHECKS, 1)
+    return _unless_held(lock, _PARTITIONS, 0)
+
+
+def hold_partition(directory: Path, name: str, fs: FileSystem = REAL_FILESYSTEM) -> DirLock | None:
+    """Have the partition directory `name` of a log directory, there or not yet; None if somebody else has it, or all."""
+    digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+    byte = _PARTITIONS + int.from_bytes(digest, "big") % (1 << 62)
+    lock = _held(fs.open(directory / LOCK, create=True), fcntl.F_WRLCK, byte, 1)
+    return _unless_held(lock, _CHECKS, 1)
+
+
+def is_held(directory: Path, fs: FileSystem = REAL_FILESYSTEM) -> bool:
+    """Whether somebody has a log directory, or a part of it, right now."""
+    if not fs.exists(directory / LOCK):
+        return False
+    with fs.open(directory / LOCK) as file:
+        return _is_held(file, 0, 0)
+
+
+def _held(file: File, kind: int, start: int, length: int) -> DirLock | None:
+    try:
+        _set(file, kind, start, length)
+    except OSError as error:
+        file.close()
+        if error.errno in (errno.EACCES, errno.EAGAIN):
+            return None
+        raise
+    except BaseException:
+        file.close()
+        raise
+    return DirLock(file)
+
+
+def _unless_held(lock: DirLock | None, start: int, length: int) -> DirLock | None:
+    if lock is not None and _is_held(lock._file, start, length):
+        lock.close()
+        return None
+    return lock
+
+
+def _set(file: File, kind: int, start: int, length: int) -> None:
+    _control(file, _SET, fcntl.F_SETLK, kind, start, length)
+
+
+def _is_held(file: File, start: int, length: int) -> bool:
+    """Whether another one than this open file has a lock there."""
+    found = _control(file, _GET, fcntl.F_GETLK, fcntl.F_WRLCK, start, length)
+    return int(_FLOCK.unpack(found)[0 if _IS_TYPE_FIRST else 3]) != fcntl.F_UNLCK
+
+
+def _control(file: File, command: int, of_process: int, kind: int, start: int, length: int) -> bytes:
+    """`length` 0: to the end of every file."""
+    fields = (kind, 0, start, length, 0) if _IS_TYPE_FIRST else (start, length, 0, kind, 0)
+    wanted = _FLOCK.pack(*fields)
+    try:
+        return fcntl.fcntl(file.fileno(), command, wanted)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        return fcntl.fcntl(file.fileno(), of_process, wanted)
