@@ -75,9 +75,9 @@ class Cleaned:
         log.roll()
 
     def wait_until_clean(self, log: PartitionLog) -> None:
-        end = time.monotonic() + 30
+        """Bounded by the time that a test may take: how long a cleaning lasts says something of the machine only."""
         while self.world.manager.checkpointed(log) != log.active_segment.base_offset:
-            assert time.monotonic() < end, self.world.manager.uncleanable(self.world.dirs[0])
+            assert not self.world.manager.uncleanable(self.world.dirs[0])
             time.sleep(0.002)
 
     def check(self, log: PartitionLog) -> None:
@@ -120,9 +120,7 @@ def test_a_log_that_was_deleted_by_retention_is_compacted_on(cleaned: Cleaned, c
     cleaned.wait_until_clean(log)
     cleaned.check(log)
     log.config = cleaned.world.config("compact,delete", min_cleanable_dirty_ratio=0.0, retention_ms=day)
-    end = time.monotonic() + 30
     while log.log_start_offset < log.log_end_offset:
-        assert time.monotonic() < end
         time.sleep(0.002)
     assert len(log.segments) == 1
     log.config = cleaned.world.config("compact,delete", min_cleanable_dirty_ratio=0.0, retention_ms=-1)
@@ -226,9 +224,8 @@ def test_readers_are_undisturbed_by_cleanings(cleaned: Cleaned) -> None:
     for reader in readers:
         reader.start()
     cleaned.start()
-    end = time.monotonic() + 60
     rounds = 0
-    while (rounds < 8 or min(passes) < 8) and not failures and time.monotonic() < end:
+    while (rounds < 8 or min(passes) < 8) and not failures:
         cleaned.append(log, Codec.NONE, range(30), duplicates=2)
         written.update(cleaned.newest)
         cleaned.wait_until_clean(log)
@@ -236,7 +233,7 @@ def test_readers_are_undisturbed_by_cleanings(cleaned: Cleaned) -> None:
         rounds += 1
     ending.set()
     for reader in readers:
-        reader.join(30)
+        reader.join()
     assert failures == []
     assert rounds >= 8
     assert min(passes) >= 8
