@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from stratalog.engine.data_dir import DataDir
 from stratalog.engine.log_dirs import LogDirs
 from stratalog.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, TopicPartition
+from stratalog.log.partition_checkpoints import known_recovery_point
 from stratalog.log.partition_log import PartitionLog
 
 _FACTS: Final[dict[str, Callable[[PartitionLog], int]]] = {
@@ -29,7 +30,7 @@ ALL_CHECKPOINTS: Final = tuple(_FACTS)
 
 
 class Checkpointed(NamedTuple):
-    """Of one partition; 0 where a checkpoint says nothing. `recovery_point` None: its checkpoint is damaged."""
+    """Of one partition; 0 where a checkpoint says nothing. `recovery_point` None: what its checkpoint says is damaged."""
 
     recovery_point: int | None
     log_start_offset: int
@@ -64,7 +65,8 @@ class OffsetCheckpoints:
                 self._found.get((directory, name), {}).get(partition, 0)
                 for name in (RECOVERY_POINTS, LOG_START_OFFSETS)
             )
-        return Checkpointed(None if directory in self._flush_unknown else recovery_point, start)
+        is_known = directory not in self._flush_unknown
+        return Checkpointed(known_recovery_point(recovery_point) if is_known else None, start)
 
     def forget(self, directory: Path, partition: TopicPartition) -> None:
         """The partition does not lie there any more."""

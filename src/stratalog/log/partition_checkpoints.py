@@ -72,7 +72,7 @@ class PartitionCheckpoints:
                 self._fs.remove(mark)
                 self._fs.sync_dir(self._log_dir)
         start = plausible_start(self._directory, offsets[LOG_START_OFFSETS] or 0, self._fs)
-        return Remembered(was_clean, offsets[RECOVERY_POINTS], start)
+        return Remembered(was_clean, known_recovery_point(offsets[RECOVERY_POINTS]), start)
 
     def write(self, recovery_point: int, log_start_offset: int) -> None:
         """Write both down, durably."""
@@ -102,6 +102,11 @@ class PartitionCheckpoints:
             with suppress(OSError):  # no such locks here (NFS)
                 fcntl.flock(directory.fileno(), fcntl.LOCK_EX)
             yield
+
+
+def known_recovery_point(offset: int | None) -> int | None:
+    """A recovery point as a checkpoint has it; None, not known, for a negative one, which nobody writes."""
+    return None if offset is None or offset < 0 else offset
 
 
 def plausible_start(path: Path, offset: int, fs: FileSystem) -> int:

@@ -49,7 +49,7 @@ from stratalog.log.file_names import (
     time_index_file,
     txn_index_file,
 )
-from stratalog.log.partition_checkpoints import plausible_start
+from stratalog.log.partition_checkpoints import known_recovery_point, plausible_start
 from stratalog.log.partition_log import PartitionLog
 from stratalog.log.producer_state import NEVER
 from stratalog.log.renumbering import renumber
@@ -252,7 +252,7 @@ def _sealed_end(directory: Path, staged: StagedPartition, fs: FileSystem, clock:
         clock=clock,
         fs=fs,
         clean_shutdown=fs.exists(parent / CLEAN_SHUTDOWN),
-        recovery_point=OffsetCheckpoint(parent / RECOVERY_POINTS, fs).read().get(key),
+        recovery_point=known_recovery_point(OffsetCheckpoint(parent / RECOVERY_POINTS, fs).read().get(key)),
         log_start_offset=plausible_start(directory, start, fs),
         producer_expiration_ms=NEVER,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import shutil
 from collections.abc import Callable
@@ -26,7 +27,7 @@ from stratalog.log.values import Isolation
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem, StrPath
 from tests.interop.contents import SMALL_SEGMENTS, read_log
 from tests.log.check.conftest import report_of
 from tests.log.check.test_findings import batches, change, found, logs
@@ -104,6 +105,43 @@ def test_derived_files_are_what_they_were_before_the_damage(
     changed = {name for name in before if after[name] != before[name]}
     assert {Path(name).suffix for name in changed} <= {".index", ".timeindex", ".snapshot"}
     assert all(sorted(after[name]) == sorted(before[name]) for name in changed if name.endswith(".snapshot"))
+
+
+@pytest.mark.parametrize("content", [b"garbage", b"0\n1\norders 0 -7\n"])
+def test_no_start_cuts_what_was_there_when_recovery_points_were_written_again(
+    data: Path, content: bytes
+) -> None:
+    """Whoever wrote the damaged ones may have flushed all of it: Kafka too takes what is now in the file as it stands."""
+    partition = data / "orders-0"
+    end = report_of(partition).partitions[0].log_end_offset
+    batch = batches(logs(partition)[-1])[0]
+    killed(data, 0)
+    (data / RECOVERY_POINTS).write_bytes(content)
+    change(logs(partition)[-1], batch.start + batch.size - 1, b"\x7f")
+    assert {one.kind for one in repair(data)} == {Kind.CORRUPT_BATCH}
+    assert plan(check_dirs([data], REAL_FILESYSTEM, threads=2).findings) == []
+    point = OffsetCheckpoint(data / RECOVERY_POINTS).read()["orders", 0]
+    assert point == end
+    log = reopened(partition, clean=False, recovery_point=point)
+    assert log.log_end_offset == end
+    log.advance_high_watermark()
+    assert log.read(batch.last_offset + 1, 1).slice is not None
+    with pytest.raises(CorruptRecordError):
+        log.read(batch.base_offset, 1)
+    log.close()
+
+
+def test_recovery_points_stay_unknown_while_a_partition_cannot_be_read(data: Path) -> None:
+    class Failing(FileSystem):
+        def open(self, path: StrPath, *, write: bool = False, create: bool = False) -> File:
+            if Path(path) == logs(data / "orders-1")[0]:
+                raise OSError(errno.EIO, "bad sector")
+            return super().open(path, write=write, create=create)
+
+    (data / RECOVERY_POINTS).write_bytes(b"garbage")
+    report = check_dirs([data], Failing(), threads=2)
+    (one,) = [each for each in report.findings if each.kind is Kind.CHECKPOINT_DAMAGED]
+    assert one.action is None
 
 
 def test_a_torn_tail_is_cut_and_kept(data: Path) -> None:
@@ -231,15 +269,12 @@ def test_damage_in_the_middle_is_never_touched(data: Path) -> None:
     assert {one.kind for one in left if one.action is not None} == set()
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [(RECOVERY_POINTS, 0), (LOG_START_OFFSETS, 0), (HIGH_WATERMARKS, 0)],
-)
-def test_a_checkpoint_that_cannot_be_read_becomes_a_safe_one(data: Path, name: str, expected: int) -> None:
+@pytest.mark.parametrize("name", [LOG_START_OFFSETS, HIGH_WATERMARKS])
+def test_a_checkpoint_that_cannot_be_read_becomes_a_safe_one(data: Path, name: str) -> None:
     (data / ".kafka_cleanshutdown").unlink()
     (data / name).write_bytes(b"garbage")
     assert repair(data) == []
-    assert set(OffsetCheckpoint(data / name).read().values()) == {expected}
+    assert set(OffsetCheckpoint(data / name).read().values()) == {0}
 
 
 def test_entries_of_unknown_partitions_go_and_offsets_come_within_their_logs(data: Path) -> None:

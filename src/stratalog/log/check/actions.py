@@ -146,6 +146,31 @@ class WriteFile:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteRecoveryPoints:
+    """Replace the recovery points by the ends of the logs that were checked, once all in `partitions` is on the disk.
+
+    A recovery point below would say that what is behind it may be cut.
+    """
+
+    path: Path
+    content: bytes
+    partitions: tuple[Path, ...]
+    order: int = 3
+
+    def describe(self) -> str:
+        return "sync all logs, and write where each of them ends: no start cuts what is there now"
+
+    def carry_out(self, fs: FileSystem) -> None:
+        for directory in self.partitions:
+            for name in fs.list_dir(directory):
+                if not fs.is_dir(directory / name):
+                    with fs.open(directory / name) as file:
+                        file.sync()
+            fs.sync_dir(directory)
+        write_atomic(self.path, self.content, fs)
+
+
+@dataclass(frozen=True, slots=True)
 class RemoveFile:
     """Remove a derived file that stands for nothing."""
 

@@ -15,12 +15,13 @@ from uuid import UUID
 from stratalog.config.broker import parse_properties
 from stratalog.errors import CorruptCheckpointError, UsageError
 from stratalog.log import checkpoints
-from stratalog.log.check.actions import WriteFile
+from stratalog.log.check.actions import Action, WriteFile, WriteRecoveryPoints
 from stratalog.log.check.findings import Finding, Kind, Severity
 from stratalog.log.check.partition import PartitionReport, check_partition, unreadable
 from stratalog.log.checkpoints import CLEAN_SHUTDOWN
 from stratalog.log.dir_lock import LOCK
 from stratalog.log.file_names import DELETE_DIR_SUFFIX, LOG_SUFFIX, parse_file_name, parse_partition_dir
+from stratalog.log.partition_checkpoints import known_recovery_point
 from stratalog.util.filesystem import FileSystem
 from stratalog.util.uuids import uuid_from_base64, uuid_to_base64
 
@@ -179,7 +180,7 @@ def partition_facts(log_dir: Path, fs: FileSystem) -> Callable[[str], PartitionF
         return PartitionFacts(
             was_clean=was_clean,
             log_start_offset=None if starts is None else starts.get(key, 0),
-            recovery_point=None if points is None else points.get(key),
+            recovery_point=None if points is None else known_recovery_point(points.get(key)),
         )
 
     return of
@@ -323,9 +324,7 @@ def _check_checkpoint(report: DirReport, path: Path, fs: FileSystem) -> None:
         report.findings.append(
             Finding(
                 Severity.ERROR, Kind.CHECKPOINT_DAMAGED, "", path, found, "a checkpoint that can be read",
-                action=WriteFile(
-                    path, checkpoints.encode_offsets(_safe_offsets(path.name, report)), _SAFE_TEXT[path.name]
-                ),
+                action=_safe_content(path, report),
             )
         )  # fmt: skip
         return
@@ -333,11 +332,19 @@ def _check_checkpoint(report: DirReport, path: Path, fs: FileSystem) -> None:
         key: within
         for key, offset in offsets.items()
         if (partition := partitions.get(f"{key[0]}-{key[1]}")) is not None
-        and (within := min(max(offset, 0), partition.log_end_offset)) is not None
+        and (within := _within(path.name, offset, partition)) is not None
     }
-    action = WriteFile(
+    action: Action = WriteFile(
         path, checkpoints.encode_offsets(sound), "leave out what is unknown, bring the rest within its log"
     )
+    if path.name == checkpoints.RECOVERY_POINTS:
+        moved = [
+            partitions[f"{key[0]}-{key[1]}"].directory
+            for key, offset in sound.items()
+            if offset != offsets[key]
+        ]
+        if moved:
+            action = WriteRecoveryPoints(path, checkpoints.encode_offsets(sound), tuple(moved))
     for (topic, number), offset in offsets.items():
         partition = partitions.get(f"{topic}-{number}")
         if partition is None:
@@ -352,7 +359,7 @@ def _check_checkpoint(report: DirReport, path: Path, fs: FileSystem) -> None:
 
 
 def _check_offset(
-    report: DirReport, path: Path, partition: PartitionReport, offset: int, action: WriteFile
+    report: DirReport, path: Path, partition: PartitionReport, offset: int, action: Action
 ) -> None:
     if not partition.is_readable:
         return
@@ -376,19 +383,38 @@ def _check_offset(
 
 #: What stands in place of a checkpoint that cannot be read: safe, not what was there.
 _SAFE_TEXT: Final = {
-    checkpoints.RECOVERY_POINTS: "write 0 for each partition: the next start reads all of them",
     checkpoints.LOG_START_OFFSETS: "write where each log begins on disk",
     checkpoints.HIGH_WATERMARKS: "write where each log begins on disk: the next leader moves them on",
     checkpoints.CLEANER_OFFSETS: "write no entries: the cleaner begins anew",
 }
 
 
-def _safe_offsets(name: str, report: DirReport) -> dict[tuple[str, int], int]:
+def _within(name: str, offset: int, partition: PartitionReport) -> int:
+    """What stands for an offset outside its log. A negative recovery point is no leave to cut all."""
+    if offset < 0 and name == checkpoints.RECOVERY_POINTS:
+        return partition.log_end_offset
+    return min(max(offset, 0), partition.log_end_offset)
+
+
+def _safe_content(path: Path, report: DirReport) -> Action | None:
+    """What takes the place of a checkpoint that cannot be read.
+
+    None for recovery points while a partition cannot be read: nobody knows where it ends, and a broker that finds no
+    recovery points at all cuts nothing but an unfinished write.
+    """
+    is_flush = path.name == checkpoints.RECOVERY_POINTS
+    if is_flush and any(finding.kind is Kind.UNREADABLE for finding in report.findings):
+        return None
     offsets: dict[tuple[str, int], int] = {}
-    if name == checkpoints.CLEANER_OFFSETS:
-        return offsets
     for partition in report.partitions:
         key = parse_partition_dir(partition.name)
-        if key is not None and partition.is_readable:
-            offsets[key] = 0 if name == checkpoints.RECOVERY_POINTS else partition.first_offset
-    return offsets
+        if key is None or path.name == checkpoints.CLEANER_OFFSETS:
+            continue
+        if partition.is_readable:
+            offsets[key] = partition.log_end_offset if is_flush else partition.first_offset
+        elif is_flush:
+            return None
+    content = checkpoints.encode_offsets(offsets)
+    if is_flush:
+        return WriteRecoveryPoints(path, content, tuple(one.directory for one in report.partitions))
+    return WriteFile(path, content, _SAFE_TEXT[path.name])

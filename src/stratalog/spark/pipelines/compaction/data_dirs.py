@@ -18,6 +18,7 @@ from stratalog.log.checkpoints import (
     OffsetCheckpoint,
 )
 from stratalog.log.dir_lock import LOCK, hold
+from stratalog.log.partition_checkpoints import known_recovery_point
 from stratalog.log.scan import PartitionDirectory, list_partitions
 from stratalog.spark.pipelines.compaction.rewrite import ATTEMPT_SUFFIX
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
@@ -36,7 +37,7 @@ class LocalPartition:
     cleaned_to: int | None
     high_watermark: int | None
     log_start_offset: int
-    recovery_point: int
+    recovery_point: int | None
 
 
 @contextmanager
@@ -86,7 +87,7 @@ def _partitions(directory: Path, fs: FileSystem) -> list[LocalPartition]:
             cleaner.get(key),
             watermarks.get(key),
             starts.get(key, 0),
-            recovery.get(key, 0),
+            known_recovery_point(recovery.get(key, 0)),
         )
 
     return [partition(found) for found in list_partitions(directory, fs)]
