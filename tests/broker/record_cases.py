@@ -169,7 +169,7 @@ def _create_topics(asker: Asker) -> None:
     created = asker.call(ApiKey.CREATE_TOPICS, 7, topics=topics, timeout=30_000).topics
     assert [topic.error_code for topic in created] == [0] * len(TOPICS)
     asker.topic_ids = {topic.name: topic.topic_id for topic in created}
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while True:  # Kafka's brokers learn of a topic a moment after its creation was answered
         found = asker.call(ApiKey.METADATA, 12, topics=[{"name": name} for name in TOPICS]).topics
         offsets = asker.call(

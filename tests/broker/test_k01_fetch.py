@@ -341,7 +341,7 @@ def test_a_slow_remote_tier_is_answered_empty_and_its_data_given_to_the_next_req
         assert (answer.error_code, answer.records) == (0, b"")
     remote.may_answer.set()
     reads = broker.state.remote_reads
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not all(read.result is not None for read in reads._reads.values()):
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -70,7 +70,7 @@ def found(broker: Broker) -> list[int]:
 
 
 def eventually(condition: Callable[[], T], what: str) -> T:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while not (found := condition()):
         assert time.monotonic() < end, what
         time.sleep(0.01)

@@ -219,7 +219,7 @@ def test_a_killed_installation_begins_anew(with_uv: Checkout) -> None:
     (with_uv.root / ".venv" / "left-over").touch()
     (with_uv.root / ".venv" / "set-up.stamp").unlink()
     process = with_uv.start("stratalog", FAKE_UV_WAITS="30")
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while with_uv.syncs < 2:
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -61,7 +61,7 @@ def tools(
 
 def settled(cli: CommandLine, *args: str, until: Callable[[str], bool]) -> list[str]:
     """What a command of ours prints once it shows a change: Kafka's controller tells its brokers a moment later."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not until(out := cli.good(*args).out):
         assert time.monotonic() < deadline, out
         time.sleep(0.05)

@@ -76,7 +76,7 @@ def on_loop(broker: Broker, function: Callable[[], T]) -> T:
 
 
 def eventually(condition: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end, what
         time.sleep(0.02)

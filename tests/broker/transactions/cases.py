@@ -43,7 +43,7 @@ class Script:
 
     def ask(self, name: str, key: ApiKey, version: int, /, *, again: bool = True, **fields: Any) -> Any:
         """Ask, and keep the answer under `name`; with `again` for as long as it is CONCURRENT_TRANSACTIONS."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:
             answer = self.asker.ask(key, version, **fields)
             if not (again and CONCURRENT in error_codes(answer)) or time.monotonic() > deadline:
@@ -142,7 +142,7 @@ class Script:
 
     def settle(self) -> None:
         """Wait until all markers are written."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         states = ["PrepareCommit", "PrepareAbort"]
         while self.asker.call(ApiKey.LIST_TRANSACTIONS, 0, state_filters=states).transaction_states:
             assert time.monotonic() < deadline

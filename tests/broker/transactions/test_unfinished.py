@@ -129,7 +129,7 @@ def test_timers_go_on_after_any_error(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(TransactionCoordinator, "expire", fails)
     config = {"transaction.remove.expired.transaction.cleanup.interval.ms": "5"}
     with Broker(data_dir=tmp_path, config=config):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while len(turns) < 3:
             assert time.monotonic() < deadline, "the first error was the last turn"
             time.sleep(0.005)
