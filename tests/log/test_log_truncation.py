@@ -88,6 +88,21 @@ def test_a_log_that_begins_anew_may_have_an_earlier_log_start(open_log: OpenLog)
     assert not log.producers.producers
 
 
+@pytest.mark.parametrize(("offset", "recovery_point"), [(60, 20), (20, 20), (12, 12)])
+def test_a_log_that_begins_anew_has_flushed_what_it_had_flushed(
+    open_log: OpenLog, offset: int, recovery_point: int
+) -> None:
+    log = open_log(segment_bytes=TEN)
+    append(log, times=20)
+    log.flush()
+    append(log, times=20)
+    written: list[int] = []
+    log.write_bounds_by(lambda: written.append(log.recovery_point))
+    log.truncate_fully_and_start_at(offset)
+    assert log.recovery_point == recovery_point
+    assert written == [0, recovery_point]  # a crash half-way would have recovered all that was left
+
+
 def test_epochs_at_or_behind_the_end_go_though_no_record_does(open_log: OpenLog) -> None:
     log = open_log()
     follow(log, 27, 2, epoch=19)

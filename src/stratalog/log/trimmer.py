@@ -114,13 +114,16 @@ class Trimmer:
         return True
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None) -> None:
-        local = self._local
+        local, flushed = self._local, self._local.recovery_point
         local.end_will_be(min(offset, local.segments.all[0].base_offset))
         with local.whole_or_unusable("truncation"):
             local.start_anew_at(offset, offset if log_start_offset is None else log_start_offset)
             self._leader_epochs.clear()
             self._producers.truncate_fully_and_start_at(offset)
             self._reload_producers(offset)
+            local.fs.sync_dir(local.directory)
+        # It was down for as long as a crash could have left some of the segments; now there is nothing to recover.
+        local.recovery_point = max(local.recovery_point, min(flushed, offset))
         local.bounds_changed()
 
     def _reload_producers(self, end_offset: int) -> None:

@@ -203,6 +203,13 @@ class OurLog:
             for segment in self.log.segments:  # the newest index entries are in memory, up to a page of them
                 segment.write_out()
         shutil.copytree(source, target)
+        if self.log is not None and self.log.directory == Path(source):
+            active = self.log.active_segment
+            for path, index in zip(
+                active.index_paths, (active.offset_index, active.time_index), strict=False
+            ):
+                if (copied := Path(target) / path.name).exists():
+                    _clear_behind_entries(copied, index.size_in_bytes)
 
     def do_offsets(self) -> str:
         log = self._open
@@ -213,6 +220,14 @@ class OurLog:
             f"offsets {log.log_start_offset} {stable} {log.high_watermark}"
             f" {log.log_end_offset} {log.recovery_point} {len(log.segments)}"
         )
+
+
+def _clear_behind_entries(path: Path, size: int) -> None:
+    """Put zeros behind the entries of an index in use: what a truncation left there is none of it."""
+    with path.open("r+b") as file:
+        length = file.seek(0, os.SEEK_END)
+        file.truncate(size)
+        file.truncate(length)
 
 
 def _named(path: str) -> list[Path]:
