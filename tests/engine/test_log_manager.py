@@ -3,6 +3,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -21,10 +22,11 @@ from stratalog.errors import (
     NotLeaderOrFollowerError,
     UnknownLeaderEpochError,
 )
-from stratalog.log.checkpoints import OffsetCheckpoint
+from stratalog.log.checkpoints import OffsetCheckpoint, PartitionMetadataFile
+from stratalog.log.leader_epochs import LeaderEpochCache
 from stratalog.log.open_log import open_log
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.values import Isolation
+from stratalog.log.values import EpochEntry, Isolation
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
@@ -133,6 +135,56 @@ def test_a_new_partition_that_was_flushed_survives_a_power_failure(tmp_path: Pat
     fs.crash()
     (log,) = (tmp_path / "data" / "orders-0").glob("*.log")
     assert log.stat().st_size > 0, seed
+    manager.close(clean=False)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_new_partitions_come_back_from_a_power_failure_as_they_were_acknowledged(
+    tmp_path: Path, seed: int
+) -> None:
+    """Nothing is synced as they are made: what the disk lost of them is made again, and a flush makes them durable."""
+    fs = LossyFileSystem(tmp_path, seed)
+    config = BrokerConfig.from_properties({"node.id": "1"})
+    manager = LogManager([tmp_path / "data"], config, cluster_id="c1", fs=fs)
+    manager.start([])
+    manager.create_topic(spec(count=6))
+    for number in range(4):
+        get(manager, number=number).append(batch(b"a"))
+    for number in range(2):
+        get(manager, number=number).log.flush()
+    fs.crash()
+    for number in range(2):
+        directory = tmp_path / "data" / f"orders-{number}"
+        assert PartitionMetadataFile(directory / "partition.metadata").read() == TOPIC_ID, seed
+        assert LeaderEpochCache(directory / "leader-epoch-checkpoint").entries == [EpochEntry(0, 0)], seed
+    with suppress(OSError):
+        manager.close(clean=False)
+    manager = LogManager([tmp_path / "data"], config, cluster_id="c1", fs=fs)
+    manager.start([spec(count=6)])
+    for number in range(6):
+        partition = get(manager, number=number)
+        assert partition.log.topic_id == TOPIC_ID, seed
+        assert partition.leader_epoch >= 0, seed
+        found = values(partition) if partition.log.log_end_offset else []
+        assert found == ([b"a"] if number < 2 else found[: number < 4]), seed
+        partition.append(batch(b"b"))
+        assert values(partition) == [*found, b"b"], seed
+    manager.close(clean=True)
+
+
+def test_making_a_partition_waits_for_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = LogManager(
+        [tmp_path], BrokerConfig.from_properties({"node.id": "1"}), cluster_id="c1", clock=ManualClock(NOW_MS)
+    )
+    manager.start([])
+    synced: list[int] = []
+    monkeypatch.setattr("os.fsync", synced.append)
+    manager.create_topic(spec(count=20))
+    assert not synced
+    get(manager).append(batch(b"a"))
+    get(manager).log.flush()
+    assert synced
+    monkeypatch.undo()
     manager.close(clean=False)
 
 

@@ -22,7 +22,7 @@ from typing import Final
 
 from stratalog.errors import CorruptCheckpointError
 from stratalog.log.values import EpochEntry
-from stratalog.util.atomic_file import write_atomic
+from stratalog.util.atomic_file import sync_file, write_atomic
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
 from stratalog.util.uuids import uuid_from_base64, uuid_to_base64
 
@@ -148,9 +148,14 @@ class PartitionMetadataFile:
             return None
         return decode_partition_metadata(self._fs.read_bytes(self.path), str(self.path))
 
-    def write(self, topic_id: uuid.UUID) -> None:
-        """Replace the file, durably."""
-        write_atomic(self.path, encode_partition_metadata(topic_id), self._fs)
+    def write(self, topic_id: uuid.UUID, *, durable: bool = True) -> None:
+        """Replace the file; `durable=False` leaves it to a `sync` later."""
+        write_atomic(self.path, encode_partition_metadata(topic_id), self._fs, durable=durable)
+
+    def sync(self) -> None:
+        """Make what is in the file durable, once its directory is synced too; harmless for a missing one."""
+        if self._fs.exists(self.path):
+            sync_file(self.path, self._fs)
 
 
 def encode_partition_metadata(topic_id: uuid.UUID) -> bytes:

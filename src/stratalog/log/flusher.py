@@ -25,8 +25,16 @@ class FlushTimes(NamedTuple):
 class Flusher:
     """Moves the recovery point of a log. Thread-safe; the disk is waited for without the lock."""
 
-    def __init__(self, local: LocalLog, lock: AbstractContextManager[object]) -> None:
+    def __init__(
+        self,
+        local: LocalLog,
+        lock: AbstractContextManager[object],
+        *,
+        sync_small_files: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`sync_small_files` makes durable what the directory holds besides segments; called by the first flush."""
         self._local = local
+        self._sync_small_files = sync_small_files
         self._lock = lock
         self._last_flush_ms = local.clock.now_ms()
         #: Whether the name of the partition's directory is known to be on the disk.
@@ -53,7 +61,7 @@ class Flusher:
             self._disk(segment.write_out, segment)
         for segment in segments:
             self._sync(segment.flush, segment)
-        if any(segment.base_offset >= start for segment in segments):
+        if not self._is_directory_synced or any(segment.base_offset >= start for segment in segments):
             self._sync(self._sync_names)
         took_ms = (local.clock.monotonic() - began) * 1000
         with self._lock:
@@ -66,8 +74,10 @@ class Flusher:
             self.flush(up_to)
 
     def _sync_names(self) -> None:
-        """Make the names of new segments durable; and once, that of their directory, which may be new as well."""
+        """Make the names of new segments durable; and once, their directory, which may be new, with all that is in it."""
         local = self._local
+        if not self._is_directory_synced:
+            self._sync_small_files()
         local.fs.sync_dir(local.directory)
         if not self._is_directory_synced:
             local.fs.sync_dir(local.directory.parent)

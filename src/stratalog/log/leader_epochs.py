@@ -14,7 +14,7 @@ from typing import Final
 
 from stratalog.log.checkpoints import decode_epochs, encode_epochs
 from stratalog.log.values import EpochEntry
-from stratalog.util.atomic_file import write_atomic
+from stratalog.util.atomic_file import sync_file, write_atomic
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
 
 UNDEFINED_EPOCH: Final = -1
@@ -24,11 +24,12 @@ UNDEFINED_EPOCH_OFFSET: Final = -1
 class LeaderEpochCache:
     """Thread safety: reads see one consistent state without a lock; changes take turns."""
 
-    def __init__(self, path: StrPath, fs: FileSystem = REAL_FILESYSTEM) -> None:
-        """Read the file, or make it, empty. Raises CorruptCheckpointError."""
+    def __init__(self, path: StrPath, fs: FileSystem = REAL_FILESYSTEM, *, durable: bool = True) -> None:
+        """Read the file, or make it, empty. Raises CorruptCheckpointError. `durable=False`: not before `sync`."""
         self.path = Path(path)
         self._fs = fs
         self._lock = threading.Lock()
+        self._durable = durable
         #: Replaced, never changed: readers keep the tuple that they took.
         self._entries: tuple[EpochEntry, ...] = ()
         if fs.exists(self.path):
@@ -131,6 +132,13 @@ class LeaderEpochCache:
         with self._lock:
             self._replace(())
 
+    def sync(self) -> None:
+        """Make the file durable, once its directory is synced too; every change is from now on."""
+        with self._lock:
+            if self._fs.exists(self.path):
+                sync_file(self.path, self._fs)
+            self._durable = True
+
     def moved_to(self, directory: StrPath) -> None:
         """The partition directory was renamed: go on under the new name."""
         self.path = Path(directory) / self.path.name
@@ -140,7 +148,7 @@ class LeaderEpochCache:
 
     def _replace(self, entries: tuple[EpochEntry, ...]) -> None:
         if entries != self._entries:
-            write_atomic(self.path, encode_epochs(entries), self._fs)
+            write_atomic(self.path, encode_epochs(entries), self._fs, durable=self._durable)
             self._entries = entries
 
 

@@ -55,8 +55,10 @@ def open_directory(
     topic, partition = named
     name = f"{topic}-{partition}"
     fs.make_dirs(directory)
-    topic_id = _identify(directory, topic_id, fs)
-    epochs, epochs_lost = _open_epochs(directory / LEADER_EPOCH_CHECKPOINT, fs)
+    # Of a new log nothing has to be durable before its first records are: the first flush syncs these files as well.
+    is_new = not fs.list_dir(directory)
+    topic_id = _identify(directory, topic_id, fs, durable=not is_new)
+    epochs, epochs_lost = _open_epochs(directory / LEADER_EPOCH_CHECKPOINT, fs, durable=not is_new)
     producers = ProducerStateManager(
         name, directory, clock=clock, fs=fs, expiration_ms=producer_expiration_ms
     )
@@ -82,7 +84,7 @@ def open_directory(
     return OpenedLog(topic, partition, topic_id, epochs, local)
 
 
-def _identify(directory: Path, topic_id: UUID | None, fs: FileSystem) -> UUID | None:
+def _identify(directory: Path, topic_id: UUID | None, fs: FileSystem, *, durable: bool) -> UUID | None:
     """The directory's topic id, written if it has none yet."""
     metadata = PartitionMetadataFile(directory / PARTITION_METADATA, fs)
     try:
@@ -94,17 +96,17 @@ def _identify(directory: Path, topic_id: UUID | None, fs: FileSystem) -> UUID | 
         stored = None
     if stored is None:
         if topic_id is not None:
-            metadata.write(topic_id)
+            metadata.write(topic_id, durable=durable)
         return topic_id
     if topic_id is not None and stored != topic_id:
         raise InconsistentTopicIdError(f"{metadata.path}: topic id {stored}, expected {topic_id}")
     return stored
 
 
-def _open_epochs(path: Path, fs: FileSystem) -> tuple[LeaderEpochCache, bool]:
+def _open_epochs(path: Path, fs: FileSystem, *, durable: bool) -> tuple[LeaderEpochCache, bool]:
     """The leader epochs, and whether the file was damaged and they must be found in the batches."""
     try:
-        return LeaderEpochCache(path, fs), False
+        return LeaderEpochCache(path, fs, durable=durable), False
     except CorruptCheckpointError as error:
         logger.warning("reading leader epochs from the log: %s", error)
         fs.remove(path)

@@ -33,6 +33,8 @@ from stratalog.config.topic import LogConfig
 from stratalog.errors import KafkaStorageError
 from stratalog.log.append import AppendRules
 from stratalog.log.appender import Appender
+from stratalog.log.checkpoints import PartitionMetadataFile
+from stratalog.log.file_names import PARTITION_METADATA
 from stratalog.log.flusher import Flusher, FlushTimes
 from stratalog.log.local_log import UNKNOWN_POSITION
 from stratalog.log.opening import OpenedLog, open_directory
@@ -66,7 +68,7 @@ class PartitionLog:
         self.producers = local.producers
         self._local = local
         self._lock = threading.RLock()
-        self._flusher = Flusher(local, self._lock)
+        self._flusher = Flusher(local, self._lock, sync_small_files=self._sync_small_files)
         self._appender = Appender(local, leader_epochs, self._flusher)
         self._trimmer = Trimmer(local, leader_epochs)
         self._reader = Reader(local)
@@ -106,6 +108,10 @@ class PartitionLog:
             producer_expiration_ms=producer_expiration_ms,
         )
         return cls(opened)
+
+    def _sync_small_files(self) -> None:
+        PartitionMetadataFile(self._local.directory / PARTITION_METADATA, self._local.fs).sync()
+        self.leader_epochs.sync()
 
     def __repr__(self) -> str:
         local = self._local

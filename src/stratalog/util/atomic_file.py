@@ -27,6 +27,12 @@ def write_atomic(
         fs.sync_dir(target.parent)
 
 
+def sync_file(path: StrPath, fs: FileSystem = REAL_FILESYSTEM) -> None:
+    """Make the content of a file durable that may have been written by `write_atomic` with `durable=False`."""
+    with fs.open(path, write=True) as file:
+        file.sync()
+
+
 def make_dirs_durably(path: StrPath, fs: FileSystem = REAL_FILESYSTEM) -> None:
     """Make a directory with all above it that are missing, so that they are there after a power failure too."""
     made = []
