@@ -12,11 +12,14 @@ import pytest
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import KafkaError
+from stratalog.log import append_validation
 from stratalog.log.append import AppendRules, prepare_leader_append
 from stratalog.records import batch_format as fmt
 from stratalog.records import record_scan
 from stratalog.records.batch import RecordBatch
+from stratalog.records.batch_builder import build_batch
 from stratalog.records.compression import Codec
+from stratalog.records.record import Record
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "validator"
 INPUT = json.loads((GOLDEN / "cases.json").read_text(encoding="utf-8"))
@@ -145,3 +148,30 @@ def test_with_the_header_alone_records_are_not_looked_at() -> None:
 def test_every_case_has_its_answer() -> None:
     assert sorted(CASES) == sorted(ANSWERS)
     assert len(CASES) > 1_000
+
+
+@pytest.mark.parametrize(
+    ("configs", "is_read"),
+    [({"cleanup.policy": "compact"}, False), ({"message.timestamp.before.max.ms": "1000"}, True)],
+)
+def test_own_records_are_read_again_only_where_a_rule_asks(
+    monkeypatch: pytest.MonkeyPatch, configs: dict[str, str], is_read: bool
+) -> None:
+    scanned: list[RecordBatch] = []
+    real = append_validation.scan_records
+
+    def scan(batch: RecordBatch) -> record_scan.RecordFacts:
+        scanned.append(batch)
+        return real(batch)
+
+    monkeypatch.setattr(append_validation, "scan_records", scan)
+    prepared = prepare_leader_append(
+        build_batch([Record(0, 5_000, b"k", b"v")]),
+        AppendRules.of(LogConfig.from_properties(configs)),
+        origin="coordinator",
+        next_offset=0,
+        leader_epoch=0,
+        now_ms=5_000,
+    )
+    assert prepared.max_timestamp == 5_000
+    assert bool(scanned) is is_read

@@ -96,6 +96,8 @@ class AppendRules:
     #: Whether records, not only headers, are looked at: all of clients, or those for which a rule of the topic asks.
     validate_records: bool
     read_records: bool
+    #: Whether a record may be too old, also one that the broker itself writes.
+    limits_age: bool
     #: The age at which a segment rolls.
     segment_ms_max: int
 
@@ -111,6 +113,7 @@ class AppendRules:
         level = None if codec is None else levels.get(codec)
         if codec is Codec.GZIP and level == -1:
             level = None
+        limits_age = not stamp and config.message_timestamp_before_max_ms < _NO_LIMIT
         return cls(
             max_message_bytes=config.max_message_bytes,
             stamp_append_time=stamp,
@@ -120,8 +123,8 @@ class AppendRules:
             codec_level=level,
             keys_required=config.compacted,
             validate_records=config.validate_records,
-            read_records=config.compacted
-            or (not stamp and config.message_timestamp_before_max_ms < _NO_LIMIT),
+            read_records=config.compacted or limits_age,
+            limits_age=limits_age,
             segment_ms_max=segment_ms_max(config),
         )
 

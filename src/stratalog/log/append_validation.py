@@ -79,7 +79,7 @@ def _own_batches(view: memoryview, max_message_bytes: int) -> list[RecordBatch]:
 def _as_stored(batch: RecordBatch, rules: AppendRules, is_client: bool, now_ms: int) -> RecordBatch:
     """A batch of format 2, or what it becomes."""
     codec = _target_codec(rules, batch.codec, is_plain_marker=batch.is_control and not batch.codec)
-    must_read = rules.read_records or (is_client and rules.validate_records)
+    must_read = rules.limits_age or (is_client and (rules.read_records or rules.validate_records))
     has_own_append_time = batch.timestamp_type == fmt.LOG_APPEND_TIME
     is_late = not rules.stamp_append_time and batch.max_timestamp - now_ms > rules.timestamp_after_max_ms
     if codec == batch.codec and not (must_read or has_own_append_time or is_late):
