@@ -50,6 +50,8 @@ class TableAgainstModel(RuleBasedStateMachine):
     def agrees(self) -> None:
         assert len(self.table) == len(self.model)
         assert set(map(id, self.table.all())) == {id(found) for found, _ in self.model.values()}
+        in_order = [self.model[key][0] for key in sorted(self.model)]
+        assert list(map(id, self.table.ordered())) == list(map(id, in_order))
         for topic in ("a", "b", "c"):
             assert by_number(self.table.of_topic(topic)) == by_number(
                 [found for (name, _), (found, _) in self.model.items() if name == topic]

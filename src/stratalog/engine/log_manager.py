@@ -364,8 +364,8 @@ class LogManager:
     def partitions(self, topic: str | None = None) -> list[Partition]:
         """All partitions that are served, or those of one topic, in order."""
         with self._lock:
-            known = self._partitions.all() if topic is None else self._partitions.of_topic(topic)
-        return sorted((p for p in known if p.failure is None), key=lambda p: (p.topic, p.partition))
+            known = self._partitions.ordered() if topic is None else self._partitions.of_topic(topic)
+        return [partition for partition in known if partition.failure is None]
 
     def flush_times(self) -> FlushTimes:
         """Flushes of all logs since the start, those that are deleted by now included."""

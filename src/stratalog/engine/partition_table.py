@@ -12,7 +12,7 @@ PartitionKey = tuple[str, int]
 
 
 class PartitionTable:
-    """See the module. Every method but `all` costs as much as it returns, however many partitions there are.
+    """See the module. Every method but `all` and `ordered` costs as much as it returns, however many partitions there are.
 
     `get` may be called by any thread; everything else under a lock of the caller's.
     """
@@ -22,6 +22,8 @@ class PartitionTable:
         self._by_topic: dict[str, dict[int, Partition]] = {}
         self._directories: dict[PartitionKey, Path] = {}
         self._counts: Counter[Path] = Counter()
+        #: What `ordered` gives; None when it has to be made.
+        self._ordered: list[Partition] | None = None
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -32,12 +34,21 @@ class PartitionTable:
     def all(self) -> list[Partition]:
         return list(self._by_key.values())
 
+    def ordered(self) -> list[Partition]:
+        """All by topic and number, sorted once after each change; not for the caller to change."""
+        if self._ordered is None:
+            self._ordered = [self._by_key[key] for key in sorted(self._by_key)]
+        return self._ordered
+
     def of_topic(self, topic: str) -> list[Partition]:
-        return list(self._by_topic.get(topic, {}).values())
+        """In order."""
+        of_topic = self._by_topic.get(topic, {})
+        return [of_topic[number] for number in sorted(of_topic)]
 
     def put(self, partition: Partition, directory: Path | None) -> None:
         """Take a partition in, in the place of one of its name; it lies in `directory` (None: its directory is offline)."""
         key = partition.topic, partition.partition
+        self._ordered = None
         self._leave_directory(key)
         self._by_key[key] = partition
         self._by_topic.setdefault(partition.topic, {})[partition.partition] = partition
@@ -48,12 +59,15 @@ class PartitionTable:
     def pop_topic(self, topic: str) -> list[Partition]:
         """Take all partitions of a topic out."""
         found = self._by_topic.pop(topic, {})
+        if found:
+            self._ordered = None
         for number in found:
             del self._by_key[topic, number]
             self._leave_directory((topic, number))
         return list(found.values())
 
     def clear(self) -> None:
+        self._ordered = None
         for held in (self._by_key, self._by_topic, self._directories, self._counts):
             held.clear()
 

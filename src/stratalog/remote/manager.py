@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -142,6 +143,8 @@ class RemoteLogManager:
             on_deleted=self._partition_deleted,
         )
         self._tiered: dict[TopicIdPartition, TieredPartition] = {}
+        #: How many of them each topic has.
+        self._by_topic: Counter[str] = Counter()
         #: Partitions that are tiered again before what they had is deleted, and whether as leader.
         self._waiting: dict[TopicIdPartition, tuple[LogView, bool]] = {}
         self._lock = threading.Lock()
@@ -220,7 +223,9 @@ class RemoteLogManager:
             if known is not None:
                 self._stop(known)
             self._check_reach(log, partition)
-            tiered = self._tiered[partition] = self._tasks.make(log, partition, is_leader=is_leader)
+            tiered = self._tasks.make(log, partition, is_leader=is_leader)
+            self._tiered[partition] = tiered
+            self._by_topic[partition.topic] += known is None
             pools = [self.copiers, self.expirers] if is_leader else [self.followers]
             tiered.jobs = [
                 self._schedule.add(f"{name} of {partition}", self._guarded(tiered, name, run), pool)
@@ -247,7 +252,7 @@ class RemoteLogManager:
         stopped: dict[TopicIdPartition, TieredPartition] = {}
         for partition in doomed:
             with self._lock:
-                known = self._tiered.pop(partition, None)
+                known = self._take_out(partition)
                 self._waiting.pop(partition, None)
             if known is not None:
                 self._stop(known)
@@ -255,13 +260,24 @@ class RemoteLogManager:
             self.health.forget(partition)
             self.watchdog.forget(partition)
         for topic in {partition.topic for partition in doomed}:
-            if not any(known.topic == topic for known in self.partitions()):
+            with self._lock:
+                is_gone = not self._by_topic[topic]
+                if is_gone:
+                    del self._by_topic[topic]
+            if is_gone:
                 self.counts.forget(topic)
         if delete_remote:
             for partition in doomed:
                 self._deletions.begin(partition, stopped.get(partition))
         else:
             self._rlmm.on_stop_partitions(doomed)
+
+    def _take_out(self, partition: TopicIdPartition) -> TieredPartition | None:
+        """Have no such tiered partition any more. Under the lock."""
+        known = self._tiered.pop(partition, None)
+        if known is not None:
+            self._by_topic[partition.topic] -= 1
+        return known
 
     def is_deleting(self, partition: TopicIdPartition) -> bool:
         """Whether all that a partition has remotely is being deleted."""
@@ -278,7 +294,9 @@ class RemoteLogManager:
             unfinished = list(self._plain_rlmm.unfinished_partition_deletes())
             self._deletions.resume(unfinished)
             with self._lock:
-                early = [self._tiered.pop(partition) for partition in unfinished if partition in self._tiered]
+                early = [
+                    tiered for partition in unfinished if (tiered := self._take_out(partition)) is not None
+                ]
                 for tiered in early:
                     self._stop(tiered)
                     self._waiting[tiered.partition] = (tiered.log, tiered.is_leader)
