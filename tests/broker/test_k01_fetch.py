@@ -7,6 +7,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -21,7 +22,9 @@ from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.control import ControlType, end_transaction_marker
 from stratalog.records.record import Record
+from stratalog.remote.quota import RateQuota
 from stratalog.remote.worker_pool import WorkerPool
+from stratalog.testing.clock import ManualClock
 from stratalog.wire.api_keys import ApiKey
 
 NOW = 1_700_000_000_000
@@ -372,11 +375,18 @@ def test_while_the_quota_is_used_up_remote_partitions_are_empty_and_local_ones_a
     append(broker, topic, b"other", partition=1)
     partition = partition_of(broker, topic)
     remote = FakeRemote(partition, monkeypatch)
-    monkeypatch.setattr(partition, "is_remote_throttled", lambda: True)
+    clock = ManualClock()
+    quota = RateQuota(1_000, 11, 1, clock)
+    quota.record(5_000)
+    monkeypatch.setattr(partition, "remote", SimpleNamespace(fetch_quota=quota))
     topics = [asked(broker, 12, topic, {"partition": 0, "fetch_offset": 1}, {"partition": 1})]
     first, second = call(broker, wire, 12, topics).responses[0].partitions
     assert (first.error_code, first.records, values_of(second)) == (0, b"", [b"other"])
     assert remote.calls == []
+    assert (quota.throttled.times, quota.throttled.max_ms) == (1, 4_000)
+    clock.advance(5_000)
+    first, second = call(broker, wire, 12, topics).responses[0].partitions
+    assert (values_of(first), values_of(second)) == ([b"remote"], [b"other"])
 
 
 def test_remote_partitions_share_the_size_of_one_response(

@@ -92,6 +92,22 @@ def test_all_objects_of_a_segment_are_there_and_the_manifest_tells_them(tmp_path
         )
 
 
+def test_the_leader_epochs_of_a_segment_end_where_it_does(tmp_path: Path) -> None:
+    with World(tmp_path) as world:
+        world.append(20)
+        world.leader_epoch = 5
+        started = world.log.log_end_offset
+        world.log.leader_epochs.assign(5, started)
+        world.append(30)
+        world.tier()
+        manifests = list_remote_segments(world.inner, topics=["t"])
+        epochs = [bytes(world.inner.get(each.key(ObjectKind.LEADER_EPOCHS))) for each in manifests]
+        before = [each.end_offset < started for each in manifests]
+        assert True in before
+        assert False in before
+        assert epochs == [b"0\n1\n0 0\n" if old else b"0\n2\n0 0\n5 %d\n" % started for old in before]
+
+
 def test_a_restart_goes_on_where_the_process_stopped(tmp_path: Path) -> None:
     with World(tmp_path) as world:
         world.append(30)
@@ -251,6 +267,17 @@ def test_copy_lag_keeps_young_segments_back(tmp_path: Path) -> None:
         assert due(remote_copy_lag_ms=10**9, remote_copy_lag_bytes=log.size_bytes // 2) == sealed // 2
         age = now - log.segments[1].largest_timestamp()
         assert due(remote_copy_lag_ms=age, remote_copy_lag_bytes=10**9) == 2
+        assert due(remote_copy_lag_ms=age + 1, remote_copy_lag_bytes=10**9) == 1
+        behind = sum(segment.size_bytes for segment in log.segments[2:])
+        assert due(remote_copy_lag_ms=10**9, remote_copy_lag_bytes=behind) == 2
+        assert due(remote_copy_lag_ms=10**9, remote_copy_lag_bytes=behind + 1) == 1
+        # -1 is as long as local retention allows, of which -1 is for ever.
+        assert due(remote_copy_lag_ms=-1, local_retention_ms=age, remote_copy_lag_bytes=10**9) == 2
+        assert due(remote_copy_lag_ms=-1, local_retention_ms=age + 1, remote_copy_lag_bytes=10**9) == 1
+        assert due(remote_copy_lag_ms=10**9, remote_copy_lag_bytes=-1, local_retention_bytes=behind) == 2
+        assert due(remote_copy_lag_ms=10**9, remote_copy_lag_bytes=-1, local_retention_bytes=behind + 1) == 1
+        endless = {"local_retention_ms": -1, "local_retention_bytes": -1}
+        assert due(remote_copy_lag_ms=-1, remote_copy_lag_bytes=-1, **endless) == 0
 
 
 def test_records_at_or_behind_the_last_stable_offset_are_not_copied(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from typing_extensions import Buffer
 
 from stratalog.errors import (
     DataDirError,
@@ -18,6 +19,7 @@ from stratalog.log.txn_index import AbortedTransaction, encode_entry
 from stratalog.log.values import OffsetPosition
 from stratalog.remote.api import IndexType, RemoteLogSegmentMetadata
 from stratalog.remote.index_cache import DELETE_DELAY_MS, DELETED_SUFFIX, RemoteIndexCache
+from stratalog.remote.index_loader import TMP_SUFFIX
 from stratalog.testing.clock import ManualClock
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.filesystem import File, FileSystem, StrPath
@@ -120,7 +122,8 @@ def test_the_limit_holds_and_files_of_what_goes_are_removed(tmp_path: Path) -> N
         with cache.indexes(_segment(number)) as found:
             assert found.offset_index.lookup(number * 1000 + 25).position == 2_000
     assert cache.size_bytes <= 5 * SIZE
-    assert len(_in_place(tmp_path)) == 3 * len(cache)
+    assert sum((tmp_path / name).stat().st_size for name in _in_place(tmp_path)) <= 5 * SIZE
+    assert 0 < len(_in_place(tmp_path)) == 3 * len(cache)
     cache.close()
     assert len(list(tmp_path.iterdir())) == len(_in_place(tmp_path))
 
@@ -241,6 +244,34 @@ def test_a_full_disk_is_a_retriable_error_that_names_the_file(tmp_path: Path) ->
     with cache.indexes(_segment(1)) as found:
         assert found.offset_index.lookup(1_025).position == 2_000
     cache.close()
+
+
+class BrokenWrites(FileSystem):
+    """Writes half of what it is given, and fails."""
+
+    def open(self, path: StrPath, *, write: bool = False, create: bool = False) -> File:
+        file = super().open(path, write=write, create=create)
+        if create:
+            whole = file.write_at
+
+            def half(data: Buffer, position: int) -> None:
+                whole(bytes(data)[: len(bytes(data)) // 2], position)
+                raise OSError(errno.EIO, "Input/output error", str(path))
+
+            file.write_at = half  # type: ignore[method-assign]
+        return file
+
+
+def test_a_file_has_its_name_only_when_it_is_whole(tmp_path: Path) -> None:
+    cache = RemoteIndexCache(tmp_path, FakeStore(), capacity_bytes=10**6, fs=BrokenWrites())  # type: ignore[arg-type]
+    with pytest.raises(RetriableRemoteStorageError, match="Input/output error"), cache.indexes(_segment(1)):
+        pass
+    left = [path.name for path in tmp_path.iterdir()]
+    assert left
+    assert all(name.endswith(TMP_SUFFIX) for name in left)
+    cache.close()
+    _cache(tmp_path, FakeStore()).close()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_files_of_what_goes_are_renamed_at_once_and_removed_after_a_delay(tmp_path: Path) -> None:

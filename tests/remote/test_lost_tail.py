@@ -45,6 +45,36 @@ def test_what_survived_of_a_segment_counts_as_copied_only_once_it_is_copied_agai
         assert world.log.local_log_start_offset > cut_in.end_offset
 
 
+def test_a_segment_that_went_on_in_an_epoch_that_is_gone_is_copied_again_though_its_records_are_all_here(
+    tmp_path: Path,
+) -> None:
+    """All that survived of the segment is of an epoch that goes on where the segment had gone over to another one."""
+    with World(tmp_path) as world:
+        world.append(20)
+        world.log.roll()
+        first = world.log.active_segment.base_offset
+        world.append(3)
+        switch = world.log.log_end_offset
+        world.leader_epoch = 1
+        world.log.leader_epochs.assign(1, switch)
+        world.append(3)
+        world.log.roll()
+        world.tier()
+        assert find_highest_remote_offset(world.rlmm, world.partition, world.log) > switch
+        world.log.truncate_to(switch)
+        world.expected = {base: data for base, data in world.expected.items() if base < switch}
+        assert [entry.epoch for entry in world.log.leader_epochs.entries] == [0]
+        world.leader_epoch = 0
+        world.append(5)
+        assert find_highest_remote_offset(world.rlmm, world.partition, world.log) == first - 1
+        world.log.roll()
+        world.append(1)
+        world.tier()
+        world.drop_local()
+        assert world.log.local_log_start_offset > switch
+        world.expect_everything()
+
+
 def test_the_first_segment_being_cut_does_not_move_the_log_start_behind_what_survived(tmp_path: Path) -> None:
     """It alone was copied, so that nothing remote is of the log's history any more."""
     with World(tmp_path) as world:

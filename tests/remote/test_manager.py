@@ -177,15 +177,46 @@ def test_a_deletion_survives_a_store_that_is_down_and_a_restart(tmp_path: Path) 
     with World(tmp_path) as world:
         world.append(40)
         world.tier()
-        world.faults.always(Fault.UNAVAILABLE)
-        world.faults.heal()
+        stored = list_remote_segments(world.inner)
+
+        def store_is_down(*, but_for: str = "nothing") -> None:
+            world.faults.by(
+                lambda what: Fault.UNAVAILABLE if what.startswith("delete ") and but_for not in what else None
+            )
+
+        def fails(times: int) -> None:
+            """Wait for that many failures in a row; neither is the deletion forgotten nor is it taken for finished."""
+
+            def trouble() -> int:
+                found = world.manager.health.troubles.get((world.partition, "deletion"))
+                return 0 if found is None else found.times
+
+            def is_unfinished() -> bool:
+                return world.rlmm.unfinished_partition_deletes() == [world.partition]
+
+            _eventually(lambda: trouble() >= times or not is_unfinished(), "tried")
+            assert is_unfinished()
+            assert world.manager.is_deleting(world.partition)
+
+        store_is_down()
+        world.manager.start()
         world.manager.stop_partitions([world.partition], delete_remote=True)
+        fails(1)
+        world.manager.poke()
+        fails(2)
+        assert list_remote_segments(world.inner) == stored
         world.restart()
         world.manager.stop_partitions([world.partition])  # its topic is gone: nobody leads it again
-        assert world.objects() != []
+        store_is_down(but_for=f"/{stored[0].base_offset:020d}-")
         world.manager.start()
+        fails(1)
+        assert list_remote_segments(world.inner) == stored[1:]
+        world.faults.heal()
+        world.manager.poke()
         _eventually(lambda: world.rlmm.unfinished_partition_deletes() == [], "deleted")
-        assert list_remote_segments(world.inner) == []
+        _eventually(lambda: not world.manager.is_deleting(world.partition), "over")
+        assert world.objects() == []
+        assert world.manager.health.troubles == {}
 
 
 def test_a_deletion_waits_for_the_copy_that_is_under_way(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from stratalog.config.broker import BrokerConfig
 from stratalog.errors import CustomMetadataSizeLimitExceededError, OffsetOutOfRangeError, RemoteStorageError
 from stratalog.remote.api import CustomMetadata, RemoteLogSegmentMetadata
+from stratalog.remote.cancellation import Cancellation
 from stratalog.remote.counters import RemoteTopicCounts
 from stratalog.remote.metadata.cache import RemoteLogMetadataCache
 from stratalog.testing.faulty_store import Fault
@@ -141,6 +142,39 @@ def test_a_copy_waits_for_its_quota_and_is_called_off_by_the_end_of_leadership(t
         turn.join(60)
         assert copied == [1], "the first one is within the limit, whatever its size"
         assert world.manager.run_once(world.partition).copied == 0, "a follower copies nothing"
+
+
+def test_each_copy_begins_when_all_before_it_are_within_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = 1_000
+    quota = {
+        "remote.log.manager.copy.max.bytes.per.second": str(limit),
+        "remote.log.manager.copy.quota.window.num": "1000",
+    }
+    with World(tmp_path, broker=quota) as world:
+        world.append(80)
+        sizes = [segment.size_bytes for segment in world.log.segments[:-1]]
+        begun: list[float] = []
+        pauses: list[float] = []
+        original = world.rsm.copy_log_segment_data
+
+        def noted(metadata, data):  # type: ignore[no-untyped-def]
+            begun.append(world.clock.monotonic())
+            return original(metadata, data)
+
+        def pause(_self: Cancellation, timeout_s: float) -> bool:
+            pauses.append(timeout_s)
+            world.clock.sleep(timeout_s)
+            return False
+
+        world.rsm.copy_log_segment_data = noted  # type: ignore[method-assign]
+        monkeypatch.setattr(Cancellation, "wait", pause)
+        assert world.tier().copied == len(sizes) > 3
+        due = [sum(sizes[:number]) / limit for number in range(len(sizes))]
+        assert [at - begun[0] for at in begun] == pytest.approx(due, abs=0.002)
+        assert 0 < max(pauses) <= 1, "another limit counts within a second"
+        assert sum(pauses) == pytest.approx(due[-1], abs=0.002)
 
 
 def test_a_stopped_copy_leaves_no_mark_on_the_log(tmp_path: Path) -> None:

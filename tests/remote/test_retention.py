@@ -109,6 +109,8 @@ def test_segments_below_the_log_start_offset_go() -> None:
         0: ExpirationReason.LOG_START_OFFSET,
         10: ExpirationReason.LOG_START_OFFSET,
     }
+    assert set(reasons(row(), replace(facts, log_start_offset=20))) == {0, 10}
+    assert set(reasons(row(), replace(facts, log_start_offset=19))) == {0}
 
 
 def test_segments_of_epochs_older_than_any_that_is_known_go() -> None:

@@ -11,6 +11,8 @@ from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.control import ControlType, end_transaction_marker
 from stratalog.records.record import Record
+from stratalog.remote.catalog import list_remote_segments
+from stratalog.remote.storage.object_key import ObjectKind
 from tests.remote.world import CONFIG, World
 
 
@@ -123,6 +125,26 @@ def test_a_read_over_many_batches_tells_what_the_local_log_told(tmp_path: Path) 
             last = list(iter_batches(result.records))[-1].last_offset
             # The local log looks as far as the next index entry, the remote one to the end of what it gives.
             assert set(result.aborted) == {entry for entry in aborted or [] if entry.first_offset <= last}
+
+
+def test_the_transaction_index_of_a_segment_is_copied_with_it(tmp_path: Path) -> None:
+    with World(tmp_path, replace(CONFIG, segment_bytes=3_000)) as world:
+        _scene(world)
+        files = {
+            segment.base_offset: segment.txn_index.path.read_bytes()
+            for segment in world.log.segments[:-1]
+            if not segment.txn_index.is_empty
+        }
+        world.tier()
+        copied = {
+            each.base_offset: bytes(world.inner.get(each.key(ObjectKind.TXN_INDEX)))
+            for each in list_remote_segments(world.inner)
+            if ObjectKind.TXN_INDEX in each.objects
+        }
+        assert copied == files
+        assert len(files) > 2
+        noted = world.rlmm.list_remote_log_segments(world.partition)
+        assert {each.start_offset for each in noted if not each.txn_index_empty} == files.keys()
 
 
 def test_without_read_committed_nothing_is_told(tmp_path: Path) -> None:

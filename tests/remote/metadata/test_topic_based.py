@@ -10,11 +10,13 @@ from stratalog.errors import RemoteResourceNotFoundError, RetriableRemoteStorage
 from stratalog.remote.api import RemotePartitionDeleteMetadata
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from stratalog.remote.segment_state import RemoteLogSegmentState, RemotePartitionDeleteState
+from stratalog.testing.clock import ManualClock
 from stratalog.testing.faulty_store import Fault, Faults
 from tests.remote.values import PARTITION, segment, update
 from tests.remote.world import MemoryMetadataLog
 
 STARTED, FINISHED, DELETING, DELETED = RemoteLogSegmentState
+MARKED, GOING, GONE = RemotePartitionDeleteState
 
 
 def _manager(log: MemoryMetadataLog) -> TopicBasedRemoteLogMetadataManager:
@@ -31,6 +33,46 @@ def test_a_write_is_seen_when_its_future_is_done() -> None:
     assert found.state is FINISHED
     assert rlmm.highest_offset_for_epoch(PARTITION, 0) == 9
     assert rlmm.remote_log_size(PARTITION, 0) == 100
+
+
+class LateLog(MemoryMetadataLog):
+    """What is appended can be read only after as many looks at the clock as `behind` says."""
+
+    behind = 3
+    _pauses = 0
+
+    def end_offset(self, partition: int) -> int:
+        end = super().end_offset(partition)
+        return end if self._pauses >= self.behind else max(end - 1, 0)
+
+    def append(self, partition: int, value: bytes, timestamp_ms: int) -> int:
+        self._pauses = 0
+        return super().append(partition, value, timestamp_ms)
+
+    def pause(self) -> None:
+        self._pauses += 1
+
+
+class LateClock(ManualClock):
+    def __init__(self, log: LateLog) -> None:
+        super().__init__()
+        self._log = log
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        self._log.pause()
+
+
+def test_a_future_is_done_only_when_its_event_can_be_read_back() -> None:
+    log = LateLog()
+    rlmm = TopicBasedRemoteLogMetadataManager(log, consume_wait_ms=1_000, clock=LateClock(log))
+    rlmm.add_remote_log_segment_metadata(segment(1, 0, 9)).result()
+    assert [m.state for m in rlmm.list_remote_log_segments(PARTITION)] == [STARTED]
+    rlmm.update_remote_log_segment_metadata(update(1, FINISHED)).result()
+    assert rlmm.highest_offset_for_epoch(PARTITION, 0) == 9
+    log.behind = 10**6
+    with pytest.raises(RetriableRemoteStorageError, match=r"consume\.wait\.ms=1000"):
+        rlmm.update_remote_log_segment_metadata(update(1, DELETING)).result()
 
 
 def test_events_that_somebody_else_stored_are_seen_by_the_next_lookup() -> None:
@@ -170,6 +212,29 @@ def test_an_unfinished_deletion_of_a_partition_is_found_after_a_restart() -> Non
     assert _manager(log).unfinished_partition_deletes() == [PARTITION]
     put(RemotePartitionDeleteState.DELETE_PARTITION_FINISHED)
     assert _manager(log).unfinished_partition_deletes() == []
+
+
+@pytest.mark.parametrize(
+    ("states", "is_unfinished"),
+    [([MARKED], True), ([MARKED, GOING], True), ([MARKED, GOING, GONE], False), ([GOING], False), ([GONE], False),
+     ([MARKED, GONE], True)],
+)  # fmt: skip
+def test_a_deletion_goes_through_its_states_and_what_they_do_not_allow_is_dropped(
+    states: list[RemotePartitionDeleteState], is_unfinished: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = MemoryMetadataLog(partition_count=1)
+    rlmm = _manager(log)
+    rlmm.add_remote_log_segment_metadata(segment(1, 0, 9)).result()
+    for state in states:
+        rlmm.put_remote_partition_delete_metadata(
+            RemotePartitionDeleteMetadata(PARTITION, state, 5, 1)
+        ).result()
+    for manager in (rlmm, _manager(log)):
+        assert manager.unfinished_partition_deletes() == ([PARTITION] if is_unfinished else [])
+        is_gone = states == [MARKED, GOING, GONE]
+        assert len(manager.list_remote_log_segments(PARTITION)) == (0 if is_gone else 1)
+    is_allowed = states == [MARKED, GOING, GONE][: len(states)]
+    assert ("deletion cannot go to" in caplog.text) is not is_allowed
 
 
 def test_a_closed_manager_refuses_events() -> None:
