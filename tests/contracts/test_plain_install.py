@@ -48,6 +48,58 @@ def test_a_plain_install_serves_dumps_and_checks(tmp_path: Path) -> None:
     assert "orders" in done.stdout
 
 
+CODECS = f"""
+import sys
+import time
+for name in {EXTRAS!r}:
+    sys.modules[name] = None
+import stratalog
+from stratalog.errors import RequestTimedOutError
+from stratalog.records import Codec, Record
+from stratalog.records.batch import iter_batches
+from stratalog.records.batch_builder import build_batch
+from stratalog.wire.api_keys import ApiKey
+from tests.support.wire import Wire
+
+# 20 MiB: more than is unpacked in one go.
+small = [Record(n, 1_700_000_000_000, b"k", b"v%d" % n) for n in range(10)]
+large = [Record(n, 1_700_000_000_000, b"k", b"v" * 1_048_576) for n in range(20)]
+
+def produce(wire, batch):
+    topics = [dict(name="t", partition_data=[dict(index=0, records=batch)])]
+    for _ in range(6000):
+        answer = wire.call(ApiKey.PRODUCE, 9, acks=-1, timeout=1000, topic_data=topics)
+        code = int(answer.responses[0].partition_responses[0].error_code)
+        if code != RequestTimedOutError.code:
+            return code
+        time.sleep(0.01)  # what walks large batches is being loaded
+    raise TimeoutError
+
+with stratalog.Broker() as broker:
+    broker.state.topics.create("t", 1, {{"max.message.bytes": str(64 << 20)}})
+    with Wire(broker.bootstrap_servers) as wire:
+        for codec in Codec:
+            assert produce(wire, build_batch(small, codec=codec)) == 0
+        assert not sys.modules.keys() & {{"numba", "lz4", "zstandard"}}, "loaded for little work"
+        for codec in Codec:
+            assert produce(wire, build_batch(large, codec=codec)) == 0, codec
+    assert broker.state.partition("t", 0).log.log_end_offset == 5 * 10 + 5 * 20
+
+with stratalog.open_log(sys.argv[1] + "/orders-0", config={{"max.message.bytes": str(64 << 20)}}) as log:
+    for codec in Codec:
+        log.append(build_batch(small, codec=codec))
+        log.append(build_batch(large, codec=codec))
+    assert [len(r.value) for r in log.records(0)] == 5 * ([2] * 10 + [1_048_576] * 20)
+"""
+
+
+def test_a_plain_install_takes_batches_of_every_codec_small_and_large(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CODECS, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_demo_without_its_extra_says_what_to_install() -> None:
     script = "import sys; sys.modules['pandas'] = None; from stratalog.cli.main import run; sys.exit(run(['demo']))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

@@ -28,7 +28,7 @@ COMPRESSED = [codec for codec in Codec if codec]
 
 @pytest.fixture(autouse=True)
 def native() -> None:
-    record_scan.load_all()
+    record_scan.load_native()
 
 
 def by_pieces(batch: RecordBatch, payload: bytes, cuts: list[int]) -> RecordFacts | None:
@@ -223,8 +223,7 @@ def test_a_large_batch_is_sent_again_until_the_native_loops_are_there(
     monkeypatch.setattr(record_scan, "_loading", False)
     monkeypatch.setattr(record_scan, "load_native", load)
     large = with_payload(Codec.ZSTD, compress(Codec.ZSTD, one_record_of(20 * MIB)), 1)
-    for streams in (False, True, True):
-        monkeypatch.setattr(record_scan, "_streams", streams)
+    for _ in range(3):
         with pytest.raises(RequestTimedOutError, match="send it again"):
             scan_records(RecordBatch(large))
     assert loaded.wait(30)

@@ -33,7 +33,7 @@ from stratalog.log.values import AppendInfo, FetchData, TimestampOffset
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record, RecordLike
-from stratalog.records.record_scan import load_all
+from stratalog.records.record_scan import load_native
 from stratalog.util.atomic_file import make_dirs_durably
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
@@ -85,7 +85,7 @@ class OpenLog:
         try:
             info = self.partition_log.append_as_leader(records, leader_epoch=self._epoch)
         except RequestTimedOutError:  # only a broker cannot wait for what large batches need
-            load_all()
+            load_native()
             info = self.partition_log.append_as_leader(records, leader_epoch=self._epoch)
         self.partition_log.advance_high_watermark()
         try:

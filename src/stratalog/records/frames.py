@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Iterator
 from functools import cache
 from types import ModuleType
-from typing import Final
+from typing import Final, cast
 
 from typing_extensions import Buffer
 
@@ -45,6 +45,20 @@ def _cramjam() -> ModuleType:
     import cramjam
 
     return cramjam
+
+
+@cache
+def _lz4() -> ModuleType:
+    import lz4.frame
+
+    return cast("ModuleType", lz4.frame)
+
+
+@cache
+def _zstandard() -> ModuleType:
+    import zstandard
+
+    return zstandard
 
 
 def too_large(codec: str, size_max: int) -> CorruptRecordError:
@@ -244,6 +258,8 @@ def zstd_bound(data: memoryview) -> int:
             bound += size
     except (struct.error, IndexError):
         raise CorruptRecordError(f"zstd: the {len(data)} bytes end before the frame does") from None
+    if position > len(data):
+        raise CorruptRecordError(f"zstd: the {len(data)} bytes end before the frame does")
     return bound
 
 
@@ -292,17 +308,36 @@ def _into(codec: str) -> Callable[[Buffer, Buffer], int]:
 
 
 def stream(codec: str, data: memoryview, piece_size: int) -> Iterator[Buffer]:
-    """What lz4 or zstd frames hold, piece by piece. Of the libraries here only Arrow's decoders work that way."""
-    if codec == "lz4":
-        data = data[: _walk_lz4(data)[0]]
-    import pyarrow as pa
+    """What lz4 or zstd frames hold, piece by piece. `lz4` and `zstandard` can do that; cramjam cannot."""
+    return _stream_lz4(data, piece_size) if codec == "lz4" else _stream_zstd(data, piece_size)
 
-    source = pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), codec)
-    while True:
+
+def _stream_lz4(data: memoryview, piece_size: int) -> Iterator[bytes]:
+    rest = data[: _walk_lz4(data)[0]]
+    library = _lz4()
+    context = library.create_decompression_context()
+    ended = False
+    while not ended:
         try:
-            piece = source.read(piece_size)
-        except OSError as error:
-            raise CorruptRecordError(f"{codec}: {error}") from None
-        if not piece:
-            return
-        yield piece
+            piece, used, ended = library.decompress_chunk(context, rest, max_length=piece_size)
+        except RuntimeError as error:
+            raise CorruptRecordError(f"lz4: {error}") from None
+        rest = rest[used:]
+        if piece:
+            yield piece
+        elif not used and not ended:
+            raise CorruptRecordError(f"lz4: the {len(data)} bytes end before the frame does")
+
+
+def _stream_zstd(data: memoryview, piece_size: int) -> Iterator[bytes]:
+    zstd_bound(data)  # the library takes the end of the data for the end of a frame
+    library = _zstandard()
+    with library.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
+        while True:
+            try:
+                piece = reader.read(piece_size)
+            except library.ZstdError as error:
+                raise CorruptRecordError(f"zstd: {error}") from None
+            if not piece:
+                return
+            yield piece

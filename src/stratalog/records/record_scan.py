@@ -6,8 +6,8 @@ is no row of records is refused at its first fault, and a large one costs no mor
 
 The native loops come with numba: 80 MB and a second. A process that reads few records never loads them: the plain twin does
 that work, and once it has had enough of it they are loaded by a thread beside it. What would take the plain twin too long
-has to be sent again until they are there (RequestTimedOutError, which every producer retries), and so has what only Arrow
-can unpack as a stream: the loop of a broker waits for neither. Thread-safe.
+has to be sent again until they are there (RequestTimedOutError, which every producer retries): the loop of a broker does
+not wait for them. Thread-safe.
 
 Stricter than Kafka, since whoever reads such records afterwards fails or loses its place: the length of a compressed record
 has to be that of its fields, and an offset has to be one of the batch's.
@@ -101,8 +101,6 @@ _native: ModuleType | None = None
 _words: _Words | None = None
 _plain_records = 0
 _loading = False
-_streams = False
-_streams_loading = False
 
 
 def _kernel() -> ModuleType:
@@ -111,14 +109,8 @@ def _kernel() -> ModuleType:
     return record_scan_kernel
 
 
-def load_all() -> None:
-    """Have all that large batches need, now. For who may wait."""
-    load_native()
-    _load_streams()
-
-
 def load_native() -> None:
-    """Have the native loops, now."""
+    """Have the native loops, now. For who may wait."""
     global _native, _words
     with _lock:
         if _native is None:
@@ -128,24 +120,14 @@ def load_native() -> None:
 
 
 def _load_quietly() -> None:
+    global _plain_records, _loading
     try:
         load_native()
     except Exception:
-        logger.exception("The native loops cannot be loaded; records are read by plain ones")
-
-
-def _load_streams() -> None:
-    global _streams
-    import pyarrow  # noqa: F401
-
-    _streams = True
-
-
-def _load_streams_beside() -> None:
-    global _streams_loading
-    if not _streams_loading:
-        _streams_loading = True
-        threading.Thread(target=_load_streams, name="stratalog-streams", daemon=True).start()
+        logger.exception(
+            "The native loops cannot be loaded; records are read by plain ones, large batches not at all"
+        )
+        _plain_records, _loading = 0, False  # to be tried again when there is as much work for them
 
 
 def _note_plain_work(records: int) -> None:
@@ -212,11 +194,6 @@ def _scan_whole(batch: RecordBatch, payload: memoryview) -> RecordFacts:
 
 def _scan_large(batch: RecordBatch, codec: Codec, payload: memoryview) -> RecordFacts:
     """What may be large by the look of it: as a whole if it is not, else piece by piece."""
-    if codec in (Codec.LZ4, Codec.ZSTD) and not _streams:
-        _load_streams_beside()
-        if _native is None:
-            _note_plain_work(_PLAIN_RECORDS_MAX + 1)
-        raise _not_yet(batch)
     pieces = decompressed_pieces(codec, payload, _PIECE_BYTES)
     begun: list[Buffer] = []
     size = 0
