@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from stratalog.errors import InvalidRequestError
 from stratalog.util.varint import encode_unsigned
 from stratalog.wire.api_keys import ApiKey
+from stratalog.wire.array_bounds import check_arrays
 from stratalog.wire.unknown_tags import without_unknown_tags
 
 if TYPE_CHECKING:
@@ -175,6 +176,7 @@ def read_request(key: ApiKey, version: int, frame: memoryview, position: int) ->
 
 
 def _read(cls: Any, data: bytes) -> Any:
+    check_arrays(cls, data)
     try:
         request, _ = _reader(cls)(data, 0)
     except Exception as error:  # kio's own errors, ValueError, UnicodeDecodeError: all mean bad bytes
@@ -183,7 +185,11 @@ def _read(cls: Any, data: bytes) -> Any:
 
 
 def read_message(cls: Any, data: bytes, position: int = 0) -> tuple[Any, int]:
-    """A message of class `cls`, or a part of one, at `position`, and how many bytes it takes."""
+    """A message of class `cls`, or a part of one, at `position`, and how many bytes it takes.
+
+    InvalidRequestError for an array that the data cannot hold; errors of kio for other bytes that are none.
+    """
+    check_arrays(cls, data, position)
     return _reader(cls)(data, position)
 
 

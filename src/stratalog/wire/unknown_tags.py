@@ -7,30 +7,11 @@ flexible versions have tagged fields, so only their compact encodings are walked
 
 from __future__ import annotations
 
-import dataclasses
-import types
-import typing
-from functools import cache
-from typing import Any, Final
+from typing import Any
 
 from stratalog.errors import CorruptRecordError, InvalidRequestError
 from stratalog.util.varint import VARINT_BYTES_MAX, decode_unsigned, encode_unsigned
-
-_FIXED_SIZES: Final = {
-    "bool": 1, "int8": 1, "int16": 2, "uint16": 2, "error_code": 2, "int32": 4, "uint32": 4, "timedelta_i32": 4, "int64": 8,
-    "timedelta_i64": 8, "datetime_i64": 8, "float64": 8, "uuid": 16,
-}  # fmt: skip
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Field:
-    """How one field of a message stands in its bytes. `size` is 0 for strings, bytes and records."""
-
-    tag: int | None
-    is_array: bool
-    is_nullable: bool
-    entity: Any
-    size: int
+from stratalog.wire.message_fields import MessageField, fields_of
 
 
 def without_unknown_tags(cls: Any, data: bytes) -> bytes:
@@ -55,7 +36,7 @@ class _Walk:
         self.kept: list[bytes] = []
 
     def entity(self, cls: Any) -> None:
-        fields = _fields(cls)
+        fields = fields_of(cls)
         for field in fields:
             if field.tag is None:
                 self._field(field)
@@ -72,7 +53,7 @@ class _Walk:
                 kept.append(self.data[begin : self.position])
         self.kept += [encode_unsigned(len(kept)), *kept]
 
-    def _field(self, field: _Field) -> None:
+    def _field(self, field: MessageField) -> None:
         if field.is_array:
             begin = self.position
             count = self._varint() - 1
@@ -87,7 +68,7 @@ class _Walk:
         else:
             self._element(field)
 
-    def _element(self, field: _Field) -> None:
+    def _element(self, field: MessageField) -> None:
         if field.entity is not None:
             self.entity(field.entity)
             return
@@ -106,21 +87,3 @@ class _Walk:
     def _varint(self) -> int:
         value, self.position = decode_unsigned(self.data, self.position, VARINT_BYTES_MAX)
         return value
-
-
-@cache
-def _fields(cls: Any) -> tuple[_Field, ...]:
-    hints = typing.get_type_hints(cls)
-    return tuple(_describe(field, hints[field.name]) for field in dataclasses.fields(cls))
-
-
-def _describe(field: dataclasses.Field[Any], hint: Any) -> _Field:
-    is_nullable = typing.get_origin(hint) in (types.UnionType, typing.Union)
-    if is_nullable:
-        hint = next(part for part in typing.get_args(hint) if part is not types.NoneType)
-    is_array = typing.get_origin(hint) is tuple
-    if is_array:
-        hint = typing.get_args(hint)[0]
-    entity = hint if dataclasses.is_dataclass(hint) else None
-    size = _FIXED_SIZES.get(field.metadata.get("kafka_type", ""), 0)
-    return _Field(field.metadata.get("tag"), is_array, is_nullable, entity, size)

@@ -1,0 +1,171 @@
+"""Whether the arrays of a message can be as long as they say.
+
+kio's reader takes memory for as many elements as an array announces before it reads the first: 2^32 of them, in a request
+of thirty bytes, are 32 GB, and where the system has not got those, the process is aborted. So a message is walked here, by
+the same schema, before kio has it: an array of more elements than there are bytes for is refused.
+
+Every message that kio reads is walked: a step for each field of variable size, and one for all the fixed ones between.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Final
+
+from stratalog.errors import CorruptRecordError, InvalidRequestError
+from stratalog.util.varint import VARINT_BYTES_MAX, decode_unsigned
+from stratalog.wire.message_fields import MessageField, fields_of
+
+#: From the position of a field to the one behind it.
+_Step = Callable[[bytes, int], int]
+
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_NULL: Final = 0xFF
+
+
+def check_arrays(cls: Any, data: bytes, position: int = 0) -> None:
+    """Raise InvalidRequestError when the message of class `cls` at `position` has an array that `data` cannot hold.
+
+    Also when a field begins beyond the end. All else that may be wrong with it is left to the reader.
+    """
+    try:
+        _walk(cls)[0](data, position)
+    except (IndexError, struct.error, CorruptRecordError) as error:
+        raise InvalidRequestError("a message that ends within a field") from error
+
+
+@cache
+def _walk(cls: Any) -> tuple[_Step, int]:
+    """The step over a whole entity, and the fewest bytes that it takes."""
+    flexible = bool(cls.__flexible__)
+    steps: list[_Step] = []
+    tagged: dict[int, _Step] = {}
+    least = fixed = 0
+    for field in fields_of(cls):
+        step, size = _field(field, flexible)
+        if field.tag is not None:
+            tagged[field.tag] = step
+            continue
+        least += size
+        if _is_fixed(field):
+            fixed += size
+            continue
+        if fixed:
+            steps.append(_skip(fixed))
+            fixed = 0
+        steps.append(step)
+    if fixed:
+        steps.append(_skip(fixed))
+    if flexible:
+        steps.append(_tagged_fields(tagged))
+        least += 1
+    return _all_of(tuple(steps)), least
+
+
+def _is_fixed(field: MessageField) -> bool:
+    return field.entity is None and field.size > 0 and not field.is_array
+
+
+def _field(field: MessageField, flexible: bool) -> tuple[_Step, int]:
+    element, size = _element(field, flexible)
+    if field.is_array:
+        is_fixed = field.entity is None and field.size > 0
+        return _array(element, size, is_fixed, flexible), 1 if flexible else _INT32.size
+    if field.entity is not None and field.is_nullable:
+        return _nullable(element), 1
+    return element, size
+
+
+def _element(field: MessageField, flexible: bool) -> tuple[_Step, int]:
+    if field.entity is not None:
+        return _walk(field.entity)
+    if field.size:
+        return _skip(field.size), field.size
+    if flexible:
+        return _compact, 1
+    return (_string, _INT16.size) if field.is_string else (_bytes, _INT32.size)
+
+
+# --- steps ------------------------------------------------------------------------------------------------------------
+
+
+def _all_of(steps: tuple[_Step, ...]) -> _Step:
+    def step(data: bytes, position: int) -> int:
+        for each in steps:
+            position = each(data, position)
+        return position
+
+    return steps[0] if len(steps) == 1 else step
+
+
+def _skip(size: int) -> _Step:
+    return lambda _, position: position + size
+
+
+def _string(data: bytes, position: int) -> int:
+    (size,) = _INT16.unpack_from(data, position)
+    return position + 2 + size if size > 0 else position + 2
+
+
+def _bytes(data: bytes, position: int) -> int:
+    (size,) = _INT32.unpack_from(data, position)
+    return position + 4 + size if size > 0 else position + 4
+
+
+def _compact(data: bytes, position: int) -> int:
+    """A string or bytes of a flexible version: one more than its size stands before it, 0 for null."""
+    size = data[position]
+    if size < 0x80:
+        return position + (size or 1)
+    size, position = decode_unsigned(data, position, VARINT_BYTES_MAX)
+    return position + size - 1
+
+
+def _nullable(element: _Step) -> _Step:
+    def step(data: bytes, position: int) -> int:
+        return position + 1 if data[position] == _NULL else element(data, position + 1)
+
+    return step
+
+
+def _array(element: _Step, size: int, is_fixed: bool, flexible: bool) -> _Step:
+    def step(data: bytes, position: int) -> int:
+        if flexible:
+            count, position = decode_unsigned(data, position, VARINT_BYTES_MAX)
+            count -= 1
+        else:
+            (count,) = _INT32.unpack_from(data, position)
+            position += _INT32.size
+        if count <= 0:
+            return position
+        if count * size > len(data) - position:
+            raise InvalidRequestError(
+                f"an array of {count} elements, but {max(len(data) - position, 0)} bytes are left"
+            )
+        if is_fixed:
+            return position + count * size
+        for _ in range(count):
+            position = element(data, position)
+        return position
+
+    return step
+
+
+def _tagged_fields(known: Mapping[int, _Step]) -> _Step:
+    def step(data: bytes, position: int) -> int:
+        if data[position] == 0:
+            return position + 1
+        count, position = decode_unsigned(data, position, VARINT_BYTES_MAX)
+        for _ in range(count):
+            tag, position = decode_unsigned(data, position, VARINT_BYTES_MAX)
+            size, position = decode_unsigned(data, position, VARINT_BYTES_MAX)
+            end = position + size
+            if tag in known and known[tag](data, position) != end:
+                raise InvalidRequestError(f"tagged field {tag} is not of the {size} bytes that it says")
+            position = end
+        return position
+
+    return step
