@@ -18,8 +18,10 @@ from tests.support.s3_server import S3Server, require_s3_server
 from stratalog.cli.main import run
 from stratalog.engine.data_dir import DataDir
 from stratalog.log.checkpoints import LOG_START_OFFSETS, OffsetCheckpoint
+from stratalog.remote.broker_ownership import BrokerOwnership, Claimant
 from stratalog.remote.metadata.serde import decode
 from stratalog.remote.ownership import take_over
+from stratalog.remote.ownership_file import OwnershipFile
 from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 
@@ -502,6 +504,15 @@ def test_repair_is_for_who_owns_the_bucket_alone(tier: Tier, capsys: pytest.Capt
         assert said in err
         assert {path: data for path, data in tier.content().items() if "_owner" not in path} == before
     meta.write_text("version=1\ncluster.id=production\nnode.id=1\n")
+    file = OwnershipFile(tier.data_dir)
+    claimant = Claimant("production", 1, file, lambda _: True)
+    BrokerOwnership(tier.store, claimant).ensure()
+    current = file.incarnations(tier.store.url)
+    file.set_incarnations(tier.store.url, ("of before",))
+    assert tier.run("repair", *given) == 2
+    assert "this is an old copy" in capsys.readouterr().err
+    assert {path: data for path, data in tier.content().items() if "_owner" not in path} == before
+    file.set_incarnations(tier.store.url, current)
     tier.run("repair", *given)
     assert "deleted" in capsys.readouterr().out
     assert {path for path in tier.content() if "_owner" not in path} != set(before)

@@ -216,6 +216,16 @@ def test_an_old_copy_of_a_data_directory_is_refused_until_an_operator_takes_it(t
         current.ensure()
 
 
+def test_a_bucket_that_was_copied_to_another_url_is_still_its_owners(tmp_path: Path) -> None:
+    here, there = ObjectStore.from_url("memory://here"), ObjectStore.from_url("memory://there")
+    claim(here, tmp_path / "one").ensure()
+    for info in here.list():
+        there.put(info.key, here.get(info.key))
+    claim(there, tmp_path / "one").ensure()
+    with pytest.raises(NotOwnerError, match="is an old copy"):
+        claim(there, tmp_path / "lost its file").ensure()
+
+
 def test_brokers_of_one_cluster_share_a_bucket(tmp_path: Path) -> None:
     store = ObjectStore.from_url("memory:///")
     brokers = [claim(store, tmp_path / f"{node}", node=node) for node in range(3)]

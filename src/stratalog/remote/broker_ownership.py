@@ -144,8 +144,7 @@ class BrokerOwnership:
         )
 
     def _check_not_stale(self, life: BrokerLife | None) -> None:
-        mine = self._claimant.file.incarnations(self._store.url)
-        if life is not None and life.incarnation not in mine:
+        if life is not None and life.incarnation not in self._claimant.file.all_incarnations:
             raise NotOwnerError(
                 f"{self._store.url}: broker {self._claimant.node_id} of this cluster has run since with another data"
                 f" directory: {self._claimant.file.directory} is an old copy, whose metadata name segments that may be"

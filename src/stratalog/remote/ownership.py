@@ -13,7 +13,7 @@ segments that others must not touch. No clock decides anything.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -188,9 +188,42 @@ def check_no_owner(
         )
 
 
-def check_owner(store: ObjectStore, what: str, cluster_id: str | None, whose: str) -> None:
+def check_directories(
+    store: ObjectStore,
+    what: str,
+    incarnations: Collection[str] | None,
+    manifests: Iterable[SegmentManifest] = (),
+) -> None:
+    """As `check_no_owner`, and besides with the stopped data directory of a broker of the owner: one of its `incarnations`
+    is the last that the bucket heard of. None: no directory was given.
+    """
+    if incarnations is None:
+        check_no_owner(store, what, manifests, instead="stop that cluster's broker and give its --data-dir")
+        return
+    owner = read_owner(store)
+    if owner is not None and owner.cluster_id is not None and not _is_current(owner, incarnations):
+        raise NotOwnerError(
+            f"{store.url}: {what} is refused: the bucket belongs to cluster {owner.cluster_id}, and no data directory that"
+            " was given is the one with which its broker ran last: another cluster's, an old copy, or one whose broker has"
+            f" not run since it took the bucket over (start it once). {_if_gone(store)}"
+        )
+
+
+def _is_current(owner: BucketOwner, incarnations: Collection[str]) -> bool:
+    return any(life.incarnation in incarnations for life in owner.brokers.values())
+
+
+def check_owner(
+    store: ObjectStore,
+    what: str,
+    cluster_id: str | None,
+    whose: str,
+    *,
+    incarnations: Collection[str] | None = None,
+) -> None:
     """Raise NotOwnerError when another cluster than `cluster_id` owns the bucket; `whose` says where that id is from.
 
+    With the `incarnations` of a data directory of that cluster also when it is an old copy, whose metadata are behind.
     A cluster without a known id owns nothing.
     """
     owner = read_owner(store)
@@ -198,6 +231,13 @@ def check_owner(store: ObjectStore, what: str, cluster_id: str | None, whose: st
         raise NotOwnerError(
             f"{store.url}: {what} is refused: the bucket belongs to cluster {owner.cluster_id}, and {whose} to cluster"
             f" {cluster_id}"
+        )
+    if owner is None or owner.cluster_id is None or incarnations is None:
+        return
+    if owner.brokers and not _is_current(owner, incarnations):
+        raise NotOwnerError(
+            f"{store.url}: {what} is refused: {whose} to the bucket's owner, but a broker of it has run since with another"
+            " data directory: this is an old copy, whose metadata are behind"
         )
 
 

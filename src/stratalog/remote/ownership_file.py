@@ -42,6 +42,11 @@ class OwnershipFile:
         """The processes of this directory that may be the last one that the bucket heard of; () for a new one."""
         return tuple(document for document in self._read()["incarnations"].get(_plain(url), ()))
 
+    @property
+    def all_incarnations(self) -> frozenset[str]:
+        """Those of any bucket: one that was moved to another URL still names the process that had it."""
+        return frozenset(each for known in self._read()["incarnations"].values() for each in known)
+
     def set_incarnations(self, url: str, incarnations: tuple[str, ...]) -> None:
         document = self._read()
         known = {**document["incarnations"], _plain(url): list(incarnations)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,13 @@ import pytest
 
 from stratalog.errors import NotOwnerError
 from stratalog.remote.ownership import DIRECTORY, BrokerLife, BucketOwner, give_up, replace_owner, take_over
+from stratalog.remote.ownership_file import OWNERSHIP_FILE
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.spark.pipelines.compact import compact_bucket
+from stratalog.spark.pipelines.index import Outcome, convert_indexes, rebuild_indexes
 from stratalog.spark.pipelines.restore import restore_to_bucket
 from stratalog.spark.sink.writer import BulkWriter
+from tests.remote.test_ownership import claim
 from tests.remote.world import World
 from tests.spark.sink.test_targets import SCHEMA, Place, rows, write
 
@@ -57,10 +61,14 @@ def refused_jobs(place: Place) -> dict[str, Callable[[], object]]:
     return {
         "a bulk write": lambda: write(place, [[rows(["a", "b"])]]),
         "a compaction": lambda: compact_bucket(NO_SPARK, url, topics=["t"], grace_seconds=0),
+        "spark index rebuild": lambda: rebuild_indexes(NO_SPARK, remote=url),
+        "spark index convert": lambda: convert_indexes(NO_SPARK, 12, remote=url),
     }
 
 
-@pytest.mark.parametrize("job", ["a bulk write", "a compaction"])
+@pytest.mark.parametrize(
+    "job", ["a bulk write", "a compaction", "spark index rebuild", "spark index convert"]
+)
 @pytest.mark.parametrize("is_owned", [True, False])
 def test_a_topic_that_brokers_copied_is_refused_and_nothing_is_changed(
     place: Place, store: ObjectStore, job: str, is_owned: bool
@@ -115,3 +123,42 @@ def test_a_restore_into_a_bucket_that_has_an_owner_is_refused(
     ):
         restore_to_bucket(NO_SPARK, place.directory.as_uri(), target.url)
     assert segments(target) == {}
+
+
+def test_indexes_of_an_owned_bucket_are_written_with_the_directory_of_its_stopped_broker_alone(
+    place: Place, store: ObjectStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def in_process(spark: object, tasks: list[Any], work: Callable[[Any], Any], **_: object) -> list[Any]:
+        return [work(task) for task in tasks]
+
+    monkeypatch.setattr("stratalog.spark.pipelines.index_remote.run_tasks", in_process)
+    monkeypatch.setattr("stratalog.spark.pipelines.index.rebuild_local", lambda *_, **__: [])
+    url = place.directory.as_uri()
+
+    def rebuild(*directories: Path) -> set[Outcome]:
+        return {each.outcome for each in rebuild_indexes(NO_SPARK, paths=directories, remote=url).changes}
+
+    with World(tmp_path / "world", store=store) as world:
+        world.append(60)
+        assert world.tier().copied > 0
+        before = segments(store)
+        run, copy, other = (tmp_path / name for name in ("run", "copy", "other"))
+        for directory in (run, copy, other):
+            directory.mkdir()
+        claim(store, run).ensure()
+        shutil.copy(run / OWNERSHIP_FILE, copy)
+        claim(store, run).ensure()
+        for wrong in (copy, other):
+            with pytest.raises(NotOwnerError, match="no data directory that was given is the one"):
+                rebuild(wrong)
+        assert segments(store) == before
+        assert rebuild(run) == rebuild(copy, run) == {Outcome.REBUILT}
+        assert rebuild_indexes(NO_SPARK, remote=url, dry_run=True).changes
+
+        def taken_over(spark: object, tasks: list[Any], work: Callable[[Any], Any], **_: object) -> list[Any]:
+            take_over(store, "another")
+            return in_process(spark, tasks, work)
+
+        monkeypatch.setattr("stratalog.spark.pipelines.index_remote.run_tasks", taken_over)
+        with pytest.raises(NotOwnerError, match="belongs to cluster another"):
+            rebuild(run)

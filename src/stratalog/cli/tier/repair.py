@@ -38,6 +38,7 @@ from stratalog.remote.audit_findings import RepairPlan, plan_repair
 from stratalog.remote.audit_mend import carry_out, store_time_ms
 from stratalog.remote.audit_run import AuditOptions
 from stratalog.remote.ownership import check_no_owner, check_owner
+from stratalog.remote.ownership_file import OwnershipFile
 from stratalog.remote.publication import finish_publications
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.s3_uploads import S3Uploads
@@ -116,8 +117,9 @@ def _check_owner(store: ObjectStore, data_dir: Sequence[Path] | None) -> None:
     if not data_dir:
         check_no_owner(store, _WHAT, instead="stop that cluster's broker and give its --data-dir")
         return
+    known = frozenset[str]().union(*(OwnershipFile(each).all_incarnations for each in data_dir))
     for directory in data_dir:
-        check_owner(store, _WHAT, identity_of(directory)[0], f"{directory} belongs")
+        check_owner(store, _WHAT, identity_of(directory)[0], f"{directory} belongs", incarnations=known)
 
 
 def _carry_out(

@@ -4,8 +4,10 @@
     rebuild_indexes(spark, paths=["/var/lib/stratalog"], only_damaged=True)
     convert_indexes(spark, 12, remote="s3://bucket/tiered", dry_run=True)
 
-Directories must not be served meanwhile (the command holds their locks). A bucket may be in use: readers make their own
-index while one is being replaced. Everything may be run again after it was interrupted.
+Directories must not be served meanwhile (the command holds their locks). Consumers of a bucket make their own index while
+one is being replaced; of a bucket that a cluster owns indexes are written only with the stopped directory of its broker
+among `paths`, as a segment might be deleted there while its manifest is put. Everything may be run again after it was
+interrupted.
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ from typing import TYPE_CHECKING
 
 from stratalog.errors import UsageError
 from stratalog.log.index_rebuild import INDEX_INTERVAL_BYTES
+from stratalog.remote.ownership_file import OwnershipFile
 from stratalog.spark.pipelines.index_local import convert_local, rebuild_local, segments_of, verify_local
-from stratalog.spark.pipelines.index_remote import change_remote
+from stratalog.spark.pipelines.index_remote import change_remote, check_may_write
 from stratalog.spark.pipelines.index_rows import IndexChange, IndexResult, Outcome
 from stratalog.spark.pipelines.progress import SILENT, Progress
 
@@ -67,12 +70,15 @@ def rebuild_indexes(
     """Make indexes anew from the records, those of transactions only where they are wrong.
 
     `to` (8 or 12) and `interval_bytes` are for directories; without `to`, and in a bucket, an index keeps its format.
-    UsageError, before anything is written, for a log that is too large for the format.
+    UsageError, before anything is written, for a log that is too large for the format; NotOwnerError for a bucket that is
+    another's.
     """
     directories, chosen = _places(paths, remote), _chosen(topics)
     _entry_size(to)
     changes: list[IndexChange] = []
     count = sum(1 for _ in segments_of(directories, chosen))
+    if remote is not None and not dry_run:
+        check_may_write(remote, remote_options or {}, "rebuild", _incarnations(directories))
     if directories:
         changes += rebuild_local(
             spark, directories, chosen, progress, entry_size=to, interval_bytes=interval_bytes,
@@ -81,7 +87,7 @@ def rebuild_indexes(
     if remote is not None:
         found, there = change_remote(
             spark, remote, remote_options or {}, topics, progress, action="rebuild", only_damaged=only_damaged,
-            is_dry=dry_run,
+            is_dry=dry_run, incarnations=_incarnations(directories),
         )  # fmt: skip
         changes, count = changes + found, count + there
     return _result("rebuild", changes, count, dry_run)
@@ -107,6 +113,8 @@ def convert_indexes(
     _entry_size(to)
     changes: list[IndexChange] = []
     count = sum(1 for _ in segments_of(directories, chosen))
+    if remote is not None and not dry_run:
+        check_may_write(remote, remote_options or {}, "convert", _incarnations(directories))
     if directories:
         changes += convert_local(spark, directories, chosen, progress, entry_size=to, is_dry=dry_run)
     if remote is not None:
@@ -119,6 +127,7 @@ def convert_indexes(
             action="convert",
             entry_size=to,
             is_dry=dry_run,
+            incarnations=_incarnations(directories),
         )
         changes, count = changes + found, count + there
     return _result("convert", changes, count, dry_run)
@@ -127,6 +136,13 @@ def convert_indexes(
 def _result(action: str, changes: Sequence[IndexChange], segments: int, is_dry: bool) -> IndexResult:
     ordered = sorted(changes, key=lambda change: (change.partition, change.place))
     return IndexResult(action, tuple(ordered), segments, is_dry)
+
+
+def _incarnations(directories: Sequence[Path]) -> frozenset[str] | None:
+    """The processes that ran with the directories, None without any."""
+    if not directories:
+        return None
+    return frozenset[str]().union(*(OwnershipFile(each).all_incarnations for each in directories))
 
 
 def _places(paths: Sequence[str | Path], remote: str | None) -> list[Path]:

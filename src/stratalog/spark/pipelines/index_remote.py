@@ -17,6 +17,7 @@ from stratalog.remote.audit_mend import carry_out
 from stratalog.remote.audit_read import read_segment
 from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.index_convert import convert_index, remake_txn_index, why_untouchable
+from stratalog.remote.ownership import check_directories
 from stratalog.remote.storage.layouts import object_key, read_manifest
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import ObjectKind
@@ -43,9 +44,17 @@ class _Task:
     entry_size: int | None
     only_damaged: bool
     is_dry: bool
+    incarnations: frozenset[str] | None
 
     def __str__(self) -> str:
         return f"{self.url}/{self.manifest_key}"
+
+
+def check_may_write(
+    url: str, options: Mapping[str, str], action: str, incarnations: frozenset[str] | None
+) -> None:
+    """Raise NotOwnerError for a bucket of somebody else, before a directory is changed; `change_remote` looks closer."""
+    check_directories(open_bucket(url, options).inner, _what(action), incarnations)
 
 
 def change_remote(
@@ -59,14 +68,21 @@ def change_remote(
     entry_size: int | None = None,
     only_damaged: bool = False,
     is_dry: bool = False,
+    incarnations: frozenset[str] | None = None,
 ) -> tuple[list[IndexChange], int]:
     """Verify, rebuild or convert every segment's indexes; and how many segments there are.
 
     A conversion is tried first everywhere, and with a position that does not fit (UsageError) or a damaged index nothing is
-    written.
+    written. `incarnations` are those of the stopped data directory of the cluster that owns the bucket: brokers that run
+    might delete a segment whose manifest is being put. NotOwnerError without them, for what is written.
     """
-    manifests = list_remote_segments(open_bucket(url, options).inner, topics, covered=True)
-    tasks = _tasks(url, options, manifests, action, entry_size, only_damaged, is_dry or action == "convert")
+    store = open_bucket(url, options).inner
+    manifests = list_remote_segments(store, topics, covered=True)
+    if _writes(action, is_dry):
+        check_directories(store, _what(action), incarnations, manifests)
+    tasks = _tasks(
+        url, options, manifests, action, entry_size, only_damaged, is_dry or action == "convert", incarnations
+    )
     changes = _run(spark, tasks, f"{action} indexes", progress)
     misfits = [change for change in changes if change.outcome is Outcome.MISFIT]
     if misfits:
@@ -76,7 +92,7 @@ def change_remote(
     damaged = any(change.outcome is Outcome.DAMAGED for change in changes)
     if action == "convert" and not is_dry and not damaged:
         wanted = {change.place for change in changes if change.outcome is Outcome.CONVERTED}
-        again = _tasks(url, options, manifests, action, entry_size, only_damaged, False)
+        again = _tasks(url, options, manifests, action, entry_size, only_damaged, False, incarnations)
         again = [
             task for task, manifest in zip(again, manifests, strict=True) if _place(url, manifest) in wanted
         ]
@@ -93,6 +109,7 @@ def _tasks(
     entry_size: int | None,
     only_damaged: bool,
     is_dry: bool,
+    incarnations: frozenset[str] | None,
 ) -> list[_Task]:
     tasks = []
     before: SegmentManifest | None = None
@@ -103,10 +120,29 @@ def _tasks(
         before_key = None if before is None else _manifest_key(before)
         size = manifest.segment_size_in_bytes
         tasks.append(
-            _Task(url, dict(options), key, before_key, size, action, entry_size, only_damaged, is_dry)
+            _Task(
+                url,
+                dict(options),
+                key,
+                before_key,
+                size,
+                action,
+                entry_size,
+                only_damaged,
+                is_dry,
+                incarnations,
+            )
         )
         before = manifest
     return tasks
+
+
+def _writes(action: str, is_dry: bool) -> bool:
+    return action != "verify" and not is_dry
+
+
+def _what(action: str) -> str:
+    return f"spark index {action}"
 
 
 def _manifest_key(manifest: SegmentManifest) -> str:
@@ -135,6 +171,8 @@ def _work(task: _Task) -> list[IndexChange]:
         return _verify(task, view, manifest)
     if (why := why_untouchable(manifest)) is not None:
         return _leave_alone(task, view, manifest, why)
+    if _writes(task.action, task.is_dry):  # it may have changed hands since the job began
+        check_directories(view.inner, _what(task.action), task.incarnations, [manifest])
     return _convert(task, view, manifest) if task.action == "convert" else _rebuild(task, view, manifest)
 
 
