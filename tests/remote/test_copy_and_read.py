@@ -54,6 +54,10 @@ def test_only_sealed_segments_are_copied(tmp_path: Path) -> None:
         assert len(world.log.segments) == 1
         assert world.tier() == RunResult()
         assert world.objects() == []
+        world.append(40)
+        assert world.tier() == RunResult(copied=len(world.log.segments) - 1)
+        assert world.tier() == RunResult(), "what is remote and still local is not copied again"
+        assert len(list_remote_segments(world.inner, covered=True)) == len(world.log.segments) - 1
 
 
 def test_nothing_local_goes_before_it_is_remote(tmp_path: Path) -> None:
