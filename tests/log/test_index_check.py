@@ -31,7 +31,7 @@ from stratalog.log.index_rebuild import (
 )
 from stratalog.log.offset_index_format import LARGE, LEGACY, OffsetIndexFormat
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.segment_recovery import next_sound
+from stratalog.log.resumption import next_sound
 from stratalog.log.spans_over_damage import spans_over_damage
 from stratalog.log.values import OffsetPosition
 from stratalog.records.batch_builder import build_batch

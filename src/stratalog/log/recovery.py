@@ -33,8 +33,9 @@ from stratalog.log.overflow import split_overflowed, split_segment
 from stratalog.log.producer_rebuild import rebuild_producer_state
 from stratalog.log.producer_state import ProducerStateManager
 from stratalog.log.remnants import has_content, keep_log, keep_tail
+from stratalog.log.resumption import content_end
 from stratalog.log.segment import LogSegment
-from stratalog.log.segment_recovery import OverflowedSegmentError, SoundBatches, content_end
+from stratalog.log.segment_recovery import OverflowedSegmentError, SoundBatches
 from stratalog.log.segments import Segments
 from stratalog.records.batch import RecordBatch
 from stratalog.util.clock import Clock

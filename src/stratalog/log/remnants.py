@@ -17,8 +17,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from stratalog.log.resumption import content_end
 from stratalog.log.segment import LogSegment
-from stratalog.log.segment_recovery import SoundBatches, content_end, is_torn_write
+from stratalog.log.segment_recovery import SoundBatches, is_torn_write
 from stratalog.log.soundness import header_at
 from stratalog.records.batch_format import LOG_OVERHEAD
 from stratalog.util.filesystem import FileSystem

@@ -7,13 +7,13 @@ sound batch is found, and stays in the file.
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from stratalog.errors import CorruptRecordError, InvalidRecordError, StratalogError
 from stratalog.log.producer_entry import BATCHES_KEPT
+from stratalog.log.resumption import content_end, next_sound
 from stratalog.log.roll import RELATIVE_OFFSET_MAX
 from stratalog.log.segment_indexes import SegmentIndexes
 from stratalog.log.soundness import crc_flaw, header_at
@@ -28,18 +28,12 @@ from stratalog.records.batch_format import (
     LENGTH_MIN,
     LOG_OVERHEAD,
     MAGIC,
-    MAGIC_AT,
     NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
 )
 from stratalog.util.crc32c import crc32c
 
 _TRANSACTION_BITS: Final = TRANSACTIONAL_BIT | CONTROL_BIT
-
-#: What a batch of format 2 has from its magic on: a CRC, no attribute that is not known, a last offset delta from 0 up.
-_LIKE_A_BATCH: Final = re.compile(rb"(?s)\x02(?=.{4}\x00[\x00-\x7f][\x00-\x7f])")
-
-_CHUNK_SIZE: Final = 1024 * 1024
 
 _unpack_header = HEADER.unpack_from
 
@@ -251,67 +245,6 @@ def _is_sound_but_far(view: memoryview, position: int, expected_offset: int, hig
     return True
 
 
-def next_sound(view: memoryview, position: int, expected_offset: int, highest: int) -> tuple[int, int]:
-    """Where, behind the damage at `position`, the next sound batch begins, and its base offset; (end of file, -1)."""
-    limit = len(view)
-    claimed_end = _claimed_end(view, position, expected_offset, highest)
-    if claimed_end == limit:
-        return limit, -1
-    following = (
-        _sound_at(view, claimed_end, expected_offset + 1, highest) if 0 < claimed_end < limit else None
-    )
-    if following is not None:
-        return claimed_end, following
-    for match in _LIKE_A_BATCH.finditer(view, position + 1 + MAGIC_AT):
-        at = match.start() - MAGIC_AT
-        if at + HEADER_SIZE > limit:
-            break
-        found = _sound_at(view, at, expected_offset, highest)
-        if found is not None and not _is_within(view, at, found, claimed_end, highest):
-            return at, found
-    return limit, -1
-
-
-def _claimed_end(view: memoryview, position: int, expected_offset: int, highest: int) -> int:
-    """Where the damaged batch at `position` ends, if its header may be believed; 0 if not."""
-    header = header_at(view, position, len(view))
-    if header is None or not expected_offset <= header[0] <= header[0] + header[6] <= highest:
-        return 0
-    return position + header[1] + LOG_OVERHEAD
-
-
-def _sound_at(view: memoryview, at: int, expected_offset: int, highest: int) -> int | None:
-    """The base offset of the sound batch at `at`; None if there is none."""
-    header = _unpack_header(view, at) if at + HEADER_SIZE <= len(view) else None
-    if header is None or header[3] != MAGIC or header[1] < LENGTH_MIN:
-        return None
-    if at + header[1] + LOG_OVERHEAD > len(view):
-        return None
-    if not expected_offset <= header[0] <= header[0] + header[6] <= highest:
-        return None
-    return header[0] if crc_flaw(view, at, header) is None else None
-
-
-def _is_within(view: memoryview, at: int, base_offset: int, claimed_end: int, highest: int) -> bool:
-    """Whether the batch at `at` lies in a record of the damaged one before it, which may hold batches as well.
-
-    Then they, and those that follow upon them, end before the damaged batch does, and no batch of the next offset comes
-    behind them. Otherwise its length was damaged.
-    """
-    stop = min(claimed_end, len(view))
-    found: int | None = base_offset
-    next_offset = base_offset
-    while at < stop and found is not None:
-        header = _unpack_header(view, at)
-        at += header[1] + LOG_OVERHEAD
-        next_offset = header[0] + header[6] + 1
-        found = _sound_at(view, at, next_offset, highest)
-    if at >= stop:
-        return False
-    behind = header_at(view, at, len(view))
-    return behind is None or behind[0] != next_offset
-
-
 def is_torn_write(view: memoryview, position: int, next_offset: int) -> bool:
     """Whether the bytes from `position` on are the beginning of one batch of `next_offset`, or zeros, and nothing else."""
     limit = len(view)
@@ -321,16 +254,6 @@ def is_torn_write(view: memoryview, position: int, next_offset: int) -> bool:
     if header is None or position + header[1] + LOG_OVERHEAD <= limit or header[0] != next_offset:
         return False
     return not has_sound_batch(view, position, next_offset)
-
-
-def content_end(view: memoryview, start: int) -> int:
-    """Where the zeros at the end of `view` begin; `start` if nothing else is behind it."""
-    for end in range(len(view), start, -_CHUNK_SIZE):
-        begin = max(start, end - _CHUNK_SIZE)
-        content = bytes(view[begin:end]).rstrip(b"\0")
-        if content:
-            return begin + len(content)
-    return start
 
 
 def has_sound_batch(view: memoryview, position: int, expected_offset: int) -> bool:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from stratalog.log.batch_spans import BatchSpan, spans
+from stratalog.log.resumption import next_sound
 from stratalog.log.roll import RELATIVE_OFFSET_MAX
-from stratalog.log.segment_recovery import next_sound
 from stratalog.records.batch_format import HEADER_SIZE
 from stratalog.util.filesystem import File
 

@@ -39,7 +39,6 @@ NO_BATCH: Final = 1
 OLD_FORMAT: Final = 2
 """A message of format 0 or 1, which is left to the caller."""
 
-_HEADER_SIZE: Final = 61
 _LENGTH_MIN: Final = 49
 
 
@@ -82,21 +81,3 @@ def scan(address: int, size: int, rows: int, capacity: int, result: int) -> None
     out[S_COUNT] = count
     out[S_END] = position
     out[S_STATUS] = status
-
-
-@compiled("int64(int64, int64, int64)")
-def find_sound(address: int, size: int, start: int) -> int:
-    """Where the first batch with a right CRC begins from `start` on, or -1."""
-    position = start
-    while size - position >= _HEADER_SIZE:
-        at = address + position
-        if load_be64(at + 16) == 0:  # the magic of none of eight batches
-            position += 8
-            continue
-        length = load_be32(at + 8)
-        if as_u8(at)[16] == 2 and _LENGTH_MIN <= length <= size - position - 12:
-            stored = load_be32(at + 17) & 0xFFFF_FFFF
-            if native_crc32c(at + 21, length + 12 - 21) == stored:
-                return position
-        position += 1
-    return -1

@@ -6,7 +6,7 @@ bound by the window.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,6 +14,8 @@ import numpy as np
 
 from stratalog.errors import StratalogError
 from stratalog.log.check import batch_kernel as kernel
+from stratalog.log.resumption import NO_CLAIM, Claim, claim_at, next_sound, search
+from stratalog.log.roll import RELATIVE_OFFSET_MAX
 from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size
 from stratalog.records.batch_format import (
     ATTRIBUTES_AT,
@@ -53,21 +55,44 @@ class Unreadable:
     resumes: bool
 
 
-def scan_batches(file: File, size: int, window_size: int = WINDOW_SIZE) -> Iterator[Window | Unreadable]:
-    """Everything in the first `size` bytes of a `.log`, in order."""
-    position = 0
+def scan_batches(
+    file: File, size: int, window_size: int = WINDOW_SIZE, *, base_offset: int = 0
+) -> Iterator[Window | Unreadable]:
+    """Everything in the first `size` bytes of the `.log` of `base_offset`, in order."""
+    position, expected_offset = 0, base_offset
+    highest = base_offset + RELATIVE_OFFSET_MAX
+    before = NO_CLAIM
     while position < size:
         data = memoryview(file.pread(min(window_size, size - position), position))
         rows, end, status = _scan(data)
         if len(rows):
             rows[:, kernel.R_POSITION] += position
+            expected_offset = _behind(rows, expected_offset, highest)
+            before = _claim_of(rows[-1], expected_offset, highest)
             yield Window(rows, data, position)
             position += end
         elif (window := _single(file, size, position, status, window_size)) is not None:
+            expected_offset = _behind(window.rows, expected_offset, highest)
             yield window
             position += int(window.rows[0, kernel.R_SIZE])
         else:
-            position = yield from _pass_over(file, size, position, window_size)
+            damage = _pass_over(file, size, position, window_size, expected_offset, highest, before)
+            yield damage
+            position = damage.end
+
+
+def _claim_of(row: Any, expected_offset: int, highest: int) -> Claim:
+    """What the last batch says, if its CRC is wrong and something else than a batch follows: its length is wrong then."""
+    first, last = int(row[kernel.R_BASE_OFFSET]), int(row[kernel.R_LAST_OFFSET])
+    is_known = not row[kernel.R_IS_SOUND] and expected_offset <= first <= last <= highest
+    return Claim(0, last) if is_known else NO_CLAIM
+
+
+def _behind(rows: Any, expected_offset: int, highest: int) -> int:
+    """The offset behind the last sound batch of the segment up to the end of `rows`."""
+    last = rows[rows[:, kernel.R_IS_SOUND] == 1, kernel.R_LAST_OFFSET]
+    last = last[last <= highest]
+    return max(expected_offset, int(last.max()) + 1) if len(last) else expected_offset
 
 
 def _scan(data: memoryview) -> tuple[Any, int, int]:
@@ -124,21 +149,27 @@ def _old_message(file: File, size: int, position: int) -> Window | None:
     return Window(np.array([row], np.int64), data, position)
 
 
-def _pass_over(file: File, size: int, position: int, window_size: int) -> Generator[Unreadable, None, int]:
-    """Tell what is no batch, and find where batches go on: a sound one is looked for in all that is left."""
+def _pass_over(
+    file: File, size: int, position: int, window_size: int, expected_offset: int, highest: int, before: Claim
+) -> Unreadable:
+    """What is no batch, up to where batches go on (`log.resumption`): that is looked for in all that is left."""
     reason = _reason(file, size, position)
-    start = position + 1
+    start, claim = position, NO_CLAIM
     while size - start >= BATCH_SIZE_MIN:
-        data = np.frombuffer(file.pread(min(window_size, size - start), start), np.uint8)
-        found = int(kernel.find_sound(int(data.ctypes.data), len(data), 0))
+        data = memoryview(file.pread(min(window_size, size - start), start))
+        if start == position and (claim := claim_at(data, 0, expected_offset, highest)) != NO_CLAIM:
+            at, found = next_sound(data, 0, expected_offset, highest)
+        else:
+            claim = before if claim == NO_CLAIM else claim
+            at, found = search(data, int(start == position), expected_offset, highest, claim)
         if found >= 0:
-            yield Unreadable(position, start + found, reason, resumes=True)
-            return start + found
+            return Unreadable(position, start + at, reason, resumes=True)
         if start + len(data) >= size:
             break
-        start += max(1, len(data) - min(_LARGEST_LOOKED_FOR, len(data) // 2))
-    yield Unreadable(position, size, reason, resumes=False)
-    return size
+        step = max(1, len(data) - min(_LARGEST_LOOKED_FOR, len(data) // 2))
+        start += step
+        claim = claim._replace(end=max(claim.end - step, 0))
+    return Unreadable(position, size, reason, resumes=False)
 
 
 #: A batch of this size is found behind damage wherever windows meet; a larger one if it lies within a window.

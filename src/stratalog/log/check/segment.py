@@ -94,7 +94,7 @@ def read_segment(
         facts = SegmentFacts(base_offset, path, file.size())
         reader = _Reader(facts, _ProducerBatches(facts.producer_batches, state_offsets))
         done = 0
-        for piece in scan_batches(file, facts.size):
+        for piece in scan_batches(file, facts.size, base_offset=base_offset):
             end = reader.see(piece)
             on_progress(end - done)
             done = end
