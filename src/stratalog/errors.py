@@ -416,6 +416,10 @@ class MissingBucketError(RemoteStorageError):
     """The bucket does not exist. Some stores make it at the first put."""
 
 
+class DamagedOwnerError(RemoteStorageError):
+    """What says whose a bucket is cannot be read: nobody may write there until an operator decides."""
+
+
 class NotOwnerError(RemoteStorageError):
     """Another cluster owns the bucket, or it is not known whose it is; nothing is written or deleted there."""
 

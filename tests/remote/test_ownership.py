@@ -13,6 +13,7 @@ import pytest
 from typing_extensions import Buffer
 
 from stratalog.errors import (
+    DamagedOwnerError,
     NotOwnerError,
     RemoteStorageError,
     RetriableRemoteStorageError,
@@ -144,13 +145,40 @@ def test_a_lost_answer_takes_nothing_from_who_had_it() -> None:
 
 def test_what_cannot_be_read_as_an_owner_is_nobodys_leave_to_write(store: ObjectStore) -> None:
     store.put(f"{DIRECTORY}/{1:020d}.json", b'{"format": "stratalog-bucket-owner", "version": 2}')
-    with pytest.raises(
-        RemoteStorageError, match=r"does not say whose the bucket is: .*version 2.*expected 1"
-    ):
+    with pytest.raises(RemoteStorageError, match=r"has version 2, and 1 is the last that this release knows"):
         check_no_owner(store, "a test")
 
 
 # --- a broker -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b'{"format": "stratalog-bucket-owner", "ver', b"\xff\xfe", b"null", b"[" * 100_000]
+)
+def test_what_is_damaged_stops_all_writers_until_an_operator_decides(data: bytes, tmp_path: Path) -> None:
+    store = ObjectStore.from_url("memory:///")
+    production = claim(store, tmp_path / "one")
+    production.ensure()
+    store.put(f"{DIRECTORY}/{2:020d}.json", data)
+    for looks in (production.ensure, lambda: owners(store), lambda: check_no_owner(store, "a job")):
+        with pytest.raises(DamagedOwnerError, match=r"2\.json is damaged.*tier owner memory:.* --take-over"):
+            looks()
+    taken = take_over(store, "production", node_id=1)
+    assert [each.generation for each in owners(store)] == [1, taken.generation] == [1, 3]
+    claim(store, tmp_path / "one").ensure()
+    store.put(f"{DIRECTORY}/{5:020d}.json", data)
+    assert give_up(store).generation == 6
+
+
+def test_the_owner_that_a_later_release_wrote_is_not_replaced() -> None:
+    store = ObjectStore.from_url("memory:///")
+    store.put(f"{DIRECTORY}/{1:020d}.json", b'{"format": "stratalog-bucket-owner", "version": 2}')
+    for decides in (lambda: take_over(store, "production"), lambda: give_up(store), lambda: owners(store)):
+        with pytest.raises(
+            RemoteStorageError, match="has version 2, and 1 is the last that this release knows"
+        ):
+            decides()
+    assert len(generations(store)) == 1
 
 
 def test_the_first_has_an_empty_bucket_and_another_cluster_is_refused(
@@ -207,7 +235,9 @@ def test_an_old_copy_of_a_data_directory_is_refused_until_an_operator_takes_it(t
     current = claim(store, tmp_path / "one")
     current.ensure()
     for directory in ("copy", "lost its file"):
-        with pytest.raises(NotOwnerError, match="is an old copy"):
+        with pytest.raises(
+            NotOwnerError, match=r"is an old copy.*tier restore memory:.* --metadata-only --take-over"
+        ):
             claim(store, tmp_path / directory).ensure()
     current.ensure()
     take_over(store, "production", node_id=1)

@@ -148,7 +148,9 @@ class BrokerOwnership:
             raise NotOwnerError(
                 f"{self._store.url}: broker {self._claimant.node_id} of this cluster has run since with another data"
                 f" directory: {self._claimant.file.directory} is an old copy, whose metadata name segments that may be"
-                f" gone. Nothing is copied there or deleted from there. If this is the copy to go on with: {self._how_to()}"
+                f" gone. Nothing is copied there or deleted from there. If this is the copy to go on with: stop this"
+                f" broker, and stratalog tier restore {self._store.url} --metadata-only --take-over --data-dir"
+                f" {self._claimant.file.directory}"
             )
 
     def _check_adoptable(self) -> None:
@@ -170,7 +172,8 @@ class BrokerOwnership:
 
     def _how_to(self) -> str:
         directory = self._claimant.file.directory
-        return f"stratalog tier owner {self._store.url} --take-over --data-dir {directory}"
+        command = f"stratalog tier owner {self._store.url} --take-over --data-dir {directory}"
+        return f"{command}, then restart this broker" if self._was_acquired else command
 
     # --- the end --------------------------------------------------------------------------------------------------------
 

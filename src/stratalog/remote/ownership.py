@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from stratalog.errors import (
+    DamagedOwnerError,
     MissingBucketError,
     NotOwnerError,
     RemoteResourceNotFoundError,
@@ -84,8 +85,17 @@ def read_owner(store: ObjectStore) -> BucketOwner | None:
 
 
 def owners(store: ObjectStore) -> list[BucketOwner]:
-    """The last generations, oldest first."""
-    return [_decode(info.key, bytes(store.get(info.key)), store.url)[0] for info in generations(store)]
+    """The last generations, oldest first, without those that cannot be read. DamagedOwnerError when that is the newest."""
+    infos, found = generations(store), []
+    for info in infos:
+        try:
+            found.append(_decode(info.key, bytes(store.get(info.key)), store.url)[0])
+        except RemoteResourceNotFoundError:
+            continue  # later ones have come since
+        except DamagedOwnerError:
+            if info is infos[-1]:
+                raise
+    return found
 
 
 def generations(store: ObjectStore) -> list[ObjectInfo]:
@@ -130,7 +140,8 @@ def take_over(
     """Make a cluster the owner, whoever it was before: an operator's decision.
 
     Brokers of another cluster are shut out from then on. Of the same cluster only `node_id` is forgotten, so that it may
-    begin again with another directory. NotOwnerError for a bucket in the layout of Aiven's plugin, which is only read.
+    begin again with another directory. What is damaged is replaced too. NotOwnerError for a bucket in the layout of Aiven's
+    plugin, which is only read.
     """
     for maker in makers(store).values():
         if maker is Layout.AIVEN:
@@ -139,7 +150,7 @@ def take_over(
                 " into another one (`stratalog spark restore --remote URL --target URL`)"
             )
     for _ in range(_ATTEMPTS_MAX):
-        before = read_owner(store)
+        before = _read_or_number(store)
         brokers: Mapping[int, BrokerLife] = {}
         if before is not None and before.cluster_id == cluster_id:
             brokers = {node: life for node, life in before.brokers.items() if node != node_id}
@@ -152,10 +163,19 @@ def take_over(
 def give_up(store: ObjectStore, clock: Clock = SYSTEM_CLOCK) -> BucketOwner:
     """Let nobody own the bucket: its cluster is gone for good, or has nothing there that it needs."""
     for _ in range(_ATTEMPTS_MAX):
-        done = replace_owner(store, read_owner(store), BucketOwner(None, "given up"), clock)
+        done = replace_owner(store, _read_or_number(store), BucketOwner(None, "given up"), clock)
         if done is not None:
             return done
     raise _contended(store)
+
+
+def _read_or_number(store: ObjectStore) -> BucketOwner | None:
+    """What an operator decides about: of what is damaged only its generation counts."""
+    infos = generations(store)
+    try:
+        return read_owner(store)
+    except DamagedOwnerError:
+        return BucketOwner(None, "damaged", generation=_number(infos[-1].key) or 0) if infos else None
 
 
 # --- who may write ------------------------------------------------------------------------------------------------------
@@ -301,15 +321,19 @@ def _encode(owner: BucketOwner, uid: str) -> bytes:
 
 
 def _decode(key: str, data: bytes, url: str) -> tuple[BucketOwner, str]:
-    """An owner and the uid of its object. RemoteStorageError: nobody may write then, as nobody knows whose it is."""
+    """An owner and the uid of its object. DamagedOwnerError, or RemoteStorageError for one of a later release: nobody may
+    write then, as nobody knows whose it is."""
     try:
         document: dict[str, Any] = json.loads(data)
-        if document["format"] != _FORMAT or document["version"] != _VERSION:
-            raise ValueError(
-                f"format {document['format']} version {document['version']}, expected {_VERSION}"
+        if document["format"] != _FORMAT or not isinstance(document["version"], int):
+            raise ValueError(f"format {document['format']!r}, version {document['version']!r}")
+        if document["version"] > _VERSION:
+            raise RemoteStorageError(
+                f"{url}/{key} has version {document['version']}, and {_VERSION} is the last that this release knows: use"
+                " the release that wrote it, or a later one"
             )
         cluster_id = document["clusterId"]
-        if cluster_id is not None and not isinstance(cluster_id, str):
+        if cluster_id is not None and not (isinstance(cluster_id, str) and cluster_id):
             raise ValueError(f"clusterId {cluster_id!r}")
         brokers = {
             int(node): BrokerLife(str(life["incarnation"]), bool(life["running"]))
@@ -324,9 +348,10 @@ def _decode(key: str, data: bytes, url: str) -> tuple[BucketOwner, str]:
             ),
             str(document["uid"]),
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RemoteStorageError(
-            f"{url}/{key} does not say whose the bucket is: {error}; use the release that wrote it"
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DamagedOwnerError(
+            f"{url}/{key} is damaged and does not say whose the bucket is ({type(error).__name__}: {error}): nothing may be"
+            f" written there. Say whose it is: stratalog tier owner {url} --take-over --data-dir DIR"
         ) from error
 
 
