@@ -79,7 +79,8 @@ def change_remote(
     store = open_bucket(url, options).inner
     manifests = list_remote_segments(store, topics, covered=True)
     if _writes(action, is_dry):
-        check_directories(store, _what(action), incarnations, manifests)
+        changed = [each for each in manifests if why_untouchable(each) is None]
+        check_directories(store, _what(action), incarnations, changed)
     tasks = _tasks(
         url, options, manifests, action, entry_size, only_damaged, is_dry or action == "convert", incarnations
     )
