@@ -254,20 +254,28 @@ def read_contents(partition: Partition, *, is_over: Callable[[], bool] = lambda:
 
 
 def _batches(partition: Partition, is_over: Callable[[], bool]) -> Iterator[RecordBatch]:
+    """All batches that are sound. What is damaged is passed over: no other owner's records depend on it."""
     log = partition.log
     offset = log.log_start_offset
+    is_damaged = False
     while offset < log.log_end_offset and not is_over():
-        fetched = log.read(offset, _READ_BYTES, isolation=Isolation.LOG_END, min_one_message=True)
+        try:
+            fetched = log.read(offset, _READ_BYTES, isolation=Isolation.LOG_END, min_one_message=True)
+        except CorruptRecordError as error:
+            if not is_damaged:
+                logger.error(
+                    "%s-%d: records from offset %d on are skipped: %s",
+                    partition.topic, partition.partition, offset, error,
+                )  # fmt: skip
+            is_damaged = True
+            offset += 1
+            continue
+        is_damaged = False
         if fetched.slice is None:
             return
         before = offset
         for batch in iter_batches(fetched.slice.read()):
-            try:
-                batch.ensure_valid()
-            except CorruptRecordError as error:
-                logger.error("%s-%d: a batch is skipped: %s", partition.topic, partition.partition, error)
-            else:
-                yield batch
+            yield batch
             offset = batch.last_offset + 1
         if offset == before:
             return

@@ -425,20 +425,25 @@ class GroupCoordinator:
     def expire(self) -> int:
         """Remove commits that have grown too old, and empty groups that have none left; how many commits went."""
         now = self._now()
-        removed = 0
-        for group in self.groups():
-            expired = self.commits.expired(group, now.wall_ms)
-            removed += len(expired)
-            is_unused = (
-                group.state is GroupState.EMPTY
-                and not group.members.pending
-                and not self.commits.pending.has_group(group.group_id)
-            )
+        return sum(self._expire(group, now) for group in self.groups())
+
+    def _expire(self, group: ClassicGroup, now: Moment) -> int:
+        """0 when it failed, which is no reason to keep what others have."""
+        expired = self.commits.expired(group, now.wall_ms)
+        is_unused = (
+            group.state is GroupState.EMPTY
+            and not group.members.pending
+            and not self.commits.pending.has_group(group.group_id)
+        )
+        try:
             if is_unused and len(expired) == len(self.commits.committed.of_group(group.group_id)):
                 self._remove_group(group)
             else:
                 self.commits.remove(group.group_id, expired)
-        return removed
+        except KafkaError as error:
+            logger.error("Old commits of group %s stay until the next turn: %s", group.group_id, error)
+            return 0
+        return len(expired)
 
 
 def _check_group_id(group_id: str | None) -> None:

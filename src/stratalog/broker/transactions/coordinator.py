@@ -305,10 +305,17 @@ class TransactionCoordinator:
         """Forget ids that nobody has used for `transactional.id.expiration.ms`; how many."""
         now_ms, expiration_ms = self._clock.now_ms(), self._broker.config["transactional.id.expiration.ms"]
         old = [known for known in self._transactions.values() if known.is_expired(now_ms, expiration_ms)]
-        for known in old:
+        return sum(map(self._forget, old))
+
+    def _forget(self, known: Transaction) -> bool:
+        """False when it failed, which is no reason to keep the others."""
+        try:
             self.log.append(known.transactional_id, [(encode_key(known.transactional_id), None)])
-            del self._transactions[known.transactional_id]
-        return len(old)
+        except KafkaError as error:
+            logger.error("Transactional id %s stays until the next turn: %s", known.transactional_id, error)
+            return False
+        del self._transactions[known.transactional_id]
+        return True
 
     def _store(self, changed: Transaction) -> None:
         """Store a step; it counts from then on. A KafkaError leaves everything as it was."""

@@ -1,0 +1,103 @@
+"""What the coordinators know of one owner outlives a failure of another's: a load, an append, a removal that fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.broker.groups.scenario import await_coordinator, commit
+from tests.support.wire import Wire
+
+from stratalog.broker.coordinator_log import partition_for
+from stratalog.broker.server import Broker
+from stratalog.errors import KafkaStorageError
+from stratalog.testing.clock import ManualClock
+
+CONFIG = {
+    "offsets.topic.num.partitions": "3", "log.cleaner.enable": "false", "offsets.retention.minutes": "10",
+    "group.initial.rebalance.delay.ms": "0",
+}  # fmt: skip
+#: One group in each partition of `__consumer_offsets`.
+GROUPS = sorted({partition_for(name, 3): name for name in "abcdefgh"}.items())
+
+
+def refuse(*_: object, **__: object) -> None:
+    raise KafkaStorageError("the disk has failed")
+
+
+def on_loop(broker: Broker, work: Callable[[], object]) -> object:
+    """Do something where the coordinators live."""
+
+    async def run() -> object:
+        return work()
+
+    return asyncio.run_coroutine_threadsafe(run(), broker.state.loop).result(30)
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["clean stop", "crash"])
+@pytest.mark.parametrize("damaged", [0, 1, 2])
+def test_a_damaged_batch_costs_no_other_commit(tmp_path: Path, damaged: int, is_clean: bool) -> None:
+    with Broker(data_dir=tmp_path, config=CONFIG) as broker, Wire(broker.bootstrap_servers) as wire:
+        broker.state.topics.create("orders", 2)
+        await_coordinator(wire)
+        for offset in (1, 2, 3):
+            for _, group in GROUPS:
+                commit(wire, 8, group, {0: (offset, ""), 1: (offset, "")})
+        for partition in broker.state.logs.partitions("__consumer_offsets"):
+            partition.log.flush()
+        broker.state.logs.write_checkpoints()
+    if not is_clean:
+        for marker in tmp_path.glob("*clean*"):
+            marker.unlink()
+    path = next((tmp_path / f"__consumer_offsets-{damaged}").glob("*.log"))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with Broker(data_dir=tmp_path, config=CONFIG) as broker:
+        committed = broker.state.groups.commits.committed
+        for number, group in GROUPS:
+            found = sorted(each.offset for each in committed.of_group(group).values())
+            assert found == [3, 3], (number, damaged)  # the batch of the second commits is the damaged one
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_a_group_that_cannot_be_removed_keeps_no_other(
+    tmp_path: Path, failing: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    with (
+        Broker(data_dir=tmp_path, config=CONFIG, clock=clock) as broker,
+        Wire(broker.bootstrap_servers) as wire,
+    ):
+        broker.state.topics.create("orders", 2)
+        await_coordinator(wire)
+        for _, group in GROUPS:
+            commit(wire, 8, group, {0: (1, "")})
+        clock.advance(10 * 60_000)
+        groups = broker.state.groups
+        with monkeypatch.context() as patch:
+            patch.setattr(groups.log.partition_of(GROUPS[failing][1]), "append", refuse)
+            assert on_loop(broker, groups.expire) == 2
+        assert [group.group_id for group in groups.groups()] == [GROUPS[failing][1]]
+        assert on_loop(broker, groups.expire) == 1
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_a_transactional_id_that_cannot_be_forgotten_keeps_no_other(
+    tmp_path: Path, failing: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    config = {"transaction.state.log.num.partitions": "3", "transactional.id.expiration.ms": "60000"}
+    with Broker(data_dir=tmp_path, config=config, clock=clock) as broker:
+        transactions = broker.state.transactions
+        transactions.log._create()
+        for _, name in GROUPS:
+            on_loop(broker, lambda name=name: transactions.init_producer_id(name, 1_000, None))  # type: ignore[misc]
+        clock.advance(10 * 60_000)
+        with monkeypatch.context() as patch:
+            patch.setattr(transactions.log.partition_of(GROUPS[failing][1]), "append", refuse)
+            assert on_loop(broker, transactions.expire) == 2
+        assert [known.transactional_id for known in transactions.transactions()] == [GROUPS[failing][1]]
+        assert on_loop(broker, transactions.expire) == 1
