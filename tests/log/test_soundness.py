@@ -14,6 +14,7 @@ from stratalog.errors import CorruptRecordError
 from stratalog.log import soundness
 from stratalog.log.partition_log import PartitionLog
 from stratalog.log.values import Isolation
+from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from stratalog.testing.failing_filesystem import FailingFileSystem
@@ -172,3 +173,70 @@ def test_memory_of_opening_does_not_grow_with_what_was_flushed(tmp_path: Path, c
         assert again.log_end_offset == point
         again.close()
     assert peaks[1] < peaks[0] + 200_000
+
+
+def with_a_wrong_base_offset(directory: Path, base_offset: int) -> PartitionLog:
+    """A log of batches of three records, of which the one of offsets 18 to 20 says to begin elsewhere."""
+    log = PartitionLog.open(directory, CONFIG)
+    for number in range(12):
+        log.append_as_leader(batch_of([b"%d" % number * 300] * 3, [number + 1] * 3), leader_epoch=0)
+    segment = log.segments[0]
+    place = segment.translate_offset(18)
+    assert place is not None
+    log.close()
+    with segment.log_path.open("r+b") as file:
+        file.seek(place.position)
+        file.write(base_offset.to_bytes(8, "big"))
+    return PartitionLog.open(directory, CONFIG, clean_shutdown=True)
+
+
+@pytest.mark.parametrize("max_bytes", [1, 1_500, 100_000])
+@pytest.mark.parametrize("start", [0, 12, 15])
+def test_which_batch_has_a_wrong_offset_does_not_depend_on_where_reading_began(
+    tmp_path: Path, start: int, max_bytes: int
+) -> None:
+    """Offsets are not under the CRC: two neighbours contradict each other, and only one of them is at fault."""
+    log = with_a_wrong_base_offset(tmp_path / "orders-0", 14)
+    offset = start
+    while offset < 18:
+        data = log.read(offset, max_bytes, isolation=Isolation.LOG_END).slice
+        assert data is not None
+        offset = max(batch.next_offset for batch in iter_batches(data.read()))
+    with pytest.raises(CorruptRecordError):
+        log.read(18, max_bytes, isolation=Isolation.LOG_END)
+    log.close()
+
+
+def test_no_offset_of_the_first_batch_behind_damage_is_out_of_reach_after_a_recovery(tmp_path: Path) -> None:
+    with_a_wrong_base_offset(tmp_path / "orders-0", 14).close()
+    for path in (tmp_path / "orders-0").glob("*.index"):
+        path.unlink()
+    log = PartitionLog.open(tmp_path / "orders-0", CONFIG, clean_shutdown=False, recovery_point=36)
+    for offset in (18, 19, 20):
+        with pytest.raises(CorruptRecordError):
+            log.read(offset, 100_000, isolation=Isolation.LOG_END)
+    for offset in range(21, 36):
+        found = log.read(offset, 1, isolation=Isolation.LOG_END).slice
+        assert found is not None
+        assert next(iter(iter_batches(found.read()))).base_offset == offset // 3 * 3
+    log.close()
+
+
+def test_an_entry_whose_batch_has_a_wrong_offset_hides_no_loss(tmp_path: Path) -> None:
+    """The index knows that a batch ended at this offset: what lies behind is no answer to it."""
+    config = replace(CONFIG, index_interval_bytes=0)
+    log = PartitionLog.open(tmp_path / "orders-0", config)
+    for number in range(12):
+        log.append_as_leader(batch_of([b"%d" % number * 300], [number + 1]), leader_epoch=0)
+    place = log.segments[0].translate_offset(8)
+    assert place is not None
+    path = log.segments[0].log_path
+    log.close()
+    with path.open("r+b") as file:
+        file.seek(place.position)
+        file.write((4).to_bytes(8, "big"))
+    log = PartitionLog.open(tmp_path / "orders-0", config, clean_shutdown=True)
+    with pytest.raises(CorruptRecordError):
+        log.read(8, 100_000, isolation=Isolation.LOG_END)
+    assert [record.offset for record in read_records(log, 9)] == [9, 10, 11]
+    log.close()

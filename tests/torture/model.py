@@ -199,7 +199,13 @@ class PartitionModel:
         self._adopt_pending(found)
         self._check_bounds(found, leniency)
         if leniency.power_was_lost:
-            self.acked = {offset: record for offset, record in self.acked.items() if offset < found.end}
+            # The end of each unflushed segment may be gone, and where a batch ends nothing tells of it.
+            there = {offset for offset, _ in found.records}
+            self.acked = {
+                offset: record
+                for offset, record in self.acked.items()
+                if offset in there or offset < min(self.flushed, found.end)
+            }
         self._check_nothing_lost(found)
         for offset, record in found.records:
             if self.acked.get(offset) != record:

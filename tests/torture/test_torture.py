@@ -26,13 +26,14 @@ def tell(kind: str, counts: Counter[str]) -> None:
     print(f"\n{kind}: " + ", ".join(f"{number} {what}" for what, number in sorted(counts.items())))
 
 
-def lossy_lives(root: Path, lives: int) -> None:
+def lossy_lives(root: Path, lives: int, *, loses_power: bool = False) -> None:
     counts: Counter[str] = Counter()
     seed = SEED
     while counts["lives"] < lives:
-        counts += live_lossy(root / str(seed), seed, min(LIVES_OF_A_STORY, lives - counts["lives"]))
+        story_lives = min(LIVES_OF_A_STORY, lives - counts["lives"])
+        counts += live_lossy(root / str(seed), seed, story_lives, loses_power=loses_power)
         seed += 1
-    tell("killed at any file operation", counts)
+    tell("killed at any file operation" + (", power failures" if loses_power else ""), counts)
 
 
 def small_disk_lives(root: Path, kind: str, lives: int) -> None:
@@ -53,6 +54,13 @@ def test_what_was_acknowledged_survives_a_kill_at_any_file_operation(tmp_path: P
     lossy_lives(tmp_path, 20)
 
 
+@pytest.mark.parametrize("seed", [0, 13, 15])
+def test_what_was_flushed_survives_power_failures(tmp_path: Path, seed: int) -> None:
+    """0: a batch with a flipped offset was passed over in silence; 13, 15: unflushed ends of segments are gone."""
+    counts = live_lossy(tmp_path, seed, LIVES_OF_A_STORY, loses_power=True)
+    assert counts["power failures"] > 2
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_was_acknowledged_survives_kill_9_on_a_disk_of_a_few_megabytes(
     tmp_path: Path, kind: str
@@ -64,6 +72,12 @@ def test_what_was_acknowledged_survives_kill_9_on_a_disk_of_a_few_megabytes(
 @pytest.mark.timeout(24 * 3600)
 def test_many_lives_killed_at_any_file_operation(tmp_path: Path) -> None:
     lossy_lives(tmp_path, LIVES)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(24 * 3600)
+def test_many_lives_with_power_failures(tmp_path: Path) -> None:
+    lossy_lives(tmp_path, LIVES, loses_power=True)
 
 
 @pytest.mark.soak

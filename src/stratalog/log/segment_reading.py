@@ -104,6 +104,28 @@ class ReadableSegment(ABC):
         its start. Raises CorruptRecordError for damage that lies in between.
         """
         entry = self.offset_index.lookup(offset)
+        try:
+            return self._find_from(entry, offset)
+        except CorruptRecordError:
+            behind = self._batch_of_next_entry(entry, offset)
+            if behind is None:
+                raise
+            return behind
+
+    def _batch_of_next_entry(self, entry: OffsetPosition, offset: int) -> BatchPosition | None:
+        """The batch of the index entry behind `entry`, if it holds `offset`.
+
+        Recovery gives an entry to the first batch behind damage; entries have last offsets, so `lookup` finds it too late.
+        """
+        following = self.offset_index.fetch_upper_bound(entry, 1)
+        if following is None or not self.is_true_place(following):
+            return None
+        for position, header in self.headers(following.position):
+            return self._batch_position(position, header) if header[0] <= offset else None
+        return None
+
+    def _find_from(self, entry: OffsetPosition, offset: int) -> BatchPosition | None:
+        """`translate_offset`, with the index entry that is nearest below."""
         if entry.position == 0:
             return self._find(offset, 0)
         last_offset = self._last_offset_at(entry.position)
@@ -113,7 +135,10 @@ class ReadableSegment(ABC):
             self.base_offset <= last_offset < entry.offset
         ):  # what brokers of old wrote for several batches at once
             with suppress(CorruptRecordError):
-                return self._find(offset, entry.position)
+                found = self._find(offset, entry.position)
+                # The entry says that its own offset is there: a batch behind it would hide a loss.
+                if found is None or offset > entry.offset or found.base_offset <= offset:
+                    return found
         logger.warning("%s: no batch that ends at offset %d stands at position %d; searching without the index",
                        self.offset_index.path, entry.offset, entry.position)  # fmt: skip
         return self._find(offset, 0)

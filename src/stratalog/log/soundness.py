@@ -149,7 +149,7 @@ class SoundBytes:
             if header is None:
                 return position, None if is_beyond else "no batch header is there"
             if previous >= 0 and header[0] < expected:
-                if not is_previous_sure:
+                if not is_previous_sure and not self._follows(file, previous):
                     return previous, f"the batch behind it begins at offset {header[0]}, before its end"
                 return (
                     position,
@@ -174,6 +174,22 @@ class SoundBytes:
             previous, is_previous_sure = position, header[0] == expected
             position, expected = position + size, last_offset + 1
         return position, None
+
+    def _follows(self, file: File, position: int) -> bool:
+        """Whether the batch at `position` begins where the one before it ends.
+
+        A check may have begun with it. Which of two batches that contradict each other is at fault must not depend on that.
+        """
+        at, expected = 0, self._base_offset
+        while at <= position:
+            data = file.pread(HEADER_SIZE, at)
+            header = header_at(data, 0, len(data))
+            if header is None:
+                return False
+            if at == position:
+                return header[0] == expected
+            at, expected = at + header[1] + LOG_OVERHEAD, header[0] + header[6] + 1
+        return False
 
 
 def header_at(data: Buffer, at: int, limit: int) -> tuple[int, ...] | None:
