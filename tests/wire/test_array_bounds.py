@@ -18,7 +18,7 @@ from stratalog.broker.apis import load_apis
 from stratalog.errors import InvalidRequestError
 from stratalog.wire.api_keys import ApiKey
 from stratalog.wire.array_bounds import _walk, check_arrays
-from stratalog.wire.protocol import make_message, request_class, response_class, write_message
+from stratalog.wire.protocol import make_message, read_request, request_class, response_class, write_message
 
 _INTS = {"int8": 7, "int16": 15, "uint16": 15, "int32": 31, "int64": 63}
 
@@ -85,6 +85,23 @@ def test_the_walk_ends_where_every_message_does() -> None:
 def test_more_elements_than_bytes_are_refused(key: ApiKey, version: int, body: bytes) -> None:
     with pytest.raises(InvalidRequestError, match=r"an array of \d+ elements, but"):
         check_arrays(request_class(key, version), body)
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "body"),
+    [
+        (ApiKey.LIST_OFFSETS, 1, bytes(4) + b"\xff\xff\xff\xff"),
+        (ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, bytes(4) + b"\0\0"),
+    ],
+)
+def test_null_where_there_has_to_be_an_array_is_refused(key: ApiKey, version: int, body: bytes) -> None:
+    with pytest.raises(InvalidRequestError, match="an array of -1 elements, where there has to be one"):
+        read_request(key, version, memoryview(body), 0)
+
+
+def test_null_is_read_where_it_may_stand() -> None:
+    assert read_request(ApiKey.METADATA, 1, memoryview(b"\xff\xff\xff\xff"), 0).topics is None
+    assert read_request(ApiKey.METADATA, 12, memoryview(b"\0\1\1\0"), 0).topics is None
 
 
 EVERYWHERE = """

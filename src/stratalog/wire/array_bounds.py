@@ -2,7 +2,8 @@
 
 kio's reader takes memory for as many elements as an array announces before it reads the first: 2^32 of them, in a request
 of thirty bytes, are 32 GB, and where the system has not got those, the process is aborted. So a message is walked here, by
-the same schema, before kio has it: an array of more elements than there are bytes for is refused.
+the same schema, before kio has it: an array of more elements than there are bytes for is refused. So is one that is null
+where the schema has no null for it, as by Kafka: kio gives None, which nothing behind it expects.
 
 Every message that kio reads is walked: a step for each field of variable size, and one for all the fixed ones between.
 """
@@ -27,7 +28,7 @@ _NULL: Final = 0xFF
 
 
 def check_arrays(cls: Any, data: bytes, position: int = 0) -> None:
-    """Raise InvalidRequestError when the message of class `cls` at `position` has an array that `data` cannot hold.
+    """Raise InvalidRequestError when the message of class `cls` at `position` has an array that it cannot have.
 
     Also when a field begins beyond the end. All else that may be wrong with it is left to the reader.
     """
@@ -73,7 +74,7 @@ def _field(field: MessageField, flexible: bool) -> tuple[_Step, int]:
     element, size = _element(field, flexible)
     if field.is_array:
         is_fixed = field.entity is None and field.size > 0
-        return _array(element, size, is_fixed, flexible), 1 if flexible else _INT32.size
+        return _array(element, size, is_fixed, flexible, field.is_nullable), 1 if flexible else _INT32.size
     if field.entity is not None and field.is_nullable:
         return _nullable(element), 1
     return element, size
@@ -131,7 +132,7 @@ def _nullable(element: _Step) -> _Step:
     return step
 
 
-def _array(element: _Step, size: int, is_fixed: bool, flexible: bool) -> _Step:
+def _array(element: _Step, size: int, is_fixed: bool, flexible: bool, is_nullable: bool) -> _Step:
     def step(data: bytes, position: int) -> int:
         if flexible:
             count, position = decode_unsigned(data, position, VARINT_BYTES_MAX)
@@ -140,6 +141,8 @@ def _array(element: _Step, size: int, is_fixed: bool, flexible: bool) -> _Step:
             (count,) = _INT32.unpack_from(data, position)
             position += _INT32.size
         if count <= 0:
+            if count < 0 and not is_nullable:
+                raise InvalidRequestError(f"an array of {count} elements, where there has to be one")
             return position
         if count * size > len(data) - position:
             raise InvalidRequestError(
