@@ -18,7 +18,6 @@ from stratalog.log.checkpoints import decode_epochs
 from stratalog.log.cleaner.values import LastRecord
 from stratalog.log.offset_index_format import LARGE
 from stratalog.log.producer_snapshot import ProducerSnapshotEntry
-from stratalog.log.producer_state import EXPIRATION_MS_DEFAULT
 from stratalog.log.txn_index import AbortedTransaction, decode_entries
 from stratalog.remote.api import TopicIdPartition
 from stratalog.remote.catalog import without_covered
@@ -103,11 +102,8 @@ def bucket_plan(
         first_dirty_offset=first_dirty_offset,
         end_offset=end,
         high_watermark=newest.end_offset + 1,
-        last_records={
-            entry.producer_id: LastRecord(entry.last_offset, entry.epoch)
-            for entry in producers
-            if entry.current_txn_first_offset >= 0 or now_ms - entry.timestamp_ms < EXPIRATION_MS_DEFAULT
-        },
+        # Of silent producers too: a job does not know for how long the brokers remember them.
+        last_records={entry.producer_id: LastRecord(entry.last_offset, entry.epoch) for entry in producers},
         config=config,
         now_ms=now_ms,
         places=places,
