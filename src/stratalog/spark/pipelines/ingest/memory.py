@@ -23,7 +23,7 @@ class Memory:
         self._round = int(document.get("round", -1))
         self._pending: dict[str, list[int]] = {}
         pending = document.get("pending")
-        stream = stream_name(query) or query
+        stream = stream_name(query, topic) or query
         if pending is not None and target.is_published(NumberedBatch(stream, self._round)):
             self.files |= pending
 
