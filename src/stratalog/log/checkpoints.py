@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from stratalog.errors import CorruptCheckpointError
+from stratalog.log.file_names import PARTITION_METADATA
 from stratalog.log.values import EpochEntry
 from stratalog.util.atomic_file import sync_file, write_atomic
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
@@ -156,6 +157,14 @@ class PartitionMetadataFile:
         """Make what is in the file durable, once its directory is synced too; harmless for a missing one."""
         if self._fs.exists(self.path):
             sync_file(self.path, self._fs)
+
+
+def noted_topic_id(directory: StrPath, fs: FileSystem = REAL_FILESYSTEM) -> uuid.UUID | None:
+    """The topic id that a partition directory has noted; None where that is missing, damaged or just deleted."""
+    try:
+        return PartitionMetadataFile(Path(directory) / PARTITION_METADATA, fs).read()
+    except (CorruptCheckpointError, FileNotFoundError):
+        return None
 
 
 def encode_partition_metadata(topic_id: uuid.UUID) -> bytes:

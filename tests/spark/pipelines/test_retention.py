@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
+import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from stratalog.cli.main import run
 from stratalog.errors import InvalidConfigError, UsageError
+from stratalog.log.checkpoints import encode_partition_metadata
+from stratalog.spark.pipelines import retention
 from stratalog.spark.pipelines.retention import forecast_retention
 from tests.spark.partitions import T0, Partition, steady
 
@@ -71,14 +77,14 @@ def test_the_command_prints_topics_or_segments(
 ) -> None:
     written(tmp_path, "orders", 2)
     at = str(T0 + 8 * 24 * HOUR_MS)
-    assert run(["spark", "retention", "--path", str(tmp_path), "--at", at, "--json"]) == 0
+    assert run(["spark", "retention", "--data-dir", str(tmp_path), "--at", at, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["totals"]["due_now_bytes"] == found["rows"][0]["bytes"]
-    assert run(["spark", "retention", "--path", str(tmp_path), "--at", at, "--segments"]) == 0
+    assert run(["spark", "retention", "--data-dir", str(tmp_path), "--at", at, "--segments"]) == 0
     assert "the next check takes it" in capsys.readouterr().out
     assert run(["spark", "retention"]) == 2
-    assert "give --path DIR, --remote URL, or both" in capsys.readouterr().err
-    assert run(["spark", "retention", "--path", str(tmp_path / "none")]) == 2
+    assert "give --data-dir DIR, --remote URL, or both" in capsys.readouterr().err
+    assert run(["spark", "retention", "--data-dir", str(tmp_path / "none")]) == 2
 
 
 def test_wrong_settings_and_empty_places_are_told_before_any_job(spark: SparkSession, tmp_path: Path) -> None:
@@ -86,3 +92,56 @@ def test_wrong_settings_and_empty_places_are_told_before_any_job(spark: SparkSes
         forecast_retention(spark, paths=[tmp_path], what_if={"retention.ms": "x"})
     with pytest.raises(UsageError, match="no partitions"):
         forecast_retention(spark, paths=[tmp_path])
+
+
+def after(change: Callable[[], None]) -> Callable[..., list[Any]]:
+    """`run_tasks` here, without Spark, that begins with a change of what was listed."""
+
+    def run_here(_spark: object, tasks: list[Any], work: Callable[[Any], Any], **_: object) -> list[Any]:
+        change()
+        return [work(task) for task in tasks]
+
+    return run_here
+
+
+@pytest.mark.parametrize("is_tiered", [True, False])
+def test_a_topic_that_is_made_again_between_listing_and_task_is_listed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_tiered: bool
+) -> None:
+    data, url = tmp_path / "data", (tmp_path / "bucket").as_uri()
+    old = written(data, "orders", 3)
+    if is_tiered:
+        old.upload(url, old.bases[0])
+    changes = 0
+
+    def make_again() -> None:
+        nonlocal changes
+        changes += 1
+        if changes == 1:
+            shutil.rmtree(old.directory)
+            note_id(written(data, "orders", 2), 9)
+
+    monkeypatch.setattr(retention, "run_tasks", after(make_again))
+    found = forecast_retention(None, paths=[data], remote=url if is_tiered else None, at_ms=T0)  # type: ignore[arg-type]
+    tiers = sorted([fate.tier.value for fate in each.fates] for each in found.partitions)
+    assert tiers == ([["local"] * 2, ["remote"]] if is_tiered else [["local"] * 2])
+    assert changes == 2
+
+
+def test_a_topic_that_is_deleted_between_listing_and_task_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone, kept = written(tmp_path, "gone", 1), written(tmp_path, "kept", 1)
+    monkeypatch.setattr(
+        retention, "run_tasks", after(lambda: shutil.rmtree(gone.directory, ignore_errors=True))
+    )
+    found = forecast_retention(None, paths=[tmp_path], at_ms=T0)  # type: ignore[arg-type]
+    assert [each.topic for each in found.partitions] == [kept.topic]
+    replaced, ids = written(tmp_path, "orders", 1), iter(range(1, 100))
+    monkeypatch.setattr(retention, "run_tasks", after(lambda: note_id(replaced, next(ids))))
+    with pytest.raises(UsageError, match="orders-0: deleted or made again"):
+        forecast_retention(None, paths=[tmp_path], at_ms=T0)  # type: ignore[arg-type]
+
+
+def note_id(partition: Partition, number: int) -> None:
+    (partition.directory / "partition.metadata").write_bytes(encode_partition_metadata(uuid.UUID(int=number)))

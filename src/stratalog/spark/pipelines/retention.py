@@ -14,10 +14,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
-from stratalog.errors import CorruptCheckpointError, UsageError
-from stratalog.log.checkpoints import PartitionMetadataFile
-from stratalog.log.file_names import PARTITION_METADATA
+from stratalog.errors import UsageError
+from stratalog.log.checkpoints import noted_topic_id
 from stratalog.log.retention_fate import Fate, Rhythm
 from stratalog.log.scan import list_partitions
 from stratalog.remote.api import TopicIdPartition
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _DAY_MS: Final = 86_400_000
+
+#: How often is listed again because topics went, or were made again, between a listing and its tasks.
+_LOOKS_MAX: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +140,8 @@ SEGMENT_COLUMNS: Final = (
 @dataclass(frozen=True, slots=True)
 class _Task:
     partition: SurveyedPartition
+    #: Of the topic that the directory was listed for; None where none is noted.
+    topic_id: UUID | None
     #: Where the remote segments are to be listed by the task itself.
     bucket: tuple[str, dict[str, str]] | None
     identity: TopicIdPartition | None
@@ -167,25 +172,43 @@ def forecast_retention(
     `configs` has the topics' own settings by topic; of a topic that is not in there, those in its newest manifest, else
     Kafka's defaults. States of remote segments are taken from `__remote_log_metadata` where the paths have it, else what
     has a manifest is finished. UsageError when there is nothing; InvalidConfigError for a setting that cannot be.
+
+    What is deleted or made again while this runs is listed again: nothing is told of one topic as of another of its name.
     """
     what_if = dict(what_if or {})
     config_of(what_if)
     now_ms = SYSTEM_CLOCK.now_ms() if at_ms is None else at_ms
-    tasks = [
-        _Task(
-            partition,
-            bucket,
-            identity,
-            None if configs is None or partition.topic not in configs else dict(configs[partition.topic]),
-            what_if,
-            now_ms,
-            rhythm or Rhythm(),
+    found: list[PartitionForecast] = []
+    changed: set[tuple[str, int]] | None = None
+    for _ in range(_LOOKS_MAX):
+        tasks = [
+            _Task(
+                partition,
+                _topic_id(partition.directory, identity),
+                bucket,
+                identity,
+                None if configs is None or partition.topic not in configs else dict(configs[partition.topic]),
+                what_if,
+                now_ms,
+                rhythm or Rhythm(),
+            )
+            for partition, identity, bucket in _partitions(paths, remote, remote_options or {}, topics)
+            if changed is None or (partition.topic, partition.partition) in changed
+        ]
+        told = list(run_tasks(spark, tasks, _forecast, title="forecasting retention", progress=progress))
+        changed = {(each.topic, each.partition) for each in told if isinstance(each, _Replaced)}
+        found += (
+            each
+            for each in told
+            if isinstance(each, PartitionForecast) and (each.topic, each.partition) not in changed
         )
-        for partition, identity, bucket in _partitions(paths, remote, remote_options or {}, topics)
-    ]
-    if not tasks:
+        if not changed:
+            break
+    else:
+        names = ", ".join(f"{topic}-{number}" for topic, number in sorted(changed or ()))
+        raise UsageError(f"{names}: deleted or made again at each of {_LOOKS_MAX} looks")
+    if not found:
         raise UsageError(f"no partitions {'of these topics ' if topics else ''}in what was given")
-    found = run_tasks(spark, tasks, _forecast, title="forecasting retention", progress=progress)
     ordered = sorted(found, key=lambda each: (each.topic, each.partition))
     return RetentionForecast(tuple(ordered), now_ms, what_if)
 
@@ -228,14 +251,39 @@ def _partitions(
 
 def _is_of(directory: Path, identity: TopicIdPartition) -> bool:
     """Whether a directory is of the topic with this id, not of a later one of the same name."""
-    try:
-        return PartitionMetadataFile(directory / PARTITION_METADATA).read() == identity.topic_id
-    except (CorruptCheckpointError, FileNotFoundError):
-        return False
+    return noted_topic_id(directory) == identity.topic_id
 
 
-def _forecast(task: _Task) -> PartitionForecast:
+def _topic_id(directory: Path | None, identity: TopicIdPartition | None) -> UUID | None:
+    """Of the topic that a directory was listed for: where it goes with remote segments, theirs."""
+    if directory is None or identity is not None:
+        return None if identity is None else identity.topic_id
+    return noted_topic_id(directory)
+
+
+@dataclass(frozen=True, slots=True)
+class _Replaced:
+    """The directory that was listed is gone, or another topic's by now."""
+
+    topic: str
+    partition: int
+
+
+def _forecast(task: _Task) -> PartitionForecast | _Replaced:
     """On a worker."""
+    partition = task.partition
+    try:
+        found = _forecast_by_name(task)
+    except FileNotFoundError:
+        return _Replaced(partition.topic, partition.partition)
+    directory = partition.directory
+    if directory is not None and (not directory.is_dir() or noted_topic_id(directory) != task.topic_id):
+        return _Replaced(partition.topic, partition.partition)
+    return found
+
+
+def _forecast_by_name(task: _Task) -> PartitionForecast:
+    """From whatever lies in the directory of this name. FileNotFoundError."""
     partition, properties = task.partition, task.properties
     if task.bucket is not None and task.identity is not None:
         with PartitionReader(open_bucket(*task.bucket)) as reader:
