@@ -79,6 +79,8 @@ class Partition:
     number: int = 0
     index_interval: int = 256
     index_format: OffsetIndexFormat = LEGACY
+    #: What manifests note of the topic.
+    topic_config: dict[str, str] | None = None
     next_offset: int = 0
     records: list[Record] = field(default_factory=list)
     #: offset -> producer id, of transactional records
@@ -239,6 +241,7 @@ class Partition:
                 txn_index if txn_index.exists() else None,
                 self.file(following, "snapshot"),
                 b"0\n1\n0 0\n",
+                topic_config=self.topic_config,
             ),
         )
         return metadata

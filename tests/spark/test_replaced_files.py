@@ -283,6 +283,45 @@ def test_each_part_of_a_replaced_remote_segment_is_read_once(tmp_path: Path) -> 
     assert [offset for offset, _ in query.rows()] == list(range(300))
 
 
+@pytest.mark.parametrize(("gone", "lost"), [(0, "from 0 to 99"), (200, "from 200 to 299")])
+def test_retention_takes_from_the_ends_of_a_compacted_topic_and_that_is_a_loss(
+    tmp_path: Path, gone: int, lost: str
+) -> None:
+    """Compaction leaves a segment before and one behind what it took."""
+    kind = {"cleanup.policy": "compact,delete"}
+    partition = Partition(tmp_path / "data", index_interval=100, topic_config=kind)
+    bucket = f"file://{tmp_path}/bucket"
+    partition.upload(bucket, partition.segment(steady(60)))
+    query = Query(None, "orders", remote=bucket, failOnDataLoss="false", splitBytes="1m")
+    strict = Query(None, "orders", remote=bucket, splitBytes="1m")
+    for each in (tmp_path / "bucket").rglob("*"):
+        if each.is_file():
+            each.unlink()
+    rewritten = Partition(tmp_path / "rewritten", index_interval=100, topic_config=kind)
+    for base in [rewritten.segment(steady(20)) for _ in range(3)]:
+        if base != gone:
+            rewritten.upload(bucket, base)
+    assert [offset for offset, _ in query.rows()] == [n for n in range(300) if not gone <= n < gone + 100]
+    with pytest.raises(DataLossError, match=f"has no offsets {lost} in the remote tier"):
+        strict.rows()
+
+
+def test_what_compaction_took_between_two_remote_segments_is_no_loss(tmp_path: Path) -> None:
+    kind = {"cleanup.policy": "compact"}
+    partition = Partition(tmp_path / "data", topic_config=kind)
+    bucket = f"file://{tmp_path}/bucket"
+    partition.upload(bucket, partition.segment(steady(60)))
+    query = Query(None, "orders", remote=bucket)
+    for each in (tmp_path / "bucket").rglob("*"):
+        if each.is_file():
+            each.unlink()
+    rewritten = Partition(tmp_path / "rewritten", index_interval=100, topic_config=kind)
+    bases = [rewritten.segment(steady(20)) for _ in range(3)]
+    rewritten.upload(bucket, bases[0])
+    rewritten.upload(bucket, bases[2])
+    assert [offset for offset, _ in query.rows()] == [*range(100), *range(200, 300)]
+
+
 def test_segments_of_a_swap_that_a_crash_cut_short_are_listed_as_the_next_opening_leaves_them(
     tmp_path: Path,
 ) -> None:

@@ -12,9 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from stratalog.errors import CorruptCheckpointError
-from stratalog.log.checkpoints import PartitionMetadataFile
-from stratalog.log.file_names import PARTITION_METADATA
+from stratalog.log.checkpoints import noted_topic_id
 from stratalog.remote.catalog import list_remote_segments
 from stratalog.spark.places import Place, Places, Tier
 from stratalog.spark.planning.compacted import explains
@@ -40,10 +38,7 @@ def is_of_topic(plan: SplitPlan, place: Place, places: Places) -> bool:
 
 
 def _topic_id(place: Place, places: Places) -> object:
-    try:
-        return PartitionMetadataFile(Path(place.name).parent / PARTITION_METADATA, places.fs).read()
-    except CorruptCheckpointError:
-        return None
+    return noted_topic_id(Path(place.name).parent, places.fs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +115,12 @@ class Elsewhere:
         if self.places.remote_url is None:
             self.gave_up(piece, f"{lost}, and no remote tier was given")
             return []
-        found = self._remote_ranges(piece)
+        ranges = self._remote_ranges(piece)
+        found = within(ranges, piece.start, piece.end)
         at = piece.start
         for each in [*found, None]:
             until = piece.end if each is None else each.start
-            if at < until and not any(has_compact_policy(other.segment) for other in found):
+            if at < until and not _is_compacted_between(ranges, at, until):
                 self.on_data_loss(
                     f"{lost}; {self.name} has no offsets from {at} to {until - 1} in the remote tier",
                     until - at,
@@ -140,17 +136,24 @@ class Elsewhere:
         )
 
     def _remote_ranges(self, piece: Piece) -> list[SegmentRange]:
+        """All that the bucket has of the partition now, but for the object of the piece itself."""
         plan = self.plan
         listed = list_remote_segments(self.places.store, [plan.topic], covered=True)
         ids = {each.topic_id for each in listed} if plan.topic_id is None else {plan.topic_id}
         manifests = of_topic_ids(listed, {plan.topic: ids.pop()} if len(ids) == 1 else {})
         segments = [remote_segment(each) for each in manifests.get((plan.topic, plan.partition), [])]
-        others = [each for each in segments if each.log != piece.log]
-        return within(merge_tiers(others), piece.start, piece.end)
+        return merge_tiers([each for each in segments if each.log != piece.log])
 
     def _cut(self, ranges: list[SegmentRange]) -> list[Piece]:
         cutter = Cutter(self.places, IndexAccess(self.places))
         return [piece for each in ranges for piece in cutter.cut(each, each.segment.size + 1)]
+
+
+def _is_compacted_between(ranges: list[SegmentRange], start: int, end: int) -> bool:
+    """Whether compaction may have taken offsets that no remote segment has: it leaves both ends of a log."""
+    before = [each for each in ranges if each.end <= start][-1:]
+    behind = [each for each in ranges if each.start >= end][:1]
+    return bool(before and behind) and all(has_compact_policy(each.segment) for each in before + behind)
 
 
 def within(ranges: list[SegmentRange], start: int, end: int) -> list[SegmentRange]:
