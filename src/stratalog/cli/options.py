@@ -60,6 +60,14 @@ RemoteOptions = Annotated[
 Topics = Annotated[
     list[str] | None, typer.Option("--topic", metavar="T", help="Only this topic; may be repeated.")
 ]
+TopicIds = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic-id",
+        metavar="ID",
+        help="Where several topics have one name, only the one with this id; may be repeated.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="Print JSON lines, one object a line.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Have the broker check it, and change nothing.")]

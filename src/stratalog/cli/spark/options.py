@@ -6,14 +6,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from stratalog.cli.missing import require_topics
 from stratalog.cli.options import key_values
 from stratalog.errors import UsageError
+from stratalog.util.uuids import uuid_from_base64
 
 
 def remote_options(texts: Iterable[str] | None) -> dict[str, str]:
     return key_values("--remote-option", texts)
+
+
+def topic_ids(texts: Iterable[str] | None) -> frozenset[UUID]:
+    """UsageError for what is no id."""
+    found = set()
+    for text in texts or ():
+        try:
+            found.add(uuid_from_base64(text))
+        except ValueError as error:
+            raise UsageError(f"--topic-id {text}: expected an id as Kafka writes it ({error})") from error
+    return frozenset(found)
 
 
 def remote_url(text: str | None) -> str | None:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stratalog.cli.options import DataDirs, JsonLines, Remote, RemoteOptions, Topics, key_values
+from stratalog.cli.options import DataDirs, JsonLines, Remote, RemoteOptions, TopicIds, Topics, key_values
 from stratalog.cli.spark.options import data_dirs, remote_options, remote_url, require_place
 from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
 from stratalog.cli.tables import on_terminal, print_table
@@ -33,6 +33,7 @@ def read(
     data_dir: DataDirs = None,
     remote: Remote = None,
     topic: Topics = None,
+    topic_id: TopicIds = None,
     option: Annotated[
         list[str] | None,
         typer.Option(
@@ -76,7 +77,7 @@ def read(
         remote_options=remote_options(remote_option),
         topics=topic or (),
     )
-    given = key_values("--option", option)
+    given = ({"topicId": ",".join(topic_id)} if topic_id else {}) | key_values("--option", option)
     asked = {name.lower() for name in given}
     if not asked & {"path", "remote", "kafka.bootstrap.servers"}:
         require_place(data_dir, remote)

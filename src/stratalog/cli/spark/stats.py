@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from stratalog.cli.options import DataDirs, Json, Remote, RemoteOptions, Topics
-from stratalog.cli.spark.options import places
+from stratalog.cli.options import DataDirs, Json, Remote, RemoteOptions, TopicIds, Topics
+from stratalog.cli.spark.options import places, topic_ids
 from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
 
 
@@ -15,6 +15,7 @@ def stats(
     data_dir: DataDirs = None,
     remote: Remote = None,
     topic: Topics = None,
+    topic_id: TopicIds = None,
     segments: Annotated[bool, typer.Option("--segments", help="A line for each segment.")] = False,
     codecs: Annotated[
         bool, typer.Option("--codecs", help="What every codec makes of samples: size and speed.")
@@ -40,12 +41,18 @@ def stats(
       stratalog spark stats --remote s3://bucket/tiered --segments --keys --json
     """
     where = places(data_dir, remote, remote_option, topic)
+    ids = topic_ids(topic_id)
     from stratalog.spark.pipelines.progress import terminal_progress
     from stratalog.spark.pipelines.stats import stats as run_stats
 
     with spark_session("stratalog stats", master, remote_session, conf) as spark:
         found = run_stats(
-            spark, **where.arguments(), keys=keys, sample_bytes=sample_bytes, progress=terminal_progress()
+            spark,
+            **where.arguments(),
+            topic_ids=ids,
+            keys=keys,
+            sample_bytes=sample_bytes,
+            progress=terminal_progress(),
         )
     report = found.what_if() if codecs else found.by_segment() if segments else found.by_topic()
     report.print(as_json=as_json)

@@ -13,8 +13,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from stratalog.errors import UsageError
+from stratalog.log.checkpoints import noted_topic_id
 from stratalog.log.scan import list_partitions, list_segments
 from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.storage.plain_view import open_bucket
@@ -22,6 +24,7 @@ from stratalog.spark.pipelines.progress import SILENT, Progress
 from stratalog.spark.pipelines.report import Column, Report, Unit
 from stratalog.spark.pipelines.runner import run_tasks
 from stratalog.spark.pipelines.stats_segment import SegmentStats, SegmentTask, measure
+from stratalog.util.uuids import uuid_to_base64
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -161,27 +164,37 @@ def stats(
     remote: str | None = None,
     remote_options: Mapping[str, str] | None = None,
     topics: Collection[str] | None = None,
+    topic_ids: Collection[UUID] = (),
     keys: bool = False,
     sample_bytes: int = SAMPLE_BYTES,
     progress: Progress = SILENT,
 ) -> TopicStats:
     """Look at every segment in `paths` and `remote` (`topics` None: of all topics); records in both tiers count twice.
 
-    `keys` counts distinct keys too, which reads all keys. UsageError when there is nothing to look at.
+    `topic_ids` says which are meant where several topics have one name. `keys` counts distinct keys too, which reads all
+    keys. UsageError when there is nothing to look at.
     """
     if not paths and remote is None:
         raise UsageError("nothing to look at: give paths, a remote URL, or both")
+    options = dict(remote_options or {})
+    directories = [
+        (each, noted_topic_id(each.path))
+        for path in paths
+        for each in list_partitions(path)
+        if topics is None or each.topic in topics
+    ]
+    manifests = [] if remote is None else list_remote_segments(open_bucket(remote, options).inner, topics)
+    there = {(each.topic, noted) for each, noted in directories if noted is not None}
+    passed_over = _passed_over({*there, *((each.topic, each.topic_id) for each in manifests)}, topic_ids)
     tasks = [
         SegmentTask(
             topic, number, each.base_offset, each.size, str(each.log), None, {}, sample_bytes, each is not found[-1]
         )
-        for path in paths
-        for topic, number, directory in list_partitions(path)
-        if topics is None or topic in topics
+        for (topic, number, directory), noted in directories
+        if (topic, noted) not in passed_over
         for found in [list_segments(directory)]
         for each in found
     ]  # fmt: skip
-    options = dict(remote_options or {})
     if remote is not None:
         tasks += [
             SegmentTask(
@@ -194,7 +207,8 @@ def stats(
                 options,
                 sample_bytes,
             )
-            for m in list_remote_segments(open_bucket(remote, options).inner, topics)
+            for m in manifests
+            if (m.topic, m.topic_id) not in passed_over
         ]
     found = list(
         run_tasks(
@@ -205,13 +219,23 @@ def stats(
         raise UsageError(f"no segments {'of these topics ' if topics else ''}in what was given")
     found.sort(key=lambda each: (each.topic, each.partition, each.tier, each.base_offset))
     names = sorted({each.topic for each in found})
-    counted = _distinct_keys(spark, names, paths, remote, options) if keys else {}
+    counted = _distinct_keys(spark, names, topic_ids, paths, remote, options) if keys else {}
     return TopicStats(tuple(found), counted)
+
+
+def _passed_over(there: Collection[tuple[str, UUID]], asked: Collection[UUID]) -> set[tuple[str, UUID]]:
+    """Of the topics that are there, those that have the name of one that was asked for, and another id. UsageError."""
+    absent = set(asked) - {topic_id for _, topic_id in there}
+    if absent:
+        raise UsageError(f"no topic has the id {', '.join(sorted(map(uuid_to_base64, absent)))}")
+    names = {topic for topic, topic_id in there if topic_id in asked}
+    return {(topic, topic_id) for topic, topic_id in there if topic in names and topic_id not in asked}
 
 
 def _distinct_keys(
     spark: SparkSession,
     topics: Sequence[str],
+    topic_ids: Collection[UUID],
     paths: Sequence[str | Path],
     remote: str | None,
     options: Mapping[str, str],
@@ -220,11 +244,13 @@ def _distinct_keys(
 
     from stratalog.spark.pipelines.read import source_options
 
-    frame = (
+    reader = (
         spark.read.format("stratalog")
         .options(**source_options(paths=paths, remote=remote, remote_options=options, topics=topics))
         .option("columns", "key,topic")
-        .load()
     )
+    if topic_ids:
+        reader = reader.option("topicId", ",".join(map(uuid_to_base64, topic_ids)))
+    frame = reader.load()
     rows = frame.groupBy("topic").agg(F.approx_count_distinct("key").alias("keys")).collect()
     return {str(row["topic"]): int(row["keys"]) for row in rows}

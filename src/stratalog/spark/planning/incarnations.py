@@ -39,7 +39,9 @@ def choose(
                 if is_nowhere
                 else f"several topics have the name {topic}"
             )
-            raise UsageError(f"{problem} ({listed}); option topicId says which one to read")
+            raise UsageError(
+                f"{problem} ({listed}); option topicId says which one to read (--topic-id on the command line)"
+            )
         if meant:
             found[topic] = meant.pop()
     return found
