@@ -104,13 +104,13 @@ def test_the_command_prints_findings_writes_them_and_exits_by_them(
     spark: SparkSession, data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "findings"
-    assert run(["spark", "audit", "--path", str(data_dir), "--json", "--output", str(out)]) == 1
+    assert run(["spark", "audit", "--data-dir", str(data_dir), "--json", "--output", str(out)]) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["totals"]["errors"] >= 1
     assert spark.read.parquet(str(out)).count() == len(found["rows"])
     sound = tmp_path / "sound"
     written(sound, 0, 1)
-    assert run(["spark", "audit", "--path", str(sound)]) == 0
+    assert run(["spark", "audit", "--data-dir", str(sound)]) == 0
     assert run(["spark", "audit"]) == 2
     assert run(["spark", "audit", "--remote", "ftp://x/y"]) == 2
     errors = capsys.readouterr().err

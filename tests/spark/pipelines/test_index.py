@@ -182,17 +182,17 @@ def test_the_command_has_its_exit_codes_and_refuses_what_cannot_be(
 ) -> None:
     data = tmp_path / "data"
     partition = written(data)
-    assert run(["spark", "index", "verify", "--path", str(data), "--json"]) == 0
+    assert run(["spark", "index", "verify", "--data-dir", str(data), "--json"]) == 0
     partition.file(partition.bases[0], "index").unlink()
     capsys.readouterr()
-    assert run(["spark", "index", "verify", "--path", str(data), "--json"]) == 1
+    assert run(["spark", "index", "verify", "--data-dir", str(data), "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["totals"] == {"segments": 3, "damaged": 1}
-    assert run(["spark", "index", "rebuild", "--only-damaged", "--path", str(data)]) == 0
+    assert run(["spark", "index", "rebuild", "--only-damaged", "--data-dir", str(data)]) == 0
     assert "rebuilt: 2" in capsys.readouterr().out
-    assert run(["spark", "index", "convert", "--to", "12", "--path", str(data), "--dry-run"]) == 0
+    assert run(["spark", "index", "convert", "--to", "12", "--data-dir", str(data), "--dry-run"]) == 0
     assert "converted: 3" in capsys.readouterr().out
-    assert run(["spark", "index", "convert", "--to", "9", "--path", str(data)]) == 2
+    assert run(["spark", "index", "convert", "--to", "9", "--data-dir", str(data)]) == 2
     assert "8 or 12 bytes" in capsys.readouterr().err
     assert run(["spark", "index", "verify"]) == 2
 

@@ -79,17 +79,17 @@ def test_a_bucket_has_the_same_figures(spark: SparkSession, partition: Partition
 def test_the_stats_command_tells_of_damage_by_its_exit_code(
     spark: SparkSession, partition: Partition, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["spark", "stats", "--path", str(partition.root), "--codecs", "--json"]) == 0
+    assert run(["spark", "stats", "--data-dir", str(partition.root), "--codecs", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["rows"]) == 5
     log, data = partition.logs[0], partition.logs[0].read_bytes()
     log.write_bytes(data[:-9])
     capsys.readouterr()
-    assert run(["spark", "stats", "--path", str(partition.root), "--segments", "--json"]) == 1
+    assert run(["spark", "stats", "--data-dir", str(partition.root), "--segments", "--json"]) == 1
     damage = [row["damage"] for row in json.loads(capsys.readouterr().out)["rows"]]
     assert (damage[0] or "").endswith("bytes are no whole batch")
     assert damage[1] is None
     log.write_bytes(data[:100] + b"\xff" * 1000)
-    assert run(["spark", "stats", "--path", str(partition.root), "--segments"]) == 1
+    assert run(["spark", "stats", "--data-dir", str(partition.root), "--segments"]) == 1
     assert run(["spark", "stats"]) == 2
     with pytest.raises(UsageError, match="no segments"):
         stats(spark, paths=[partition.root], topics={"none"})
@@ -98,7 +98,7 @@ def test_the_stats_command_tells_of_damage_by_its_exit_code(
 def test_records_are_printed_in_each_format(
     spark: SparkSession, partition: Partition, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    places = ["spark", "read", "--path", str(partition.root), "--topic", "orders"]
+    places = ["spark", "read", "--data-dir", str(partition.root), "--topic", "orders"]
     assert (
         run(
             [
@@ -139,7 +139,7 @@ def test_times_are_utc_wherever_the_process_is(
         options = {"path": str(partition.root), "subscribe": "orders"}
         (row,) = read_rows(spark, options, columns=["timestamp", "unix_millis(timestamp) ms"], limit=1)
         assert row["timestamp"].timestamp() * 1000 == row["ms"]
-        places = ["--path", str(partition.root), "--topic", "orders"]
+        places = ["--data-dir", str(partition.root), "--topic", "orders"]
         assert run(["spark", "read", *places, "--columns", "timestamp", "--limit", "1", "--json"]) == 0
     finally:
         monkeypatch.undo()
@@ -168,7 +168,7 @@ def test_a_query_that_cannot_be_is_one_line(
     words: str,
 ) -> None:
     topic = [] if {"--topic", "--limit"} & {*arguments} else ["--topic", "orders"]
-    assert run(["spark", "read", "--path", str(partition.root), *topic, *arguments]) == 2
+    assert run(["spark", "read", "--data-dir", str(partition.root), *topic, *arguments]) == 2
     errors = capsys.readouterr().err
     assert words in errors
     assert errors.strip().count("\n") == 0

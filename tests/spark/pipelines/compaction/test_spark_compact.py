@@ -65,8 +65,8 @@ def test_the_page_and_the_command(
     log = PartitionLog.open(data_dir / "prices-0", LogConfig(), clean_shutdown=True)
     upload(log, store, topic="prices")
     log.close()
-    assert run(["spark", "compact", "prices", "--path", str(data_dir), "--dry-run", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["totals"]["records_gained"] == 600 + 700 - 80
+    assert run(["spark", "compact", "prices", "--data-dir", str(data_dir), "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["totals"]["records_gained"] == 600 + 700 - 80
     names = {
         "spark": spark,
         "data_dir": data_dir,
@@ -111,9 +111,9 @@ def test_a_bucket_of_another_layout_is_left_as_it_is() -> None:
     [
         (["prices"], "either --data-dir"),
         (["--remote", "file:///tmp"], "name the topics"),
-        (["--path", "/tmp", "--kafka", "bootstrap.servers=x:1"], "--kafka has no meaning"),
+        (["--data-dir", "/tmp", "--kafka", "bootstrap.servers=x:1"], "--kafka has no meaning"),
         (["prices", "--remote", "file:///tmp", "--kafka", "client.id=x"], "bootstrap.servers"),
-        (["prices", "--path", "/tmp", "--config", "segment.bytes=many"], "segment.bytes"),
+        (["prices", "--data-dir", "/tmp", "--config", "segment.bytes=many"], "segment.bytes"),
     ],
 )
 def test_wrong_options_are_said_before_a_session_is_started(

@@ -232,7 +232,15 @@ def test_the_command(tmp_path: Path, spark: SparkSession, capsys: pytest.Capture
     from stratalog.cli.main import run
 
     write_values(tmp_path / "data", [b'{"id":1}', b"?"])
-    command = ["spark", "export", "values", "--path", str(tmp_path / "data"), "--to", str(tmp_path / "table")]
+    command = [
+        "spark",
+        "export",
+        "values",
+        "--data-dir",
+        str(tmp_path / "data"),
+        "--to",
+        str(tmp_path / "table"),
+    ]
     command += ["--decode", "json", "--schema", "id BIGINT", "--partition-by", "none"]
     assert run([*command, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
