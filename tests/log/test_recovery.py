@@ -523,3 +523,29 @@ def test_a_disk_that_is_full_when_a_tail_is_to_be_kept_says_so_and_nothing_is_cu
     with pytest.raises(OSError, match="No space"):
         PartitionLog.open(directory, CONFIG, clock=ManualClock(), fs=fs, clean_shutdown=False)
     assert last.read_bytes() == data
+
+
+@pytest.mark.parametrize("left", [50, 500])
+def test_a_log_start_amid_unflushed_records_makes_no_damage_of_their_loss(tmp_path: Path, left: int) -> None:
+    """The log begins amid a segment of which the disk got only the beginning, as the power went."""
+    log = PartitionLog.open(tmp_path / "orders-0", CONFIG, clock=ManualClock())
+    for number in range(12):
+        log.append_as_leader(batch_of([b"%d" % number * 100] * 3, [number + 1] * 3), leader_epoch=0)
+    log.update_high_watermark(log.log_end_offset)
+    log.increment_log_start_offset(7, "asked for")
+    assert log.recovery_point == 7  # as in Kafka, though nothing was flushed
+    holding = [segment for segment in log.segments if segment.base_offset < 7][-1]
+    path, point = holding.log_path, log.recovery_point
+    log.close()
+    with path.open("r+b") as file:
+        file.truncate(left)
+    log = PartitionLog.open(
+        tmp_path / "orders-0", CONFIG, clock=ManualClock(), clean_shutdown=False, recovery_point=point,
+        log_start_offset=7,
+    )  # fmt: skip
+    assert log.log_start_offset == 7
+    found = [record.offset for record in read_records(log, 7)]
+    assert found == list(range(7, log.log_end_offset))
+    log.append_as_leader(batch_of([b"more"], [1]), leader_epoch=0)
+    assert read_records(log, 7)[-1].value == b"more"
+    log.close()

@@ -54,11 +54,11 @@ def test_what_was_acknowledged_survives_a_kill_at_any_file_operation(tmp_path: P
     lossy_lives(tmp_path, 20)
 
 
-@pytest.mark.parametrize("seed", [0, 13, 15])
+@pytest.mark.parametrize("seed", [0, 13, 54])
 def test_what_was_flushed_survives_power_failures(tmp_path: Path, seed: int) -> None:
-    """0: a batch with a flipped offset was passed over in silence; 13, 15: unflushed ends of segments are gone."""
+    """Found: 0, reads past a flipped offset; 13, unflushed ends of segments; 54, a log start amid unflushed records."""
     counts = live_lossy(tmp_path, seed, LIVES_OF_A_STORY, loses_power=True)
-    assert counts["power failures"] > 2
+    assert counts["power failures"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -99,7 +99,7 @@ class World:
             data_dir._served_here.discard(path.resolve())
         if manager is not None:
             manager._scheduler.close()
-            for directory in manager.dirs.live:
+            for directory in manager.dirs._opened:  # also of those that have failed
                 directory._lock.close()
 
     def partitions(self) -> list[Partition]:

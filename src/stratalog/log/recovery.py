@@ -107,6 +107,8 @@ class LogLoader:
         self._flushed_to = (
             _NO_END if clean_shutdown or recovery_point is None else max(recovery_point, log_start_offset)
         )
+        #: A recovery point that is the log start came with it, as in Kafka, and says nothing of the disk.
+        self._synced_to = self._recovery_point if self._recovery_point > log_start_offset else 0
         self._log_start_offset = log_start_offset
         self._epochs = leader_epochs
         self._producers = producers
@@ -282,6 +284,7 @@ class LogLoader:
             end_offset=self._end_offset_of(segment),
             may_overflow=segment.base_offset not in self._split,
             cut_torn_write=not self._is_flush_known and not self._clean and segment is self._segments[-1],
+            synced_to=None if flushed_to == _NO_END else self._synced_to,
             before_cut=before_cut,
         )
         producers.take_snapshot(sound.next_offset)

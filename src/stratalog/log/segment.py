@@ -282,6 +282,7 @@ class LogSegment(TimedSegment):
         end_offset: int,
         may_overflow: bool = False,
         cut_torn_write: bool = False,
+        synced_to: int | None = None,
         before_cut: Callable[[memoryview, SoundBatches], object],
     ) -> SoundBatches:
         """Check every batch and make the indexes anew; return what was found.
@@ -289,7 +290,8 @@ class LogSegment(TimedSegment):
         A batch is sound if its header, its size and its CRC are, and its offsets lie behind those of the one before it,
         not below the base offset and below `end_offset`. From the offset `flushed_to` on the file is cut before the first
         one that is not; before that, damage is stepped over and stays, but with `cut_torn_write` for one batch that the
-        file ends in, or zeros. `before_cut` sees the file while it is whole.
+        file ends in, or zeros. What nothing sound follows is cut from `synced_to` on already (default: `flushed_to`).
+        `before_cut` sees the file while it is whole.
 
         `on_batch` is called for the first batch of each leader epoch after `epoch`, and for those batches of producers
         with an id from which their state follows: of batches outside of transactions, the last few of each producer will
@@ -316,6 +318,7 @@ class LogSegment(TimedSegment):
                     index_interval_bytes=self.index_interval_bytes,
                     may_overflow=may_overflow,
                     cut_torn_write=cut_torn_write,
+                    synced_to=synced_to,
                 )
                 if sound.size_bytes < file_size:
                     before_cut(view, sound)

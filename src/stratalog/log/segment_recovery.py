@@ -97,11 +97,13 @@ def index_sound_batches(
     index_interval_bytes: int,
     may_overflow: bool,
     cut_torn_write: bool = False,
+    synced_to: int | None = None,
 ) -> SoundBatches:
     """Check every batch in the `.log` that `view` shows, and index those that are sound.
 
     The contract of `LogSegment.recover` says what is sound, which batches `on_batch` is told, and what `flushed_to`,
-    `end_offset`, `may_overflow` and `cut_torn_write` mean. The loop is flat for speed. The indexes are empty before it.
+    `end_offset`, `may_overflow`, `cut_torn_write` and `synced_to` mean. The loop is flat for speed. The indexes are empty
+    before it.
     """
     limit = len(view)
     position = last_index_entry = readable = 0
@@ -164,6 +166,8 @@ def index_sound_batches(
             ):
                 break
             resumed, found_offset = next_sound(view, position, expected_offset, highest)
+            if found_offset < 0 and synced_to is not None and expected_offset >= synced_to:
+                break
             damage.append(Damage(position, resumed, expected_offset, found_offset, flaw))
             flaw, position, gap = None, resumed, None
             last_index_entry = position - index_interval_bytes - 1  # readers get there by an entry of its own
