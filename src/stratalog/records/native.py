@@ -7,32 +7,90 @@ Importing this module loads numba.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
+from numba.core.caching import FunctionCache
 from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+logger = logging.getLogger(__name__)
+
+
+class _SparableCache(FunctionCache):
+    """Numba's cache of one function. What cannot be read from it is compiled, and what cannot be written is not kept.
+
+    Numba's own lets a full disk, or an index that a power failure left empty, keep the function from being compiled.
+    """
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        except Exception as error:  # what is no pickle raises anything
+            _note_uncached(f"{self.cache_path} cannot be read: {error!r}")
+            with suppress(OSError):
+                # An index that cannot be read could not be added to either.
+                self.flush()  # type: ignore[no-untyped-call]
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
+        except Exception as error:
+            _note_uncached(f"{self.cache_path} cannot be written: {error!r}")
+
+
+@cache
+def _note_uncached(reason: str) -> None:
+    logger.warning(
+        "Native loops are compiled by each process that needs them, which takes seconds: %s."
+        " NUMBA_CACHE_DIR names a directory to keep them in",
+        reason,
+    )
+
+
+def compile_native(function: F, signature: Any = None, **options: Any) -> F:
+    """Have numba compile a function: now for one signature, else when a loop that calls it is.
+
+    It is read from numba's cache or kept there, if there is one: beside the source, in the user's cache directory or in
+    NUMBA_CACHE_DIR. None of them can be written to in a read-only container.
+    """
+    dispatcher: Any = numba.njit(nogil=True, **options)(function)
+    try:
+        dispatcher._cache = _SparableCache(function)  # type: ignore[no-untyped-call]
+    except (RuntimeError, OSError):
+        _note_uncached(
+            f"no cache directory for {Path(function.__code__.co_filename).parent} can be written to"
+        )
+    if signature is not None:
+        dispatcher.compile(signature)
+        dispatcher.disable_compile()
+    return cast("F", dispatcher)
+
 
 def native(function: F) -> F:
     """A helper: compiled when a loop that calls it is."""
-    return cast("F", numba.njit(nogil=True, cache=True)(function))
+    return compile_native(function)
 
 
 def inlined(function: F) -> F:
     """A helper that is worth a copy at each call."""
-    return cast("F", numba.njit(nogil=True, cache=True, forceinline=True)(function))
+    return compile_native(function, forceinline=True)
 
 
 def compiled(signature: str) -> Callable[[F], F]:
     """A loop that Python calls: compiled at import, or read from numba's cache. It holds no interpreter lock."""
 
     def decorate(function: F) -> F:
-        return cast("F", numba.njit(signature, nogil=True, cache=True)(function))
+        return compile_native(function, signature)
 
     return decorate
 

@@ -17,6 +17,8 @@ import numba
 import numpy as np
 from numba import types
 
+from stratalog.records.native import compile_native
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: Upper bounds of a batch's line, and of a record's line without key, value and header keys.
@@ -69,7 +71,7 @@ def _native(result: Any, *arguments: Any) -> Callable[[F], F]:
     """Compiled at import, for these types alone."""
 
     def decorate(function: F) -> F:
-        return cast("F", numba.njit(result(*arguments), nogil=True, cache=True)(function))
+        return compile_native(function, result(*arguments))
 
     return decorate
 

@@ -1,0 +1,79 @@
+"""The native loops without a cache: numba's directories cannot be written to, or what is in them cannot be read."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LOOP = """
+from stratalog.records.native import compiled, native
+
+@native
+def more(value):
+    return value + 1
+
+@compiled("int64(int64)")
+def twice_more(value):
+    return more(value) + more(value)
+
+print(twice_more(20))
+"""
+FULL_DISK = """
+import errno
+from numba.core.caching import IndexDataCacheFile
+
+def full(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+IndexDataCacheFile._save_data = full
+"""
+
+
+def run(directory: Path, cache: Path, code: str = LOOP) -> subprocess.CompletedProcess[str]:
+    """Run a module of `directory` whose loops numba can keep in `cache` at most."""
+    module = directory / "loops.py"
+    if not module.exists():
+        module.write_text(code)
+        # As in a package that is installed read-only: root may write to any directory, but not into a file.
+        (directory / "__pycache__").write_text("")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA")}
+    environment |= {
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HOME": str(cache),
+        "XDG_CACHE_HOME": str(cache),
+        "PYTHONPATH": str(directory),
+    }
+    return subprocess.run(
+        [sys.executable, "-c", "import loops"], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_loops_are_compiled_where_no_cache_can_be_written(tmp_path: Path) -> None:
+    unwritable = tmp_path / "cache"
+    unwritable.write_text("")
+    done = run(tmp_path, unwritable)
+    assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
+    assert done.stderr.count("NUMBA_CACHE_DIR") == 1
+
+
+def test_loops_are_compiled_where_the_disk_of_the_cache_is_full(tmp_path: Path) -> None:
+    done = run(tmp_path, tmp_path / "cache", FULL_DISK + LOOP)
+    assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
+    assert "No space left" in done.stderr
+
+
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+def test_a_cache_file_that_a_power_failure_left_empty_is_written_again(tmp_path: Path, suffix: str) -> None:
+    cache = tmp_path / "cache"
+    assert run(tmp_path, cache).stderr == ""
+    files = sorted(cache.rglob(f"*twice_more*.{suffix}"))
+    assert files
+    for path in files:
+        path.write_bytes(b"")
+    done = run(tmp_path, cache)
+    assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
+    assert "cannot be read" in done.stderr
+    assert all(path.stat().st_size for path in files)
+    assert run(tmp_path, cache).stderr == ""
