@@ -15,7 +15,7 @@ from stratalog.engine.metadata_topic import open_metadata_log
 from stratalog.engine.partition import OfflinePartition, Partition
 from stratalog.errors import CorruptRecordError, DataDirError, InvalidConfigError, KafkaStorageError
 from stratalog.log.file_names import log_file
-from stratalog.records.batch import batch_at
+from stratalog.records.batch import batch_at, iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from stratalog.remote.metadata.snapshot import SNAPSHOT_FILE
@@ -77,6 +77,15 @@ def test_what_passes_is_waited_for(tmp_path: Path) -> None:
     logs.close()
 
 
+_TOPIC_ID = uuid4()
+
+
+def _opened(data_dir: Path) -> tuple[LogManager, LocalMetadataLog]:
+    logs = LogManager([data_dir], config(), cluster_id="c")
+    logs.start([TopicSpec(REMOTE_LOG_METADATA_TOPIC, _TOPIC_ID, 1, LogConfig.from_properties({}, None))])
+    return logs, LocalMetadataLog(1, lambda number: logs.get(REMOTE_LOG_METADATA_TOPIC, number))
+
+
 @pytest.fixture
 def log(tmp_path: Path):  # type: ignore[no-untyped-def]
     logs = LogManager([tmp_path], config(), cluster_id="c")
@@ -108,7 +117,7 @@ def test_a_damaged_batch_is_left_out_with_a_line_and_the_others_are_read(
 
 
 def test_bytes_that_are_no_batches_end_reading_with_what_to_do(log: LocalMetadataLog, tmp_path: Path) -> None:
-    for value in (b"first", b"second"):
+    for value in (b"first", b"second", b"third"):
         log.append(0, value, 1_000)
     path = tmp_path / f"{REMOTE_LOG_METADATA_TOPIC}-0" / log_file(0)
     data = bytearray(path.read_bytes())
@@ -117,6 +126,34 @@ def test_bytes_that_are_no_batches_end_reading_with_what_to_do(log: LocalMetadat
     path.write_bytes(data)
     with pytest.raises(CorruptRecordError, match="--metadata-only"):
         log.read(0, 0, 1 << 20)
+
+
+@pytest.mark.parametrize(("place", "count"), [("value", 1), ("value", 2), ("magic", 1)])
+@pytest.mark.parametrize("damaged", [0, 1, 2])
+def test_a_flipped_bit_costs_a_start_only_the_events_of_its_batch(
+    tmp_path: Path, damaged: int, count: int, place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    logs, log = _opened(tmp_path)
+    values = [b"first", b"second", b"third"]
+    for value in values:
+        records = [Record(number, 1_000, None, value) for number in range(count)]
+        logs.partitions(REMOTE_LOG_METADATA_TOPIC)[0].append(build_batch(records), origin="internal")
+    logs.close()
+    path = tmp_path / f"{REMOTE_LOG_METADATA_TOPIC}-0" / log_file(0)
+    data = bytearray(path.read_bytes())
+    starts = [batch.start for batch in iter_batches(bytes(data))]
+    data[starts[damaged] + 16 if place == "magic" else data.index(values[damaged])] ^= 1
+    path.write_bytes(data)
+    logs, log = _opened(tmp_path)
+    found, offset = [], 0
+    while offset < log.end_offset(0):
+        events, offset = log.read(0, offset)
+        found += events
+    logs.close()
+    everything = list(enumerate(value for value in values for _ in range(count)))
+    assert found == [event for event in everything if event[1] != values[damaged]]
+    assert f"batch at offset {damaged * count} is damaged" in caplog.text
+    assert "--metadata-only" in caplog.text
 
 
 def test_a_snapshot_lies_beside_the_segments_and_survives_a_reopening(

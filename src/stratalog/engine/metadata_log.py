@@ -8,10 +8,11 @@ from pathlib import Path
 
 from stratalog.engine.partition import Partition
 from stratalog.errors import CorruptRecordError, StratalogError
+from stratalog.log.partition_log import PartitionLog
 from stratalog.log.values import Isolation
 from stratalog.records.batch import RecordBatch, iter_batches
 from stratalog.records.batch_builder import build_batch
-from stratalog.records.batch_format import CODEC_MASK
+from stratalog.records.batch_format import CODEC_MASK, LOG_OVERHEAD
 from stratalog.records.record import Record
 from stratalog.remote.metadata.log import EventsRead
 from stratalog.remote.metadata.snapshot import SNAPSHOT_FILE
@@ -57,16 +58,19 @@ class LocalMetadataLog:
         return offset
 
     def read(self, partition: int, offset: int, max_bytes: int = 1024 * 1024) -> EventsRead:
-        """Events from `offset` on. A batch whose checksum does not hold is left out, with a line that says so.
+        """Events from `offset` on. What is damaged is left out, with a line that says so, if what is behind it can be read.
 
-        CorruptRecordError for bytes that are no batches: nothing behind them can be read.
+        CorruptRecordError for bytes that are no batches, when nothing behind them can be found.
         """
         log = self._get(partition).log
         offset = max(offset, log.log_start_offset)
         events: list[tuple[int, bytes]] = []
         if offset >= log.high_watermark:
             return EventsRead(events, offset)
-        fetched = log.read(offset, max_bytes, isolation=Isolation.HIGH_WATERMARK, min_one_message=True)
+        try:
+            fetched = log.read(offset, max_bytes, isolation=Isolation.HIGH_WATERMARK, min_one_message=True)
+        except CorruptRecordError as error:
+            return EventsRead(events, _behind_damage(log, offset, error))
         next_offset = offset if fetched.slice else log.high_watermark
         try:
             for batch in iter_batches(fetched.slice.read() if fetched.slice else b""):
@@ -110,6 +114,46 @@ class LocalMetadataLog:
         if found is None:
             raise StratalogError(f"{REMOTE_LOG_METADATA_TOPIC}-{partition} is not loaded")
         return found
+
+
+def _behind_damage(log: PartitionLog, offset: int, error: CorruptRecordError) -> int:
+    """The first offset behind the damage at `offset` that can be read; CorruptRecordError when there is none.
+
+    The high watermark when nothing else can be behind it: it is the last offset, or headers still say where batches end.
+    """
+    end = log.high_watermark
+    found = next((later for later in range(offset + 1, end) if _can_read(log, later)), None)
+    if found is None:
+        if offset + 1 < end and not _ends_whole(log, offset):
+            raise CorruptRecordError(f"{log.directory}: {error}; {REBUILD}") from error
+        found = end
+    logger.error("%s: batch at offset %d is damaged, events %d to %d are left out: %s; %s",
+                 log.directory, offset, offset, found - 1, error, REBUILD)  # fmt: skip
+    return found
+
+
+def _can_read(log: PartitionLog, offset: int) -> bool:
+    try:
+        log.read(offset, 1, isolation=Isolation.HIGH_WATERMARK, min_one_message=True)
+    except CorruptRecordError:
+        return False
+    return True
+
+
+def _ends_whole(log: PartitionLog, offset: int) -> bool:
+    """Whether headers can be followed from the batch with `offset` to the end of the log."""
+    segments = [segment for segment in log.segments if segment.size_bytes]
+    last = segments[-1]
+    try:
+        found = last.translate_offset(offset)
+        if found is None or offset < last.base_offset:
+            return False
+        end = found.position
+        for position, header in last.headers(found.position):
+            end = position + header[1] + LOG_OVERHEAD
+    except CorruptRecordError:
+        return False
+    return end == last.size_bytes
 
 
 def events_of(batch: RecordBatch) -> list[tuple[int, bytes]]:
