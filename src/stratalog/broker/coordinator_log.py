@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from stratalog.errors import (
     CorruptRecordError,
     KafkaError,
     KafkaStorageError,
+    MessageTooLargeError,
     NotCoordinatorError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _READ_BYTES = 1024 * 1024
-#: Keys and values of one batch: well below the default of max.message.bytes.
-_BATCH_BYTES = 512 * 1024
+#: Keys and values of one piece: well below the default of max.message.bytes.
+_PIECE_BYTES = 512 * 1024
 
 #: Key and value; a value of None is a tombstone.
 KeyValue = tuple[bytes, bytes | None]
@@ -58,6 +59,7 @@ _APPEND_ERRORS: dict[int, type[KafkaError]] = {
     CoordinatorNotAvailableError.code: CoordinatorNotAvailableError,
     NotLeaderOrFollowerError.code: NotCoordinatorError,
     KafkaStorageError.code: NotCoordinatorError,
+    MessageTooLargeError.code: UnknownServerError,
 }
 
 
@@ -130,9 +132,11 @@ class CoordinatorLog:
         return partition
 
     def append(
-        self, owner: str, entries: Iterable[KeyValue], transaction: TransactionalWrite | None = None
+        self, owner: str, entries: Sequence[KeyValue], transaction: TransactionalWrite | None = None
     ) -> list[int]:
         """Append records of one owner; their offsets. With `transaction`, they count when it is committed.
+
+        They are one batch, all of it in the log or nothing. Like Kafka, what is larger than max.message.bytes is refused.
 
         A failure is raised as what clients of a coordinator understand; those of a producer (fenced, not verified) as
         they are.
@@ -141,10 +145,14 @@ class CoordinatorLog:
             return self._append(self.partition_of(owner), entries, transaction)
 
     def append_to(self, number: int, entries: Iterable[KeyValue]) -> Partition:
-        """Append records of any owners whose partition has this number; that partition. Failures as `append`."""
+        """Append records of any owners whose partition has this number; that partition. Failures as `append`.
+
+        They may be several batches, of which the first are in the log when a later one fails.
+        """
         with self._failures_for_clients(f"partition {number}", None):
             partition = self._partition(number)
-            self._append(partition, entries, None)
+            for piece in in_batches(entries):
+                self._append(partition, piece, None)
             return partition
 
     @contextmanager
@@ -159,32 +167,30 @@ class CoordinatorLog:
             raise _APPEND_ERRORS.get(code, UnknownServerError)(f"{self.topic}: {owner}: {error}") from error
 
     def _append(
-        self, partition: Partition, entries: Iterable[KeyValue], transaction: TransactionalWrite | None
+        self, partition: Partition, entries: Sequence[KeyValue], transaction: TransactionalWrite | None
     ) -> list[int]:
+        if not entries:
+            return []
         now_ms = self._broker.clock.now_ms()
-        codec = self._codec()
-        offsets: list[int] = []
-        for chunk in _chunks(entries):
-            records = [Record(at, now_ms, key, value) for at, (key, value) in enumerate(chunk)]
-            batch = build_batch(
-                records,
-                codec=codec,
-                producer_id=NO_PRODUCER_ID if transaction is None else transaction.producer_id,
-                producer_epoch=NO_PRODUCER_EPOCH if transaction is None else transaction.producer_epoch,
-                is_transactional=transaction is not None,
-            )
-            guard = None if transaction is None else transaction.guard
-            info = partition.append(batch, origin="coordinator", guard=guard)
-            offsets += range(info.first_offset, info.last_offset + 1)
-        return offsets
+        batch = build_batch(
+            [Record(at, now_ms, key, value) for at, (key, value) in enumerate(entries)],
+            codec=self._codec(),
+            producer_id=NO_PRODUCER_ID if transaction is None else transaction.producer_id,
+            producer_epoch=NO_PRODUCER_EPOCH if transaction is None else transaction.producer_epoch,
+            is_transactional=transaction is not None,
+        )
+        guard = None if transaction is None else transaction.guard
+        info = partition.append(batch, origin="coordinator", guard=guard)
+        return list(range(info.first_offset, info.last_offset + 1))
 
 
-def _chunks(entries: Iterable[KeyValue]) -> Iterator[list[KeyValue]]:
+def in_batches(entries: Iterable[KeyValue]) -> Iterator[list[KeyValue]]:
+    """The entries in rows that fit in a batch each, for what need not be written all at once."""
     chunk: list[KeyValue] = []
     size = 0
     for key, value in entries:
         length = len(key) + len(value or b"")
-        if chunk and size + length > _BATCH_BYTES:
+        if chunk and size + length > _PIECE_BYTES:
             yield chunk
             chunk, size = [], 0
         chunk.append((key, value))

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.broker.groups.scenario import await_coordinator, commit
 from tests.support.wire import Wire
 
+from stratalog.broker import coordinator_log
 from stratalog.broker.coordinator_log import partition_for
+from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
 from stratalog.broker.server import Broker
-from stratalog.errors import KafkaStorageError
+from stratalog.engine.partition import Partition
+from stratalog.errors import KafkaStorageError, NotCoordinatorError, UnknownServerError
 from stratalog.testing.clock import ManualClock
 
 CONFIG = {
@@ -101,3 +105,71 @@ def test_a_transactional_id_that_cannot_be_forgotten_keeps_no_other(
             assert on_loop(broker, transactions.expire) == 2
         assert [known.transactional_id for known in transactions.transactions()] == [GROUPS[failing][1]]
         assert on_loop(broker, transactions.expire) == 1
+
+
+def fail_at(partition: Partition, failing: int, patch: pytest.MonkeyPatch) -> None:
+    """Have append number `failing` from now on fail, counted from 1."""
+    append, calls = partition.append, iter(range(1, 1000))
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        if next(calls) == failing:
+            refuse()
+        return append(*arguments, **options)
+
+    patch.setattr(partition, "append", counted)
+
+
+@pytest.mark.parametrize(("count", "codes"), [(350, {0}), (700, {-1})], ids=["one batch", "too large"])
+def test_commits_of_one_request_are_in_the_log_all_or_none(
+    tmp_path: Path, count: int, codes: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 2 KB each: more than 512 KB, and more than max.message.bytes, which Kafka answers with UNKNOWN_SERVER_ERROR."""
+    _, group = GROUPS[0]
+    config = {**CONFIG, "num.partitions": "1"}
+    with Broker(data_dir=tmp_path, config=config) as broker, Wire(broker.bootstrap_servers) as wire:
+        broker.state.topics.create("orders", count)
+        await_coordinator(wire)
+        assert set(commit(wire, 8, group, dict.fromkeys(range(count), (1, "")))) == {0}
+        with monkeypatch.context() as patch:
+            fail_at(broker.state.groups.log.partition_of(group), 2, patch)
+            assert set(commit(wire, 8, group, dict.fromkeys(range(count), (2, "x" * 2_000)))) == codes
+    expected = [2 if codes == {0} else 1] * count
+    with Broker(data_dir=tmp_path, config=config) as broker:
+        wait = broker.state.groups.loading.wait()
+        asyncio.run_coroutine_threadsafe(wait, broker.state.loop).result(30)
+        committed = broker.state.groups.commits.committed
+        assert [each.offset for each in committed.of_group(group).values()] == expected
+
+
+def test_of_a_removal_that_fails_halfway_the_same_is_gone_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, group = GROUPS[0]
+    with Broker(data_dir=tmp_path, config=CONFIG) as broker, Wire(broker.bootstrap_servers) as wire:
+        broker.state.topics.create("orders", 20)
+        await_coordinator(wire)
+        commit(wire, 8, group, dict.fromkeys(range(20), (1, "")))
+        groups = broker.state.groups
+        with monkeypatch.context() as patch:
+            patch.setattr(coordinator_log, "_PIECE_BYTES", 100)
+            fail_at(groups.log.partition_of(group), 3, patch)
+            with pytest.raises(NotCoordinatorError):
+                on_loop(broker, lambda: groups.delete(group))
+        left = sorted(groups.commits.committed.of_group(group))
+        assert 0 < len(left) < 20
+    with Broker(data_dir=tmp_path, config=CONFIG) as broker:
+        groups = broker.state.groups
+        assert sorted(groups.commits.committed.of_group(group)) == left
+        on_loop(broker, lambda: groups.delete(group))
+        assert not groups.commits.committed.of_group(group)
+
+
+def test_too_many_commits_of_a_transaction_are_refused_as_those_without_one(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path, config=CONFIG) as broker, Wire(broker.bootstrap_servers) as wire:
+        await_coordinator(wire)
+        commits = broker.state.groups.commits
+        write = coordinator_log.TransactionalWrite(1, 0, None)
+        many = {TopicPartition("orders", number): CommittedOffset(1, "x" * 2_000, 0) for number in range(700)}
+        with pytest.raises(UnknownServerError):
+            on_loop(broker, lambda: commits.store("a", many, write))
+        assert not commits.pending.has_group("a")

@@ -7,7 +7,7 @@ from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from stratalog.broker.coordinator_log import CoordinatorLog, KeyValue, TransactionalWrite
+from stratalog.broker.coordinator_log import CoordinatorLog, KeyValue, TransactionalWrite, in_batches
 from stratalog.broker.groups.offsets import (
     CommittedOffset,
     CommittedOffsets,
@@ -31,8 +31,8 @@ _PIECE = 500
 class Commits:
     """The commits of all groups. Belongs to the loop's thread.
 
-    `committed` are those that count; `pending` those of open transactions. Methods that write raise what the log raises,
-    and have changed nothing then.
+    `committed` are those that count; `pending` those of open transactions. Methods that write raise what the log raises.
+    `store` has changed nothing then; of many removals those that are in the log by then are done here too.
     """
 
     def __init__(self, log: CoordinatorLog, config: BrokerConfig) -> None:
@@ -131,16 +131,18 @@ class Commits:
         return list(dict.fromkeys(islice(found, _PIECE)))
 
     def remove_group(self, group_id: str, tombstone: KeyValue) -> None:
-        """Forget all of a group, and write `tombstone` behind it in one batch."""
+        """Forget all of a group, and write `tombstone` behind it."""
         known = dict.fromkeys((*self.committed.of_group(group_id), *self.pending.partitions(group_id)))
         self._remove(group_id, list(known), [tombstone])
 
     def _remove(self, group_id: str, partitions: list[TopicPartition], more: list[KeyValue]) -> None:
         tombstones = [(encode_offset_key(OffsetKey(group_id, partition)), None) for partition in partitions]
-        self._log.append(group_id, [*tombstones, *more])
-        for partition in partitions:
-            self.committed.remove(group_id, partition)
-            self.pending.remove(group_id, partition)
+        rest = iter(partitions)
+        for piece in in_batches([*tombstones, *more]):
+            self._log.append(group_id, piece)
+            for partition in islice(rest, len(piece)):
+                self.committed.remove(group_id, partition)
+                self.pending.remove(group_id, partition)
 
     # --- age ----------------------------------------------------------------------------------------------------------
 
