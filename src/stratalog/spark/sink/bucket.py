@@ -176,12 +176,14 @@ class BucketStager:
 
     def abort(self) -> None:
         staged = []
-        for upload in self._uploads:
-            try:
-                staged.append(_manifest(upload.result()))
-            except (StratalogError, OSError):
-                continue  # what it had put is an orphan, as after a copy that failed
-        self._close()
+        try:
+            for upload in self._uploads:
+                with suppress(
+                    StratalogError, OSError
+                ):  # what it had put is an orphan, as after a copy that failed
+                    staged.append(_manifest(upload.result()))
+        finally:
+            self._close()
         publication.discard(self._store, staged)
 
     def _close(self) -> None:

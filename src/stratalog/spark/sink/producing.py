@@ -56,8 +56,8 @@ class BatchProducer:
         self._waiting_bytes += batch.size
 
     def flush(self) -> None:
-        """Everything that was sent is acknowledged. Errors as `send`."""
-        waiting, self._waiting, self._waiting_bytes = self._waiting, {}, 0
+        """Everything that was sent is acknowledged. Errors as `send`; what is not acknowledged then waits for the next."""
+        waiting = self._waiting
         if not waiting:
             return
         try:
@@ -71,6 +71,8 @@ class BatchProducer:
             raise FencedWriterError(
                 f"another attempt of this task writes under {self.producer.transactional_id} by now: {error}"
             ) from error
+        finally:
+            self._waiting_bytes = sum(batch.size for batch in waiting.values())
 
     def _join_transaction(self, waiting: Mapping[TopicPartition, EncodedBatch]) -> None:
         if self.producer.transactional_id is None:

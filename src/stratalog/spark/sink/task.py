@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import Buffer
 
+from stratalog.errors import StratalogError
 from stratalog.log.segment_writer import SegmentWriter, WrittenSegment
 from stratalog.records import batch_format as fmt
 from stratalog.records.columns_encode import BatchSettings, encode_batches
@@ -19,6 +21,8 @@ from stratalog.spark.sink.options import SinkOptions
 from stratalog.spark.sink.plan import TaskSegment, TaskSegments, WritePlan
 from stratalog.spark.sink.rows import RowSplitter
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+
+logger = logging.getLogger("stratalog.spark")
 
 #: What waits to be encoded: of one partition, and of all together.
 _PARTITION_BUFFER_BYTES: Final = 4 << 20
@@ -102,12 +106,18 @@ class TaskWriter:
                 self._end_segment(topic, number, partition)
             return TaskSegments(self._stager.finish())
         except BaseException:
-            for partition in self._partitions.values():
-                partition.writer.abort()
-            self._stager.abort()
+            self._abort()
             raise
         finally:
             self._syncing.shutdown()
+
+    def _abort(self) -> None:
+        """Remove what was written. What cannot be removed is left to the job's abort: the error to tell is the first."""
+        for remove in (*(each.writer.abort for each in self._partitions.values()), self._stager.abort):
+            try:
+                remove()
+            except (StratalogError, OSError) as error:
+                logger.warning("what a failed task has written cannot be removed now: %s", error)
 
     def _add(self, topic: str, number: int, records: pa.RecordBatch) -> None:
         partition = self._partitions.get((topic, number)) or self._open(topic, number)
