@@ -10,18 +10,24 @@ import contextlib
 import errno
 import struct
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from stratalog.errors import RemoteStorageError, StratalogError
 from stratalog.log.offset_index_format import LEGACY
+from stratalog.log.partition_log import PartitionLog
+from stratalog.records.batch import iter_batches
+from stratalog.records.batch_builder import build_batch
+from stratalog.records.record import Record
 from stratalog.remote.api import IndexType, RemoteLogSegmentMetadata
 from stratalog.remote.index_cache import DELETED_SUFFIX, RemoteIndexCache
+from stratalog.remote.log_view import topic_id_partition
 from stratalog.remote.segment_blocks import SegmentBlocks
 from stratalog.testing.failing_filesystem import EVERYTHING, FailingFileSystem
 from stratalog.testing.faulty_store import Fault, Faults
 from tests.remote.values import segment
-from tests.remote.world import World
+from tests.remote.world import CONFIG, UnsyncedFileSystem, World
 
 # Flipped bits are found by the checksums of who fetches: `test_faults.py`.
 FAULTS = [Fault.UNAVAILABLE, Fault.DENIED, Fault.LOST_ANSWER, Fault.SHORT]
@@ -181,3 +187,74 @@ def test_the_copy_task_after_a_store_that_failed_at_any_step(tmp_path: Path, fau
             assert world.log.local_log_start_offset > 0
             world.expect_everything()
             assert world.orphans() == []
+
+
+def other_topic(world: World) -> PartitionLog:
+    """A log of another topic, with records of its own, in the care of the same manager."""
+    log = PartitionLog.open(
+        world.path / "u-0",
+        CONFIG,
+        topic_id=UUID(int=77),
+        clock=world.clock,
+        fs=UnsyncedFileSystem(),
+        clean_shutdown=False,
+    )
+    log.leader_epochs.assign(0, 0)
+    for n in range(25):
+        batch = build_batch([Record(0, world.clock.now_ms(), b"other", b"%d" % n * 300)])
+        log.append_as_leader(batch, leader_epoch=0)
+    log.update_high_watermark(log.log_end_offset)
+    world.manager.on_leadership_change([world.log, log])
+    return log
+
+
+def expect_copied(world: World, log: PartitionLog, wanted: list[bytes]) -> None:
+    """The manager serves the log from remote segments of its own, byte for byte, and lags by none."""
+    partition = topic_id_partition(log)
+    assert world.manager.copy_lag(partition).segments == 0
+    log.delete_old_segments()
+    assert log.local_log_start_offset > 0
+    found: list[bytes] = []
+    while len(found) < log.local_log_start_offset:
+        records = world.manager.read(partition, len(found), 10_000).records
+        found += [bytes(batch.as_memoryview()) for batch in iter_batches(records)]
+    assert found[: log.local_log_start_offset] == wanted[: log.local_log_start_offset]
+
+
+def local_batches(log: PartitionLog) -> list[bytes]:
+    found: list[bytes] = []
+    while len(found) < log.log_end_offset:
+        fetched = log.read(len(found), 10_000)
+        assert fetched.slice is not None
+        found += [bytes(batch.as_memoryview()) for batch in iter_batches(fetched.slice.read())]
+    return found
+
+
+@pytest.mark.parametrize("fault", [Fault.DENIED, Fault.LOST_ANSWER])
+def test_another_topic_is_copied_after_a_store_that_failed_at_any_step_of_the_first(
+    tmp_path: Path, fault: Fault
+) -> None:
+    step = 0
+    while True:
+        step += 1
+        with World(tmp_path / str(step)) as world:
+            world.append(18)
+            other = other_topic(world)
+            wanted = local_batches(other)
+            before = len(world.faults.steps)
+            world.faults.at(step, fault)
+            with contextlib.suppress(StratalogError, OSError):
+                world.tier()
+            has_failed = len(world.faults.steps) - before >= step
+            world.faults.heal()
+            world.manager.run_once(topic_id_partition(other))  # at once: the failure is none of its own
+            expect_copied(world, other, wanted)
+            for _ in range(3):
+                world.clock.advance(600_000)
+                world.tier()
+            world.drop_local()
+            world.expect_everything()
+            other.close()
+        if not has_failed:
+            break
+    assert step > 10

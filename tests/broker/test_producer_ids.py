@@ -1,0 +1,59 @@
+"""Producer ids with the metadata store failing at every step: none is given out twice, and none of a block that failed."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from stratalog.broker.metadata.store import MetadataStore
+from stratalog.broker.producer_ids import ProducerIds
+from stratalog.errors import KafkaStorageError
+
+
+class FailingConnection:
+    """An SQLite connection whose `step`-th statement from now on fails, before or behind its work."""
+
+    def __init__(self, inner: object, step: int, *, is_done: bool) -> None:
+        self._inner, self._left, self._is_done = inner, step, is_done
+        self.has_failed = False
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    def execute(self, statement: str, *values: object) -> object:
+        self._left -= 1
+        if self._left != 0:
+            return self._inner.execute(statement, *values)  # type: ignore[attr-defined]
+        self.has_failed = True
+        if self._is_done:
+            self._inner.execute(statement, *values)  # type: ignore[attr-defined]
+        raise sqlite3.OperationalError("disk I/O error")
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+@pytest.mark.parametrize("step", range(1, 5))
+def test_ids_are_given_once_whatever_statement_of_a_new_block_fails(
+    tmp_path: Path, step: int, is_done: bool
+) -> None:
+    store = MetadataStore.open(tmp_path)
+    ids = ProducerIds(store)
+    given = [ids.next() for _ in range(1_000)]  # the first block, whole
+    real = store._db
+    failing = FailingConnection(real, step, is_done=is_done)
+    store._db = failing  # type: ignore[assignment]
+    with pytest.raises(KafkaStorageError):
+        ids.next()
+    assert failing.has_failed
+    store._db = real
+    assert not real.in_transaction
+    other = ProducerIds(store)
+    for _ in range(1_001):
+        given += [ids.next(), other.next()]
+    store.close()
+    store = MetadataStore.open(tmp_path)
+    given.append(ProducerIds(store).next())
+    store.close()
+    assert len(set(given)) == len(given) == 3_003
+    assert given[-1] == max(given)
