@@ -373,7 +373,7 @@ def test_a_large_file_is_read_piece_by_piece(directory: Path, monkeypatch: pytes
     pieces: list[tuple[int, int]] = []
     looked_at: list[int] = []
 
-    def populate(data: mmap.mmap, _file: object, start: int, end: int) -> int:
+    def populate(data: mmap.mmap, start: int, end: int) -> int:
         pieces.append((start, end))
         return min(end + 100, len(data))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -81,32 +82,6 @@ assert refusals > 10, refusals
 print("done", len(acknowledged), refusals)
 """
 
-PREALLOCATED_LIFE = """
-import os, sys
-from contextlib import suppress
-from pathlib import Path
-from stratalog.config.topic import LogConfig
-from stratalog.errors import KafkaStorageError
-from stratalog.log.partition_log import PartitionLog
-from tests.log.log_model import batch_of, read_records
-
-root = Path(sys.argv[1])
-config = LogConfig(segment_bytes=20_000_000, segment_index_bytes=1200, preallocate=True)
-log = PartitionLog.open(root / "foo-0", config)
-values = [b"%d" % n for n in range(100)]
-for n, value in enumerate(values):
-    log.append_as_leader(batch_of([value], [n + 1]), leader_epoch=0)
-log.abandon(KafkaStorageError("killed"))
-ballast = root / "ballast"
-with open(ballast, "ab", buffering=0) as file, suppress(OSError):
-    while True:
-        file.write(bytes(4096))
-os.truncate(ballast, ballast.stat().st_size - 100_000)
-again = PartitionLog.open(root / "foo-0", config, clean_shutdown=False)
-assert [record.value for record in read_records(again, 0)] == values
-print("done")
-"""
-
 TMPFS = "mount -t tmpfs -o size=1200k tmpfs {root}"
 EXT4 = (
     "truncate -s 3M {root}.img && mkfs.ext4 -q -b 1024 -O ^has_journal -m 0 {root}.img"
@@ -118,18 +93,6 @@ EXT4 = (
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_log_on_a_full_disk_is_refused_and_loses_nothing(tmp_path: Path, mount: str, seed: int) -> None:
     """Whatever was acknowledged is there after each life; the process lives to say so."""
-    live(tmp_path, mount, LIFE, seed)
-
-
-@pytest.mark.parametrize("mount", [TMPFS, EXT4], ids=["tmpfs", "ext4 with blocks of 1 KB"])
-def test_the_hole_of_a_preallocated_segment_takes_no_room_of_the_disk_when_it_is_recovered(
-    tmp_path: Path, mount: str
-) -> None:
-    live(tmp_path, mount, PREALLOCATED_LIFE, 0)
-
-
-def live(tmp_path: Path, mount: str, life: str, seed: int) -> None:
-    """Run a program on a file system of its own; it says "done" in the end."""
     root = tmp_path / "disk"
     root.mkdir()
     inside = f'{mount.format(root=root)} && touch {tmp_path}/mounted && exec {sys.executable} -c "$1" {root} {seed}'
@@ -138,7 +101,7 @@ def live(tmp_path: Path, mount: str, life: str, seed: int) -> None:
         pytest.skip("no unshare")
     for privilege in privileges:
         done = subprocess.run(
-            [*privilege, "sh", "-c", inside, "life", life],
+            [*privilege, "sh", "-c", inside, "life", textwrap.dedent(LIFE)],
             capture_output=True,
             text=True,
             cwd=Path(__file__).parents[2],

@@ -59,33 +59,8 @@ def test_what_a_map_cannot_show_is_an_error_and_not_the_end_of_the_process(tmp_p
     path.write_bytes(b"x" * 3 * mmap.PAGESIZE)
     with REAL_FILESYSTEM.open(path, write=True) as file:
         data = REAL_FILESYSTEM.map_file(file, 3 * mmap.PAGESIZE)
-        populate(data, file)
+        populate(data)
         file.truncate(mmap.PAGESIZE)
         with pytest.raises(OSError, match="Input/output error"):
-            populate(data, file)
-        data.close()
-
-
-@pytest.mark.parametrize("mark", [0, 70_000, 3_000_000, 9_999_999])
-def test_a_map_shows_holes_and_what_is_between_them_as_they_are(tmp_path: Path, mark: int) -> None:
-    path = tmp_path / "file"
-    with REAL_FILESYSTEM.open(path, create=True) as file:
-        file.truncate(10_000_000)
-        file.write_at(b"x", mark)
-        data = REAL_FILESYSTEM.map_file(file, 10_000_000)
-        assert populate(data, file) == 10_000_000
-        assert data[:] == bytes(mark) + b"x" + bytes(10_000_000 - mark - 1)
-        data.close()
-
-
-def test_a_hole_is_read_and_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some file systems have called a hole what was none."""
-    content = b"abc" * 1_000_000
-    path = tmp_path / "file"
-    path.write_bytes(content)
-    monkeypatch.setattr("stratalog.util.filesystem._holes", lambda _, start, end: [(start, end)])
-    with REAL_FILESYSTEM.open(path) as file:
-        data = REAL_FILESYSTEM.map_file(file, len(content))
-        populate(data, file)
-        assert data[:] == content
+            populate(data)
         data.close()

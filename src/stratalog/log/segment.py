@@ -309,7 +309,7 @@ class LogSegment(TimedSegment):
             with closing_map(self._fs.map_file(self.file, file_size)) as data, memoryview(data) as view:
                 sound = index_sound_batches(
                     view,
-                    partial(populate, data, self.file),
+                    partial(populate, data),
                     self._indexes,
                     on_batch,
                     epoch=-1 if epoch is None else epoch,

@@ -6,14 +6,12 @@ written by one at a time. Errors are the operating system's `OSError`s.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import mmap
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
 
 from typing_extensions import Buffer
@@ -25,12 +23,6 @@ _WRITEV_BUFFERS_MAX = 1024
 #: Linux's, which Python's mmap does not name yet.
 _MADV_POPULATE_READ = 22
 _POPULATE_SIZE = 64 * 1024 * 1024
-_READ_SIZE = 1024 * 1024
-_ZEROS = bytes(_READ_SIZE)
-#: Holes that are not longer are read as the rest is; a multiple of any page's size.
-_HOLE_SIZE_MIN = 64 * 1024
-#: Linux's as well: in place of what is mapped there.
-_MAP_FIXED = 0x10
 
 
 class File:
@@ -210,8 +202,8 @@ def closing_map(data: mmap.mmap) -> Iterator[mmap.mmap]:
             data.close()
 
 
-def populate(data: mmap.mmap, file: File, start: int = 0, end: int | None = None) -> int:
-    """Read what a map shows of `file` from `start` to `end` (default: all) into memory; OSError where the disk refuses.
+def populate(data: mmap.mmap, start: int = 0, end: int | None = None) -> int:
+    """Read what a map shows from `start` to `end` (default: all) into memory; OSError (EIO) where the disk refuses.
 
     To look at such a place through the map would end the process (SIGBUS). Whole pieces are read, the last one to its end:
     returns where that is. Does nothing before Linux 5.14.
@@ -221,68 +213,14 @@ def populate(data: mmap.mmap, file: File, start: int = 0, end: int | None = None
     position = start - start % _POPULATE_SIZE
     while position < wanted:
         piece_end = min(position + _POPULATE_SIZE, limit)
-        for hole in _holes(file, position, piece_end):
-            _read_in_place_of(data, file, *hole)
         try:
             data.madvise(_MADV_POPULATE_READ, position, piece_end - position)
         except OSError as error:
             if error.errno == errno.EINVAL:
                 return limit
-            _read_in_place_of(data, file, position, piece_end)
+            raise OSError(errno.EIO, os.strerror(errno.EIO)) from error
         position = piece_end
     return max(position, start)
-
-
-def _holes(file: File, start: int, end: int) -> list[tuple[int, int]]:
-    """Where nothing was written to a file between two positions, as far as the system says so; `start` is a page's."""
-    holes = []
-    position = start
-    with suppress(OSError):  # not every file system knows
-        while (hole := os.lseek(file.fileno(), position, os.SEEK_HOLE)) < end:
-            try:
-                position = os.lseek(file.fileno(), hole, os.SEEK_DATA)
-            except OSError:  # no data behind
-                position = end
-            begin = -(-hole // _HOLE_SIZE_MIN) * _HOLE_SIZE_MIN
-            stop = end if position >= end else position - position % _HOLE_SIZE_MIN
-            if begin < stop:
-                holes.append((begin, stop))
-            if not hole < position < end:
-                break
-    return holes
-
-
-def _read_in_place_of(data: mmap.mmap, file: File, start: int, end: int) -> None:
-    """Have memory of the process stand for a piece of a map, filled by reads of the file. `start` is that of a page.
-
-    A hole of a tmpfs takes a page for each one that a map shows, which a full one does not have: a read gives the zeros.
-    Memory that is not written to costs nothing, so zeros are left out. What is no hole, whatever the system says of it, is
-    shown as it is.
-    """
-    import numpy as np
-
-    address = np.frombuffer(data, np.uint8).ctypes.data + start
-    protection, flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED
-    if _libc_mmap()(address, end - start, protection, flags, -1, 0) != address:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-    memory = memoryview((ctypes.c_char * (end - start)).from_address(address)).cast("B")
-    for position in range(start, end, _READ_SIZE):
-        size = min(_READ_SIZE, end - position)
-        content = file.pread(size, position)
-        if len(content) < size:
-            raise OSError(errno.EIO, os.strerror(errno.EIO), str(file.path))
-        if content != _ZEROS[:size]:
-            memory[position - start : position - start + size] = content
-
-
-@cache
-def _libc_mmap() -> Callable[..., int | None]:
-    """The C library's: Python's own makes no map at a given address."""
-    function = ctypes.CDLL(None, use_errno=True).mmap
-    function.restype = ctypes.c_void_p
-    function.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_ssize_t)
-    return function
 
 
 REAL_FILESYSTEM = FileSystem()
