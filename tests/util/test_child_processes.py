@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from stratalog.util.child_processes import descendants, end_descendants
+from stratalog.util.child_processes import descendants
 
 pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are read from /proc")
 
@@ -41,6 +41,11 @@ def test_a_family_is_found_and_ended() -> None:
 
 
 def test_ended_children_are_not_waited_for() -> None:
-    subprocess.run([sys.executable, "-c", ""], check=True)
-    assert descendants() == []
-    end_descendants(60.0)
+    script = """
+import subprocess, sys
+from stratalog.util.child_processes import descendants, end_descendants
+subprocess.run([sys.executable, "-c", ""], check=True)
+assert descendants() == []
+end_descendants(3600.0)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

@@ -277,6 +277,8 @@ class LogLoader:
             self._drop_unread(behind)
 
         size = segment.file.size()
+        # A segment wholly below the log start is not part of the log any more: nothing behind it is dropped for its damage.
+        reaches_start = self._end_offset_of(segment) > self._log_start_offset
         sound = segment.recover(
             on_batch,
             epoch=self._epochs.latest_epoch,
@@ -284,7 +286,7 @@ class LogLoader:
             end_offset=self._end_offset_of(segment),
             may_overflow=segment.base_offset not in self._split,
             cut_torn_write=not self._is_flush_known and not self._clean and segment is self._segments[-1],
-            synced_to=None if flushed_to == _NO_END else self._synced_to,
+            synced_to=self._synced_to if reaches_start and flushed_to != _NO_END else None,
             before_cut=before_cut,
         )
         producers.take_snapshot(sound.next_offset)
