@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stratalog.errors import CorruptRecordError, OffsetOutOfRangeError
+from stratalog.log.file_names import DELETED_SUFFIX
 from stratalog.log.local_log import UNKNOWN_POSITION, LocalLog
 from stratalog.log.segment import LogSegment
 from stratalog.log.segments import Segments
 from stratalog.log.txn_index import AbortedTransaction
 from stratalog.log.values import FetchData, FileSlice, Isolation, LogOffset, OffsetPosition, TimestampOffset
+
+#: After so long a reader looks again whether a deletion under way has changed the list of segments.
+_DELETION_SECONDS = 0.001
 
 
 class Reader:
@@ -36,7 +40,7 @@ class Reader:
             if truncations == local.truncations:
                 raise
         except FileNotFoundError as error:
-            if segments is local.segments:
+            if segments is local.segments and not self._is_going(error):
                 raise self._refused(error) from error
         except (ValueError, OSError) as error:
             raise self._refused(error) from error
@@ -62,10 +66,17 @@ class Reader:
                 if truncations == local.truncations:
                     raise
             except FileNotFoundError as error:
-                if segments is local.segments:
+                if segments is local.segments and not self._is_going(error):
                     raise self._refused(error) from error
             except (ValueError, OSError) as error:
                 raise self._refused(error) from error
+
+    def _is_going(self, error: FileNotFoundError) -> bool:
+        """Whether the file is one that a deletion has renamed and removed before it took the segment off the list."""
+        if self._local.closed or not str(error.filename).endswith(DELETED_SUFFIX):
+            return False
+        self._local.clock.sleep(_DELETION_SECONDS)
+        return True
 
     def _refused(self, error: ValueError | OSError) -> Exception:
         if self._local.closed:
