@@ -23,8 +23,8 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from uuid import UUID
 
-from stratalog.remote.api import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
-from stratalog.remote.segment_state import RemoteLogSegmentState
+from stratalog.remote.api.interfaces import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
+from stratalog.remote.api.segment_state import RemoteLogSegmentState
 from stratalog.remote.storage.block_timestamps import BlockTimestamps, TimeRange
 from stratalog.remote.storage.manifest import SegmentManifest, StoredObject
 from stratalog.remote.storage.object_key import CONTENTS, ObjectKind
@@ -74,8 +74,8 @@ def fill(directory: str, partition: int, segments: int) -> None:
 
 def plan(url: str, partition: int) -> dict[str, float]:
     """In a process of its own: plan one partition twice."""
+    from stratalog.spark.byte_sources import Places
     from stratalog.spark.options.read_options import ReadOptions
-    from stratalog.spark.places import Places
     from stratalog.spark.planning.snapshot import SnapshotReader
 
     seconds = []

@@ -27,16 +27,16 @@ from benchmarks.support.measure import Sample, alternate
 from benchmarks.support.report import Report, Result
 from stratalog.broker.metadata.store import MetadataStore
 from stratalog.config.broker import BrokerConfig
-from stratalog.engine.metadata_topic import metadata_topic_configs
-from stratalog.engine.tier_status import tier_statuses
-from stratalog.log.values import EpochEntry
-from stratalog.remote.api import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
+from stratalog.engine.tiering.metadata_topic import metadata_topic_configs
+from stratalog.engine.tiering.tier_status import tier_statuses
+from stratalog.jobs.restore.restore import write_restore
+from stratalog.jobs.restore.restore_bucket import RestoredTopic, RestorePlan
+from stratalog.jobs.restore.restore_files import METADATA_TOPIC
+from stratalog.jobs.restore.restore_plan import PartitionPlan
+from stratalog.log.format.values import EpochEntry
+from stratalog.remote.api.interfaces import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
+from stratalog.remote.api.segment_state import RemoteLogSegmentState
 from stratalog.remote.metadata.snapshot import SNAPSHOT_FILE
-from stratalog.remote.restore import write_restore
-from stratalog.remote.restore_bucket import RestoredTopic, RestorePlan
-from stratalog.remote.restore_files import METADATA_TOPIC
-from stratalog.remote.restore_plan import PartitionPlan
-from stratalog.remote.segment_state import RemoteLogSegmentState
 from stratalog.util.uuids import random_uuid
 
 TARGET_SECONDS = 5.0

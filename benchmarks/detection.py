@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stratalog.log.offset_index_format import LARGE, LEGACY, OffsetIndexFormat, detect
-from stratalog.log.offset_index_proof import prove
+from stratalog.log.format.offset_index_format import LARGE, LEGACY, OffsetIndexFormat, detect
+from stratalog.log.format.offset_index_proof import prove
 
 INTERVAL_BYTES = 4096
 ENTRIES_MAX = 300

@@ -35,11 +35,11 @@ from benchmarks.spark_scan import Scanner
 from benchmarks.support.brokers import Stratalog
 from benchmarks.support.client import Client
 from stratalog.errors import RemoteStorageError
-from stratalog.log.file_names import log_file, offset_index_file
-from stratalog.log.offset_index import OffsetIndex
-from stratalog.log.offset_index_format import LARGE
+from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.log.format.file_names import log_file, offset_index_file
+from stratalog.log.format.offset_index_format import LARGE
+from stratalog.log.index.offset_index import OffsetIndex
 from stratalog.records.batch import iter_batches
-from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.storage.object_store import ObjectStore
 
 GIB = 2**30

@@ -23,10 +23,10 @@ from tests.support.reference_jars import BROKER_JARS, classpath, java
 from benchmarks.support.arguments import benchmark_parser
 from benchmarks.support.measure import Sample, alternate
 from benchmarks.support.report import Report, Result
-from stratalog.log.index_arrays import LARGE_ENTRY, LEGACY_ENTRY, TIME_ENTRY
-from stratalog.log.index_search import WARM_BYTES
-from stratalog.log.offset_index import OffsetIndex
-from stratalog.log.time_index import TimeIndex
+from stratalog.log.format.index_arrays import LARGE_ENTRY, LEGACY_ENTRY, TIME_ENTRY
+from stratalog.log.index.index_search import WARM_BYTES
+from stratalog.log.index.offset_index import OffsetIndex
+from stratalog.log.index.time_index import TimeIndex
 
 DRIVER = Path(__file__).with_name("support") / "IndexLookup.java"
 BATCHED_TARGET, SINGLE_TARGET = 1_000_000, 200_000

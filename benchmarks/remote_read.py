@@ -21,9 +21,9 @@ from benchmarks.support.arguments import benchmark_parser
 from benchmarks.support.measure import Sample, alternate
 from benchmarks.support.report import Report, Result
 from benchmarks.support.tier import BATCHES, MetadataEvents, SealedPartition
-from stratalog.remote.catalog import list_remote_segments
-from stratalog.remote.log_view import topic_id_partition
+from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.remote.tier.log_view import topic_id_partition
 
 RANGE_BYTES = 4 * 1024 * 1024
 FETCH_BYTES = 1024 * 1024

@@ -49,7 +49,7 @@ from benchmarks.support.report import Report, Result
 from benchmarks.support.spark_kafka_source import spark_kafka_source
 from benchmarks.support.tier import BATCHES, MetadataEvents, SealedPartition
 from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.spark.session.java import spark_java_home
+from stratalog.spark.jvm.java import spark_java_home
 
 PARTITIONS = 4
 TARGETS = {1024: 2.0, 100: 4.0}
@@ -291,8 +291,8 @@ def bytes_read(path: Path, where: str, **more: str) -> tuple[int, int]:
 
     from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 
+    from stratalog.spark.byte_sources import Places
     from stratalog.spark.options.read_options import ReadOptions
-    from stratalog.spark.places import Places
     from stratalog.spark.planning.filters import Constraints, push
     from stratalog.spark.planning.planner import Planner
     from stratalog.spark.reading.data_loss import on_data_loss

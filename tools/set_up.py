@@ -39,7 +39,7 @@ UV_HOME = WORK / f"uv-{UV_VERSION}"
 
 COMPILE = (
     "from stratalog.records.columns import warm; warm();"
-    " import stratalog.cli.dump.bulk_kernel, stratalog.log.check.batch_kernel"
+    " import stratalog.cli.dump.bulk_kernel, stratalog.jobs.fsck.batch_kernel"
 )
 
 

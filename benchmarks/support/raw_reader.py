@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from benchmarks.support.cold_reader import FETCH_BYTES
 from benchmarks.support.pace import read_at_pace
-from stratalog.remote.catalog import list_remote_segments
+from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.remote.storage.object_store import ObjectStore
 
 

@@ -12,12 +12,12 @@ from stratalog.config.topic import LogConfig
 from stratalog.log.partition_log import PartitionLog
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
-from stratalog.remote.log_view import topic_id_partition
-from stratalog.remote.manager import RemoteLogManager
 from stratalog.remote.metadata.log import EventsRead
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
+from stratalog.remote.tier.log_view import topic_id_partition
+from stratalog.remote.tier.manager import RemoteLogManager
 from stratalog.util.uuids import random_uuid
 
 SEGMENT_BYTES = 64 * 1024 * 1024

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from tests.support.wire import Wire
 
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 
 
 @pytest.fixture

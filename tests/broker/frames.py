@@ -9,8 +9,8 @@ from typing import Any
 from kio.serial import entity_reader, entity_writer
 from tests.support.wire import build
 
-from stratalog.broker.connection import Chunk
-from stratalog.log.values import FileSlice
+from stratalog.broker.server.connection import Chunk
+from stratalog.log.format.values import FileSlice
 from stratalog.wire.api_keys import ApiKey
 from stratalog.wire.protocol import read_client_id, request_class, response_class, skip_tagged_fields
 

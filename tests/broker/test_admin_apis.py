@@ -14,7 +14,7 @@ from tests.golden.admin.make import GOLDEN, ask_kafka
 from tests.support.reference_kafka import ReferenceKafka, require_reference_kafka
 from tests.support.wire import Wire
 
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 from stratalog.config.broker import BROKER_KEYS
 from stratalog.config.topic import TOPIC_KEYS
 from stratalog.wire.api_keys import ApiKey

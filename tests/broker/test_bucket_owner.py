@@ -11,13 +11,13 @@ import pytest
 from tests.broker.admin import create
 from tests.support.wire import Wire
 
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 from stratalog.cli.main import run
 from stratalog.engine.partition import Partition
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
-from stratalog.remote.ownership import read_owner
+from stratalog.remote.ownership.bucket_owner import read_owner
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.wire.api_keys import ApiKey
 

@@ -10,7 +10,7 @@ from tests.broker.admin import alter, create, described
 from tests.broker.admin_cases import BROKER, SET, TOPIC
 from tests.support.wire import Wire
 
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from aiokafka import TopicPartition as AioTopicPartition
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 from stratalog.records.batch import iter_batches
 from stratalog.records.compression import Codec
 

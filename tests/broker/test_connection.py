@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 from tests.broker.frames import read_response, request_frame
 from tests.support.wire import Wire
 
-from stratalog.broker.acceptor import Acceptor
-from stratalog.broker.connection import Connection
-from stratalog.broker.server import Broker
+from stratalog.broker.server.acceptor import Acceptor
+from stratalog.broker.server.connection import Connection
+from stratalog.broker.server.server import Broker
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from stratalog.wire.api_keys import ApiKey
@@ -529,7 +529,7 @@ def test_what_a_request_began_to_change_is_finished_without_its_client(
 def test_a_stop_does_not_wait_for_requests_without_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stratalog.broker.acceptor._DRAIN_S", 0.05)
+    monkeypatch.setattr("stratalog.broker.server.acceptor._DRAIN_S", 0.05)
     with Broker(data_dir=tmp_path) as broker:
         ended: list[str] = []
 

@@ -15,7 +15,7 @@ from tests.support.wire import Wire
 
 from stratalog.broker import coordinator_loading
 from stratalog.broker.coordinator_log import Contents, partition_for, read_contents
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 from stratalog.engine.partition import Partition
 from stratalog.errors import KafkaStorageError
 from stratalog.records.batch_builder import build_batch

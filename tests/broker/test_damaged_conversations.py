@@ -16,9 +16,9 @@ from itertools import count
 import pytest
 from tests.broker.frames import read_response, request_frame
 
-from stratalog.broker.connection import Connection
-from stratalog.broker.produce_template import ProduceTemplate
-from stratalog.broker.server import Broker
+from stratalog.broker.produce.produce_template import ProduceTemplate
+from stratalog.broker.server.connection import Connection
+from stratalog.broker.server.server import Broker
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record

@@ -11,9 +11,9 @@ import pytest
 from tests.support.wire import build
 
 from stratalog.broker.apis import k03_metadata
-from stratalog.broker.dispatch import REGISTRY, RequestContext
 from stratalog.broker.metadata import config_entries
-from stratalog.broker.server import Broker
+from stratalog.broker.server.dispatch import REGISTRY, RequestContext
+from stratalog.broker.server.server import Broker
 from stratalog.wire.api_keys import ApiKey
 from stratalog.wire.protocol import (
     Encoded,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.wire import Wire
 
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 from stratalog.broker.state import BrokerState
 from stratalog.errors import DataDirError, KafkaStorageError
 from stratalog.records.batch_builder import build_batch

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.broker.frames import after_header, joined, read_response, request_frame
 
-from stratalog.broker.fetch_frames import (
+from stratalog.broker.fetch.fetch_frames import (
     FLEXIBLE_FROM,
     TOPIC_IDS_FROM,
     FetchedPartition,
@@ -20,7 +20,7 @@ from stratalog.broker.fetch_frames import (
     parse_fetch,
 )
 from stratalog.errors import InvalidRequestError
-from stratalog.log.values import FileSlice
+from stratalog.log.format.values import FileSlice
 from stratalog.util.filesystem import REAL_FILESYSTEM
 from stratalog.wire.api_keys import ApiKey
 

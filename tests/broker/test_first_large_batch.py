@@ -9,7 +9,7 @@ import pytest
 
 BEGIN = """
 import sys
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 
 def loaded():
     return sys.modules.keys() & {"numba", "llvmlite", "lz4", "zstandard", "pyarrow"}

@@ -10,7 +10,7 @@ import pytest
 from tests.support.wire import Wire
 
 from stratalog.broker.apis import load_apis
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 from stratalog.wire.api_keys import ApiKey
 from stratalog.wire.protocol import request_class
 

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from tests.golden.validator.make import with_payload
 from tests.support.wire import Wire
 
-from stratalog.broker.produce_template import ProduceTemplate
-from stratalog.broker.server import Broker
+from stratalog.broker.produce.produce_template import ProduceTemplate
+from stratalog.broker.server.server import Broker
 from stratalog.records import record_scan
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.compression import Codec, compress
-from stratalog.records.legacy_builder import build_legacy
 from stratalog.records.record import Record
+from stratalog.testing.legacy_builder import build_legacy
 from stratalog.util.crc32c import crc32c
 from stratalog.wire.api_keys import ApiKey
 

@@ -14,16 +14,16 @@ from uuid import UUID
 import pytest
 from tests.support.wire import Wire
 
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 from stratalog.engine.partition import Partition, RemoteFetchData
 from stratalog.errors import OffsetOutOfRangeError, RemoteStorageError
-from stratalog.log.values import Isolation
+from stratalog.log.format.values import Isolation
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.control import ControlType, end_transaction_marker
 from stratalog.records.record import Record
-from stratalog.remote.quota import RateQuota
-from stratalog.remote.worker_pool import WorkerPool
+from stratalog.remote.tier.quota import RateQuota
+from stratalog.remote.tier.worker_pool import WorkerPool
 from stratalog.testing.clock import ManualClock
 from stratalog.wire.api_keys import ApiKey
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.support.wire import Wire
 
-from stratalog.broker.server import Broker
-from stratalog.log.checkpoints import LOG_START_OFFSETS, OffsetCheckpoint
+from stratalog.broker.server.server import Broker
+from stratalog.log.format.checkpoints import LOG_START_OFFSETS, OffsetCheckpoint
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from stratalog.util.filesystem import REAL_FILESYSTEM

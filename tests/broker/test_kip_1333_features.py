@@ -18,7 +18,7 @@ from tests.golden.features.make import GOLDEN, ask_kafka
 from tests.support.reference_kafka import require_reference_kafka
 from tests.support.wire import Wire
 
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 from stratalog.config.other_features import OTHER_FEATURES
 from stratalog.config.topic import LogConfig
 from stratalog.errors import DataDirError, InvalidConfigError, KafkaStorageError

@@ -11,7 +11,7 @@ from tests.broker.admin import alter, create, described, replace_configs
 from tests.broker.admin_cases import BROKER, DELETE, SET, TOPIC
 from tests.support.wire import Wire
 
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 
 INVALID_CONFIG = 40
 

@@ -10,7 +10,7 @@ from tests.broker.admin import alter, create
 from tests.broker.admin_cases import SET, TOPIC
 from tests.support.wire import Wire
 
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 
 INVALID_CONFIG = 40

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.broker.frames import after_header, read_response, request_frame
 
-from stratalog.broker.produce_frames import (
+from stratalog.broker.produce.produce_frames import (
     FLEXIBLE_FROM,
     TOPIC_IDS_FROM,
     PartitionResult,

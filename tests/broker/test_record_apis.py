@@ -12,7 +12,7 @@ import pytest
 from tests.support.wire import Wire
 
 from stratalog.broker.apis import load_apis
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 from stratalog.engine.partition import FoundOffset, Partition
 from stratalog.errors import RemoteStorageError
 from stratalog.records.batch_builder import build_batch

@@ -13,7 +13,7 @@ from tests.golden.record_apis.make import GOLDEN, VERSIONS, ask_kafka
 from tests.support.reference_kafka import require_reference_kafka
 
 from stratalog.broker.apis import load_apis
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 from stratalog.wire.api_keys import ApiKey
 
 KAFKA: dict[str, Any] = json.loads(GOLDEN.read_text())

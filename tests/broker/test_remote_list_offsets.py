@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from tests.support.wire import Wire
 
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 from stratalog.engine.partition import FoundOffset, Partition
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
-from stratalog.remote.worker_pool import WorkerPool
+from stratalog.remote.tier.worker_pool import WorkerPool
 from stratalog.wire.api_keys import ApiKey
 
 UNKNOWN_SERVER_ERROR, REQUEST_TIMED_OUT = -1, 7

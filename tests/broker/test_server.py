@@ -17,8 +17,8 @@ import pytest
 from tests.support.wire import Wire
 
 import stratalog
-from stratalog.broker.listen_address import ListenAddress, advertised_listener, parse_address
-from stratalog.broker.server import Broker, serve
+from stratalog.broker.server.listen_address import ListenAddress, advertised_listener, parse_address
+from stratalog.broker.server.server import Broker, serve
 from stratalog.broker.state import Listener
 from stratalog.config.broker import BrokerConfig
 from stratalog.errors import DataDirError, InvalidConfigError, StratalogError, UsageError

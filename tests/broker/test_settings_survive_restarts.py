@@ -21,11 +21,11 @@ from tests.support.wire import Wire
 from stratalog.broker.coordinator_log import read_contents
 from stratalog.broker.metadata.dynamic_configs import in_force
 from stratalog.broker.metadata.store import MetadataStore
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 from stratalog.config.broker import BROKER_KEYS, BrokerConfig
 from stratalog.config.keys import ConfigKey, ConfigType
 from stratalog.config.topic import TOPIC_KEYS
-from stratalog.engine.log_cleaner import LogCleaner
+from stratalog.engine.cleaning.log_cleaner import LogCleaner
 from stratalog.errors import InvalidConfigError, KafkaStorageError
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
@@ -289,7 +289,7 @@ def test_a_topic_that_breaks_newer_rules_is_served_and_nothing_of_it_is_deleted_
 def test_a_cleaner_works_with_the_threads_that_the_system_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from stratalog.engine import log_cleaner
+    from stratalog.engine.cleaning import log_cleaner
 
     started = 0
 

@@ -12,13 +12,13 @@ from tests.broker.admin import alter, create
 from tests.support.wire import Wire
 
 from stratalog.broker.metadata.alter_configs import BROKER, TOPIC
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 from stratalog.engine.partition import Partition
 from stratalog.errors import InvalidConfigError
+from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
-from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.storage.object_store import ObjectStore
 
 SET, DELETE = 0, 1

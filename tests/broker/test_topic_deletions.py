@@ -16,7 +16,7 @@ from tests.support.work import lines_of_work
 
 from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
 from stratalog.broker.groups.records import OffsetKey, encode_offset_key, encode_offset_value
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 from stratalog.errors import KafkaStorageError
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record

@@ -23,8 +23,8 @@ from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
 from stratalog.broker.apis import load_apis
-from stratalog.broker.connection import Connection
-from stratalog.broker.server import Broker
+from stratalog.broker.server.connection import Connection
+from stratalog.broker.server.server import Broker
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record

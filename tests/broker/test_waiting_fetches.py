@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from stratalog.broker.fetch_frames import FetchPartition
-from stratalog.broker.fetching import FetchPlan, PendingFetch, Wanted, WantedTopic, read_plan
-from stratalog.broker.server import Broker
+from stratalog.broker.fetch.fetch_frames import FetchPartition
+from stratalog.broker.fetch.fetching import FetchPlan, PendingFetch, Wanted, WantedTopic, read_plan
+from stratalog.broker.server.server import Broker
 from stratalog.engine.partition import Partition
-from stratalog.log.values import Isolation
+from stratalog.log.format.values import Isolation
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.control import ControlType, end_transaction_marker
 from stratalog.records.record import Record

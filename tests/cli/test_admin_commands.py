@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 from tests.cli.admin_commands import CommandLine
 
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 from stratalog.cli import configs, features, log_dirs, topics
 from stratalog.cli.main import run
 from stratalog.config.other_features import OTHER_FEATURES, level_with

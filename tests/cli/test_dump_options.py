@@ -12,8 +12,8 @@ from tests.golden.dump.make import HERE
 
 from stratalog.cli.main import run
 from stratalog.records.batch_builder import build_batch
-from stratalog.records.legacy_builder import build_legacy
 from stratalog.records.record import Record
+from stratalog.testing.legacy_builder import build_legacy
 
 Captured = pytest.CaptureFixture[bytes]
 INDEX_NAME = "00000000000000000000.index"

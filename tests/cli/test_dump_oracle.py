@@ -14,7 +14,7 @@ from tests.support.reference_kafka import dump_log, require_reference_kafka
 from stratalog.cli.main import run
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
-from stratalog.remote.api import (
+from stratalog.remote.api.interfaces import (
     CustomMetadata,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -22,8 +22,8 @@ from stratalog.remote.api import (
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
+from stratalog.remote.api.segment_state import RemoteLogSegmentState, RemotePartitionDeleteState
 from stratalog.remote.metadata.serde import encode
-from stratalog.remote.segment_state import RemoteLogSegmentState, RemotePartitionDeleteState
 
 pytestmark = pytest.mark.interop
 

@@ -14,7 +14,7 @@ from tests.golden.kafka_log_dirs import make as golden
 
 import stratalog
 from stratalog.cli.main import run
-from stratalog.log.file_names import log_file
+from stratalog.log.format.file_names import log_file
 from stratalog.records import Record, build_batch
 
 Captured = pytest.CaptureFixture[str]

@@ -15,11 +15,11 @@ from tests.log.log_model import batch_of
 
 from stratalog.cli.main import run
 from stratalog.config.topic import LogConfig
-from stratalog.log.batch_spans import spans
-from stratalog.log.index_rebuild import write_offset_index
-from stratalog.log.offset_index_format import LARGE
+from stratalog.jobs.index.index_rebuild import write_offset_index
+from stratalog.log.format.offset_index_format import LARGE
+from stratalog.log.format.values import OffsetPosition
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.values import OffsetPosition
+from stratalog.log.segment.batch_spans import spans
 from stratalog.testing.clock import ManualClock
 from stratalog.util.filesystem import REAL_FILESYSTEM
 

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.spark.partitions import T0, Partition, steady
 
 from stratalog.broker.metadata.store import MetadataStore
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 from stratalog.cli.main import run
 
 HOUR_MS = 3_600_000

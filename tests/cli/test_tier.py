@@ -16,12 +16,12 @@ from tests.remote.world import World
 from tests.support.s3_server import S3Server, require_s3_server
 
 from stratalog.cli.main import run
-from stratalog.engine.data_dir import DataDir
-from stratalog.log.checkpoints import LOG_START_OFFSETS, OffsetCheckpoint
-from stratalog.remote.broker_ownership import BrokerOwnership, Claimant
+from stratalog.engine.dirs.data_dir import DataDir
+from stratalog.log.format.checkpoints import LOG_START_OFFSETS, OffsetCheckpoint
 from stratalog.remote.metadata.serde import decode
-from stratalog.remote.ownership import take_over
-from stratalog.remote.ownership_file import OwnershipFile
+from stratalog.remote.ownership.broker_ownership import BrokerOwnership, Claimant
+from stratalog.remote.ownership.bucket_owner import take_over
+from stratalog.remote.ownership.owner_file import OwnershipFile
 from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 

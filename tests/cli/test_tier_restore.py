@@ -12,8 +12,8 @@ from tests.cli.test_tier import Tier
 
 from stratalog.broker.metadata.store import MetadataStore
 from stratalog.cli.main import run
-from stratalog.engine.data_dir import DataDir
-from stratalog.remote.restore_marker import RESTORE_UNFINISHED
+from stratalog.engine.dirs.data_dir import DataDir
+from stratalog.inspect.restore_marker import RESTORE_UNFINISHED
 from stratalog.remote.storage.object_key import ObjectKind
 
 

@@ -16,8 +16,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from stratalog.broker.listen_address import ListenAddress
-from stratalog.broker.server import Broker
+from stratalog.broker.server.listen_address import ListenAddress
+from stratalog.broker.server.server import Broker
 from stratalog.web.server import WebServer
 
 TIMEOUT_S = 60

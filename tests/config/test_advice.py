@@ -10,7 +10,7 @@ from tests.broker.admin import alter, create
 from tests.broker.admin_cases import BROKER, SET
 from tests.support.wire import Wire
 
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 from stratalog.config.advice import broker_advice, topic_advice
 from stratalog.config.broker import BrokerConfig
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.broker.listen_address import ListenAddress, advertised_listener, listen_address
-from stratalog.broker.server import Broker
+from stratalog.broker.server.listen_address import ListenAddress, advertised_listener, listen_address
+from stratalog.broker.server.server import Broker
 from stratalog.broker.state import Listener
 from stratalog.config.broker import BrokerConfig
 from stratalog.config.properties_file import parse_properties

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from stratalog.remote.api import RemoteStorageManager
+from stratalog.remote.api.interfaces import RemoteStorageManager
 from stratalog.testing.remote_storage_contract import RemoteStorageManagerContract
 
 PAGE = Path(__file__).parents[2] / "docs" / "plugins.md"

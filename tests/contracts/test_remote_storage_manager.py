@@ -20,8 +20,8 @@ from stratalog.errors import (
     RetriableRemoteStorageError,
     UsageError,
 )
-from stratalog.remote.api import LogSegmentData, RemoteLogSegmentMetadata, RemoteStorageManager
-from stratalog.remote.catalog import list_remote_segments
+from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.remote.api.interfaces import LogSegmentData, RemoteLogSegmentMetadata, RemoteStorageManager
 from stratalog.remote.storage.chunk_codec import Compression
 from stratalog.remote.storage.encoder import Encoding
 from stratalog.remote.storage.keyring import Keyring, key_id

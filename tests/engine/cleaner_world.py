@@ -7,8 +7,8 @@ from pathlib import Path
 from tests.log.unsynced import UNSYNCED
 
 from stratalog.config.topic import LogConfig
-from stratalog.engine.cleaner_manager import CleanerManager, LogToClean
-from stratalog.log.checkpoints import CLEANER_OFFSETS, OffsetCheckpoint
+from stratalog.engine.cleaning.cleaner_manager import CleanerManager, LogToClean
+from stratalog.log.format.checkpoints import CLEANER_OFFSETS, OffsetCheckpoint
 from stratalog.log.partition_log import PartitionLog
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch

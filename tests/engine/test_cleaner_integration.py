@@ -13,14 +13,14 @@ from tests.engine.cleaner_world import NOW, World
 from tests.log.unsynced import UNSYNCED
 
 from stratalog.config.broker import BrokerConfig
-from stratalog.engine.log_cleaner import LogCleaner
+from stratalog.engine.cleaning.log_cleaner import LogCleaner
+from stratalog.log.format.values import Isolation
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.values import Isolation
 from stratalog.records import Codec
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
-from stratalog.records.legacy_builder import build_legacy
 from stratalog.records.record import Record
+from stratalog.testing.legacy_builder import build_legacy
 from stratalog.util.clock import SYSTEM_CLOCK
 
 KEY = ("log", 0)

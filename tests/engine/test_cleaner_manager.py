@@ -10,10 +10,10 @@ import pytest
 from tests.engine.cleaner_world import NOW, World
 
 from stratalog.config.topic import LogConfig
-from stratalog.engine.cleaner_manager import LogToClean
-from stratalog.log.checkpoints import CLEANER_OFFSETS
+from stratalog.engine.cleaning.cleaner_manager import LogToClean
 from stratalog.log.cleaner.states import ABORTED, IDLE, IN_PROGRESS, PAUSED_ONCE, CleaningState, Phase
 from stratalog.log.cleaner.values import CleaningAborted
+from stratalog.log.format.checkpoints import CLEANER_OFFSETS
 from stratalog.log.partition_log import PartitionLog
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.control import ControlType, end_transaction_marker
@@ -82,7 +82,7 @@ def test_a_log_with_nothing_but_its_active_segment_is_not_taken(world: World) ->
 
 
 def test_a_log_that_cannot_be_read_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    from stratalog.engine.cleaner_manager import UnselectableLogError
+    from stratalog.engine.cleaning.cleaner_manager import UnselectableLogError
 
     log = world.log(segments=2)
     monkeypatch.setattr(

@@ -12,13 +12,13 @@ import pytest
 
 from stratalog.config.broker import BrokerConfig
 from stratalog.config.topic import LogConfig
-from stratalog.engine.log_cleaner import LogCleaner
+from stratalog.engine.cleaning.log_cleaner import LogCleaner
 from stratalog.engine.log_manager import LogManager, TopicSpec
 from stratalog.engine.partition import Partition
 from stratalog.errors import InvalidConfigError
-from stratalog.log.checkpoints import CLEANER_OFFSETS, OffsetCheckpoint
 from stratalog.log.cleaner.states import IDLE
 from stratalog.log.cleaner.values import CleanerSettings, CleanResult
+from stratalog.log.format.checkpoints import CLEANER_OFFSETS, OffsetCheckpoint
 from stratalog.log.partition_log import PartitionLog
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch

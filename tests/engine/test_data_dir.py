@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from tests.log.test_publication import JOB, DyingFileSystem, offsets, staged
 
-from stratalog.engine import data_dir
-from stratalog.engine.data_dir import DataDir, is_served, stored_cluster_id
+from stratalog.engine.dirs import data_dir
+from stratalog.engine.dirs.data_dir import DataDir, is_served, stored_cluster_id
 from stratalog.errors import DataDirError
 from stratalog.log.open_log import open_log
-from stratalog.log.publication import publish, staging_directory
+from stratalog.log.segment.directory_transaction import publish, staging_directory
 from stratalog.records.record import Record
 from stratalog.testing.lossy_filesystem import LossyFileSystem
 
@@ -52,7 +52,7 @@ def test_two_brokers_cannot_serve_one_directory(tmp_path: Path) -> None:
     with pytest.raises(DataDirError, match="in use by another broker"):
         open_dir(tmp_path)
     program = (
-        "import sys; from pathlib import Path; from stratalog.engine.data_dir import DataDir\n"
+        "import sys; from pathlib import Path; from stratalog.engine.dirs.data_dir import DataDir\n"
         "DataDir.open(Path(sys.argv[1]), cluster_id='c1', node_id=1)"
     )
     other = subprocess.run(
@@ -93,7 +93,7 @@ def test_a_directory_shows_whether_it_is_served(tmp_path: Path) -> None:
     assert not is_served(tmp_path)
     held = open_dir(tmp_path)
     asked = (
-        "from pathlib import Path; from stratalog.engine.data_dir import is_served; "
+        "from pathlib import Path; from stratalog.engine.dirs.data_dir import is_served; "
         f"print(is_served(Path({str(tmp_path)!r})))"
     )
     assert is_served(tmp_path)

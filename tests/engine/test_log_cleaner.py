@@ -13,8 +13,8 @@ from tests.engine.cleaner_world import World
 from tests.log.unsynced import UNSYNCED
 
 from stratalog.config.broker import BrokerConfig
-from stratalog.engine.cleaner_config import CleanerConfig
-from stratalog.engine.log_cleaner import CleanerWorker, LogCleaner
+from stratalog.engine.cleaning.cleaner_config import CleanerConfig
+from stratalog.engine.cleaning.log_cleaner import CleanerWorker, LogCleaner
 from stratalog.errors import CorruptRecordError, InvalidConfigError, KafkaStorageError
 from stratalog.log.cleaner.states import IDLE
 from stratalog.log.cleaner.values import CleanerSettings, CleaningAborted, CleanResult

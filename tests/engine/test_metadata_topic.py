@@ -10,11 +10,11 @@ import pytest
 from stratalog.config.broker import BrokerConfig
 from stratalog.config.topic import LogConfig
 from stratalog.engine.log_manager import LogManager, TopicSpec
-from stratalog.engine.metadata_log import REMOTE_LOG_METADATA_TOPIC, LocalMetadataLog, events_of
-from stratalog.engine.metadata_topic import open_metadata_log
 from stratalog.engine.partition import OfflinePartition, Partition
+from stratalog.engine.tiering.metadata_log import REMOTE_LOG_METADATA_TOPIC, LocalMetadataLog, events_of
+from stratalog.engine.tiering.metadata_topic import open_metadata_log
 from stratalog.errors import CorruptRecordError, DataDirError, InvalidConfigError, KafkaStorageError
-from stratalog.log.file_names import log_file
+from stratalog.log.format.file_names import log_file
 from stratalog.records.batch import batch_at, iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record

@@ -17,9 +17,9 @@ from stratalog.broker.metrics import METRICS as BROKER_METRICS
 from stratalog.config.broker import BrokerConfig
 from stratalog.config.topic import LogConfig
 from stratalog.engine.log_manager import LogManager, TopicSpec
-from stratalog.engine.metric import Kind, Metric, exported_name
-from stratalog.engine.metrics import METRICS, read_metrics
-from stratalog.engine.metrics_absent import ABSENT
+from stratalog.engine.metrics.metric import Kind, Metric, exported_name
+from stratalog.engine.metrics.metrics import METRICS, read_metrics
+from stratalog.engine.metrics.metrics_absent import ABSENT
 from stratalog.records import record_scan
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record

@@ -12,17 +12,17 @@ from tests.remote.world import MemoryMetadataLog
 from stratalog.config.broker import BrokerConfig
 from stratalog.config.topic import LogConfig
 from stratalog.engine.log_manager import LogManager, TopicSpec
-from stratalog.engine.metric import Kind
-from stratalog.engine.metrics import read_metrics
+from stratalog.engine.metrics.metric import Kind
+from stratalog.engine.metrics.metrics import read_metrics
 from stratalog.engine.partition import Partition
-from stratalog.engine.tier_status import status_json, tier_statuses
+from stratalog.engine.tiering.tier_status import status_json, tier_statuses
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
-from stratalog.remote.manager import RemoteLogManager
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
-from stratalog.remote.status import Reason
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
+from stratalog.remote.tier.manager import RemoteLogManager
+from stratalog.remote.tier.status import Reason
 from stratalog.testing.faulty_store import Fault, Faults, FaultyObjectStore
 from stratalog.util.uuids import random_uuid
 

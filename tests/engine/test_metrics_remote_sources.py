@@ -11,19 +11,19 @@ from tests.remote.world import MemoryMetadataLog
 
 from stratalog.config.broker import BrokerConfig
 from stratalog.config.topic import LogConfig
-from stratalog.engine import metrics_remote
 from stratalog.engine.log_manager import LogManager, TopicSpec
-from stratalog.engine.metric import Kind
-from stratalog.engine.metrics_remote import RemoteView
+from stratalog.engine.metrics import metrics_remote
+from stratalog.engine.metrics.metric import Kind
+from stratalog.engine.metrics.metrics_remote import RemoteView
 from stratalog.engine.partition import Partition
 from stratalog.errors import RemoteStorageError, RetriableRemoteStorageError
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
-from stratalog.remote.api import RemoteLogSegmentMetadata, TopicIdPartition
-from stratalog.remote.manager import RemoteLogManager
+from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata, TopicIdPartition
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
+from stratalog.remote.tier.manager import RemoteLogManager
 from stratalog.testing.clock import ManualClock
 from stratalog.testing.faulty_store import Fault, Faults, FaultyObjectStore
 from stratalog.util.uuids import random_uuid

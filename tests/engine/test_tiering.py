@@ -10,20 +10,20 @@ from tests.remote.world import MemoryMetadataLog
 from stratalog.config.broker import BrokerConfig
 from stratalog.config.topic import LogConfig
 from stratalog.engine.log_manager import LogManager, TopicSpec
-from stratalog.engine.metric import Sample
-from stratalog.engine.metrics import read_metrics
-from stratalog.engine.tiering import KAFKAS_METADATA_MANAGER, start_tiering
+from stratalog.engine.metrics.metric import Sample
+from stratalog.engine.metrics.metrics import read_metrics
+from stratalog.engine.tiering.tiering import KAFKAS_METADATA_MANAGER, start_tiering
 from stratalog.errors import InvalidConfigError, UsageError
-from stratalog.log.retention import DeletionReason
+from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.log.retention.decision import DeletionReason
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
-from stratalog.remote.catalog import list_remote_segments
-from stratalog.remote.manager import RemoteLogManager
+from stratalog.remote.api.plugin_metrics import PluginMetrics
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
-from stratalog.remote.plugin_metrics import PluginMetrics
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
+from stratalog.remote.tier.manager import RemoteLogManager
 
 
 class RecordingStorage(ObjectStoreRemoteStorageManager):

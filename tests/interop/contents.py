@@ -10,8 +10,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from stratalog.config.topic import LogConfig
+from stratalog.log.format.values import Isolation
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.values import Isolation
 from stratalog.records import Codec, ControlType, Record, build_batch, end_transaction_marker
 from stratalog.records.batch import iter_batches
 from stratalog.records.record import Header

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.log.checkpoints import CLEANER_OFFSETS, OffsetCheckpoint
+from stratalog.log.format.checkpoints import CLEANER_OFFSETS, OffsetCheckpoint
 from tests.interop.test_swapped_directories import swap
 from tests.support.compacted_topic import TOPIC, Users, until
 from tests.support.killable_broker import KillableBroker

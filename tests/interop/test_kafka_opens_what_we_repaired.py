@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from stratalog.cli.main import run
-from stratalog.log.check.data_dir import check_dirs
-from stratalog.log.checkpoints import RECOVERY_POINTS, OffsetCheckpoint
+from stratalog.jobs.fsck.data_dir import check_dirs
+from stratalog.log.format.checkpoints import RECOVERY_POINTS, OffsetCheckpoint
 from stratalog.util.filesystem import REAL_FILESYSTEM
 from tests.interop.contents import Written, write_partition
 from tests.interop.test_kafka_serves_our_directory import COMPLAINT, consume_both_ways, create, put_in_place

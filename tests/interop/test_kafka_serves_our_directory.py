@@ -16,8 +16,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from stratalog.log.checkpoints import PartitionMetadataFile
-from stratalog.log.file_names import PARTITION_METADATA
+from stratalog.log.format.checkpoints import PartitionMetadataFile
+from stratalog.log.format.file_names import PARTITION_METADATA
 from stratalog.log.partition_log import PartitionLog
 from tests.interop.contents import SMALL_SEGMENTS, T0, Seen, Written, consume, read_log, write_partition
 from tests.support.reference_kafka import ReferenceKafka

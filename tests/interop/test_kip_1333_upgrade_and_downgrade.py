@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from stratalog.log.offset_index import OffsetIndex
-from stratalog.log.offset_index_format import LEGACY
+from stratalog.log.format.offset_index_format import LEGACY
+from stratalog.log.index.offset_index import OffsetIndex
 from stratalog.log.scan import scan_headers
 from stratalog.util.filesystem import REAL_FILESYSTEM
 from tests.interop.contents import T0, consume

@@ -16,8 +16,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from stratalog.log.checkpoints import PartitionMetadataFile
-from stratalog.log.file_names import PARTITION_METADATA
+from stratalog.log.format.checkpoints import PartitionMetadataFile
+from stratalog.log.format.file_names import PARTITION_METADATA
 from tests.interop.contents import T0, Seen, consume
 from tests.support.killable_broker import KillableBroker
 from tests.support.reference_kafka import ReferenceKafka

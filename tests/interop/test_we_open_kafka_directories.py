@@ -16,8 +16,8 @@ from confluent_kafka.cimpl import NewTopic
 
 import stratalog
 from stratalog.config.topic import LogConfig
-from stratalog.log.checkpoints import RECOVERY_POINTS, OffsetCheckpoint, PartitionMetadataFile
-from stratalog.log.file_names import PARTITION_METADATA
+from stratalog.log.format.checkpoints import RECOVERY_POINTS, OffsetCheckpoint, PartitionMetadataFile
+from stratalog.log.format.file_names import PARTITION_METADATA
 from stratalog.log.partition_log import PartitionLog
 from stratalog.records.batch import RecordBatch, iter_batches
 from stratalog.testing.clock import ManualClock

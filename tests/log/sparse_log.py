@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from stratalog.log.append import BatchFacts
+from stratalog.log.append.append import BatchFacts
+from stratalog.log.format.values import LogOffset
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.values import LogOffset
 from stratalog.records.batch_format import ATTRIBUTES_AT, HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC
 from stratalog.util.crc32c import crc32c
 

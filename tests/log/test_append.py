@@ -18,9 +18,14 @@ from stratalog.errors import (
     KafkaError,
     MessageTooLargeError,
 )
-from stratalog.log import append as module
-from stratalog.log import append_validation
-from stratalog.log.append import AppendRules, PreparedAppend, prepare_follower_append, prepare_leader_append
+from stratalog.log.append import append as module
+from stratalog.log.append import append_validation
+from stratalog.log.append.append import (
+    AppendRules,
+    PreparedAppend,
+    prepare_follower_append,
+    prepare_leader_append,
+)
 from stratalog.records import batch_format as fmt
 from stratalog.records.batch import RecordBatch, iter_batches, stamp_batch
 from stratalog.records.batch_builder import build_batch

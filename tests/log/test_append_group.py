@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import KafkaError
+from stratalog.log.format.values import AppendInfo
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.values import AppendInfo
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from stratalog.testing.clock import ManualClock

@@ -18,8 +18,8 @@ import pytest
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import CorruptRecordError, InconsistentTopicIdError
+from stratalog.log.format.values import Isolation
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.values import Isolation
 from stratalog.records.batch import iter_batches
 from stratalog.records.record import Record
 from stratalog.testing.clock import ManualClock

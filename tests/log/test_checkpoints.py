@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.errors import CorruptCheckpointError
-from stratalog.log.checkpoints import (
+from stratalog.log.format.checkpoints import (
     OffsetCheckpoint,
     PartitionMetadataFile,
     decode_epochs,
@@ -21,7 +21,7 @@ from stratalog.log.checkpoints import (
     encode_offsets,
     encode_partition_metadata,
 )
-from stratalog.log.values import EpochEntry
+from stratalog.log.format.values import EpochEntry
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "dump"
 

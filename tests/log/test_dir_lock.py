@@ -11,10 +11,10 @@ import pytest
 
 import stratalog
 from stratalog.cli.main import run
-from stratalog.engine.data_dir import DataDir, is_served
+from stratalog.engine.dirs.data_dir import DataDir, is_served
 from stratalog.errors import DataDirError, UsageError
-from stratalog.log import publication
-from stratalog.log.dir_lock import LOCK, hold, hold_for_check, hold_partition, is_held
+from stratalog.log.recovery.dir_lock import LOCK, hold, hold_for_check, hold_partition, is_held
+from stratalog.log.segment import directory_transaction
 from stratalog.records.record import Record
 
 #: Locks a file as Kafka does, says whether it could, and waits for the end of its input.
@@ -74,7 +74,7 @@ def test_who_changes_a_directory_as_a_whole_and_who_has_one_partition_exclude_ea
         with pytest.raises(DataDirError, match="in use"):
             DataDir.open(tmp_path, cluster_id="abc", node_id=1)
         with pytest.raises(UsageError, match="in use"):
-            publication.publish(tmp_path, UUID(int=1), "job", [])
+            directory_transaction.publish(tmp_path, UUID(int=1), "job", [])
         assert run(["fsck", str(tmp_path)]) == 2
         assert run(["fsck", str(tmp_path), "--repair", "--yes"]) == 2
         assert run(["fsck", str(tmp_path / "orders-0")]) == 2
@@ -84,7 +84,7 @@ def test_who_changes_a_directory_as_a_whole_and_who_has_one_partition_exclude_ea
         with pytest.raises(DataDirError, match="in use"):
             stratalog.open_log(tmp_path / "orders-0")
     with pytest.raises(UsageError, match="in use"):
-        publication.publish(tmp_path, UUID(int=1), "job", [])
+        directory_transaction.publish(tmp_path, UUID(int=1), "job", [])
     with pytest.raises(DataDirError, match="in use"):
         DataDir.open(tmp_path, cluster_id="abc", node_id=1)
     served.close(clean=False)

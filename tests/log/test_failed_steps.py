@@ -13,9 +13,9 @@ import pytest
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import KafkaError, KafkaStorageError
+from stratalog.log.format.values import Isolation
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.producer_state import NEVER
-from stratalog.log.values import Isolation
+from stratalog.log.producers.producer_state import NEVER
 from stratalog.records.batch import iter_batches
 from stratalog.testing.clock import ManualClock
 from stratalog.testing.lossy_filesystem import LossyFileSystem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stratalog.log import file_names as names
+from stratalog.log.format import file_names as names
 
 
 @pytest.mark.parametrize("offset", [0, 1007, 23423423, 2**63 - 1])

@@ -9,7 +9,7 @@ import pytest
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import CorruptRecordError
-from stratalog.log.file_names import log_file
+from stratalog.log.format.file_names import log_file
 from stratalog.log.partition_log import PartitionLog
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_format import MAGIC_AT

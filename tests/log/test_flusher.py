@@ -11,7 +11,7 @@ import pytest
 from stratalog.config.topic import LogConfig
 from stratalog.errors import KafkaStorageError
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.segment import LogSegment
+from stratalog.log.segment.segment import LogSegment
 from stratalog.testing.failing_filesystem import FailingFileSystem
 from tests.log.writers import append, batch
 

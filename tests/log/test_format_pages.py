@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.log.offset_index_format import LARGE, LEGACY, decode_entries
+from stratalog.log.format.offset_index_format import LARGE, LEGACY, decode_entries
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "dump"

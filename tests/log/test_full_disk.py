@@ -13,12 +13,12 @@ from typing_extensions import Buffer
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import KafkaStorageError
-from stratalog.log.index_file import IndexFile
-from stratalog.log.offset_index import OffsetIndex
+from stratalog.log.format.values import Isolation
+from stratalog.log.index.index_file import IndexFile
+from stratalog.log.index.offset_index import OffsetIndex
+from stratalog.log.index.time_index import TimeIndex
+from stratalog.log.index.txn_index import TransactionIndex
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.time_index import TimeIndex
-from stratalog.log.txn_index import TransactionIndex
-from stratalog.log.values import Isolation
 from stratalog.records.control import ControlType, end_transaction_marker
 from stratalog.testing.lossy_filesystem import LossyFileSystem
 from stratalog.util.filesystem import File, FileSystem, StrPath
@@ -208,7 +208,7 @@ def test_after_a_roll_that_failed_half_way_the_next_append_rolls(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("stratalog.log.segment.LogSegment.create", no_space)
+        patch.setattr("stratalog.log.segment.segment.LogSegment.create", no_space)
         with pytest.raises(KafkaStorageError, match="roll failed"):
             log.roll()
     log.append_as_leader(batch_of([b"x"], [4]), leader_epoch=0)

@@ -12,9 +12,7 @@ import pytest
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import CorruptIndexError
-from stratalog.log.batch_spans import spans
-from stratalog.log.file_names import log_file, offset_index_file, time_index_file
-from stratalog.log.index_check import (
+from stratalog.jobs.index.index_check import (
     FINDINGS_MAX,
     Finding,
     FindingKind,
@@ -22,18 +20,20 @@ from stratalog.log.index_check import (
     verify_offset_index,
     verify_time_index,
 )
-from stratalog.log.index_rebuild import (
+from stratalog.jobs.index.index_rebuild import (
     convert_offset_index,
     format_for_rebuild,
     index_log,
     rebuild_indexes,
     write_offset_index,
 )
-from stratalog.log.offset_index_format import LARGE, LEGACY, OffsetIndexFormat
+from stratalog.jobs.index.spans_over_damage import spans_over_damage
+from stratalog.log.format.file_names import log_file, offset_index_file, time_index_file
+from stratalog.log.format.offset_index_format import LARGE, LEGACY, OffsetIndexFormat
+from stratalog.log.format.values import OffsetPosition
 from stratalog.log.partition_log import PartitionLog
 from stratalog.log.resumption import next_sound
-from stratalog.log.spans_over_damage import spans_over_damage
-from stratalog.log.values import OffsetPosition
+from stratalog.log.segment.batch_spans import spans
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from stratalog.testing.clock import ManualClock
@@ -288,7 +288,7 @@ def test_damage_is_stepped_over_within_a_window_and_across_several(
         assert [span.base_offset for _, span, _ in expected] == [*range(5), *range(25, 40)]
         assert [behind for _, _, behind in expected].index(True) == 5
         for window in (size, size + 1, 3 * size, 7 * size - 1, 30 * size):
-            monkeypatch.setattr("stratalog.log.spans_over_damage._WINDOW_SIZE", window)
+            monkeypatch.setattr("stratalog.jobs.index.spans_over_damage._WINDOW_SIZE", window)
             assert list(spans_over_damage(log, 0)) == expected
 
 
@@ -307,6 +307,6 @@ def test_a_log_that_is_cut_while_its_damage_is_stepped_over_ends_there(
         os.truncate(path, 100)
         return next_sound(view, *rest)
 
-    monkeypatch.setattr("stratalog.log.spans_over_damage.next_sound", cut_and_search)
+    monkeypatch.setattr("stratalog.jobs.index.spans_over_damage.next_sound", cut_and_search)
     with REAL_FILESYSTEM.open(path) as log:
         assert [span.base_offset for _, span, _ in spans_over_damage(log, 0)] == [0]

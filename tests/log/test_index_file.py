@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typing_extensions import Buffer
 
-from stratalog.log.index_search import WARM_BYTES, count_up_to
+from stratalog.log.index.index_search import WARM_BYTES, count_up_to
 
 KEY = struct.Struct(">q")
 

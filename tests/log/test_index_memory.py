@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from stratalog.config.topic import LogConfig
-from stratalog.log.index_memory import IndexMemory
-from stratalog.log.offset_index import OffsetIndex
+from stratalog.log.format.values import OffsetPosition
+from stratalog.log.index.index_memory import IndexMemory
+from stratalog.log.index.offset_index import OffsetIndex
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.values import OffsetPosition
 from tests.log.writers import append
 
 
@@ -74,7 +74,7 @@ def test_searches_while_copies_are_dropped_find_what_was_added(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A writer adds, readers search for what was there before, and there is room for one index of four at a time."""
-    monkeypatch.setattr("stratalog.log.index_file.INDEX_MEMORY", IndexMemory(5_000))
+    monkeypatch.setattr("stratalog.log.index.index_file.INDEX_MEMORY", IndexMemory(5_000))
     indexes = [OffsetIndex.open(tmp_path / f"{n}.index", 0, max_size=80_000) for n in range(4)]
     failures: list[BaseException] = []
     is_done = threading.Event()

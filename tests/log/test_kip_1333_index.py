@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from stratalog.config.topic import LogConfig
-from stratalog.log.file_names import log_file, offset_index_file
-from stratalog.log.offset_index import OffsetIndex
-from stratalog.log.offset_index_detection import detect_file
-from stratalog.log.offset_index_format import LARGE, LEGACY, Evidence, OffsetIndexFormat
+from stratalog.log.append.roll import RollReason, roll_reason
+from stratalog.log.format.file_names import log_file, offset_index_file
+from stratalog.log.format.offset_index_detection import detect_file
+from stratalog.log.format.offset_index_format import LARGE, LEGACY, Evidence, OffsetIndexFormat
+from stratalog.log.format.values import Isolation, OffsetPosition
+from stratalog.log.index.offset_index import OffsetIndex
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.roll import RollReason, roll_reason
-from stratalog.log.segment import LogSegment
-from stratalog.log.values import Isolation, OffsetPosition
+from stratalog.log.segment.segment import LogSegment
 from stratalog.testing.clock import ManualClock
 from stratalog.util.filesystem import REAL_FILESYSTEM
 from tests.log.log_model import batch_of, read_records

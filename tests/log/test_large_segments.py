@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from stratalog.config.topic import LogConfig
-from stratalog.log.index_check import verify_offset_index, verify_time_index
-from stratalog.log.offset_index_format import LARGE, LEGACY, Evidence, OffsetIndexFormat
-from stratalog.log.offset_index_proof import prove
+from stratalog.jobs.index.index_check import verify_offset_index, verify_time_index
+from stratalog.log.format.offset_index_format import LARGE, LEGACY, Evidence, OffsetIndexFormat
+from stratalog.log.format.offset_index_proof import prove
+from stratalog.log.format.values import Isolation, OffsetPosition
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.segment import LogSegment
-from stratalog.log.values import Isolation, OffsetPosition
+from stratalog.log.segment.segment import LogSegment
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from stratalog.testing.clock import ManualClock

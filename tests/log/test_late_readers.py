@@ -10,11 +10,11 @@ import pytest
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import KafkaStorageError, OffsetOutOfRangeError
-from stratalog.log.offset_index import OffsetIndex
+from stratalog.log.format.values import OffsetPosition
+from stratalog.log.index.offset_index import OffsetIndex
+from stratalog.log.index.time_index import TimeIndex
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.segment import LogSegment
-from stratalog.log.time_index import TimeIndex
-from stratalog.log.values import OffsetPosition
+from stratalog.log.segment.segment import LogSegment
 from stratalog.util.filesystem import File, FileSystem, StrPath
 from tests.log.writers import NOW_MS, append, batch
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.errors import CorruptCheckpointError
+from stratalog.log.format.values import EpochEntry
 from stratalog.log.leader_epochs import LeaderEpochCache
-from stratalog.log.values import EpochEntry
 from stratalog.testing.failing_filesystem import FailingFileSystem
 from stratalog.util.filesystem import File, FileSystem, StrPath
 

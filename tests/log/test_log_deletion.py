@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from stratalog.errors import KafkaStorageError
-from stratalog.log.retention import DeletionReason
-from stratalog.log.values import Isolation
+from stratalog.log.format.values import Isolation
+from stratalog.log.retention.decision import DeletionReason
 from stratalog.records.batch import iter_batches
 from stratalog.testing.clock import ManualClock
 from tests.log.conftest import OpenLog

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import CorruptRecordError, InconsistentTopicIdError, InvalidRecordError
+from stratalog.log.format.values import Isolation
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.values import Isolation
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
-from stratalog.records.legacy_builder import build_legacy
 from stratalog.records.record import Record
+from stratalog.testing.legacy_builder import build_legacy
 from tests.log.conftest import OpenLog
 from tests.log.writers import NOW_MS, append, batch, follow
 

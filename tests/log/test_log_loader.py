@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from stratalog.config.topic import LogConfig
+from stratalog.log.format.values import Isolation
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.values import Isolation
 from stratalog.testing.clock import ManualClock
 from tests.log.conftest import OpenLog
 from tests.log.log_model import read_records

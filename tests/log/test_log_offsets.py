@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from stratalog.errors import KafkaStorageError, OffsetOutOfRangeError
+from stratalog.log.format.values import Isolation
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.values import Isolation
 from stratalog.records.batch import iter_batches
 from tests.log.conftest import OpenLog
 from tests.log.writers import NOW_MS, Producer, append, batch, follow, replicate

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from stratalog.errors import InvalidProducerEpochError, OutOfOrderSequenceError
-from stratalog.log.file_names import snapshot_file
+from stratalog.log.format.file_names import snapshot_file
+from stratalog.log.format.values import Isolation
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.values import Isolation
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record

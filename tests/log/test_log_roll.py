@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stratalog.errors import KafkaStorageError, MessageTooLargeError, RecordListTooLargeError
-from stratalog.log.values import Isolation
+from stratalog.log.format.values import Isolation
 from stratalog.records.batch import iter_batches
 from stratalog.testing.clock import ManualClock
 from tests.log.conftest import OpenLog

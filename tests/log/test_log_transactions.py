@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stratalog.errors import InvalidProducerEpochError, KafkaStorageError, TransactionCoordinatorFencedError
+from stratalog.log.format.values import Isolation
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.values import Isolation
 from stratalog.records.batch import iter_batches
 from stratalog.records.control import ControlType
 from tests.log.conftest import OpenLog

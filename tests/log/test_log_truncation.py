@@ -10,7 +10,7 @@ import pytest
 from stratalog.config.topic import LogConfig
 from stratalog.errors import CorruptRecordError
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.segment import LogSegment
+from stratalog.log.segment.segment import LogSegment
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from stratalog.testing.lossy_filesystem import Killed, LossyFileSystem

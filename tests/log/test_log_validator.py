@@ -12,8 +12,8 @@ import pytest
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import KafkaError
-from stratalog.log import append_validation
-from stratalog.log.append import AppendRules, prepare_leader_append
+from stratalog.log.append import append_validation
+from stratalog.log.append.append import AppendRules, prepare_leader_append
 from stratalog.records import batch_format as fmt
 from stratalog.records import record_scan
 from stratalog.records.batch import RecordBatch

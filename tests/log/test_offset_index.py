@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.errors import CorruptIndexError, KafkaStorageError
-from stratalog.log.offset_index import OffsetIndex
-from stratalog.log.offset_index_format import LARGE, LEGACY, OffsetIndexFormat
-from stratalog.log.values import OffsetPosition
+from stratalog.log.format.offset_index_format import LARGE, LEGACY, OffsetIndexFormat
+from stratalog.log.format.values import OffsetPosition
+from stratalog.log.index.offset_index import OffsetIndex
 from stratalog.records.batch import RecordBatch
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "dump" / "indexed"

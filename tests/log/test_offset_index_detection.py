@@ -12,8 +12,8 @@ from benchmarks.detection import SparseLog, by_document
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stratalog.log.offset_index_detection import detect_file
-from stratalog.log.offset_index_format import (
+from stratalog.log.format.offset_index_detection import detect_file
+from stratalog.log.format.offset_index_format import (
     LARGE,
     LEGACY,
     Evidence,
@@ -22,7 +22,7 @@ from stratalog.log.offset_index_format import (
     used_entries,
     used_size,
 )
-from stratalog.log.offset_index_proof import prove
+from stratalog.log.format.offset_index_proof import prove
 from stratalog.util.filesystem import REAL_FILESYSTEM
 
 BASE = 5_000_000_000

@@ -11,12 +11,12 @@ import pytest
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import InvalidRecordError
-from stratalog.log.append import prepare_follower_append
+from stratalog.log.append.append import prepare_follower_append
+from stratalog.log.format.values import EpochEntry
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.values import EpochEntry
 from stratalog.records import Codec, Record, RecordBatch, build_batch, iter_batches
-from stratalog.records.legacy_builder import build_legacy
 from stratalog.testing.clock import ManualClock
+from stratalog.testing.legacy_builder import build_legacy
 from tests.log.parity.scenario import files_of, follower, live_as_kafka, live_as_stratalog
 from tests.records.legacy_cases import KAFKA_READS, log_bytes
 from tests.support.reference_kafka import require_reference_kafka

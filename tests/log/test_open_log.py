@@ -26,7 +26,12 @@ from stratalog.errors import (
     KafkaStorageError,
     OffsetOutOfRangeError,
 )
-from stratalog.log.checkpoints import CLEAN_SHUTDOWN, LOG_START_OFFSETS, RECOVERY_POINTS, OffsetCheckpoint
+from stratalog.log.format.checkpoints import (
+    CLEAN_SHUTDOWN,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    OffsetCheckpoint,
+)
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from stratalog.config.topic import LogConfig
-from stratalog.log.interrupted_swaps import finish_swaps
-from stratalog.log.overflow import split_overflowed
+from stratalog.log.index.txn_index import AbortedTransaction, TransactionIndex
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.txn_index import AbortedTransaction, TransactionIndex
+from stratalog.log.recovery.interrupted_swaps import finish_swaps
+from stratalog.log.recovery.overflow import split_overflowed
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record

@@ -20,9 +20,9 @@ from stratalog.errors import (
     OutOfOrderSequenceError,
     RecordListTooLargeError,
 )
+from stratalog.log.format.values import Isolation, LogOffset
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.retention import DeletionReason
-from stratalog.log.values import Isolation, LogOffset
+from stratalog.log.retention.decision import DeletionReason
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.control import ControlType, end_transaction_marker

@@ -13,8 +13,8 @@ from stratalog.errors import (
     OutOfOrderSequenceError,
     TransactionCoordinatorFencedError,
 )
-from stratalog.log.producer_state import LATE_TRANSACTION_BUFFER_MS, ProducerStateManager
-from stratalog.log.txn_index import AbortedTransaction
+from stratalog.log.index.txn_index import AbortedTransaction
+from stratalog.log.producers.producer_state import LATE_TRANSACTION_BUFFER_MS, ProducerStateManager
 from stratalog.records.batch import RecordBatch
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.control import ControlType

@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.errors import CorruptSnapshotError
-from stratalog.log import producer_snapshot
-from stratalog.log.producer_entry import ProducerEntry
-from stratalog.log.producer_snapshot import (
+from stratalog.log.format import producer_snapshot
+from stratalog.log.format.producer_snapshot import (
     ProducerSnapshotEntry,
     decode,
     encode,
     encode_packed,
     hash_order,
 )
+from stratalog.log.producers.producer_entry import ProducerEntry
 from tests.support.reference_jars import java
 from tests.support.reference_kafka import require_reference_kafka
 

@@ -19,10 +19,10 @@ from stratalog.errors import (
     OutOfOrderSequenceError,
     TransactionCoordinatorFencedError,
 )
-from stratalog.log.producer_entry import ProducerEntry
-from stratalog.log.producer_state import ProducerStateManager
-from stratalog.log.producer_updates import DuplicateOf, ProducerUpdates
-from stratalog.log.txn_index import AbortedTransaction
+from stratalog.log.index.txn_index import AbortedTransaction
+from stratalog.log.producers.producer_entry import ProducerEntry
+from stratalog.log.producers.producer_state import ProducerStateManager
+from stratalog.log.producers.producer_updates import DuplicateOf, ProducerUpdates
 from stratalog.records.batch import RecordBatch, iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.control import ControlType, control_key, end_transaction_marker

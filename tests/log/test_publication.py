@@ -13,10 +13,10 @@ from stratalog.config.broker import BrokerConfig
 from stratalog.config.topic import LogConfig
 from stratalog.engine.log_manager import LogManager, TopicSpec
 from stratalog.errors import UsageError
-from stratalog.log import publication
-from stratalog.log.checkpoints import RECOVERY_POINTS, OffsetCheckpoint
+from stratalog.log.format.checkpoints import RECOVERY_POINTS, OffsetCheckpoint
 from stratalog.log.open_log import open_log
-from stratalog.log.publication import (
+from stratalog.log.segment import directory_transaction
+from stratalog.log.segment.directory_transaction import (
     StagedPartition,
     discard,
     finish,
@@ -24,7 +24,7 @@ from stratalog.log.publication import (
     published_batch,
     staging_directory,
 )
-from stratalog.log.segment_writer import SegmentWriter
+from stratalog.log.segment.segment_writer import SegmentWriter
 from stratalog.records.record import Record
 from stratalog.testing.clock import ManualClock
 from stratalog.util.filesystem import FileSystem, StrPath
@@ -58,7 +58,7 @@ def test_a_new_topic_begins_at_offset_0(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == names
     assert offsets(tmp_path, 0) == list(range(500))
     assert offsets(tmp_path, 2) == list(range(30))
-    assert publication.topic_id_in(tmp_path, "orders") == (TOPIC_ID, 3)
+    assert directory_transaction.topic_id_in(tmp_path, "orders") == (TOPIC_ID, 3)
 
 
 def test_a_partition_goes_on_at_its_end(tmp_path: Path) -> None:

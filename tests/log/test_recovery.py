@@ -14,9 +14,9 @@ import pytest
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import CorruptRecordError, InconsistentTopicIdError, OffsetOutOfRangeError
-from stratalog.log.file_names import LEADER_EPOCH_CHECKPOINT
+from stratalog.log.format.file_names import LEADER_EPOCH_CHECKPOINT
+from stratalog.log.format.values import Isolation
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.values import Isolation
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
@@ -87,7 +87,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 def test_a_clean_directory_is_opened_without_reading_it(
     directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "stratalog.log.recovery")
+    caplog.set_level(logging.INFO, "stratalog.log.recovery.recovery")
     before = contents(directory)
     log = reopen(directory, clean=True)
     assert log.recovery_point == log.log_end_offset == END
@@ -135,7 +135,7 @@ def test_what_recovery_found_and_did_is_said_in_one_line_each(
     second, third = logs_of(directory)[1:]
     with second.open("r+b") as file:
         file.truncate(second.stat().st_size - 1)
-    caplog.set_level(logging.INFO, "stratalog.log.recovery")
+    caplog.set_level(logging.INFO, "stratalog.log.recovery.recovery")
     log = reopen(directory)
     end = log.log_end_offset
     cut, dropped, done = [record.getMessage() for record in caplog.records]
@@ -312,7 +312,7 @@ def test_a_log_that_ends_before_its_start_offset_begins_anew_there(directory: Pa
 
 
 def test_flushed_segments_are_not_read_again(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "stratalog.log.recovery")
+    caplog.set_level(logging.INFO, "stratalog.log.recovery.recovery")
     log = reopen(directory, recovery_point=END - 1)
     assert "read 1 segments" in caplog.text
     assert log.recovery_point == END - 1
@@ -381,8 +381,8 @@ def test_a_large_file_is_read_piece_by_piece(directory: Path, monkeypatch: pytes
         looked_at.append(len(pieces))
         return crc32c(view)
 
-    monkeypatch.setattr("stratalog.log.segment.populate", populate)
-    monkeypatch.setattr("stratalog.log.segment_recovery.crc32c", checksum)
+    monkeypatch.setattr("stratalog.log.segment.segment.populate", populate)
+    monkeypatch.setattr("stratalog.log.recovery.segment_recovery.crc32c", checksum)
     log = reopen(directory)
     assert log.log_end_offset == END
     assert len(pieces) > 3 * len(log.segments)

@@ -11,9 +11,9 @@ import pytest
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import KafkaStorageError
-from stratalog.log.append import BatchFacts
+from stratalog.log.append.append import BatchFacts
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.segment import LogSegment
+from stratalog.log.segment.segment import LogSegment
 from stratalog.records.batch import RecordBatch, iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record

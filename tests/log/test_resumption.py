@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.log.check.batch_scan import Unreadable, scan_batches
+from stratalog.jobs.fsck.batch_scan import Unreadable, scan_batches
 from stratalog.log.resumption import next_sound
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record

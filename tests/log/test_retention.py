@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stratalog.log.retention import DeletionReason, RetentionLimits, RetentionPlan, plan_retention
+from stratalog.log.retention.decision import DeletionReason, RetentionLimits, RetentionPlan, plan_retention
 
 NOW = 1_000
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.config.topic import LogConfig
-from stratalog.log.retention import RetentionLimits, plan_retention
-from stratalog.log.retention_fate import Fate, Hold, LocalSegment
-from stratalog.log.retention_forecast import forecast_local
-from stratalog.log.retention_words import roll_text, span_text
+from stratalog.jobs.retention.retention_fate import Fate, Hold, LocalSegment
+from stratalog.jobs.retention.retention_forecast import forecast_local
+from stratalog.jobs.retention.retention_words import roll_text, span_text
+from stratalog.log.retention.decision import RetentionLimits, plan_retention
 
 NOW_MS = 1_700_000_000_000
 MINUTE_MS = 60_000

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stratalog.log.roll import RELATIVE_OFFSET_MAX, RollReason, roll_reason, time_waited
+from stratalog.log.append.roll import RELATIVE_OFFSET_MAX, RollReason, roll_reason, time_waited
 
 FACTS: dict[str, Any] = {
     "size": 500,

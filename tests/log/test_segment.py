@@ -12,14 +12,14 @@ import pytest
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import CorruptIndexError
-from stratalog.log.append import BatchFacts
-from stratalog.log.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
-from stratalog.log.index_ends import check_index_ends
-from stratalog.log.producer_state import ProducerStateManager
-from stratalog.log.segment import LogSegment
-from stratalog.log.segment_recovery import SoundBatches
-from stratalog.log.txn_index import AbortedTransaction
-from stratalog.log.values import BatchPosition, TimestampOffset
+from stratalog.log.append.append import BatchFacts
+from stratalog.log.format.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
+from stratalog.log.format.values import BatchPosition, TimestampOffset
+from stratalog.log.index.txn_index import AbortedTransaction
+from stratalog.log.producers.producer_state import ProducerStateManager
+from stratalog.log.recovery.index_ends import check_index_ends
+from stratalog.log.recovery.segment_recovery import SoundBatches
+from stratalog.log.segment.segment import LogSegment
 from stratalog.records.batch import RecordBatch, iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.control import ControlType, end_transaction_marker

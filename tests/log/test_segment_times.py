@@ -6,10 +6,10 @@ import threading
 from pathlib import Path
 
 from stratalog.config.topic import LogConfig
-from stratalog.log.append import BatchFacts
+from stratalog.log.append.append import BatchFacts
+from stratalog.log.format.values import TimestampOffset
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.segment import LogSegment
-from stratalog.log.values import TimestampOffset
+from stratalog.log.segment.segment import LogSegment
 from stratalog.records.batch import RecordBatch
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import CorruptRecordError, RecordListTooLargeError
-from stratalog.log.file_names import log_file
+from stratalog.log.format.file_names import log_file
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.renumbering import renumber
-from stratalog.log.segment_writer import SegmentWriter, WrittenSegment
+from stratalog.log.segment.renumbering import renumber
+from stratalog.log.segment.segment_writer import SegmentWriter, WrittenSegment
 from stratalog.records.batch import iter_batches
 from stratalog.records.columns import decode_columns
 from stratalog.records.columns_encode import BatchSettings, EncodedBatch, encode_batches

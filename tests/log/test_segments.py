@@ -9,8 +9,8 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stratalog.log.segment import LogSegment
-from stratalog.log.segments import Segments
+from stratalog.log.segment.segment import LogSegment
+from stratalog.log.segment.segments import Segments
 
 
 @dataclass

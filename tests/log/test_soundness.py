@@ -11,9 +11,9 @@ import pytest
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import CorruptRecordError
-from stratalog.log import soundness
+from stratalog.log.format.values import Isolation
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.values import Isolation
+from stratalog.log.segment import checked_ranges
 from stratalog.records import record_scan
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
@@ -37,13 +37,13 @@ def written(directory: Path, batches: int = 60) -> PartitionLog:
 def checks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Sizes of what was checked."""
     seen: list[int] = []
-    real = soundness.crc_flaw
+    real = checked_ranges.crc_flaw
 
     def counted(data: bytes, at: int, header: tuple[int, ...]) -> str | None:
         seen.append(header[1])
         return real(data, at, header)
 
-    monkeypatch.setattr(soundness, "crc_flaw", counted)
+    monkeypatch.setattr(checked_ranges, "crc_flaw", counted)
     return seen
 
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.errors import CorruptIndexError
-from stratalog.log.time_index import TimeIndex
-from stratalog.log.values import TimestampOffset
+from stratalog.log.format.values import TimestampOffset
+from stratalog.log.index.time_index import TimeIndex
 
 BASE = 500
 T0 = 1_700_000_000_000

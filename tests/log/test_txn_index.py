@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.errors import CorruptIndexError
-from stratalog.log.txn_index import (
+from stratalog.log.index.txn_index import (
     ENTRY_SIZE,
     AbortedTransaction,
     TransactionIndex,

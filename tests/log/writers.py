@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stratalog.log.format.values import AppendInfo
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.values import AppendInfo
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.control import ControlType, end_transaction_marker
 from stratalog.records.record import Record

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from stratalog.records import Record, build_batch
-from stratalog.records.legacy_builder import build_legacy
+from stratalog.testing.legacy_builder import build_legacy
 
 PAGE = Path(__file__).parents[2] / "docs" / "formats" / "record_batch.md"
 T2, T1 = 1_700_000_000_000, 1_400_000_000_000

@@ -15,8 +15,8 @@ from stratalog.errors import CorruptRecordError, InvalidRecordError, KafkaError
 from stratalog.records import Codec, Record, RecordBatch, build_batch, iter_batches
 from stratalog.records import batch_format as fmt
 from stratalog.records.batch import batch_at, checked_batch_size
-from stratalog.records.legacy import LegacyBatch
-from stratalog.records.legacy_builder import build_legacy
+from stratalog.records.legacy.messages import LegacyBatch
+from stratalog.testing.legacy_builder import build_legacy
 
 T = 1_400_000_000_000
 CODECS = [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4]

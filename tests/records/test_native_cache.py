@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 LOOP = """
-from stratalog.records.native import compiled, native
+from stratalog.records.native.toolkit import compiled, native
 
 @native
 def more(value):

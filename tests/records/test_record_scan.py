@@ -14,10 +14,11 @@ from tests.golden.validator.make import malformed, sealed, with_inner, with_payl
 
 from stratalog.errors import InvalidRecordError, KafkaError, MessageTooLargeError, RequestTimedOutError
 from stratalog.records import batch_format as fmt
-from stratalog.records import record_scan, record_scan_kernel
+from stratalog.records import record_scan
 from stratalog.records.batch import RecordBatch
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.compression import Codec, compress
+from stratalog.records.native import scan
 from stratalog.records.record import Record
 from stratalog.records.record_scan import RecordFacts, are_regular, scan_plainly, scan_records
 from stratalog.util.varint import encode_varint
@@ -33,7 +34,7 @@ def native() -> None:
 
 def by_pieces(batch: RecordBatch, payload: bytes, cuts: list[int]) -> RecordFacts | None:
     """The facts that the native walk finds when the records come in pieces; None: they are malformed."""
-    kernel = record_scan_kernel
+    kernel = scan
     table = (ctypes.c_int64 * kernel.SCAN_WORDS)()
     address = ctypes.addressof(table)
     kernel.begin(address, batch.record_count, batch.base_timestamp)

@@ -20,7 +20,7 @@ from stratalog.records import (
     validate_client_batches,
 )
 from stratalog.records import batch_format as fmt
-from stratalog.records.legacy_builder import build_legacy
+from stratalog.testing.legacy_builder import build_legacy
 from stratalog.util.crc32c import crc32c
 
 RECORDS = [Record(n, 1000, b"key", b"value") for n in range(3)]

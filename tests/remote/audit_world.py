@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
 
-from stratalog.remote.api import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
-from stratalog.remote.audit_data_dir import DataDirs
-from stratalog.remote.audit_facts import LogFacts, PartitionMetadata
-from stratalog.remote.audit_findings import plan_repair
-from stratalog.remote.audit_mend import carry_out
-from stratalog.remote.audit_run import AuditOptions, AuditResult, audit_bucket
-from stratalog.remote.segment_history import NotProvedError
-from stratalog.remote.segment_state import RemoteLogSegmentState
+from stratalog.inspect.audit_data_dir import DataDirs
+from stratalog.inspect.audit_facts import LogFacts, PartitionMetadata
+from stratalog.jobs.audit.audit_findings import plan_repair
+from stratalog.jobs.audit.audit_mend import carry_out
+from stratalog.jobs.audit.audit_run import AuditOptions, AuditResult, audit_bucket
+from stratalog.jobs.audit.segment_history import NotProvedError
+from stratalog.remote.api.interfaces import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
+from stratalog.remote.api.segment_state import RemoteLogSegmentState
 from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 from tests.remote.world import World

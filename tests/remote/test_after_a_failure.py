@@ -15,15 +15,15 @@ from uuid import UUID
 import pytest
 
 from stratalog.errors import RemoteStorageError, StratalogError
-from stratalog.log.offset_index_format import LEGACY
+from stratalog.log.format.offset_index_format import LEGACY
 from stratalog.log.partition_log import PartitionLog
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
-from stratalog.remote.api import IndexType, RemoteLogSegmentMetadata
-from stratalog.remote.index_cache import DELETED_SUFFIX, RemoteIndexCache
-from stratalog.remote.log_view import topic_id_partition
-from stratalog.remote.segment_blocks import SegmentBlocks
+from stratalog.remote.api.interfaces import IndexType, RemoteLogSegmentMetadata
+from stratalog.remote.reading.index_cache import DELETED_SUFFIX, RemoteIndexCache
+from stratalog.remote.reading.segment_blocks import SegmentBlocks
+from stratalog.remote.tier.log_view import topic_id_partition
 from stratalog.testing.failing_filesystem import EVERYTHING, FailingFileSystem
 from stratalog.testing.faulty_store import Fault, Faults
 from tests.remote.values import segment

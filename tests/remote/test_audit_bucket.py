@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from stratalog.remote.api import TopicIdPartition
-from stratalog.remote.audit_bucket import PARTITIONS_AHEAD, PartitionReader, find_partitions
+from stratalog.inspect.audit_bucket import PARTITIONS_AHEAD, PartitionReader, find_partitions
+from stratalog.remote.api.interfaces import TopicIdPartition
 from stratalog.remote.storage.object_key import ObjectKind, partition_directory
 from stratalog.remote.storage.object_store import ObjectInfo, ObjectStore
 from stratalog.testing.faulty_store import Faults, FaultyObjectStore

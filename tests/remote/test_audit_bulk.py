@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.remote.audit_findings import Finding, Kind, plan_repair
-from stratalog.remote.audit_mend import carry_out
-from stratalog.remote.audit_run import AuditOptions, audit_bucket
-from stratalog.remote.publication import publish
-from stratalog.remote.staging import new_job
+from stratalog.jobs.audit.audit_findings import Finding, Kind, plan_repair
+from stratalog.jobs.audit.audit_mend import carry_out
+from stratalog.jobs.audit.audit_run import AuditOptions, audit_bucket
+from stratalog.remote.transactions.bucket_transaction import publish
+from stratalog.remote.transactions.staging import new_job
 from tests.remote.audit_world import HOUR_MS, later
 from tests.remote.test_publication import JOB, Bucket
 

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from stratalog.config.topic import LogConfig
-from stratalog.log.checkpoints import LOG_START_OFFSETS, OffsetCheckpoint
+from stratalog.inspect.audit_data_dir import METADATA_TOPIC, DataDirs
+from stratalog.inspect.audit_facts import LogFacts, PartitionMetadata
+from stratalog.log.format.checkpoints import LOG_START_OFFSETS, OffsetCheckpoint
 from stratalog.log.partition_log import PartitionLog
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
-from stratalog.remote.api import RemoteLogMetadata, RemotePartitionDeleteMetadata
-from stratalog.remote.audit_data_dir import METADATA_TOPIC, DataDirs
-from stratalog.remote.audit_facts import LogFacts, PartitionMetadata
+from stratalog.remote.api.interfaces import RemoteLogMetadata, RemotePartitionDeleteMetadata
+from stratalog.remote.api.segment_state import RemoteLogSegmentState, RemotePartitionDeleteState
 from stratalog.remote.metadata.serde import encode
-from stratalog.remote.segment_state import RemoteLogSegmentState, RemotePartitionDeleteState
 from stratalog.util.uuids import random_uuid
 from tests.remote.values import PARTITION, segment, segment_id, update
 

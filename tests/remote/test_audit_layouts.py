@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from stratalog.errors import RemoteStorageError
-from stratalog.remote.api import LogSegmentData, RemoteLogSegmentMetadata
-from stratalog.remote.audit_facts import PartitionMetadata
-from stratalog.remote.audit_findings import Finding, Severity, plan_repair
-from stratalog.remote.audit_mend import carry_out
-from stratalog.remote.audit_run import AuditOptions, audit_bucket
+from stratalog.inspect.audit_facts import PartitionMetadata
+from stratalog.jobs.audit.audit_findings import Finding, Severity, plan_repair
+from stratalog.jobs.audit.audit_mend import carry_out
+from stratalog.jobs.audit.audit_run import AuditOptions, audit_bucket
+from stratalog.remote.api.interfaces import LogSegmentData, RemoteLogSegmentMetadata
 from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
 from stratalog.remote.storage.plain_view import PlainView, open_bucket
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stratalog.errors import RemoteStorageError
-from stratalog.remote.catalog import list_remote_segments
+from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.testing.remote_storage_contract import RemoteStorageManagerContract

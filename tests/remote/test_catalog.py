@@ -8,9 +8,9 @@ import pytest
 from typing_extensions import Buffer
 
 from stratalog.errors import RemoteStorageError
-from stratalog.remote.api import RemoteLogSegmentId, TopicIdPartition
-from stratalog.remote.catalog import list_remote_segments
-from stratalog.remote.manifest_cache import ManifestCache
+from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.inspect.manifest_cache import ManifestCache
+from stratalog.remote.api.interfaces import RemoteLogSegmentId, TopicIdPartition
 from stratalog.remote.storage.manifest import SegmentManifest, StoredObject
 from stratalog.remote.storage.object_key import ObjectKind
 from stratalog.remote.storage.object_store import ObjectInfo, ObjectStore

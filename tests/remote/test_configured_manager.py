@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stratalog.broker.apis import k02_list_offsets
-from stratalog.broker.fetching import FetchRead, PendingRemoteFetch
+from stratalog.broker.fetch.fetching import FetchRead, PendingRemoteFetch
 from stratalog.errors import QueueFullError
 from tests.remote.test_manager import RunningWorld, _eventually
 from tests.remote.test_worker_pool import Gate

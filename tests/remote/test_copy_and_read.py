@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from stratalog.errors import OffsetOutOfRangeError, RemoteStorageError
-from stratalog.log.file_names import snapshot_file
+from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.log.format.file_names import snapshot_file
 from stratalog.records.batch import iter_batches
 from stratalog.records.compression import Codec
-from stratalog.remote.catalog import list_remote_segments
-from stratalog.remote.copy_task import candidates
-from stratalog.remote.manager import CopyLag, RunResult
-from stratalog.remote.segment_state import RemoteLogSegmentState
+from stratalog.remote.api.segment_state import RemoteLogSegmentState
 from stratalog.remote.storage.object_key import ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.remote.tier.copy_task import candidates
+from stratalog.remote.tier.manager import CopyLag, RunResult
 from tests.remote.world import BATCH_MS, CONFIG, RECORDS_IN_BATCH, World
 
 

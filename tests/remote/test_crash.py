@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.remote.catalog import list_remote_segments
+from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.testing.faulty_store import Fault, SimulatedCrash
 from tests.remote.world import World
 

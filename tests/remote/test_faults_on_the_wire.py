@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from stratalog.errors import CorruptRecordError, RemoteStorageError, RetriableRemoteStorageError
-from stratalog.remote.catalog import list_remote_segments
+from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.remote.storage.object_store import ObjectStore
 from tests.remote.world import CONFIG, World
 from tests.support.faulty_proxy import (

@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from stratalog.remote.api import RemoteLogSegmentMetadata
+from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata
 from stratalog.remote.metadata.serde import decode, encode
 from stratalog.remote.metadata.snapshot import decode_snapshot, encode_snapshot
 from stratalog.remote.storage.aiven import chunk_sizes

@@ -14,12 +14,12 @@ from stratalog.errors import (
     RemoteResourceNotFoundError,
     RetriableRemoteStorageError,
 )
-from stratalog.log.offset_index_format import LARGE, LEGACY
-from stratalog.log.txn_index import AbortedTransaction, encode_entry
-from stratalog.log.values import OffsetPosition
-from stratalog.remote.api import IndexType, RemoteLogSegmentMetadata
-from stratalog.remote.index_cache import DELETE_DELAY_MS, DELETED_SUFFIX, RemoteIndexCache
-from stratalog.remote.index_loader import TMP_SUFFIX
+from stratalog.log.format.offset_index_format import LARGE, LEGACY
+from stratalog.log.format.values import OffsetPosition
+from stratalog.log.index.txn_index import AbortedTransaction, encode_entry
+from stratalog.remote.api.interfaces import IndexType, RemoteLogSegmentMetadata
+from stratalog.remote.reading.index_cache import DELETE_DELAY_MS, DELETED_SUFFIX, RemoteIndexCache
+from stratalog.remote.reading.index_loader import TMP_SUFFIX
 from stratalog.testing.clock import ManualClock
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.filesystem import File, FileSystem, StrPath

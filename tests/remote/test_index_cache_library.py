@@ -9,7 +9,7 @@ SCRIPT = """
 import threading
 import uuid
 
-from stratalog.remote.index_cache import _moka
+from stratalog.remote.reading.index_cache import _moka
 
 
 def use(cache):

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from stratalog.errors import DamagedRemoteObjectError, RemoteStorageError
-from stratalog.log.offset_index_format import LARGE, LEGACY
-from stratalog.log.txn_index import AbortedTransaction, encode_entry
-from stratalog.remote import index_rebuild
-from stratalog.remote.api import IndexType, RemoteLogSegmentMetadata
-from stratalog.remote.index_rebuild import RemoteRecords, rebuild_indexes
+from stratalog.log.format.offset_index_format import LARGE, LEGACY
+from stratalog.log.index.txn_index import AbortedTransaction, encode_entry
+from stratalog.remote.api.interfaces import IndexType, RemoteLogSegmentMetadata
+from stratalog.remote.reading import index_rebuild
+from stratalog.remote.reading.index_rebuild import RemoteRecords, rebuild_indexes
 from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
 from stratalog.testing.faulty_store import Fault
 from stratalog.util.filesystem import REAL_FILESYSTEM

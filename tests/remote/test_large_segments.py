@@ -10,12 +10,12 @@ import pytest
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import RemoteStorageError
+from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
-from stratalog.remote.api import INT32_MAX
-from stratalog.remote.catalog import list_remote_segments
-from stratalog.remote.segment_blocks import SegmentBlocks
+from stratalog.remote.api.interfaces import INT32_MAX
+from stratalog.remote.reading.segment_blocks import SegmentBlocks
 from stratalog.remote.storage.manifest import BLOCK_BYTES, SegmentManifest, StoredObject
 from stratalog.remote.storage.object_key import ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from stratalog.log.values import EpochEntry
-from stratalog.remote.lineage import is_within_lineage, lineage_of, without_empty_epochs
+from stratalog.log.format.values import EpochEntry
+from stratalog.remote.api.lineage import is_within_lineage, lineage_of, without_empty_epochs
 from tests.remote.goldens import GOLDENS
 from tests.remote.values import segment
 

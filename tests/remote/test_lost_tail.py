@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.remote.copied_offset import find_highest_remote_offset
+from stratalog.remote.tier.copied_offset import find_highest_remote_offset
 from tests.remote.world import CONFIG, RECORDS_IN_BATCH, World
 
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from stratalog.errors import RemoteStorageError, RetriableRemoteStorageError
+from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.log.partition_log import PartitionLog
-from stratalog.remote.api import CustomMetadata, RemoteLogSegmentId, TopicIdPartition
-from stratalog.remote.catalog import list_remote_segments
-from stratalog.remote.health import RemoteHealth
-from stratalog.remote.manager import RunResult
+from stratalog.remote.api.interfaces import CustomMetadata, RemoteLogSegmentId, TopicIdPartition
+from stratalog.remote.api.segment_state import RemoteLogSegmentState
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
-from stratalog.remote.segment_state import RemoteLogSegmentState
+from stratalog.remote.tier.health import RemoteHealth
+from stratalog.remote.tier.manager import RunResult
 from stratalog.testing.clock import ManualClock
 from stratalog.testing.faulty_store import Fault
 from stratalog.util.clock import SYSTEM_CLOCK
@@ -108,7 +108,7 @@ def test_a_store_that_is_down_is_one_line_and_everything_follows_when_it_is_back
         world.manager.poke()
         _eventually(lambda: _all_remote(world), "copied")
         _eventually(lambda: world.manager.health.unreachable_since_ms is None, "well")
-    lines = [r.getMessage() for r in caplog.records if r.name.startswith("stratalog.remote.health")]
+    lines = [r.getMessage() for r in caplog.records if r.name.startswith("stratalog.remote.tier.health")]
     assert len(lines) == 2, lines
     assert "503" in lines[0]
     assert "works again" in lines[1]

@@ -9,10 +9,10 @@ import pytest
 
 from stratalog.config.broker import BrokerConfig
 from stratalog.errors import CustomMetadataSizeLimitExceededError, OffsetOutOfRangeError, RemoteStorageError
-from stratalog.remote.api import CustomMetadata, RemoteLogSegmentMetadata
-from stratalog.remote.cancellation import Cancellation
-from stratalog.remote.counters import RemoteTopicCounts
+from stratalog.remote.api.interfaces import CustomMetadata, RemoteLogSegmentMetadata
 from stratalog.remote.metadata.cache import RemoteLogMetadataCache
+from stratalog.remote.tier.cancellation import Cancellation
+from stratalog.remote.tier.counters import RemoteTopicCounts
 from stratalog.testing.faulty_store import Fault
 from tests.remote.test_manager import RunningWorld, _all_remote, _eventually
 from tests.remote.world import World

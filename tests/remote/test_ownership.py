@@ -18,8 +18,8 @@ from stratalog.errors import (
     RemoteStorageError,
     RetriableRemoteStorageError,
 )
-from stratalog.remote.broker_ownership import BrokerOwnership, Claimant
-from stratalog.remote.ownership import (
+from stratalog.remote.ownership.broker_ownership import BrokerOwnership, Claimant
+from stratalog.remote.ownership.bucket_owner import (
     DIRECTORY,
     BrokerLife,
     BucketOwner,
@@ -31,7 +31,7 @@ from stratalog.remote.ownership import (
     replace_owner,
     take_over,
 )
-from stratalog.remote.ownership_file import OWNERSHIP_FILE, OwnershipFile
+from stratalog.remote.ownership.owner_file import OWNERSHIP_FILE, OwnershipFile
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.testing.faulty_store import Fault, Faults, FaultyObjectStore, SimulatedCrash
 from tests.remote.world import TOPIC_ID, World

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from stratalog.errors import RemoteStorageError, RetriableRemoteStorageError, UsageError
-from stratalog.remote.api import INT32_MAX, RemoteLogSegmentMetadata
-from stratalog.remote.manager import RemoteLogManager
-from stratalog.remote.plugin import ensure_reachable, fetch_records, position_max
+from stratalog.remote.api.interfaces import INT32_MAX, RemoteLogSegmentMetadata
+from stratalog.remote.api.plugin import ensure_reachable, fetch_records, position_max
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
+from stratalog.remote.tier.manager import RemoteLogManager
 from tests.remote.values import segment
 from tests.remote.world import CONFIG, World
 

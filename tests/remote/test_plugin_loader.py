@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from stratalog.errors import UsageError
-from stratalog.remote.api import RemoteStorageManager
-from stratalog.remote.plugin_loader import configure_plugin, load_plugin
+from stratalog.remote.api.interfaces import RemoteStorageManager
+from stratalog.remote.api.plugin_loader import configure_plugin, load_plugin
 
 KEY = "remote.log.storage.manager.class.name"
 

@@ -11,20 +11,25 @@ from typing_extensions import Buffer
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import RemoteStorageError
-from stratalog.log.segment_writer import SegmentWriter
-from stratalog.log.values import EpochEntry
+from stratalog.inspect.audit_bucket import PartitionReader, find_partitions
+from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.log.format.values import EpochEntry
+from stratalog.log.segment.segment_writer import SegmentWriter
 from stratalog.records.columns import decode_columns
 from stratalog.records.columns_encode import BatchSettings, encode_batches
-from stratalog.remote import publication
-from stratalog.remote.api import TopicIdPartition
-from stratalog.remote.audit_bucket import PartitionReader, find_partitions
-from stratalog.remote.catalog import list_remote_segments
-from stratalog.remote.publication import finish_publications, publish, published_batch, remove_objects
-from stratalog.remote.staging import Lineage, move, stage, sweep
+from stratalog.remote.api.interfaces import TopicIdPartition
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import ObjectKind
 from stratalog.remote.storage.object_store import Listing, ObjectInfo, ObjectStore, Uploaded
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
+from stratalog.remote.transactions import bucket_transaction
+from stratalog.remote.transactions.bucket_transaction import (
+    finish_publications,
+    publish,
+    published_batch,
+    remove_objects,
+)
+from stratalog.remote.transactions.staging import Lineage, move, stage, sweep
 from stratalog.testing.clock import ManualClock
 
 JOB = UUID(int=5 << 64)
@@ -71,7 +76,7 @@ def test_what_is_staged_is_not_visible_and_what_is_published_is(bucket: Bucket) 
     assert publish(bucket.store, "job", staged)
     assert bucket.visible() == [(0, 19), (20, 39)]
     assert all(m.key(ObjectKind.MANIFEST) in bucket.names() for m in staged)
-    assert publication.read_publications(bucket.store) == []
+    assert bucket_transaction.read_publications(bucket.store) == []
 
 
 def test_a_publication_that_a_crash_stopped_is_visible_whole_and_finished_later(bucket: Bucket) -> None:
@@ -93,7 +98,7 @@ def test_a_publication_that_a_crash_stopped_is_visible_whole_and_finished_later(
         outcomes.add("visible" if after != before else "nothing")
         finish_publications(bucket.store)
         assert bucket.visible() == after
-        assert publication.read_publications(bucket.store) == []
+        assert bucket_transaction.read_publications(bucket.store) == []
     assert outcomes == {"failed", "done", "visible", "nothing"}
 
 
@@ -200,22 +205,22 @@ def test_marks_go_after_a_while_and_those_of_streams_stay(bucket: Bucket) -> Non
     publish(bucket.store, "job", [bucket.staged(0)])
     publish(bucket.store, "query", [bucket.staged(20)], batch=3)
     finish_publications(bucket.store)
-    assert f"{publication.DIRECTORY}/job.done" in bucket.names()
+    assert f"{bucket_transaction.DIRECTORY}/job.done" in bucket.names()
     finish_publications(bucket.store, clock=ManualClock(2**42))
-    assert f"{publication.DIRECTORY}/job.done" not in bucket.names()
+    assert f"{bucket_transaction.DIRECTORY}/job.done" not in bucket.names()
     assert published_batch(bucket.store, "query") == 3
 
 
 def test_of_jobs_that_looked_at_the_same_time_one_is_published(bucket: Bucket) -> None:
     """The other one is told, whether the first one is finished by then, was stopped in the middle, or long forgotten."""
-    turn = publication.next_turn(bucket.store)
+    turn = bucket_transaction.next_turn(bucket.store)
     with pytest.raises(RemoteStorageError):
         publish(FailingAfter(bucket.store, 1), "first", [bucket.staged(0)], turn=turn)
-    with pytest.raises(publication.OvertakenError):
+    with pytest.raises(bucket_transaction.OvertakenError):
         publish(bucket.store, "second", [bucket.staged(0, job=UUID(int=6 << 64))], turn=turn)
-    publish(bucket.store, "third", [bucket.staged(20)], turn=publication.next_turn(bucket.store))
+    publish(bucket.store, "third", [bucket.staged(20)], turn=bucket_transaction.next_turn(bucket.store))
     finish_publications(bucket.store, clock=ManualClock(2**42))
-    with pytest.raises(publication.OvertakenError):
+    with pytest.raises(bucket_transaction.OvertakenError):
         publish(bucket.store, "second", [bucket.staged(0, job=UUID(int=6 << 64))], turn=turn)
     assert bucket.visible() == [(0, 19), (20, 39)]
 
@@ -224,9 +229,9 @@ def test_turns_go_on_when_all_is_forgotten_and_one_mark_is_left(bucket: Bucket) 
     for number in range(3):
         publish(bucket.store, f"job{number}", [bucket.staged(20 * number)])
     finish_publications(bucket.store, clock=ManualClock(2**42))
-    marks = [key for key in bucket.names() if key.startswith(publication.DIRECTORY)]
-    assert marks == [f"{publication.DIRECTORY}/{2:020d}.taken"]
-    assert publication.next_turn(bucket.store) == 3
+    marks = [key for key in bucket.names() if key.startswith(bucket_transaction.DIRECTORY)]
+    assert marks == [f"{bucket_transaction.DIRECTORY}/{2:020d}.taken"]
+    assert bucket_transaction.next_turn(bucket.store) == 3
 
 
 @pytest.mark.parametrize("finished", [False, True])
@@ -240,15 +245,20 @@ def test_the_turn_is_ones_own_though_the_answer_was_lost(bucket: Bucket, finishe
                 finish_publications(self._inner)
             return False
 
-    publish(Repeating(bucket.store, 99), "job", [bucket.staged(0)], turn=publication.next_turn(bucket.store))
+    publish(
+        Repeating(bucket.store, 99),
+        "job",
+        [bucket.staged(0)],
+        turn=bucket_transaction.next_turn(bucket.store),
+    )
     assert bucket.visible() == [(0, 19)]
-    assert publication.next_turn(bucket.store) == 1
+    assert bucket_transaction.next_turn(bucket.store) == 1
 
 
 def test_discarded_segments_leave_nothing(bucket: Bucket) -> None:
     before = bucket.names()
     staged = [bucket.staged(0), bucket.staged(20)]
-    publication.discard(bucket.store, staged)
+    bucket_transaction.discard(bucket.store, staged)
     assert bucket.names() == before
 
 
@@ -318,7 +328,7 @@ def test_an_audit_sees_what_is_published_and_not_in_its_place(bucket: Bucket) ->
 
 def test_a_publication_of_a_later_release_is_refused(bucket: Bucket) -> None:
     bucket.store.put(
-        f"{publication.DIRECTORY}/job.json", b'{"format": "stratalog-publication", "version": 9}'
+        f"{bucket_transaction.DIRECTORY}/job.json", b'{"format": "stratalog-publication", "version": 9}'
     )
     with pytest.raises(
         RemoteStorageError, match=r"_publications/job.json is no publication that this release"

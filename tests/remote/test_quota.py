@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from stratalog.remote.quota import RateQuota
+from stratalog.remote.tier.quota import RateQuota
 from stratalog.testing.clock import ManualClock
 
 

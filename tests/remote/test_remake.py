@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from stratalog.log.txn_index import AbortedTransaction, decode_entries
+from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.jobs.audit.audit_findings import plan_repair
+from stratalog.jobs.audit.audit_mend import carry_out
+from stratalog.jobs.audit.audit_run import AuditOptions, audit_bucket
+from stratalog.jobs.audit.segment_history import NotProvedError
+from stratalog.log.index.txn_index import AbortedTransaction, decode_entries
 from stratalog.records.batch import iter_batches
-from stratalog.remote.audit_findings import plan_repair
-from stratalog.remote.audit_mend import carry_out
-from stratalog.remote.audit_run import AuditOptions, audit_bucket
-from stratalog.remote.catalog import list_remote_segments
-from stratalog.remote.segment_history import NotProvedError
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import CONTENTS, ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore

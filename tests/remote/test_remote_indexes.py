@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.errors import CorruptIndexError
-from stratalog.log.offset_index_format import LARGE, LEGACY
-from stratalog.remote.remote_indexes import detect_entry_size
+from stratalog.log.format.offset_index_format import LARGE, LEGACY
+from stratalog.remote.reading.remote_indexes import detect_entry_size
 from stratalog.util.filesystem import REAL_FILESYSTEM
 from tests.remote.values import segment
 

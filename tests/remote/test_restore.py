@@ -13,25 +13,25 @@ import pytest
 
 from stratalog.config.broker import BrokerConfig
 from stratalog.config.topic import LogConfig
-from stratalog.engine.data_dir import DataDir
+from stratalog.engine.dirs.data_dir import DataDir
 from stratalog.engine.log_manager import LogManager, TopicSpec
-from stratalog.engine.metadata_log import LocalMetadataLog
 from stratalog.engine.partition import Partition, RemoteFetchData
+from stratalog.engine.tiering.metadata_log import LocalMetadataLog
 from stratalog.errors import DataDirError, OutOfOrderSequenceError, UsageError
-from stratalog.log.values import FetchData, Isolation
+from stratalog.inspect.restore_marker import RESTORE_UNFINISHED
+from stratalog.jobs.restore.restore import check_target, restore_topics, write_restore
+from stratalog.jobs.restore.restore_bucket import KnownTopic, RestorePlan, plan_restore
+from stratalog.jobs.restore.restore_files import METADATA_TOPIC
+from stratalog.jobs.restore.restore_plan import Verdict
+from stratalog.log.format.values import FetchData, Isolation
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
-from stratalog.remote.api import RemoteLogSegmentId, RemoteLogSegmentMetadata
-from stratalog.remote.manager import RemoteLogManager
+from stratalog.remote.api.interfaces import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
-from stratalog.remote.restore import check_target, restore_topics, write_restore
-from stratalog.remote.restore_bucket import KnownTopic, RestorePlan, plan_restore
-from stratalog.remote.restore_files import METADATA_TOPIC
-from stratalog.remote.restore_marker import RESTORE_UNFINISHED
-from stratalog.remote.restore_plan import Verdict
 from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
+from stratalog.remote.tier.manager import RemoteLogManager
 from stratalog.testing.lossy_filesystem import Killed, LossyFileSystem
 from tests.remote.test_transactions import Producer
 from tests.remote.world import CONFIG, World

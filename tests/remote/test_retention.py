@@ -5,15 +5,15 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stratalog.remote.api import RemoteLogSegmentMetadata
-from stratalog.remote.retention import (
+from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata
+from stratalog.remote.api.segment_state import RemoteLogSegmentState
+from stratalog.remote.tier.retention import (
     ExpirationReason,
     RetentionFacts,
     counted_sizes,
     plan_expiration,
     quiet_until,
 )
-from stratalog.remote.segment_state import RemoteLogSegmentState
 from tests.remote.values import segment
 
 STARTED, FINISHED, DELETING, DELETED = RemoteLogSegmentState

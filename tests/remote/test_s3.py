@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stratalog.errors import RetriableRemoteStorageError
-from stratalog.remote.catalog import list_remote_segments
+from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.remote.storage.object_store import ObjectStore
 from tests.remote.world import World
 from tests.support.s3_server import S3Server, require_s3_server

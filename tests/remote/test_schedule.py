@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from stratalog.remote.schedule import Retries, Schedule
-from stratalog.remote.worker_pool import WorkerPool
+from stratalog.remote.tier.schedule import Retries, Schedule
+from stratalog.remote.tier.worker_pool import WorkerPool
 from stratalog.util.clock import SYSTEM_CLOCK
 
 _LONG_MS = 3_600_000

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.errors import RetriableRemoteStorageError
-from stratalog.remote.api import RemoteLogSegmentMetadata
-from stratalog.remote.segment_blocks import SegmentBlocks
+from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata
+from stratalog.remote.reading.segment_blocks import SegmentBlocks
 from tests.remote.values import segment
 
 DATA = bytes(n % 251 for n in range(1_037))

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from stratalog.errors import CorruptIndexError, CorruptRecordError
+from stratalog.log.index.txn_index import AbortedTransaction
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.txn_index import AbortedTransaction
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
-from stratalog.remote.segment_check import CheckedSegment, check_segment
+from stratalog.remote.tier.segment_check import CheckedSegment, check_segment
 from stratalog.util.crc32c import crc32c
 from tests.remote.world import CONFIG, World
 

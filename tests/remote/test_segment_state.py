@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from stratalog.remote.segment_state import (
+from stratalog.remote.api.segment_state import (
     RemoteLogSegmentState,
     RemotePartitionDeleteState,
     is_valid_delete_transition,

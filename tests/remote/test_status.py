@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.config.topic import LogConfig
-from stratalog.remote.status import Activity, Failure, Reason, TierFacts, partition_status
+from stratalog.remote.tier.status import Activity, Failure, Reason, TierFacts, partition_status
 
 NOW_MS = 1_000_000
 CONFIG = LogConfig(remote_storage_enable=True, retention_ms=-1)

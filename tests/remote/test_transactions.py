@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from stratalog.log.txn_index import AbortedTransaction
-from stratalog.log.values import Isolation
+from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.log.format.values import Isolation
+from stratalog.log.index.txn_index import AbortedTransaction
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.control import ControlType, end_transaction_marker
 from stratalog.records.record import Record
-from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.storage.object_key import ObjectKind
 from tests.remote.world import CONFIG, World
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from stratalog.errors import RetriableRemoteStorageError
-from stratalog.remote.api import INT32_MAX, RemoteLogSegmentMetadata
+from stratalog.remote.api.interfaces import INT32_MAX, RemoteLogSegmentMetadata
+from stratalog.remote.api.plugin import StoredSegment
+from stratalog.remote.api.segment_state import RemoteLogSegmentState
 from stratalog.remote.metadata.serde import TRUE_SIZE_TAG, encode
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
-from stratalog.remote.plugin import StoredSegment
-from stratalog.remote.segment_state import RemoteLogSegmentState
-from stratalog.remote.tier_facts import RemoteSizes
-from stratalog.remote.true_sizes import KeepsTotals, TrueSizes
+from stratalog.remote.reading.unclamped_sizes import KeepsTotals, TrueSizes
+from stratalog.remote.tier.tier_facts import RemoteSizes
 from stratalog.util.varint import encode_unsigned
 from tests.remote.values import PARTITION, segment, update
 from tests.remote.world import MemoryMetadataLog

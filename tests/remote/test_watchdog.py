@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from stratalog.remote.watchdog import Stall, Watchdog
+from stratalog.remote.tier.watchdog import Stall, Watchdog
 from stratalog.testing.clock import ManualClock
 from tests.remote.values import PARTITION
 

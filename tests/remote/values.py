@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from stratalog.remote.api import (
+from stratalog.remote.api.interfaces import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     TopicIdPartition,
 )
-from stratalog.remote.segment_state import RemoteLogSegmentState
+from stratalog.remote.api.segment_state import RemoteLogSegmentState
 from stratalog.util.uuids import uuid_from_base64
 
 #: Those of the goldens.

@@ -22,14 +22,14 @@ from stratalog.log.partition_log import PartitionLog
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
-from stratalog.remote.api import TopicIdPartition
-from stratalog.remote.log_view import topic_id_partition
-from stratalog.remote.manager import RemoteLogManager, RunResult
+from stratalog.remote.api.interfaces import TopicIdPartition
 from stratalog.remote.metadata.log import EventsRead
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from stratalog.remote.storage.object_key import ObjectKey
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
+from stratalog.remote.tier.log_view import topic_id_partition
+from stratalog.remote.tier.manager import RemoteLogManager, RunResult
 from stratalog.testing.clock import ManualClock
 from stratalog.testing.faulty_store import Faults, FaultyObjectStore
 from stratalog.util.filesystem import File, FileSystem, StrPath

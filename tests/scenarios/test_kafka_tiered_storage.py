@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.engine.metadata_log import REMOTE_LOG_METADATA_TOPIC
+from stratalog.engine.tiering.metadata_log import REMOTE_LOG_METADATA_TOPIC
 from stratalog.remote.metadata.partitioner import metadata_partition
 from tests.scenarios.tiered_story import TieredStory
 from tests.scenarios.tiered_topic import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MIB

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from stratalog.log.checkpoints import PartitionMetadataFile
-from stratalog.log.file_names import PARTITION_METADATA, log_file, offset_index_file
+from stratalog.log.format.checkpoints import PartitionMetadataFile
+from stratalog.log.format.file_names import PARTITION_METADATA, log_file, offset_index_file
 from stratalog.records.batch import iter_batches
 from stratalog.wire.api_keys import ApiKey
 from tests.scenarios.tiered_story import AFTER, GIB, TieredStory, Topic

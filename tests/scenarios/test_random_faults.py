@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 from stratalog.errors import RemoteStorageError
+from stratalog.inspect.audit_facts import PartitionMetadata
+from stratalog.jobs.audit.audit_findings import plan_repair
+from stratalog.jobs.audit.audit_mend import carry_out
+from stratalog.jobs.audit.audit_run import AuditOptions, AuditResult, audit_bucket
 from stratalog.records.batch import iter_batches
-from stratalog.remote.api import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
-from stratalog.remote.audit_facts import PartitionMetadata
-from stratalog.remote.audit_findings import plan_repair
-from stratalog.remote.audit_mend import carry_out
-from stratalog.remote.audit_run import AuditOptions, AuditResult, audit_bucket
+from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
+from stratalog.remote.api.segment_state import RemoteLogSegmentState
 from stratalog.remote.metadata.serde import decode
-from stratalog.remote.segment_state import RemoteLogSegmentState
 from stratalog.testing.faulty_store import Fault, SimulatedCrash
 from tests.remote.audit_world import KnownDirs, later
 from tests.remote.world import BATCH_MS, World

@@ -14,10 +14,10 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetS
 
 import stratalog
 from stratalog.cli.main import run
-from stratalog.remote.catalog import list_remote_segments
-from stratalog.remote.manager import RunResult
-from stratalog.remote.ownership import DIRECTORY, read_owner
+from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.remote.ownership.bucket_owner import DIRECTORY, read_owner
 from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.remote.tier.manager import RunResult
 from tests.support.s3_server import S3Server, require_s3_server
 
 _START_MS = 1_700_000_000_000

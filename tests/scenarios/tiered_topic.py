@@ -24,11 +24,11 @@ from confluent_kafka.admin import (
 )
 
 from stratalog.engine.partition import Partition
-from stratalog.log.checkpoints import decode_epochs
-from stratalog.log.file_names import LEADER_EPOCH_CHECKPOINT
+from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.log.format.checkpoints import decode_epochs
+from stratalog.log.format.file_names import LEADER_EPOCH_CHECKPOINT
 from stratalog.log.partition_log import PartitionLog
 from stratalog.records.batch import iter_batches
-from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.wire.api_keys import ApiKey
 from tests.support.wire import Wire

@@ -21,6 +21,7 @@ import stratalog.spark
 from stratalog.config.topic import LogConfig
 from stratalog.log.partition_log import PartitionLog
 from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.spark.jvm.scan_rule import install_scan_rule
 from stratalog.spark.pipelines.audit import audit
 from stratalog.spark.pipelines.compact import compact_bucket, compact_data_dirs
 from stratalog.spark.pipelines.compaction.result import CompactResult
@@ -32,7 +33,6 @@ from stratalog.spark.pipelines.restore import restore_to_directory
 from stratalog.spark.pipelines.retention import forecast_retention
 from stratalog.spark.pipelines.state import State
 from stratalog.spark.pipelines.stats import stats
-from stratalog.spark.session.scan_rule import install_scan_rule
 from tests.spark.pipelines.compaction.lives import T0, upload, write_log
 
 COMPACTED = {"cleanup.policy": "compact", "internal.segment.bytes": "8192"}

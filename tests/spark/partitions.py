@@ -12,28 +12,28 @@ from typing import Any
 
 from pyspark.sql.datasource import Filter
 
-from stratalog.log import producer_snapshot
-from stratalog.log.checkpoints import encode_partition_metadata
-from stratalog.log.offset_index_format import LEGACY, OffsetIndexFormat
-from stratalog.log.producer_snapshot import ProducerSnapshotEntry
-from stratalog.log.txn_index import AbortedTransaction, encode_entry
+from stratalog.log.format import producer_snapshot
+from stratalog.log.format.checkpoints import encode_partition_metadata
+from stratalog.log.format.offset_index_format import LEGACY, OffsetIndexFormat
+from stratalog.log.format.producer_snapshot import ProducerSnapshotEntry
+from stratalog.log.index.txn_index import AbortedTransaction, encode_entry
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.compression import Codec
 from stratalog.records.control import ControlType, end_transaction_marker
 from stratalog.records.record import Record
-from stratalog.remote.api import (
+from stratalog.remote.api.interfaces import (
     LogSegmentData,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
-from stratalog.remote.segment_state import RemoteLogSegmentState
-from stratalog.remote.staging import BULK_BROKER_ID
+from stratalog.remote.api.segment_state import RemoteLogSegmentState
 from stratalog.remote.storage.encoder import Encoding
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
+from stratalog.remote.transactions.staging import BULK_BROKER_ID
+from stratalog.spark.byte_sources import Places
 from stratalog.spark.options.read_options import ReadOptions
-from stratalog.spark.places import Places
 from stratalog.spark.planning.filters import Constraints, push
 from stratalog.spark.planning.intervals import EVERYTHING
 from stratalog.spark.planning.planner import Planner

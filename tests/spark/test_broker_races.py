@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from stratalog.spark.byte_sources import Places
 from stratalog.spark.options.read_options import ReadOptions
-from stratalog.spark.places import Places
 from stratalog.spark.planning.filters import Constraints
 from stratalog.spark.planning.intervals import EVERYTHING
 from stratalog.spark.planning.planner import Planner

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 from stratalog.spark.options.read_options import ReadOptions
 from tests.spark.partitions import scan
 

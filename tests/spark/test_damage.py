@@ -11,8 +11,8 @@ from pyspark.sql.datasource import GreaterThan, GreaterThanOrEqual, LessThan
 
 from stratalog.errors import UsageError
 from stratalog.records.compression import Codec
+from stratalog.spark.byte_sources import Places
 from stratalog.spark.options.read_options import ReadOptions
-from stratalog.spark.places import Places
 from stratalog.spark.planning.filters import Constraints
 from stratalog.spark.planning.intervals import EVERYTHING
 from stratalog.spark.planning.planner import Planner

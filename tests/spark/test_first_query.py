@@ -66,7 +66,7 @@ def test_a_first_query_after_set_up_compiles_nothing(records: Path) -> None:
 def test_workers_are_forked_with_what_a_query_loads() -> None:
     loaded = run(
         "import sys\n"
-        "from stratalog.spark.session import worker_daemon; worker_daemon._load_ahead()\n"
+        "from stratalog.spark.jvm import worker_daemon; worker_daemon._load_ahead()\n"
         "assert 'stratalog.spark.reading.split_reader' in sys.modules\n"
     )
     assert loaded["found"] == run(_SET_UP)["found"] != []
@@ -78,7 +78,7 @@ def test_what_loading_prints_does_not_come_before_what_spark_reads() -> None:
         [
             sys.executable,
             "-c",
-            "from stratalog.spark.session import worker_daemon as d; d._load_ahead(); print('ready')",
+            "from stratalog.spark.jvm import worker_daemon as d; d._load_ahead(); print('ready')",
         ],
         env=os.environ | {"NUMBA_DEBUG_CACHE": "1"},
         capture_output=True,
@@ -94,7 +94,7 @@ def test_planning_files_and_objects_loads_no_native_loops(records: Path) -> None
     script = (
         "import sys\n"
         "from stratalog.spark.options.read_options import ReadOptions\n"
-        "from stratalog.spark.places import Places\n"
+        "from stratalog.spark.byte_sources import Places\n"
         "from stratalog.spark.planning.filters import Constraints\n"
         "import stratalog.spark.source\n"
         "from stratalog.spark.planning.planner import Planner\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stratalog.errors import UsageError
-from stratalog.log.checkpoints import encode_partition_metadata
+from stratalog.log.format.checkpoints import encode_partition_metadata
 from stratalog.spark.options.read_options import ReadOptions
 from stratalog.util.uuids import uuid_to_base64
 from tests.spark.partitions import Partition, scan, steady

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stratalog.log.offset_index_format import LARGE, LEGACY, OffsetIndexFormat
+from stratalog.log.format.offset_index_format import LARGE, LEGACY, OffsetIndexFormat
 from stratalog.spark.planning.indexes import offset_entries
 
 #: Steps from entry to entry: offsets, and bytes of batches.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stratalog.errors import UsageError
-from stratalog.spark.session.java import Java, find_java, make_shim
+from stratalog.spark.jvm.java import Java, find_java, make_shim
 
 
 def fake_java(home: Path, version: str, *, release: bool = True) -> Path:

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from stratalog.errors import StratalogError
-from stratalog.spark.session.java import spark_java_home
+from stratalog.spark.jvm.java import spark_java_home
 from tests.spark.partitions import T0, scan
 from tests.support.reference_kafka import ReferenceKafka, require_reference_kafka
 

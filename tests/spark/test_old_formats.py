@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.datasource import GreaterThanOrEqual
 
 from stratalog.log.open_log import open_log
-from stratalog.spark.places import Place, Tier
+from stratalog.spark.byte_sources import Place, Tier
 from stratalog.spark.planning.intervals import EVERYTHING
 from stratalog.spark.planning.splits import Piece
 from stratalog.spark.reading.batch_table import BatchTable

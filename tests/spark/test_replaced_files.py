@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.log.checkpoints import encode_partition_metadata
+from stratalog.log.format.checkpoints import encode_partition_metadata
 from stratalog.log.scan import list_segments
+from stratalog.spark.byte_sources import Places
 from stratalog.spark.options.read_options import ReadOptions
-from stratalog.spark.places import Places
 from stratalog.spark.planning.filters import Constraints
 from stratalog.spark.planning.intervals import EVERYTHING
 from stratalog.spark.planning.planner import Planner

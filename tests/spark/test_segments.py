@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.records.batch_builder import build_batch
-from stratalog.spark.places import Place, Tier
+from stratalog.spark.byte_sources import Place, Tier
 from stratalog.spark.planning.segments import LocalSegments, Segment, merge_tiers
 from tests.spark.partitions import T0, Batch, Partition, record, scan, steady
 
@@ -105,8 +105,8 @@ def test_the_newest_timestamp_counts_batches_behind_the_last_index_entry(tmp_pat
 
 
 def test_the_snapshot_fixes_the_end(tmp_path: Path) -> None:
+    from stratalog.spark.byte_sources import Places
     from stratalog.spark.options.read_options import ReadOptions
-    from stratalog.spark.places import Places
     from stratalog.spark.planning.filters import Constraints
     from stratalog.spark.planning.planner import Planner
 

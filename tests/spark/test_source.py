@@ -135,7 +135,7 @@ def test_filters_give_the_same_pushed_or_not(
 def test_scans_of_one_dataframe_do_not_disturb_each_other(
     load: Load, topic: list[Partition], tmp_path: Path
 ) -> None:
-    """Spark 4.3 shares pushed filters among them; see stratalog.spark.session.scan_rule."""
+    """Spark 4.3 shares pushed filters among them; see stratalog.spark.jvm.scan_rule."""
     records = load(remote=bucket(tmp_path))
     total = sum(len(partition.records) for partition in topic)
     assert records.filter("offset < 5").count() == 10

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import pytest
 
 from stratalog.records import columns, columns_encode
+from stratalog.spark.jvm import worker_daemon
 from stratalog.spark.reading import split_rows
 from stratalog.spark.reading.prefetch import run_ahead
-from stratalog.spark.session import worker_daemon
 from stratalog.spark.sink import settled
 
 

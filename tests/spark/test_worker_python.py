@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.spark.session.java import spark_java_home
+from stratalog.spark.jvm.java import spark_java_home
 from stratalog.spark.session.worker_python import WorkerPython, advice
 from tests.spark.partitions import Partition, steady
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stratalog.log.offset_index_format import FORMATS, OffsetIndexFormat
+from stratalog.log.format.offset_index_format import FORMATS, OffsetIndexFormat
 from stratalog.records.compression import Codec
 from stratalog.records.control import ControlType
 from tests.spark.log_cluster import LogCluster, brokers

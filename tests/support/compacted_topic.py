@@ -11,7 +11,7 @@ from typing import Protocol
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from stratalog.log.checkpoints import CLEANER_OFFSETS, OffsetCheckpoint
+from stratalog.log.format.checkpoints import CLEANER_OFFSETS, OffsetCheckpoint
 from tests.interop.contents import consume
 
 SEED = 20_240_601

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stratalog.log.file_names import parse_partition_dir
+from stratalog.log.format.file_names import parse_partition_dir
 from stratalog.records.batch import iter_batches
 
 #: Partition, key, value.

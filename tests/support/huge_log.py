@@ -17,10 +17,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stratalog.log import time_index
-from stratalog.log.checkpoints import EpochEntry, encode_epochs
-from stratalog.log.file_names import LEADER_EPOCH_CHECKPOINT, log_file, offset_index_file, time_index_file
-from stratalog.log.offset_index_format import LARGE
+from stratalog.log.format.checkpoints import EpochEntry, encode_epochs
+from stratalog.log.format.file_names import (
+    LEADER_EPOCH_CHECKPOINT,
+    log_file,
+    offset_index_file,
+    time_index_file,
+)
+from stratalog.log.format.offset_index_format import LARGE
+from stratalog.log.index import time_index
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.batch_format import ATTRIBUTES_AT, HEADER, HEADER_SIZE, LOG_OVERHEAD
 from stratalog.records.record import Record

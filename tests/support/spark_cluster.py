@@ -19,7 +19,7 @@ from types import TracebackType
 
 import pyspark
 
-from stratalog.spark.session.java import spark_java_home
+from stratalog.spark.jvm.java import spark_java_home
 
 _MASTER_CLASS = "org.apache.spark.deploy.master.Master"
 _WORKER_CLASS = "org.apache.spark.deploy.worker.Worker"

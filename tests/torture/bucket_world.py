@@ -24,27 +24,27 @@ from typing import Any
 import pyarrow as pa
 
 from stratalog.errors import NotOwnerError, RetriableRemoteStorageError, StratalogError
+from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.jobs.restore.restore_bucket import plan_restore
+from stratalog.jobs.restore.restore_files import _events, write_partition
 from stratalog.log.partition_log import PartitionLog
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.columns import decode_columns
 from stratalog.records.record import Record
-from stratalog.remote.broker_ownership import BrokerOwnership, Claimant
-from stratalog.remote.catalog import list_remote_segments
-from stratalog.remote.manager import RemoteLogManager
 from stratalog.remote.metadata.partitioner import metadata_partition
-from stratalog.remote.ownership import DIRECTORY, give_up, read_owner, take_over
-from stratalog.remote.ownership_file import OWNERSHIP_FILE, OwnershipFile
-from stratalog.remote.publication import finish_publications
-from stratalog.remote.restore_bucket import plan_restore
-from stratalog.remote.restore_files import _events, write_partition
+from stratalog.remote.ownership.broker_ownership import BrokerOwnership, Claimant
+from stratalog.remote.ownership.bucket_owner import DIRECTORY, give_up, read_owner, take_over
+from stratalog.remote.ownership.owner_file import OWNERSHIP_FILE, OwnershipFile
 from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.remote.tier.manager import RemoteLogManager
+from stratalog.remote.transactions.bucket_transaction import finish_publications
+from stratalog.spark.byte_sources import Places
 from stratalog.spark.pipelines.compaction import bucket
 from stratalog.spark.pipelines.compaction.bucket_job import BucketJob, job_above
 from stratalog.spark.pipelines.compaction.metadata_topic import TieredCluster
 from stratalog.spark.pipelines.compaction.tiered import InBucket, InCluster, Place
-from stratalog.spark.places import Places
 from stratalog.spark.sink.bucket import BucketTarget
 from stratalog.spark.sink.options import SinkOptions
 from stratalog.spark.sink.writer import BulkWriter

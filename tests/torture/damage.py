@@ -7,9 +7,9 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
-from stratalog.log.check.data_dir import check_dirs
-from stratalog.log.check.findings import Kind, Severity
-from stratalog.log.check.repair import plan
+from stratalog.jobs.fsck.data_dir import check_dirs
+from stratalog.jobs.fsck.findings import Kind, Severity
+from stratalog.jobs.fsck.repair import plan
 from stratalog.util.filesystem import REAL_FILESYSTEM
 
 RECORDS: Final = frozenset({".log"})

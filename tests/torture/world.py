@@ -13,9 +13,10 @@ from pathlib import Path
 from unittest.mock import patch
 
 from stratalog.config.broker import BrokerConfig
-from stratalog.engine import data_dir, log_manager
-from stratalog.engine.log_cleaner import CleanerWorker, LogCleaner
-from stratalog.engine.log_loading import LoadJob
+from stratalog.engine import log_manager
+from stratalog.engine.cleaning.log_cleaner import CleanerWorker, LogCleaner
+from stratalog.engine.dirs import data_dir
+from stratalog.engine.dirs.log_loading import LoadJob
 from stratalog.engine.log_manager import LogManager, TopicSpec
 from stratalog.engine.partition import Partition
 from stratalog.errors import (
@@ -26,7 +27,7 @@ from stratalog.errors import (
     OutOfOrderSequenceError,
 )
 from stratalog.log.cleaner.values import CleanerSettings
-from stratalog.log.values import Isolation
+from stratalog.log.format.values import Isolation
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.compression import Codec

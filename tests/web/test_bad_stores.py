@@ -12,10 +12,10 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.s3_server import S3Server, require_s3_server
 
-from stratalog.broker.server import Broker
-from stratalog.engine.metrics import read_metrics
-from stratalog.engine.tier_status import tier_statuses
-from stratalog.remote.status import Reason, TierStatus
+from stratalog.broker.server.server import Broker
+from stratalog.engine.metrics.metrics import read_metrics
+from stratalog.engine.tiering.tier_status import tier_statuses
+from stratalog.remote.tier.status import Reason, TierStatus
 
 TIMEOUT_S = 60
 RECORDS = 3000

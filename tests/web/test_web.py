@@ -21,11 +21,11 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.applications import Starlette
 
-from stratalog.broker.listen_address import ListenAddress
 from stratalog.broker.metrics import METRICS as BROKER_METRICS
-from stratalog.broker.server import Broker
-from stratalog.engine.metric import Kind, Sample, own_metric
-from stratalog.engine.metrics import METRICS
+from stratalog.broker.server.listen_address import ListenAddress
+from stratalog.broker.server.server import Broker
+from stratalog.engine.metrics.metric import Kind, Sample, own_metric
+from stratalog.engine.metrics.metrics import METRICS
 from stratalog.errors import UsageError
 from stratalog.web import server as web_server
 from stratalog.web.documentation import main as documentation

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 from stratalog.errors import (
     OffsetOutOfRangeError,
     UnknownTopicIdError,

@@ -10,7 +10,7 @@ import pytest
 from tests.broker.test_group_and_admin_versions import ASKED, VERSIONS, _fitting
 from tests.support.wire import Wire, build
 
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 from stratalog.errors import InvalidRequestError
 from stratalog.util.varint import encode_unsigned
 from stratalog.wire.api_keys import ApiKey

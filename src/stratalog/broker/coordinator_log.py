@@ -28,8 +28,8 @@ from stratalog.errors import (
     UnknownTopicOrPartitionError,
     wire_code,
 )
-from stratalog.log.producer_verification import VerificationGuard
-from stratalog.log.values import Isolation
+from stratalog.log.format.values import Isolation
+from stratalog.log.producers.producer_verification import VerificationGuard
 from stratalog.records.batch import RecordBatch, iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.batch_format import NO_PRODUCER_EPOCH, NO_PRODUCER_ID

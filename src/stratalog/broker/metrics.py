@@ -10,7 +10,7 @@ from stratalog.broker.groups.state import GroupState
 from stratalog.broker.state import BrokerState
 from stratalog.broker.transactions.states import TransactionState
 from stratalog.config.metadata_version import METADATA_VERSION
-from stratalog.engine.metric import Kind, Metric, Sample, kafka_metric, own_metric, single
+from stratalog.engine.metrics.metric import Kind, Metric, Sample, kafka_metric, own_metric, single
 
 _PURGATORY = "kafka.server:type=DelayedOperationPurgatory,name="
 _CONTROLLER = "kafka.controller:type=KafkaController,name="

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
+from stratalog.broker.fetch.remote_reads import RemoteReads
 from stratalog.broker.metadata.advice import small_broker_index_warnings
 from stratalog.broker.metadata.config_changes import is_tiered
 from stratalog.broker.metadata.dynamic_configs import InForce, check_rules, in_force
@@ -18,7 +19,6 @@ from stratalog.broker.metadata.store import MetadataStore
 from stratalog.broker.metadata.store_file import STORE_FILE
 from stratalog.broker.producer_ids import ProducerIds
 from stratalog.broker.purgatory import Purgatory
-from stratalog.broker.remote_reads import RemoteReads
 from stratalog.broker.topic_deletions import TopicDeletions
 from stratalog.broker.topics import Topics
 from stratalog.config.advice import minimum_advice
@@ -30,11 +30,11 @@ from stratalog.config.metadata_version import (
     level_name,
 )
 from stratalog.config.topic import PRODUCE_VALIDATION
-from stratalog.engine.data_dir import stored_cluster_id
+from stratalog.engine.dirs.data_dir import stored_cluster_id
 from stratalog.engine.log_manager import LoadReport, LogManager
-from stratalog.engine.tier_switch import NEVER_TIERED
+from stratalog.engine.tiering.tier_switch import NEVER_TIERED
 from stratalog.errors import DataDirError, InvalidConfigError
-from stratalog.remote.worker_pool import WorkerPool
+from stratalog.remote.tier.worker_pool import WorkerPool
 from stratalog.util.addresses import join_host_port
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.uuids import random_uuid, uuid_to_base64
@@ -153,7 +153,7 @@ class BrokerState:
         readers = WorkerPool("remote-log-reader", 1)
         self.topics.finish_internal_deletions()
         if self.config[TIERING_KEY]:
-            from stratalog.engine.tiering import start_tiering
+            from stratalog.engine.tiering.tiering import start_tiering
 
             remote = start_tiering(
                 self.logs,

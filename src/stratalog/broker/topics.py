@@ -20,9 +20,9 @@ from stratalog.config.metadata_version import is_large_index_format_supported
 from stratalog.config.stored_topic import StoredConfig, stored_config, topic_default_properties
 from stratalog.config.topic import LogConfig
 from stratalog.engine.log_manager import LogManager, TopicSpec
-from stratalog.engine.metadata_log import REMOTE_LOG_METADATA_TOPIC
-from stratalog.engine.metadata_topic import PARTITIONS_KEY, metadata_topic_configs
-from stratalog.engine.tier_switch import NEVER_TIERED
+from stratalog.engine.tiering.metadata_log import REMOTE_LOG_METADATA_TOPIC
+from stratalog.engine.tiering.metadata_topic import PARTITIONS_KEY, metadata_topic_configs
+from stratalog.engine.tiering.tier_switch import NEVER_TIERED
 from stratalog.errors import (
     InvalidConfigError,
     InvalidPartitionsError,

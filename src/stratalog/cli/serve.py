@@ -95,7 +95,7 @@ def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
 
-    from stratalog.broker.server import Broker
+    from stratalog.broker.server.server import Broker
 
     with (
         _web_server(web) as pages,
@@ -120,7 +120,7 @@ def _web_server(address: str) -> Iterator[WebServer | None]:
         yield None
         return
     try:
-        from stratalog.broker.listen_address import parse_address
+        from stratalog.broker.server.listen_address import parse_address
         from stratalog.web.server import WebServer
     except ImportError as error:
         raise UsageError(

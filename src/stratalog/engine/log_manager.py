@@ -17,12 +17,11 @@ from uuid import UUID
 
 from stratalog.config.broker import BrokerConfig
 from stratalog.config.topic import LogConfig
-from stratalog.engine.cleaner_manager import CleanerManager
-from stratalog.engine.data_dir import DataDir
-from stratalog.engine.housekeeping import Housekeeping
-from stratalog.engine.log_cleaner import LogCleaner
-from stratalog.engine.log_dirs import LogDirs
-from stratalog.engine.log_loading import (
+from stratalog.engine.cleaning.cleaner_manager import CleanerManager
+from stratalog.engine.cleaning.log_cleaner import LogCleaner
+from stratalog.engine.dirs.data_dir import DataDir
+from stratalog.engine.dirs.log_dirs import LogDirs
+from stratalog.engine.dirs.log_loading import (
     LoadJob,
     TopicSpec,
     load_side_by_side,
@@ -32,12 +31,13 @@ from stratalog.engine.log_loading import (
     report_strays,
     survey,
 )
-from stratalog.engine.offset_checkpoints import ALL_CHECKPOINTS, OffsetCheckpoints
+from stratalog.engine.dirs.offset_checkpoints import ALL_CHECKPOINTS, OffsetCheckpoints
+from stratalog.engine.housekeeping import Housekeeping
+from stratalog.engine.metrics.traffic import Traffic
 from stratalog.engine.partition import OfflinePartition, Partition
 from stratalog.engine.partition_table import PartitionTable
 from stratalog.engine.scheduler import Scheduler
-from stratalog.engine.tier_switch import allowed_config, tier
-from stratalog.engine.traffic import Traffic
+from stratalog.engine.tiering.tier_switch import allowed_config, tier
 from stratalog.errors import (
     DataDirError,
     KafkaStorageError,
@@ -46,16 +46,21 @@ from stratalog.errors import (
     StratalogError,
     is_shortage,
 )
-from stratalog.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, TopicPartition
-from stratalog.log.file_names import DELETE_DIR_SUFFIX
 from stratalog.log.flusher import FlushTimes
-from stratalog.log.partition_checkpoints import plausible_start
+from stratalog.log.format.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    TopicPartition,
+)
+from stratalog.log.format.file_names import DELETE_DIR_SUFFIX
 from stratalog.log.partition_log import PartitionLog
+from stratalog.log.recovery.partition_checkpoints import plausible_start
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
 
 if TYPE_CHECKING:
-    from stratalog.remote.manager import RemoteLogManager
+    from stratalog.remote.tier.manager import RemoteLogManager
 
 __all__ = ["LoadReport", "LogManager", "TopicSpec"]
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from stratalog.engine.traffic import TopicTraffic
+from stratalog.engine.metrics.traffic import TopicTraffic
 from stratalog.errors import (
     FencedLeaderEpochError,
     KafkaStorageError,
@@ -24,17 +24,17 @@ from stratalog.errors import (
     OffsetOutOfRangeError,
     UnknownLeaderEpochError,
 )
+from stratalog.log.format.values import AppendInfo, FetchData, Isolation, TimestampOffset
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.producer_updates import AppendOrigin
-from stratalog.log.producer_verification import VerificationGuard
-from stratalog.log.values import AppendInfo, FetchData, Isolation, TimestampOffset
-from stratalog.remote.api import TopicIdPartition
+from stratalog.log.producers.producer_updates import AppendOrigin
+from stratalog.log.producers.producer_verification import VerificationGuard
+from stratalog.remote.api.interfaces import TopicIdPartition
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from stratalog.log.txn_index import AbortedTransaction
-    from stratalog.remote.manager import RemoteLogManager
+    from stratalog.log.index.txn_index import AbortedTransaction
+    from stratalog.remote.tier.manager import RemoteLogManager
 
 
 @dataclass(frozen=True, slots=True)

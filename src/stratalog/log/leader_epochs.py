@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from stratalog.log.checkpoints import decode_epochs, encode_epochs
-from stratalog.log.values import EpochEntry
+from stratalog.log.format.checkpoints import decode_epochs, encode_epochs
+from stratalog.log.format.values import EpochEntry
 from stratalog.util.atomic_file import sync_file, write_atomic
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
 

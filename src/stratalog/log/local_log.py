@@ -19,13 +19,13 @@ from typing import Final
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import KafkaStorageError, ResourceShortageError, is_shortage
-from stratalog.log.condemned import CondemnedFiles
-from stratalog.log.file_names import DELETED_SUFFIX
-from stratalog.log.producer_state import ProducerStateManager
-from stratalog.log.recovery import LoadedLog
-from stratalog.log.segment import LogSegment
-from stratalog.log.segments import Segments
-from stratalog.log.values import LogOffset
+from stratalog.log.format.file_names import DELETED_SUFFIX
+from stratalog.log.format.values import LogOffset
+from stratalog.log.producers.producer_state import ProducerStateManager
+from stratalog.log.recovery.delayed_deletes import CondemnedFiles
+from stratalog.log.recovery.recovery import LoadedLog
+from stratalog.log.segment.segment import LogSegment
+from stratalog.log.segment.segments import Segments
 from stratalog.util.clock import Clock
 from stratalog.util.filesystem import FileSystem
 

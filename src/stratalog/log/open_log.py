@@ -24,12 +24,12 @@ from typing_extensions import Buffer
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import DataDirError, KafkaStorageError, RequestTimedOutError
-from stratalog.log.dir_lock import LOCK, DirLock, hold_partition
-from stratalog.log.file_names import parse_partition_dir
-from stratalog.log.partition_checkpoints import PartitionCheckpoints
+from stratalog.log.format.file_names import parse_partition_dir
+from stratalog.log.format.values import AppendInfo, FetchData, TimestampOffset
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.producer_state import NEVER
-from stratalog.log.values import AppendInfo, FetchData, TimestampOffset
+from stratalog.log.producers.producer_state import NEVER
+from stratalog.log.recovery.dir_lock import LOCK, DirLock, hold_partition
+from stratalog.log.recovery.partition_checkpoints import PartitionCheckpoints
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record, RecordLike

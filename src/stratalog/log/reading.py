@@ -9,12 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stratalog.errors import CorruptRecordError, OffsetOutOfRangeError
-from stratalog.log.file_names import DELETED_SUFFIX
+from stratalog.log.format.file_names import DELETED_SUFFIX
+from stratalog.log.format.values import (
+    FetchData,
+    FileSlice,
+    Isolation,
+    LogOffset,
+    OffsetPosition,
+    TimestampOffset,
+)
+from stratalog.log.index.txn_index import AbortedTransaction
 from stratalog.log.local_log import UNKNOWN_POSITION, LocalLog
-from stratalog.log.segment import LogSegment
-from stratalog.log.segments import Segments
-from stratalog.log.txn_index import AbortedTransaction
-from stratalog.log.values import FetchData, FileSlice, Isolation, LogOffset, OffsetPosition, TimestampOffset
+from stratalog.log.segment.segment import LogSegment
+from stratalog.log.segment.segments import Segments
 
 #: After so long a reader looks again whether a deletion under way has changed the list of segments.
 _DELETION_SECONDS = 0.001

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from stratalog.log.soundness import crc_flaw, header_at
+from stratalog.log.segment.checked_ranges import crc_flaw, header_at
 from stratalog.records.batch_format import HEADER, HEADER_SIZE, LENGTH_MIN, LOG_OVERHEAD, MAGIC, MAGIC_AT
 
 #: What a batch of format 2 has from its magic on: a CRC, no attribute that is not known, a last offset delta from 0 up.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from stratalog.errors import CorruptRecordError
-from stratalog.log.file_names import (
+from stratalog.log.format.file_names import (
     CLEANED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -26,7 +26,7 @@ from stratalog.log.file_names import (
     parse_partition_dir,
     time_index_file,
 )
-from stratalog.log.interrupted_swaps import next_offset
+from stratalog.log.recovery.interrupted_swaps import next_offset
 from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size
 from stratalog.records.batch_format import HEADER_SIZE, HEADER_SIZE_UP_TO_MAGIC, MAGIC, MAGIC_AT
 from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem, StrPath

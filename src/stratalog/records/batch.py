@@ -231,7 +231,7 @@ def batch_at(buffer: Buffer, start: int = 0) -> RecordBatch:
 
 @cache
 def _legacy_batch() -> type[RecordBatch]:
-    from stratalog.records.legacy import LegacyBatch  # it is made of this module
+    from stratalog.records.legacy.messages import LegacyBatch  # it is made of this module
 
     return LegacyBatch
 

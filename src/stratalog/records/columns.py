@@ -244,9 +244,9 @@ def warm() -> None:
 
 @cache
 def _kernel() -> ModuleType:
-    from stratalog.records import columns_kernel
+    from stratalog.records.native import columns
 
-    return columns_kernel
+    return columns
 
 
 def _wanted(columns: Collection[str] | None) -> tuple[str, ...]:

@@ -93,9 +93,9 @@ def warm() -> None:
 
 @cache
 def _kernel() -> ModuleType:
-    from stratalog.records import columns_encode_kernel
+    from stratalog.records.native import encode
 
-    return columns_encode_kernel
+    return encode
 
 
 class _Encoding:

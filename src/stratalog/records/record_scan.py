@@ -104,9 +104,9 @@ _loading = False
 
 
 def _kernel() -> ModuleType:
-    from stratalog.records import record_scan_kernel
+    from stratalog.records.native import scan
 
-    return record_scan_kernel
+    return scan
 
 
 def load_native() -> None:

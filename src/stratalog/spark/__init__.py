@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stratalog.spark.builder import read, read_stream, write, write_stream
-from stratalog.spark.session.quiet_workers import quiet_this_worker
+from stratalog.spark.jvm.quiet_workers import quiet_this_worker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,13 +18,13 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from stratalog.errors import UsageError
+from stratalog.spark.byte_sources import Places
+from stratalog.spark.jvm.quiet_workers import without_traceback
 from stratalog.spark.options.read_options import ReadOptions
-from stratalog.spark.places import Places
 from stratalog.spark.planning.filters import Constraints, push
 from stratalog.spark.planning.splits import SplitPlan
 from stratalog.spark.reading.rows import checked_columns, spark_schema
 from stratalog.spark.reading.split_rows import read_rows
-from stratalog.spark.session.quiet_workers import without_traceback
 from stratalog.spark.sink.broker import BrokerStreamWriter, BrokerWriter
 from stratalog.spark.sink.broker_options import BrokerSinkOptions, goes_through_brokers
 from stratalog.spark.sink.options import SinkOptions
@@ -81,7 +81,7 @@ class StratalogDataSource(DataSource):
 
 
 class FilteringStratalogDataSource(StratalogDataSource):
-    """The same for a session where it is safe to push filters down; see `stratalog.spark.session.scan_rule`."""
+    """The same for a session where it is safe to push filters down; see `stratalog.spark.jvm.scan_rule`."""
 
     _pushes_filters = True
 

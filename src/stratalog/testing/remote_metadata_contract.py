@@ -24,7 +24,7 @@ from typing import ClassVar
 import pytest
 
 from stratalog.errors import StratalogError
-from stratalog.remote.api import (
+from stratalog.remote.api.interfaces import (
     CustomMetadata,
     RemoteLogMetadataManager,
     RemoteLogSegmentId,
@@ -33,7 +33,7 @@ from stratalog.remote.api import (
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
-from stratalog.remote.segment_state import RemoteLogSegmentState, RemotePartitionDeleteState
+from stratalog.remote.api.segment_state import RemoteLogSegmentState, RemotePartitionDeleteState
 from stratalog.util.uuids import random_uuid
 
 _STARTED, _FINISHED, _DELETING, _DELETED = RemoteLogSegmentState

@@ -25,7 +25,7 @@ from typing import ClassVar
 import pytest
 
 from stratalog.errors import RemoteResourceNotFoundError, RemoteStorageError
-from stratalog.remote.api import (
+from stratalog.remote.api.interfaces import (
     IndexType,
     LogSegmentData,
     RemoteLogSegmentId,

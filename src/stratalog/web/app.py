@@ -24,7 +24,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from stratalog.broker.state import BrokerState
-from stratalog.engine.tier_status import status_json, tier_statuses
+from stratalog.engine.tiering.tier_status import status_json, tier_statuses
 from stratalog.web.hosts import OwnHosts
 from stratalog.web.metrics_text import BrokerCollector
 from stratalog.web.overview import overview

@@ -6,9 +6,9 @@ from typing import Any
 
 from stratalog.broker.state import BrokerState
 from stratalog.engine.partition import Partition
-from stratalog.engine.tier_status import tier_statuses
-from stratalog.log.retention import is_tiered
-from stratalog.remote.status import TierStatus
+from stratalog.engine.tiering.tier_status import tier_statuses
+from stratalog.log.retention.decision import is_tiered
+from stratalog.remote.tier.status import TierStatus
 
 
 def overview(broker: BrokerState) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from stratalog.broker.listen_address import ListenAddress, bind
+from stratalog.broker.server.listen_address import ListenAddress, bind
 from stratalog.broker.state import BrokerState
 from stratalog.errors import UsageError
 from stratalog.util.addresses import join_host_port

@@ -14,7 +14,7 @@ from tests.support.wire import Wire
 from stratalog.broker import coordinator_log
 from stratalog.broker.coordinator_log import partition_for
 from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 from stratalog.engine.partition import Partition
 from stratalog.errors import KafkaStorageError, NotCoordinatorError, UnknownServerError
 from stratalog.testing.clock import ManualClock

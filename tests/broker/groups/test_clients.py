@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaExcepti
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 from tests.support.reference_kafka import free_port
 
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 
 PARTITIONS = 4
 RECORDS = 200

@@ -29,7 +29,7 @@ from stratalog.broker.groups.records import (
     encode_offset_key,
     encode_offset_value,
 )
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 from stratalog.engine.partition import Partition
 from stratalog.errors import KafkaStorageError, MessageTooLargeError
 from stratalog.records.batch_builder import build_batch

@@ -10,7 +10,7 @@ from tests.broker.transactions.cases import Script, script
 
 from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
 from stratalog.broker.groups.pending_offsets import PendingOffsets
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 from stratalog.wire.api_keys import ApiKey
 
 ZERO, ONE = TopicPartition("one", 0), TopicPartition("one", 1)

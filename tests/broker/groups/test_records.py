@@ -34,7 +34,7 @@ from stratalog.broker.groups.records import (
     encode_offset_value,
 )
 from stratalog.broker.groups.values import GroupMetadata, MemberMetadata
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 from stratalog.errors import CorruptRecordError
 
 PARTITIONS = 50

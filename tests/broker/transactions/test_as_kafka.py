@@ -11,7 +11,7 @@ from tests.broker.transactions.cases import run
 from tests.golden.transactions.make import GOLDEN, ask_kafka
 from tests.support.reference_kafka import require_reference_kafka
 
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 
 KAFKA: dict[str, Any] = json.loads(GOLDEN.read_text())
 CONFIG = {

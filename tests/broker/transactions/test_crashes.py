@@ -14,7 +14,7 @@ from tests.broker.transactions.cases import Script, script
 
 from stratalog.broker.coordinator_log import CoordinatorLog, read_contents
 from stratalog.broker.groups.offsets import TopicPartition
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 from stratalog.broker.transactions.markers import Markers
 from stratalog.broker.transactions.records import decode_key
 from stratalog.wire.api_keys import ApiKey

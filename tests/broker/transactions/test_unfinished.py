@@ -10,7 +10,7 @@ import pytest
 from tests.broker.transactions.cases import Script, script
 
 from stratalog.broker.coordinator_log import CoordinatorLog
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
 from stratalog.broker.transactions import coordinator
 from stratalog.broker.transactions.coordinator import TransactionCoordinator
 from stratalog.engine.partition import Partition

@@ -14,7 +14,7 @@ from stratalog.cli.demo import flights as source
 from stratalog.cli.demo import run as demo_run
 from stratalog.cli.demo.flights import Answers, Delays, Flight
 from stratalog.cli.demo.report import Report
-from stratalog.engine.data_dir import is_served
+from stratalog.engine.dirs.data_dir import is_served
 
 DEMO = [sys.executable, "-m", "stratalog", "demo"]
 

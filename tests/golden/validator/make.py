@@ -12,7 +12,7 @@ from pathlib import Path
 from stratalog.records import Codec, ControlType, Record, build_batch, end_transaction_marker
 from stratalog.records import batch_format as fmt
 from stratalog.records.compression import compress
-from stratalog.records.legacy_builder import build_legacy
+from stratalog.testing.legacy_builder import build_legacy
 from stratalog.util.crc32c import crc32c
 from stratalog.util.varint import encode_varint
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.log.check.data_dir import CheckReport, check_dirs
-from stratalog.log.check.findings import Finding
-from stratalog.log.checkpoints import (
+from stratalog.jobs.fsck.data_dir import CheckReport, check_dirs
+from stratalog.jobs.fsck.findings import Finding
+from stratalog.log.format.checkpoints import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,

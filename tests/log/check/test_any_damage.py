@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stratalog.errors import StratalogError
-from stratalog.log.check.repair import plan
+from stratalog.jobs.fsck.repair import plan
 from stratalog.records.batch import iter_batches
 from stratalog.util.filesystem import REAL_FILESYSTEM
 from tests.log.check.conftest import report_of

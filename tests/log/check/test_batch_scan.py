@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.log.check import batch_kernel as kernel
-from stratalog.log.check.batch_scan import Unreadable, Window, scan_batches
+from stratalog.jobs.fsck import batch_kernel as kernel
+from stratalog.jobs.fsck.batch_scan import Unreadable, Window, scan_batches
 from stratalog.records import Record, build_batch
 from stratalog.records.batch import iter_batches
 from stratalog.util.filesystem import REAL_FILESYSTEM

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stratalog.log.check.findings import Severity
-from stratalog.log.check.repair import plan
+from stratalog.jobs.fsck.findings import Severity
+from stratalog.jobs.fsck.repair import plan
 from tests.log.check.conftest import report_of
 from tests.log.cleaner.compacted import Compacted
 

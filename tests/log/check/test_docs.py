@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from stratalog.log.check.findings import Kind
+from stratalog.jobs.fsck.findings import Kind
 
 PAGE = Path(__file__).parents[3] / "docs" / "fsck.md"
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from stratalog.log import producer_snapshot, txn_index
-from stratalog.log.check.findings import Finding, Kind, Severity
-from stratalog.log.checkpoints import (
+from stratalog.jobs.fsck.findings import Finding, Kind, Severity
+from stratalog.log.format import producer_snapshot
+from stratalog.log.format.checkpoints import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
@@ -21,11 +21,12 @@ from stratalog.log.checkpoints import (
     decode_epochs,
     encode_epochs,
 )
-from stratalog.log.file_names import log_file
-from stratalog.log.values import EpochEntry
+from stratalog.log.format.file_names import log_file
+from stratalog.log.format.values import EpochEntry
+from stratalog.log.index import txn_index
 from stratalog.records import Record, build_batch
 from stratalog.records.batch import RecordBatch, iter_batches
-from stratalog.records.legacy_builder import build_legacy
+from stratalog.testing.legacy_builder import build_legacy
 from stratalog.util.crc32c import crc32c
 from stratalog.util.uuids import random_uuid
 from tests.log.check.conftest import META, report_of

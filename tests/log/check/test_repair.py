@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 
 from stratalog.errors import CorruptRecordError
-from stratalog.log.check.actions import CutTail
-from stratalog.log.check.data_dir import check_dirs
-from stratalog.log.check.findings import Finding, Kind, Severity
-from stratalog.log.check.repair import plan
-from stratalog.log.checkpoints import (
+from stratalog.jobs.fsck.actions import CutTail
+from stratalog.jobs.fsck.data_dir import check_dirs
+from stratalog.jobs.fsck.findings import Finding, Kind, Severity
+from stratalog.jobs.fsck.repair import plan
+from stratalog.log.format.checkpoints import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     OffsetCheckpoint,
 )
+from stratalog.log.format.values import Isolation
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.values import Isolation
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.log.check.producers import Replay, difference
-from stratalog.log.check.segment import read_segment
-from stratalog.log.file_names import log_file
-from stratalog.log.producer_state import ProducerStateManager
-from stratalog.log.txn_index import AbortedTransaction
+from stratalog.jobs.fsck.producers import Replay, difference
+from stratalog.jobs.fsck.segment import read_segment
+from stratalog.log.format.file_names import log_file
+from stratalog.log.index.txn_index import AbortedTransaction
+from stratalog.log.producers.producer_state import ProducerStateManager
 from stratalog.records import ControlType, Record, build_batch, end_transaction_marker
 from stratalog.records.batch import RecordBatch, iter_batches
 from stratalog.util.filesystem import REAL_FILESYSTEM

@@ -18,7 +18,7 @@ from stratalog.errors import CorruptRecordError, StratalogError
 from stratalog.log.cleaner.cleaner import Cleaner
 from stratalog.log.cleaner.offset_map import ENTRY_SIZE
 from stratalog.log.cleaner.values import CleanerSettings, CleaningAborted
-from stratalog.log.file_names import log_file
+from stratalog.log.format.file_names import log_file
 from stratalog.log.partition_log import PartitionLog
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.compression import Codec

@@ -10,11 +10,11 @@ import pytest
 
 from stratalog.errors import CorruptRecordError
 from stratalog.log.cleaner.cleaner import CleaningAborted
-from stratalog.log.producer_state import EXPIRATION_MS_DEFAULT
+from stratalog.log.producers.producer_state import EXPIRATION_MS_DEFAULT
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.compression import Codec, compress
-from stratalog.records.legacy_builder import build_legacy
 from stratalog.records.record import Record
+from stratalog.testing.legacy_builder import build_legacy
 from tests.log.cleaner.compacted import NOW_MS, RETENTION_MS, Compacted
 
 

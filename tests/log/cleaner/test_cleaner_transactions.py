@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stratalog.log.producer_state import EXPIRATION_MS_DEFAULT
+from stratalog.log.producers.producer_state import EXPIRATION_MS_DEFAULT
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from tests.log.cleaner.compacted import NOW_MS, RETENTION_MS, Compacted

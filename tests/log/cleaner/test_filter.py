@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.config.topic import LogConfig
-from stratalog.log.append import BatchFacts
+from stratalog.log.append.append import BatchFacts
 from stratalog.log.cleaner.filter_plain import FilterRules, filter_batch
 from stratalog.log.cleaner.offset_map import OffsetMap
 from stratalog.log.cleaner.rewriting import RewritingFacts, SegmentRewriter
@@ -18,8 +18,8 @@ from stratalog.log.cleaner.throttle import Throttle
 from stratalog.log.cleaner.transactions import CleanedTransactions
 from stratalog.log.cleaner.values import CleanerStats, LastRecord
 from stratalog.log.cleaner.verdict import judge
-from stratalog.log.segment import LogSegment
-from stratalog.log.txn_index import AbortedTransaction
+from stratalog.log.index.txn_index import AbortedTransaction
+from stratalog.log.segment.segment import LogSegment
 from stratalog.records import batch_format as fmt
 from stratalog.records.batch import RecordBatch, iter_batches
 from stratalog.records.batch_builder import build_batch

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.log.values import Isolation
+from stratalog.log.format.values import Isolation
 from stratalog.records.batch import iter_batches
 from tests.log.cleaner.compacted import Compacted
 

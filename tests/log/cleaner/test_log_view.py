@@ -8,7 +8,7 @@ from pathlib import Path
 
 from stratalog.log.cleaner.log_view import last_records
 from stratalog.log.cleaner.values import LastRecord
-from stratalog.log.producer_entry import BATCHES_KEPT, BatchMetadata
+from stratalog.log.producers.producer_entry import BATCHES_KEPT, BatchMetadata
 from tests.log.cleaner.compacted import Compacted
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stratalog.log.cleaner import map_kernel, md5_kernel
 from stratalog.log.cleaner.offset_map import ENTRY_SIZE, NOT_FOUND, OffsetMap
-from stratalog.records.native import as_u8, compiled
+from stratalog.records.native.toolkit import as_u8, compiled
 
 BASE_OFFSET = 1_000
 

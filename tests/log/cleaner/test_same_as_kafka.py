@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.log.txn_index import decode_entries
+from stratalog.log.index.txn_index import decode_entries
 from stratalog.records import batch_format as fmt
 from stratalog.records.batch import iter_batches
 from tests.log.parity.cleaning_lives import random_cleaning_life

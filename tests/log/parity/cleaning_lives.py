@@ -8,8 +8,8 @@ from base64 import b64encode
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.compression import Codec
 from stratalog.records.control import ControlType, end_transaction_marker
-from stratalog.records.legacy_builder import build_legacy
 from stratalog.records.record import Record
+from stratalog.testing.legacy_builder import build_legacy
 from tests.log.parity.lives import START_MS, Step, one_of
 from tests.log.parity.scenario import follower, leader
 

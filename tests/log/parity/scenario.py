@@ -29,7 +29,7 @@ from stratalog.config.topic import LogConfig
 from stratalog.errors import StratalogError
 from stratalog.log.cleaner.cleaner import Cleaner, CleanerSettings
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.producer_state import EXPIRATION_MS_DEFAULT
+from stratalog.log.producers.producer_state import EXPIRATION_MS_DEFAULT
 from stratalog.testing.clock import ManualClock
 from stratalog.util.uuids import uuid_from_base64
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stratalog.remote.api import INT32_MAX, RemoteLogSegmentId, RemoteLogSegmentMetadata
+from stratalog.remote.api.interfaces import INT32_MAX, RemoteLogSegmentId, RemoteLogSegmentMetadata
+from stratalog.remote.api.segment_state import RemoteLogSegmentState, is_valid_transition
 from stratalog.remote.metadata.cache import RemoteLogMetadataCache, epoch_end_offset
-from stratalog.remote.segment_state import RemoteLogSegmentState, is_valid_transition
 from tests.remote.values import segment, segment_id, update
 
 STARTED, FINISHED, DELETING, DELETED = RemoteLogSegmentState

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.errors import CorruptRecordError
-from stratalog.remote.api import (
+from stratalog.remote.api.interfaces import (
     INT32_MAX,
     CustomMetadata,
     RemoteLogMetadata,
@@ -20,8 +20,8 @@ from stratalog.remote.api import (
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
+from stratalog.remote.api.segment_state import RemoteLogSegmentState, RemotePartitionDeleteState
 from stratalog.remote.metadata.serde import decode, decode_plainly, encode
-from stratalog.remote.segment_state import RemoteLogSegmentState, RemotePartitionDeleteState
 from tests.remote.goldens import GOLDENS
 from tests.remote.values import LARGE_SEGMENTS, PARTITION, SEGMENT_ID
 

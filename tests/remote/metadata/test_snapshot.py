@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.errors import CorruptSnapshotError
-from stratalog.remote.api import RemoteLogMetadata, RemotePartitionDeleteMetadata
+from stratalog.remote.api.interfaces import RemoteLogMetadata, RemotePartitionDeleteMetadata
+from stratalog.remote.api.segment_state import RemoteLogSegmentState, RemotePartitionDeleteState
 from stratalog.remote.metadata.replayed import ReplayedPartition
 from stratalog.remote.metadata.serde import encode
 from stratalog.remote.metadata.snapshot import decode_snapshot
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
-from stratalog.remote.segment_state import RemoteLogSegmentState, RemotePartitionDeleteState
 from stratalog.util.crc32c import crc32c
 from tests.remote.values import PARTITION, segment, update
 from tests.remote.world import MemoryMetadataLog

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.errors import RemoteResourceNotFoundError, RetriableRemoteStorageError
-from stratalog.remote.api import RemotePartitionDeleteMetadata
+from stratalog.remote.api.interfaces import RemotePartitionDeleteMetadata
+from stratalog.remote.api.segment_state import RemoteLogSegmentState, RemotePartitionDeleteState
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
-from stratalog.remote.segment_state import RemoteLogSegmentState, RemotePartitionDeleteState
 from stratalog.testing.clock import ManualClock
 from stratalog.testing.faulty_store import Fault, Faults
 from tests.remote.values import PARTITION, segment, update

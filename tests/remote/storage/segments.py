@@ -6,7 +6,7 @@ import os
 import random
 from pathlib import Path
 
-from stratalog.remote.api import LogSegmentData, RemoteLogSegmentMetadata
+from stratalog.remote.api.interfaces import LogSegmentData, RemoteLogSegmentMetadata
 from stratalog.remote.storage.manifest import BLOCK_BYTES
 from stratalog.remote.storage.object_key import ObjectKind
 from tests.remote.values import segment

@@ -16,9 +16,9 @@ import pytest
 from typing_extensions import Buffer
 
 from stratalog.errors import DamagedRemoteObjectError, RetriableRemoteStorageError, StratalogError
-from stratalog.remote.api import LogSegmentData, RemoteLogSegmentMetadata
-from stratalog.remote.catalog import list_remote_segments
-from stratalog.remote.manifest_cache import ManifestCache, _weight
+from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.inspect.manifest_cache import ManifestCache, _weight
+from stratalog.remote.api.interfaces import LogSegmentData, RemoteLogSegmentMetadata
 from stratalog.remote.storage.chunk_codec import AesGcm, ChunkCodec, Compression
 from stratalog.remote.storage.chunks import ChunkIndex
 from stratalog.remote.storage.encoder import Encoding

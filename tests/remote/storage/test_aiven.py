@@ -21,8 +21,8 @@ from stratalog.errors import (
     ReplacedRemoteObjectError,
     UsageError,
 )
-from stratalog.remote.api import IndexType
-from stratalog.remote.catalog import list_remote_segments
+from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.remote.api.interfaces import IndexType
 from stratalog.remote.storage.aiven import chunk_sizes
 from stratalog.remote.storage.aiven.manifest import decode
 from stratalog.remote.storage.layouts import stored_objects

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import tests.remote.world as world_module
-from stratalog.remote.catalog import list_remote_segments
+from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.remote.storage.chunk_codec import Compression
 from stratalog.remote.storage.encoder import Encoding
 from stratalog.remote.storage.keyring import Keyring, key_id

@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stratalog.errors import DamagedRemoteObjectError, RemoteStorageError, UsageError
-from stratalog.remote.api import RemoteLogSegmentMetadata
-from stratalog.remote.catalog import list_remote_segments
+from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata
 from stratalog.remote.storage.chunk_codec import Compression
 from stratalog.remote.storage.encoder import Encoding
 from stratalog.remote.storage.keyring import Keyring, key_id

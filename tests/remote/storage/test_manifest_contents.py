@@ -10,9 +10,9 @@ import pytest
 
 import stratalog
 from stratalog.errors import ManifestFromTheFutureError, RemoteStorageError, ReplacedRemoteObjectError
+from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.log.scan import scan_headers
 from stratalog.records.record import Record
-from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.storage.block_timestamps import BlockTimestamps, TimeRange, block_timestamps
 from stratalog.remote.storage.chunk_codec import Compression
 from stratalog.remote.storage.encoder import Encoding

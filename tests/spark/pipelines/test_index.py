@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from stratalog.cli.main import run
 from stratalog.errors import UsageError
+from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.records.control import ControlType
-from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.storage.chunk_codec import Compression
 from stratalog.remote.storage.encoder import Encoding
 from stratalog.remote.storage.keyring import Keyring, key_id

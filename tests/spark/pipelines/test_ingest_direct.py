@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 
-from stratalog.log.file_names import parse_partition_dir
+from stratalog.log.format.file_names import parse_partition_dir
 from stratalog.records.columns import decode_columns
 from stratalog.spark.pipelines.ingest import IngestError, Rows, SourceFile, direct, ingest
 from stratalog.spark.pipelines.ingest.parquet_plan import (

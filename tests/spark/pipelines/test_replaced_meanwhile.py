@@ -11,7 +11,7 @@ import pytest
 from pyarrow import parquet
 
 from stratalog.errors import UsageError
-from stratalog.log.checkpoints import encode_partition_metadata
+from stratalog.log.format.checkpoints import encode_partition_metadata
 from stratalog.spark.pipelines.export.ranges import new_ranges, reading_options
 from stratalog.spark.pipelines.ingest import parquet_rows
 from stratalog.spark.pipelines.ingest.parquet_plan import FileColumn, Kind, ParquetInput, RowGroups

@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 from stratalog.broker.metadata.store import MetadataStore
 from stratalog.cli.main import run
 from stratalog.errors import DataDirError, UsageError
-from stratalog.log.check.data_dir import check_dirs
-from stratalog.log.check.findings import Severity
-from stratalog.remote.audit_run import AuditOptions, audit_bucket
-from stratalog.remote.catalog import list_remote_segments
-from stratalog.remote.restore_marker import RESTORE_UNFINISHED
+from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.inspect.restore_marker import RESTORE_UNFINISHED
+from stratalog.jobs.audit.audit_run import AuditOptions, audit_bucket
+from stratalog.jobs.fsck.data_dir import check_dirs
+from stratalog.jobs.fsck.findings import Severity
 from stratalog.remote.storage.chunk_codec import Compression
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.plain_view import open_bucket

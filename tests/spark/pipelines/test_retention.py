@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from stratalog.cli.main import run
 from stratalog.errors import InvalidConfigError, UsageError
-from stratalog.log.checkpoints import encode_partition_metadata
+from stratalog.log.format.checkpoints import encode_partition_metadata
 from stratalog.spark.pipelines import retention
 from stratalog.spark.pipelines.retention import forecast_retention
 from tests.spark.partitions import T0, Partition, steady

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.records.columns import decode_columns
-from stratalog.remote import publication
-from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.remote.transactions import bucket_transaction
 from stratalog.spark.sink.options import SinkOptions
 from stratalog.spark.sink.writer import BulkWriter
 from tests.spark.sink.test_targets import SCHEMA, rows
@@ -49,13 +49,13 @@ def test_jobs_that_overlap_lie_one_behind_the_other(s3: S3Server) -> None:
     values = [value.decode() for _, value in found[1:]]
     expected = [[f"{number}-{task}-{n}" for task in range(2) for n in range(3)] for number in range(5)]
     assert sorted(values[start : start + 6] for start in range(0, 30, 6)) == expected
-    assert publication.read_publications(store) == []
+    assert bucket_transaction.read_publications(store) == []
 
 
 def test_the_server_lets_one_of_two_have_a_turn(s3: S3Server) -> None:
     store = ObjectStore.from_url(s3.url("turns/tiered"), s3.options)
     store.put("there", b"")  # makes the bucket
-    turn = publication.next_turn(store)
-    publication.publish(store, "first", [], turn=turn)
-    with pytest.raises(publication.OvertakenError, match="another job was published meanwhile"):
-        publication.publish(store, "second", [], turn=turn)
+    turn = bucket_transaction.next_turn(store)
+    bucket_transaction.publish(store, "first", [], turn=turn)
+    with pytest.raises(bucket_transaction.OvertakenError, match="another job was published meanwhile"):
+        bucket_transaction.publish(store, "second", [], turn=turn)

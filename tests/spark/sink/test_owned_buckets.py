@@ -10,8 +10,15 @@ from typing import Any
 import pytest
 
 from stratalog.errors import NotOwnerError
-from stratalog.remote.ownership import DIRECTORY, BrokerLife, BucketOwner, give_up, replace_owner, take_over
-from stratalog.remote.ownership_file import OWNERSHIP_FILE
+from stratalog.remote.ownership.bucket_owner import (
+    DIRECTORY,
+    BrokerLife,
+    BucketOwner,
+    give_up,
+    replace_owner,
+    take_over,
+)
+from stratalog.remote.ownership.owner_file import OWNERSHIP_FILE
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.spark.pipelines.compact import compact_bucket
 from stratalog.spark.pipelines.index import Outcome, convert_indexes, rebuild_indexes

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.errors import InvalidRecordError, RemoteStorageError, StratalogError, UsageError
-from stratalog.log.publication import topic_id_in
+from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.log.segment.directory_transaction import topic_id_in
 from stratalog.records.columns import decode_columns
-from stratalog.remote import publication
-from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.remote.transactions import bucket_transaction
 from stratalog.spark.sink.options import SinkOptions
 from stratalog.spark.sink.plan import TaskSegments
 from stratalog.spark.sink.writer import BulkStreamWriter, BulkWrite, BulkWriter
@@ -222,8 +222,8 @@ def test_a_commit_that_fails_shows_nothing_and_the_abort_that_follows_cleans_up(
     def broken(*_: object, **__: object) -> None:
         raise RemoteStorageError("the store is away")
 
-    monkeypatch.setattr("stratalog.remote.publication.publish", broken)
-    monkeypatch.setattr("stratalog.log.publication.publish", broken)
+    monkeypatch.setattr("stratalog.remote.transactions.bucket_transaction.publish", broken)
+    monkeypatch.setattr("stratalog.log.segment.directory_transaction.publish", broken)
     with pytest.raises(RemoteStorageError, match="the store is away"):
         writer.commit(tasks)  # type: ignore[arg-type]
     assert place.records() == {}
@@ -364,4 +364,4 @@ def test_segments_that_do_not_lie_first_are_moved_and_no_object_is_left(tmp_path
         key for key in place.files() if key.endswith("manifest.json")
     }
     assert place.files() == known
-    assert publication.read_publications(store) == []
+    assert bucket_transaction.read_publications(store) == []

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from stratalog.spark.byte_sources import Places
 from stratalog.spark.options.read_options import TopicPartition
-from stratalog.spark.places import Places
 from stratalog.spark.planning.intervals import EVERYTHING
 from stratalog.spark.reading.data_loss import on_data_loss
 from stratalog.spark.reading.decode import Selection

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.errors import UsageError
+from stratalog.inspect import bucket_catalog
 from stratalog.records.control import ControlType
-from stratalog.remote import catalog
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.spark.reading.data_loss import DataLossError
@@ -321,13 +321,13 @@ def test_a_manifest_is_read_once(
     partition.upload(bucket.as_uri(), 0)
     partition.upload(bucket.as_uri(), 40)
     read: list[str] = []
-    original = catalog.read_manifest
+    original = bucket_catalog.read_manifest
 
     def counted(store: ObjectStore, key: str) -> SegmentManifest:
         read.append(key)
         return original(store, key)
 
-    monkeypatch.setattr(catalog, "read_manifest", counted)
+    monkeypatch.setattr(bucket_catalog, "read_manifest", counted)
     stream = Query({"remote": bucket.as_uri(), "subscribe": "orders", "remotePollInterval": 0})
     for _ in range(3):
         stream.trigger()

@@ -11,9 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from stratalog.broker.connection import Chunk, Connection
-from stratalog.broker.dispatch import ApiKey, handles_frames
-from stratalog.broker.produce_frames import (
+from stratalog.broker.produce.produce_frames import (
     FLEXIBLE_FROM,
     TOPIC_IDS_FROM,
     PartitionResult,
@@ -21,8 +19,10 @@ from stratalog.broker.produce_frames import (
     encode_produce,
     parse_produce,
 )
-from stratalog.broker.produce_template import ProduceTemplate
-from stratalog.broker.producing import Admission, append_records, is_transactional
+from stratalog.broker.produce.produce_template import ProduceTemplate
+from stratalog.broker.produce.producing import Admission, append_records, is_transactional
+from stratalog.broker.server.connection import Chunk, Connection
+from stratalog.broker.server.dispatch import ApiKey, handles_frames
 from stratalog.broker.state import BrokerState
 from stratalog.broker.topics import INTERNAL_TOPICS
 from stratalog.broker.transactions.admission import ClientSupport, admit
@@ -35,7 +35,7 @@ from stratalog.errors import (
     TransactionalIdAuthorizationFailedError,
     UnknownTopicIdError,
 )
-from stratalog.log.producer_verification import VerificationGuard
+from stratalog.log.producers.producer_verification import VerificationGuard
 from stratalog.records import batch_format as fmt
 from stratalog.wire.protocol import read_client_id
 

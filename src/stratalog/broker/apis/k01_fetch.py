@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stratalog.broker.connection import PENDING, Chunk, Connection
-from stratalog.broker.dispatch import ApiKey, handles_frames
-from stratalog.broker.fetch_frames import (
+from stratalog.broker.fetch.fetch_frames import (
     FLEXIBLE_FROM,
     TOPIC_IDS_FROM,
     FetchRequest,
     encode_fetch,
     parse_fetch,
 )
-from stratalog.broker.fetching import (
+from stratalog.broker.fetch.fetching import (
     FetchPlan,
     FetchRead,
     PendingFetch,
@@ -30,9 +28,11 @@ from stratalog.broker.fetching import (
     count_fetched,
     read_plan,
 )
+from stratalog.broker.server.connection import PENDING, Chunk, Connection
+from stratalog.broker.server.dispatch import ApiKey, handles_frames
 from stratalog.broker.state import BrokerState
 from stratalog.errors import FetchSessionIdNotFoundError, KafkaError, UnknownTopicIdError
-from stratalog.log.values import Isolation
+from stratalog.log.format.values import Isolation
 
 #: Session epochs that ask for everything: of a new session, and of none.
 _FULL_EPOCHS = (0, -1)

@@ -15,7 +15,7 @@ from collections import Counter
 from functools import partial
 from typing import Any, NamedTuple
 
-from stratalog.broker.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
 from stratalog.engine.partition import Partition
 from stratalog.errors import (
     InvalidRequestError,
@@ -25,7 +25,7 @@ from stratalog.errors import (
     UnsupportedVersionError,
     wire_code,
 )
-from stratalog.log.values import Isolation
+from stratalog.log.format.values import Isolation
 
 logger = logging.getLogger(__name__)
 

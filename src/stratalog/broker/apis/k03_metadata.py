@@ -12,8 +12,8 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
-from stratalog.broker.dispatch import ApiKey, RequestContext, handles
 from stratalog.broker.metadata.store import Topic
+from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
 from stratalog.broker.topics import INTERNAL_TOPICS, check_topic_name
 from stratalog.errors import (
     InvalidTopicError,

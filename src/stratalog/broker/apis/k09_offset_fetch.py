@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stratalog.broker.dispatch import ApiKey, RequestContext, handles
 from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
 from stratalog.broker.groups.wire import requested_topic
+from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
 from stratalog.errors import KafkaError, UnknownTopicIdError, UnstableOffsetCommitError
 
 if TYPE_CHECKING:

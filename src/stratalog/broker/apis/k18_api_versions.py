@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from stratalog.broker.dispatch import REGISTRY, ApiKey, RequestContext, handles
 from stratalog.broker.metadata.store import FinalizedFeatures
+from stratalog.broker.server.dispatch import REGISTRY, ApiKey, RequestContext, handles
 from stratalog.config.metadata_version import LEVEL_MAX, LEVEL_MIN, METADATA_VERSION
 from stratalog.config.other_features import OTHER_FEATURES
 from stratalog.errors import InvalidRequestError, UnsupportedVersionError

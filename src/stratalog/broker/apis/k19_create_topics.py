@@ -11,11 +11,11 @@ from collections import Counter
 from functools import partial
 from typing import Any
 
-from stratalog.broker.dispatch import ApiKey, RequestContext, handles
 from stratalog.broker.metadata.config_changes import check_topic_configs
 from stratalog.broker.metadata.config_entries import BrokerLevels, ConfigEntry, TopicDescriber
 from stratalog.broker.metadata.store import Topic
 from stratalog.broker.metadata.topic_requests import Assignment, check_partition_total, new_topic_partitions
+from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
 from stratalog.errors import InvalidConfigError, InvalidRequestError, KafkaError, UnknownServerError
 from stratalog.wire.protocol import write_message
 

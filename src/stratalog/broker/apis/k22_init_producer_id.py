@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stratalog.broker.dispatch import ApiKey, RequestContext, handles
 from stratalog.broker.groups.wire import to_ms
+from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
 from stratalog.broker.transactions.transaction import Producer
 from stratalog.broker.transactions.wire import code_for
 from stratalog.errors import InvalidRequestError, KafkaError

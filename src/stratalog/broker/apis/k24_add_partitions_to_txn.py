@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from stratalog.broker.dispatch import ApiKey, RequestContext, handles
 from stratalog.broker.groups.offsets import TopicPartition
+from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
 from stratalog.broker.topics import INTERNAL_TOPICS
 from stratalog.broker.transactions.transaction import EPOCH_BUMP_FROM, Producer
 from stratalog.broker.transactions.wire import code_for

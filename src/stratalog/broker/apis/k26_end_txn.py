@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stratalog.broker.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
 from stratalog.broker.transactions.transaction import EPOCH_BUMP_FROM, Producer
 from stratalog.broker.transactions.wire import code_for
 from stratalog.errors import KafkaError

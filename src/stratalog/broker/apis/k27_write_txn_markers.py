@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stratalog.broker.dispatch import ApiKey, RequestContext, handles
 from stratalog.broker.groups.offsets import TopicPartition
+from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
 from stratalog.broker.transactions.markers import Marker, Markers
 from stratalog.broker.transactions.transaction import Producer
 

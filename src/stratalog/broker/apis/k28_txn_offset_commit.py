@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stratalog.broker.coordinator_log import TransactionalWrite
-from stratalog.broker.dispatch import ApiKey, RequestContext, handles
 from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
 from stratalog.broker.groups.values import NO_GENERATION, UNKNOWN_MEMBER_ID
 from stratalog.broker.groups.wire import requested_topic
+from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
 from stratalog.broker.transactions.admission import ClientSupport, admit
 from stratalog.broker.transactions.transaction import Producer
 from stratalog.errors import (

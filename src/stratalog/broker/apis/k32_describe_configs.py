@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from stratalog.broker.dispatch import ApiKey, RequestContext, handles
 from stratalog.broker.metadata.alter_configs import BROKER, TOPIC
 from stratalog.broker.metadata.config_entries import (
     BrokerLevels,
@@ -20,6 +19,7 @@ from stratalog.broker.metadata.config_entries import (
     cluster_entries,
 )
 from stratalog.broker.metadata.store import Topic
+from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
 from stratalog.broker.topics import check_topic_name
 from stratalog.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
 from stratalog.wire.protocol import write_message

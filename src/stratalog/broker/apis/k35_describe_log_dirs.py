@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from stratalog.broker import tier_status_field
-from stratalog.broker.dispatch import ApiKey, RequestContext, handles
 from stratalog.broker.remote_sizes import TAG, encode, remote_sizes
+from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
 from stratalog.engine.partition import Partition
 from stratalog.errors import KafkaStorageError
 from stratalog.wire.protocol import Tagged

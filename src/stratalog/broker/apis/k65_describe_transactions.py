@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from stratalog.broker.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
 from stratalog.broker.transactions.transaction import Transaction
 from stratalog.errors import KafkaError
 

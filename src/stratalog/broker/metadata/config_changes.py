@@ -12,7 +12,7 @@ from stratalog.config.broker import BROKER_KEYS, BrokerConfig
 from stratalog.config.keys import ConfigKey, ConfigRegistry, ConfigType, invalid
 from stratalog.config.topic import LOCAL_RETENTION_SAME, TOPIC_KEYS
 from stratalog.config.unkept import asks_for
-from stratalog.engine.cleaner_config import CleanerConfig
+from stratalog.engine.cleaning.cleaner_config import CleanerConfig
 from stratalog.errors import InvalidConfigError, InvalidRequestError
 
 REMOTE_STORAGE_ENABLE = "remote.storage.enable"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from stratalog.config.broker import BROKER_KEYS, BrokerConfig
 from stratalog.config.keys import invalid
 from stratalog.config.topic import LogConfig
-from stratalog.engine.cleaner_config import CleanerConfig
+from stratalog.engine.cleaning.cleaner_config import CleanerConfig
 from stratalog.errors import InvalidConfigError
 
 

@@ -27,7 +27,7 @@ from stratalog.errors import (
 if TYPE_CHECKING:
     from stratalog.broker.state import BrokerState
     from stratalog.engine.partition import Partition
-    from stratalog.log.producer_verification import VerificationGuard
+    from stratalog.log.producers.producer_verification import VerificationGuard
 
 #: First versions of Produce whose clients know TRANSACTION_ABORTABLE, and leave adding partitions to the broker.
 _PRODUCE_ABORTABLE_FROM = 11

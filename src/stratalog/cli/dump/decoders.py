@@ -166,7 +166,7 @@ def _remote_log_metadata(record: Record) -> Decoded:
 
 def _event_text(event: Any) -> str:
     """`toString` of Kafka's classes."""
-    from stratalog.remote.api import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
+    from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
 
     if isinstance(event, RemoteLogSegmentMetadata):
         epochs = ", ".join(

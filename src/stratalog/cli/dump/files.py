@@ -10,8 +10,8 @@ from typing import Final
 from stratalog.cli.dump import index_dump, log_dump, small_files
 from stratalog.cli.dump.output import Problems, TextOutput
 from stratalog.cli.dump.source import Source
-from stratalog.log import checkpoints
-from stratalog.log.file_names import (
+from stratalog.log.format import checkpoints
+from stratalog.log.format.file_names import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,

@@ -18,7 +18,7 @@ from stratalog.cli.dump.output import DumpOptions, JsonOutput, Problems, TextOut
 from stratalog.cli.dump.ranges import positions
 from stratalog.cli.dump.source import Source
 from stratalog.errors import StratalogError
-from stratalog.log.file_names import LOG_SUFFIX
+from stratalog.log.format.file_names import LOG_SUFFIX
 from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size, iter_batches
 from stratalog.records.batch_format import CODEC_MASK, HEADER_SIZE_UP_TO_MAGIC, MAGIC
 

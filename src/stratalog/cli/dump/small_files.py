@@ -12,9 +12,10 @@ from stratalog.cli.dump.ranges import DumpRange
 from stratalog.cli.dump.source import Source, read_all
 from stratalog.config.broker import parse_properties
 from stratalog.errors import StratalogError
-from stratalog.log import checkpoints, producer_snapshot, txn_index
-from stratalog.log.producer_entry import BatchMetadata
-from stratalog.log.txn_index import AbortedTransaction
+from stratalog.log.format import checkpoints, producer_snapshot
+from stratalog.log.index import txn_index
+from stratalog.log.index.txn_index import AbortedTransaction
+from stratalog.log.producers.producer_entry import BatchMetadata
 from stratalog.util.uuids import uuid_to_base64
 
 

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from stratalog.cli.options import JsonLines
-from stratalog.engine.data_dir import META_PROPERTIES
+from stratalog.engine.dirs.data_dir import META_PROPERTIES
 from stratalog.errors import UsageError
-from stratalog.log.file_names import parse_file_name
+from stratalog.log.format.file_names import parse_file_name
 from stratalog.log.scan import list_partitions
 from stratalog.util.filesystem import REAL_FILESYSTEM
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from stratalog.errors import UsageError
-from stratalog.log.dir_lock import LOCK, DirLock, hold, hold_for_check
+from stratalog.log.recovery.dir_lock import LOCK, DirLock, hold, hold_for_check
 from stratalog.util.filesystem import FileSystem
 
 

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stratalog.log.check.actions import Action
-from stratalog.log.check.data_dir import CheckReport
-from stratalog.log.check.findings import Finding, Severity
+from stratalog.jobs.fsck.actions import Action
+from stratalog.jobs.fsck.data_dir import CheckReport
+from stratalog.jobs.fsck.findings import Finding, Severity
 
 _STYLES: Final = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
 #: Wide enough that nothing is wrapped where no terminal says how wide it is.

@@ -12,10 +12,10 @@ import typer
 
 from stratalog.cli.fsck.locks import held
 from stratalog.cli.fsck.output import JsonOutput, Output, TextOutput
-from stratalog.log.check.actions import Action
-from stratalog.log.check.data_dir import CheckReport, check_dirs, is_partition_dir, log_size
-from stratalog.log.check.findings import Severity
-from stratalog.log.check.repair import plan
+from stratalog.jobs.fsck.actions import Action
+from stratalog.jobs.fsck.data_dir import CheckReport, check_dirs, is_partition_dir, log_size
+from stratalog.jobs.fsck.findings import Severity
+from stratalog.jobs.fsck.repair import plan
 from stratalog.util.filesystem import REAL_FILESYSTEM
 
 _FS = REAL_FILESYSTEM

@@ -9,11 +9,11 @@ from typing import Any
 
 from stratalog.cli.index.targets import SegmentTarget, Target
 from stratalog.cli.tables import print_json, print_table
-from stratalog.log.index_check import offset_entries, time_entries
-from stratalog.log.offset_index_detection import detect_file
-from stratalog.log.offset_index_format import LARGE, Evidence
-from stratalog.log.time_index import ENTRY_SIZE
-from stratalog.log.values import OffsetPosition, TimestampOffset
+from stratalog.jobs.index.index_check import offset_entries, time_entries
+from stratalog.log.format.offset_index_detection import detect_file
+from stratalog.log.format.offset_index_format import LARGE, Evidence
+from stratalog.log.format.values import OffsetPosition, TimestampOffset
+from stratalog.log.index.time_index import ENTRY_SIZE
 from stratalog.util.filesystem import REAL_FILESYSTEM
 
 

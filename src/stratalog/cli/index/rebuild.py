@@ -11,16 +11,16 @@ from stratalog.cli.index.targets import SegmentTarget, Target
 from stratalog.cli.index.verify import findings_of, print_findings
 from stratalog.cli.tables import print_json
 from stratalog.errors import UsageError
-from stratalog.log.index_check import Finding, offset_entries, verify_offset_index
-from stratalog.log.index_rebuild import (
+from stratalog.jobs.index.index_check import Finding, offset_entries, verify_offset_index
+from stratalog.jobs.index.index_rebuild import (
     convert_offset_index,
     format_for_rebuild,
     index_log,
     write_offset_index,
     write_time_index,
 )
-from stratalog.log.offset_index_detection import detect_file
-from stratalog.log.offset_index_format import OffsetIndexFormat
+from stratalog.log.format.offset_index_detection import detect_file
+from stratalog.log.format.offset_index_format import OffsetIndexFormat
 from stratalog.util.filesystem import REAL_FILESYSTEM
 
 

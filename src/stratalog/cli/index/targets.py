@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stratalog.errors import UsageError
-from stratalog.log.file_names import (
+from stratalog.log.format.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,

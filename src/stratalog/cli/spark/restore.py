@@ -17,12 +17,12 @@ from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_sessi
 from stratalog.cli.tier.times import time_ms
 from stratalog.config.metadata_version import INITIAL_LEVEL, LARGE_SEGMENTS_LEVEL
 from stratalog.config.topic import LogConfig
-from stratalog.engine.data_dir import is_served
+from stratalog.engine.dirs.data_dir import is_served
 from stratalog.errors import DataDirError, InvalidConfigError, UsageError
 from stratalog.util.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
-    from stratalog.remote.restore_bucket import RestoredTopic
+    from stratalog.jobs.restore.restore_bucket import RestoredTopic
     from stratalog.spark.pipelines.restore import RestoreResult
 
 

@@ -19,11 +19,11 @@ from stratalog.cli.tier.data_dirs import DataDirOption, open_data_dirs
 from stratalog.cli.tier.progress import audit_progress, size_text
 from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store, say_empty, topics_in
 from stratalog.cli.tier.times import time_ms, time_text
-from stratalog.remote.api import TopicIdPartition
-from stratalog.remote.audit_bucket import PartitionObjects, PartitionReader, find_partitions
-from stratalog.remote.audit_facts import PartitionMetadata, SegmentObjects, group_objects
-from stratalog.remote.audit_run import AuditProgress
-from stratalog.remote.audit_segment import State, misfits, state_of
+from stratalog.inspect.audit_bucket import PartitionObjects, PartitionReader, find_partitions
+from stratalog.inspect.audit_facts import PartitionMetadata, SegmentObjects, group_objects
+from stratalog.jobs.audit.audit_run import AuditProgress
+from stratalog.jobs.audit.audit_segment import State, misfits, state_of
+from stratalog.remote.api.interfaces import TopicIdPartition
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.util.uuids import uuid_to_base64
 

@@ -14,11 +14,11 @@ from stratalog.cli.tables import on_terminal, print_json
 from stratalog.cli.tier.columns import Column, print_columns
 from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store
 from stratalog.cli.tier.times import time_text
-from stratalog.engine.data_dir import stored_cluster_id, stored_node_id
+from stratalog.engine.dirs.data_dir import stored_cluster_id, stored_node_id
 from stratalog.errors import UsageError
-from stratalog.remote.ownership import BucketOwner, give_up, owners
-from stratalog.remote.ownership import take_over as take_over_bucket
-from stratalog.remote.ownership_file import OwnershipFile
+from stratalog.remote.ownership.bucket_owner import BucketOwner, give_up, owners
+from stratalog.remote.ownership.bucket_owner import take_over as take_over_bucket
+from stratalog.remote.ownership.owner_file import OwnershipFile
 
 _COLUMNS = (
     Column("generation", is_number=True),

@@ -34,14 +34,14 @@ from stratalog.cli.tier.store import (
 )
 from stratalog.cli.tier.times import span_ms
 from stratalog.errors import RemoteStorageError
-from stratalog.remote.audit_findings import RepairPlan, plan_repair
-from stratalog.remote.audit_mend import carry_out, store_time_ms
-from stratalog.remote.audit_run import AuditOptions
-from stratalog.remote.ownership import check_no_owner, check_owner
-from stratalog.remote.ownership_file import OwnershipFile
-from stratalog.remote.publication import finish_publications
+from stratalog.jobs.audit.audit_findings import RepairPlan, plan_repair
+from stratalog.jobs.audit.audit_mend import carry_out, store_time_ms
+from stratalog.jobs.audit.audit_run import AuditOptions
+from stratalog.remote.ownership.bucket_owner import check_no_owner, check_owner
+from stratalog.remote.ownership.owner_file import OwnershipFile
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.s3_uploads import S3Uploads
+from stratalog.remote.transactions.bucket_transaction import finish_publications
 from stratalog.util.clock import SYSTEM_CLOCK
 from stratalog.util.filesystem import REAL_FILESYSTEM
 

@@ -23,16 +23,16 @@ from stratalog.cli.tier.times import time_ms
 from stratalog.config.broker import BrokerConfig
 from stratalog.config.metadata_version import INITIAL_LEVEL, LARGE_SEGMENTS_LEVEL
 from stratalog.config.topic import LogConfig
-from stratalog.engine.data_dir import is_served
-from stratalog.engine.metadata_topic import PARTITIONS_KEY, metadata_topic_configs
+from stratalog.engine.dirs.data_dir import is_served
+from stratalog.engine.tiering.metadata_topic import PARTITIONS_KEY, metadata_topic_configs
 from stratalog.errors import DataDirError, InvalidConfigError
-from stratalog.remote.audit_data_dir import DataDirs
-from stratalog.remote.audit_run import AuditProgress
-from stratalog.remote.ownership import made_by_brokers, read_owner, take_over
-from stratalog.remote.ownership_file import OwnershipFile
-from stratalog.remote.restore import Written, check_target, write_restore
-from stratalog.remote.restore_bucket import KnownTopic, RestoredTopic, RestorePlan, plan_restore
-from stratalog.remote.restore_files import METADATA_TOPIC
+from stratalog.inspect.audit_data_dir import DataDirs
+from stratalog.jobs.audit.audit_run import AuditProgress
+from stratalog.jobs.restore.restore import Written, check_target, write_restore
+from stratalog.jobs.restore.restore_bucket import KnownTopic, RestoredTopic, RestorePlan, plan_restore
+from stratalog.jobs.restore.restore_files import METADATA_TOPIC
+from stratalog.remote.ownership.bucket_owner import made_by_brokers, read_owner, take_over
+from stratalog.remote.ownership.owner_file import OwnershipFile
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.util.clock import SYSTEM_CLOCK
 from stratalog.util.uuids import random_uuid, uuid_to_base64

@@ -23,10 +23,10 @@ from stratalog.errors import (
     RemoteResourceNotFoundError,
     RemoteStorageError,
 )
+from stratalog.inspect.audit_bucket import PartitionObjects, PartitionReader, find_partitions
+from stratalog.inspect.audit_facts import group_objects
 from stratalog.records.batch import batch_at
 from stratalog.records.batch_format import HEADER_SIZE
-from stratalog.remote.audit_bucket import PartitionObjects, PartitionReader, find_partitions
-from stratalog.remote.audit_facts import group_objects
 from stratalog.remote.storage.aiven import keys as aiven_keys
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import ObjectKind

@@ -15,13 +15,13 @@ from stratalog.broker.metadata.store import MetadataStore, Topic
 from stratalog.broker.metadata.store_file import STORE_FILE
 from stratalog.cli.tier.data_dirs import open_data_dirs
 from stratalog.config.topic import LogConfig
-from stratalog.engine.tier_status import status_json
+from stratalog.engine.tiering.tier_status import status_json
 from stratalog.errors import UsageError
+from stratalog.inspect.audit_data_dir import DataDirs
 from stratalog.log.scan import SegmentFiles, list_partitions, list_segments
-from stratalog.remote.api import RemoteLogSegmentMetadata, TopicIdPartition
-from stratalog.remote.audit_data_dir import DataDirs
-from stratalog.remote.segment_state import RemoteLogSegmentState
-from stratalog.remote.status import TierFacts, TierStatus, partition_status
+from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata, TopicIdPartition
+from stratalog.remote.api.segment_state import RemoteLogSegmentState
+from stratalog.remote.tier.status import TierFacts, TierStatus, partition_status
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from typing import Any
 
 from stratalog.log.cleaner.chunk_kernel import APPEND_TIME_BIT, ATTRIBUTES_AT, CRC_AT, HEADER_SIZE
 from stratalog.log.cleaner.context import X_FLAGS
-from stratalog.records.crc32c_kernel import native_crc32c
-from stratalog.records.native import (
+from stratalog.records.native.crc32c import native_crc32c
+from stratalog.records.native.record import put_varint, varint, varint_size
+from stratalog.records.native.toolkit import (
     as_i64,
     as_u8,
     copy_any,
@@ -23,7 +24,6 @@ from stratalog.records.native import (
     store_be32,
     store_be64,
 )
-from stratalog.records.record_kernel import put_varint, varint, varint_size
 
 
 @inlined

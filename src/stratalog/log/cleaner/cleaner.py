@@ -23,9 +23,9 @@ from stratalog.log.cleaner.rewriting import RewritingFacts, SegmentRewriter
 from stratalog.log.cleaner.throttle import Throttle
 from stratalog.log.cleaner.transactions import CleanedTransactions
 from stratalog.log.cleaner.values import CleanerSettings, CleanerStats, CleaningAborted, CleanResult
-from stratalog.log.file_names import CLEANED_SUFFIX
+from stratalog.log.format.file_names import CLEANED_SUFFIX
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.segment import LogSegment
+from stratalog.log.segment.segment import LogSegment
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
 

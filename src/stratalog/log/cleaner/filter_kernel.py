@@ -59,7 +59,8 @@ from stratalog.log.cleaner.context import (
     X_TABLE_ROWS,
 )
 from stratalog.log.cleaner.map_kernel import M_LATEST_OFFSET, is_superseded
-from stratalog.records.native import (
+from stratalog.records.native.record import OVERRUN, record_fields, varint, varint_size
+from stratalog.records.native.toolkit import (
     as_i64,
     as_u8,
     compiled,
@@ -70,7 +71,6 @@ from stratalog.records.native import (
     load_be64,
     native,
 )
-from stratalog.records.record_kernel import OVERRUN, record_fields, varint, varint_size
 
 _NO_TIMESTAMP = -1
 

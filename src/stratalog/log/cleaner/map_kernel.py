@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from stratalog.log.cleaner.md5_kernel import md5
-from stratalog.records.native import (
+from stratalog.records.native.toolkit import (
     as_i64,
     as_u32,
     compiled,

@@ -12,7 +12,7 @@ import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from stratalog.log.txn_index import AbortedTransaction
+from stratalog.log.index.txn_index import AbortedTransaction
 from stratalog.records.batch import RecordBatch
 from stratalog.records.control import ControlType, parse_control_key
 

@@ -10,7 +10,7 @@ import logging
 import threading
 
 from stratalog.errors import CorruptRecordError, CorruptSnapshotError, StratalogError
-from stratalog.remote.api import (
+from stratalog.remote.api.interfaces import (
     RemoteLogMetadata,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -18,6 +18,7 @@ from stratalog.remote.api import (
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
+from stratalog.remote.api.segment_state import RemotePartitionDeleteState, is_valid_delete_transition
 from stratalog.remote.metadata.cache import RemoteLogMetadataCache
 from stratalog.remote.metadata.log import MetadataLog
 from stratalog.remote.metadata.serde import decode
@@ -28,7 +29,6 @@ from stratalog.remote.metadata.snapshot import (
     decode_snapshot,
     encode_snapshot,
 )
-from stratalog.remote.segment_state import RemotePartitionDeleteState, is_valid_delete_transition
 from stratalog.util.crc32c import crc32c
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 from stratalog.errors import CorruptRecordError
-from stratalog.remote.api import (
+from stratalog.remote.api.interfaces import (
     INT32_MAX,
     CustomMetadata,
     RemoteLogMetadata,
@@ -27,8 +27,8 @@ from stratalog.remote.api import (
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
+from stratalog.remote.api.segment_state import RemoteLogSegmentState, RemotePartitionDeleteState
 from stratalog.remote.metadata.serde_fast import decode_usual
-from stratalog.remote.segment_state import RemoteLogSegmentState, RemotePartitionDeleteState
 from stratalog.util.varint import VARINT_BYTES_MAX, decode_unsigned, encode_unsigned
 
 logger = logging.getLogger(__name__)

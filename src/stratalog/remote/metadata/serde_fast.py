@@ -11,13 +11,13 @@ from __future__ import annotations
 import struct
 from uuid import UUID
 
-from stratalog.remote.api import (
+from stratalog.remote.api.interfaces import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     TopicIdPartition,
 )
-from stratalog.remote.segment_state import RemoteLogSegmentState
+from stratalog.remote.api.segment_state import RemoteLogSegmentState
 
 _SEGMENT_FRAME = b"\x01\x00\x00"
 _UPDATE_FRAME = b"\x01\x01\x00"

@@ -27,8 +27,8 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from stratalog.errors import CorruptRecordError, CorruptSnapshotError
-from stratalog.log.file_names import REMOTE_METADATA_SNAPSHOT
-from stratalog.remote.api import (
+from stratalog.log.format.file_names import REMOTE_METADATA_SNAPSHOT
+from stratalog.remote.api.interfaces import (
     RemoteLogMetadata,
     RemoteLogSegmentMetadata,
     RemotePartitionDeleteMetadata,

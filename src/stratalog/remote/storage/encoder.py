@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stratalog.errors import RetriableRemoteStorageError, UsageError
-from stratalog.remote.api import RemoteLogSegmentMetadata
+from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata
 from stratalog.remote.storage.chunk_codec import NONCE_BYTES, TAG_BYTES, AesGcm, ChunkCodec, Compression
 from stratalog.remote.storage.chunks import ChunkIndex
 from stratalog.remote.storage.keyring import Keyring

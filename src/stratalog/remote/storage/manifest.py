@@ -19,14 +19,14 @@ from uuid import UUID
 from typing_extensions import Buffer
 
 from stratalog.errors import DamagedRemoteObjectError
-from stratalog.log.offset_index_format import format_of
-from stratalog.remote.api import (
+from stratalog.log.format.offset_index_format import format_of
+from stratalog.remote.api.interfaces import (
     CustomMetadata,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
-from stratalog.remote.segment_state import RemoteLogSegmentState
+from stratalog.remote.api.segment_state import RemoteLogSegmentState
 from stratalog.remote.storage.block_timestamps import BlockTimestamps
 from stratalog.remote.storage.chunk_codec import Compression
 from stratalog.remote.storage.chunks import ChunkIndex

@@ -16,7 +16,12 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from stratalog.remote.api import IndexType, RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
+from stratalog.remote.api.interfaces import (
+    IndexType,
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    TopicIdPartition,
+)
 from stratalog.util.uuids import uuid_from_base64, uuid_to_base64
 
 

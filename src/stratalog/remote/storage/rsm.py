@@ -19,13 +19,13 @@ from stratalog.errors import (
     UnsupportedForMessageFormatError,
     UsageError,
 )
-from stratalog.remote.api import (
+from stratalog.remote.api.interfaces import (
     CustomMetadata,
     IndexType,
     LogSegmentData,
     RemoteLogSegmentMetadata,
 )
-from stratalog.remote.plugin import BrokerIdentity, StoredSegment, StoreOwnership
+from stratalog.remote.api.plugin import BrokerIdentity, StoredSegment, StoreOwnership
 from stratalog.remote.storage.aiven import keys as aiven_keys
 from stratalog.remote.storage.block_facts import BlockFacts
 from stratalog.remote.storage.block_timestamps import block_timestamps

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stratalog.log.check.data_dir import CheckReport, PartitionFacts, check_dirs, partition_facts
-from stratalog.log.check.layout import read_layout
-from stratalog.log.check.partition import PartitionReport, check_partition
-from stratalog.log.check.segment import EpochRun, SegmentFacts, read_segment
-from stratalog.log.file_names import log_file
+from stratalog.jobs.fsck.data_dir import CheckReport, PartitionFacts, check_dirs, partition_facts
+from stratalog.jobs.fsck.layout import read_layout
+from stratalog.jobs.fsck.partition import PartitionReport, check_partition
+from stratalog.jobs.fsck.segment import EpochRun, SegmentFacts, read_segment
+from stratalog.log.format.file_names import log_file
 from stratalog.log.scan import list_partitions
 from stratalog.spark.pipelines.progress import Progress
 from stratalog.spark.pipelines.runner import run_tasks

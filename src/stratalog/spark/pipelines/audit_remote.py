@@ -10,14 +10,14 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stratalog.remote.api import TopicIdPartition
-from stratalog.remote.audit import audit
-from stratalog.remote.audit_bucket import PartitionObjects, PartitionReader, find_partitions
-from stratalog.remote.audit_data_dir import DataDirs
-from stratalog.remote.audit_facts import LogFacts, PartitionMetadata
-from stratalog.remote.audit_findings import Finding
-from stratalog.remote.audit_run import beside_partitions, check_content, segments_to_read
-from stratalog.remote.audit_segment import SegmentFacts
+from stratalog.inspect.audit_bucket import PartitionObjects, PartitionReader, find_partitions
+from stratalog.inspect.audit_data_dir import DataDirs
+from stratalog.inspect.audit_facts import LogFacts, PartitionMetadata
+from stratalog.jobs.audit.audit import audit
+from stratalog.jobs.audit.audit_findings import Finding
+from stratalog.jobs.audit.audit_run import beside_partitions, check_content, segments_to_read
+from stratalog.jobs.audit.audit_segment import SegmentFacts
+from stratalog.remote.api.interfaces import TopicIdPartition
 from stratalog.remote.storage.plain_view import open_bucket
 from stratalog.spark.pipelines.progress import Progress
 from stratalog.spark.pipelines.runner import run_tasks

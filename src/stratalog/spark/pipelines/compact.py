@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import RemoteStorageError, UsageError
-from stratalog.remote.catalog import list_remote_segments
-from stratalog.remote.publication import finish_publications, remove_objects
+from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.remote.storage.manifest import Layout, SegmentManifest
+from stratalog.remote.transactions.bucket_transaction import finish_publications, remove_objects
+from stratalog.spark.byte_sources import Places
 from stratalog.spark.pipelines.compaction import bucket, data_dirs, local
 from stratalog.spark.pipelines.compaction.bucket_job import BucketJob, job_above
 from stratalog.spark.pipelines.compaction.job import compacted
@@ -25,7 +26,6 @@ from stratalog.spark.pipelines.compaction.result import CompactedPartition, Comp
 from stratalog.spark.pipelines.compaction.tiered import InBucket, InCluster, Place
 from stratalog.spark.pipelines.progress import SILENT, Progress
 from stratalog.spark.pipelines.state import Ledger, State
-from stratalog.spark.places import Places
 from stratalog.util.clock import SYSTEM_CLOCK, Clock
 from stratalog.wire.client import ConnectionOptions
 

@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from stratalog.errors import UsageError
-from stratalog.log.check.findings import Finding, Kind
-from stratalog.log.file_names import parse_partition_dir
-from stratalog.log.index_check import offset_entries, verify_offset_index
-from stratalog.log.index_rebuild import (
+from stratalog.jobs.fsck.findings import Finding, Kind
+from stratalog.jobs.index.index_check import offset_entries, verify_offset_index
+from stratalog.jobs.index.index_rebuild import (
     convert_offset_index,
     format_for_rebuild,
     index_log,
     write_offset_index,
     write_time_index,
 )
-from stratalog.log.offset_index_detection import detect_file
-from stratalog.log.offset_index_format import OffsetIndexFormat, format_of
+from stratalog.log.format.file_names import parse_partition_dir
+from stratalog.log.format.offset_index_detection import detect_file
+from stratalog.log.format.offset_index_format import OffsetIndexFormat, format_of
 from stratalog.log.scan import SegmentFiles, list_partitions, list_segments
 from stratalog.spark.pipelines.audit_local import audit_local
 from stratalog.spark.pipelines.index_rows import IndexChange, Outcome

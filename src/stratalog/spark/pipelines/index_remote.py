@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from stratalog.errors import RemoteStorageError, RetriableRemoteStorageError, UsageError
-from stratalog.log.offset_index_format import format_of
-from stratalog.remote.audit_findings import Kind, RemakeIndexes
-from stratalog.remote.audit_mend import carry_out
-from stratalog.remote.audit_read import read_segment
-from stratalog.remote.catalog import list_remote_segments
-from stratalog.remote.index_convert import convert_index, remake_txn_index, why_untouchable
-from stratalog.remote.ownership import check_directories
+from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.jobs.audit.audit_findings import Kind, RemakeIndexes
+from stratalog.jobs.audit.audit_mend import carry_out
+from stratalog.jobs.audit.audit_read import read_segment
+from stratalog.jobs.index.index_convert import convert_index, remake_txn_index, why_untouchable
+from stratalog.log.format.offset_index_format import format_of
+from stratalog.remote.ownership.bucket_owner import check_directories
 from stratalog.remote.storage.layouts import object_key, read_manifest
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import ObjectKind

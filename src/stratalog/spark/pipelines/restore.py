@@ -17,20 +17,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from stratalog.errors import NotOwnerError, UsageError
-from stratalog.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, OffsetCheckpoint
-from stratalog.remote import restore_marker
-from stratalog.remote.api import RemoteLogSegmentMetadata
-from stratalog.remote.catalog import list_remote_segments
-from stratalog.remote.ownership import check_no_owner
-from stratalog.remote.publication import discard, publish
-from stratalog.remote.restore import begin_anew, check_target
-from stratalog.remote.restore_bucket import RestoredTopic, RestorePlan, plan_restore
-from stratalog.remote.restore_files import write_partition
-from stratalog.remote.restore_plan import PartitionPlan
+from stratalog.inspect import restore_marker
+from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.jobs.restore.restore import begin_anew, check_target
+from stratalog.jobs.restore.restore_bucket import RestoredTopic, RestorePlan, plan_restore
+from stratalog.jobs.restore.restore_files import write_partition
+from stratalog.jobs.restore.restore_plan import PartitionPlan
+from stratalog.log.format.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    OffsetCheckpoint,
+)
+from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata
+from stratalog.remote.ownership.bucket_owner import check_no_owner
 from stratalog.remote.storage.layouts import object_key, parse_manifest_key
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
 from stratalog.remote.storage.plain_view import PlainView, open_bucket
+from stratalog.remote.transactions.bucket_transaction import discard, publish
 from stratalog.spark.pipelines.progress import SILENT, Progress
 from stratalog.spark.pipelines.report import Column, Report, Unit
 from stratalog.spark.pipelines.restore_copy import (

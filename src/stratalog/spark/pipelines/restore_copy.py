@@ -11,12 +11,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stratalog.errors import CorruptRecordError, RemoteStorageError
-from stratalog.log import txn_index
-from stratalog.log.file_names import log_file, offset_index_file, time_index_file, txn_index_file
-from stratalog.log.index_rebuild import format_for_rebuild, index_log, write_offset_index, write_time_index
+from stratalog.jobs.index.index_rebuild import (
+    format_for_rebuild,
+    index_log,
+    write_offset_index,
+    write_time_index,
+)
+from stratalog.log.format.file_names import log_file, offset_index_file, time_index_file, txn_index_file
+from stratalog.log.index import txn_index
 from stratalog.records.batch import checked_batch_size, iter_batches
 from stratalog.records.batch_format import HEADER_SIZE_UP_TO_MAGIC
-from stratalog.remote.api import LogSegmentData
+from stratalog.remote.api.interfaces import LogSegmentData
 from stratalog.remote.storage.encoder import Encoding
 from stratalog.remote.storage.layouts import ReadKeys, SegmentReader, read_manifest
 from stratalog.remote.storage.manifest import SegmentManifest

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from stratalog.errors import UsageError
-from stratalog.log.checkpoints import noted_topic_id
-from stratalog.log.retention_fate import Fate, Rhythm
+from stratalog.inspect.audit_bucket import PartitionReader, find_partitions
+from stratalog.inspect.audit_data_dir import DataDirs
+from stratalog.jobs.retention.remote_survey import SurveyedPartition, config_of, survey
+from stratalog.jobs.retention.retention_fate import Fate, Rhythm
+from stratalog.log.format.checkpoints import noted_topic_id
 from stratalog.log.scan import list_partitions
-from stratalog.remote.api import TopicIdPartition
-from stratalog.remote.audit_bucket import PartitionReader, find_partitions
-from stratalog.remote.audit_data_dir import DataDirs
-from stratalog.remote.retention_survey import SurveyedPartition, config_of, survey
+from stratalog.remote.api.interfaces import TopicIdPartition
 from stratalog.remote.storage.plain_view import open_bucket
 from stratalog.spark.pipelines.progress import SILENT, Progress
 from stratalog.spark.pipelines.report import Column, Report, Unit

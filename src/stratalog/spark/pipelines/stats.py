@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from stratalog.errors import UsageError
-from stratalog.log.checkpoints import noted_topic_id
+from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.log.format.checkpoints import noted_topic_id
 from stratalog.log.scan import list_partitions, list_segments
-from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.storage.plain_view import open_bucket
 from stratalog.spark.pipelines.progress import SILENT, Progress
 from stratalog.spark.pipelines.report import Column, Report, Unit

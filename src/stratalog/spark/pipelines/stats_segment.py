@@ -16,7 +16,7 @@ from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size, i
 from stratalog.records.batch_format import HEADER_SIZE, HEADER_SIZE_UP_TO_MAGIC, LOG_APPEND_TIME
 from stratalog.records.compression import Codec, compress
 from stratalog.remote.storage.plain_view import open_bucket
-from stratalog.spark.places import Place, PlaceMissingError, Places, Tier
+from stratalog.spark.byte_sources import Place, PlaceMissingError, Places, Tier
 from stratalog.util.filesystem import File
 
 _RANGE_BYTES: Final = 8 * 1024 * 1024

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from stratalog.errors import CorruptCheckpointError, CorruptRecordError
-from stratalog.log.checkpoints import CLEANER_OFFSETS, OffsetCheckpoint
-from stratalog.log.file_names import (
+from stratalog.log.format.checkpoints import CLEANER_OFFSETS, OffsetCheckpoint
+from stratalog.log.format.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -19,7 +19,7 @@ from stratalog.log.file_names import (
     parse_partition_dir,
 )
 from stratalog.log.scan import scan_headers
-from stratalog.spark.places import PlaceMissingError, Places, Tier
+from stratalog.spark.byte_sources import PlaceMissingError, Places, Tier
 from stratalog.spark.planning.segments import Segment, has_compact_policy
 from stratalog.util.filesystem import FileSystem
 

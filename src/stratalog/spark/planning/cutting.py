@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from stratalog.records import batch_format as fmt
 from stratalog.records.batch import RecordBatch
-from stratalog.spark.places import Place, PlaceMissingError, Places, Tier
+from stratalog.spark.byte_sources import Place, PlaceMissingError, Places, Tier
 from stratalog.spark.planning.index_access import IndexAccess
 from stratalog.spark.planning.segments import Segment, SegmentRange
 from stratalog.spark.planning.splits import Piece, apart, cut_segment, needs_index

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from stratalog.errors import RemoteStorageError
 from stratalog.remote.storage.object_key import ObjectKind
-from stratalog.spark.places import Place, PlaceMissingError, Places, Tier
+from stratalog.spark.byte_sources import Place, PlaceMissingError, Places, Tier
 from stratalog.spark.planning.indexes import OffsetEntries, TimeEntries, offset_entries, time_entries
 from stratalog.spark.planning.segments import Segment, proves_timestamp
 

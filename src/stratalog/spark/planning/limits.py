@@ -8,6 +8,7 @@ import numpy as np
 
 from stratalog.errors import UsageError
 from stratalog.records.batch import RecordBatch, iter_batches
+from stratalog.spark.byte_sources import Places
 from stratalog.spark.options.read_options import (
     EARLIEST,
     LATEST,
@@ -16,7 +17,6 @@ from stratalog.spark.options.read_options import (
     ReadOptions,
     TopicPartition,
 )
-from stratalog.spark.places import Places
 from stratalog.spark.planning.broker_view import first_offset_at
 from stratalog.spark.planning.index_access import IndexAccess
 from stratalog.spark.planning.segments import SegmentRange

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from stratalog.log.txn_index import AbortedTransaction
+from stratalog.log.index.txn_index import AbortedTransaction
+from stratalog.spark.byte_sources import Places, Tier
 from stratalog.spark.options.read_options import ReadOptions
-from stratalog.spark.places import Places, Tier
 from stratalog.spark.planning.broker_ranges import BrokerRanges
 from stratalog.spark.planning.compacted import explains
 from stratalog.spark.planning.cutting import Cutter

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from stratalog.errors import CorruptRecordError, KafkaError
-from stratalog.log import time_index
-from stratalog.log.offset_index_format import LARGE, LEGACY
+from stratalog.log.format.offset_index_format import LARGE, LEGACY
+from stratalog.log.index import time_index
 from stratalog.log.scan import SegmentFiles, list_segments_once, scan_headers, undisturbed
 from stratalog.records.batch import RecordBatch
 from stratalog.records.batch_format import HEADER_SIZE
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import ObjectKind
-from stratalog.spark.places import Mark, Place, Tier
+from stratalog.spark.byte_sources import Mark, Place, Tier
 from stratalog.spark.planning.indexes import offset_entries
 from stratalog.spark.reading.data_loss import OnDataLoss
 from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem

@@ -18,15 +18,15 @@ from typing import NamedTuple
 from uuid import UUID
 
 from stratalog.errors import CorruptCheckpointError, UsageError
-from stratalog.log.checkpoints import LOG_START_OFFSETS, OffsetCheckpoint, PartitionMetadataFile
-from stratalog.log.file_names import PARTITION_METADATA, parse_partition_dir
+from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.inspect.manifest_cache import ManifestCache
+from stratalog.log.format.checkpoints import LOG_START_OFFSETS, OffsetCheckpoint, PartitionMetadataFile
+from stratalog.log.format.file_names import PARTITION_METADATA, parse_partition_dir
 from stratalog.log.scan import list_partitions
-from stratalog.remote.catalog import list_remote_segments
-from stratalog.remote.manifest_cache import ManifestCache
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import parse_topic_directory
+from stratalog.spark.byte_sources import Place, Places, Tier
 from stratalog.spark.options.read_options import ReadOptions, TopicPartition
-from stratalog.spark.places import Place, Places, Tier
 from stratalog.spark.planning.broker_view import BrokerPartition, BrokerView
 from stratalog.spark.planning.incarnations import choose, of_topic_ids
 from stratalog.spark.planning.segments import (

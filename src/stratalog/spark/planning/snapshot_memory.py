@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
-from stratalog.remote.manifest_cache import ManifestCache
+from stratalog.inspect.manifest_cache import ManifestCache
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.spark.planning.segments import SealedSegment
 

@@ -15,8 +15,8 @@ from uuid import UUID
 
 import numpy as np
 
-from stratalog.log.txn_index import AbortedTransaction
-from stratalog.spark.places import Place, Tier
+from stratalog.log.index.txn_index import AbortedTransaction
+from stratalog.spark.byte_sources import Place, Tier
 from stratalog.spark.planning.indexes import OffsetEntries, TimeEntries
 from stratalog.spark.planning.segments import Segment, SegmentRange
 

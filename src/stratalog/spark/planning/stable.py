@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from stratalog.spark.places import PlaceMissingError
+from stratalog.spark.byte_sources import PlaceMissingError
 from stratalog.spark.reading.data_loss import DataLossError
 
 _TRIES: Final = 10

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 
 from stratalog.errors import CorruptSnapshotError
-from stratalog.log import producer_snapshot
+from stratalog.log.format import producer_snapshot
+from stratalog.log.index.txn_index import AbortedTransaction, decode_entries
 from stratalog.log.scan import scan_headers
-from stratalog.log.txn_index import AbortedTransaction, decode_entries
 from stratalog.records.batch import RecordBatch
 from stratalog.records.control import ControlType, parse_control_key
 from stratalog.remote.storage.object_key import ObjectKind
-from stratalog.spark.places import Place, PlaceChangedError, Places, Tier
+from stratalog.spark.byte_sources import Place, PlaceChangedError, Places, Tier
 from stratalog.spark.planning.broker_view import was_aborted
 from stratalog.spark.planning.segments import Segment
 from stratalog.spark.planning.snapshot import PartitionSnapshot

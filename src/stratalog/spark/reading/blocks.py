@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from typing_extensions import Buffer
 
-from stratalog.spark.places import Place, Places, Tier
+from stratalog.spark.byte_sources import Place, Places, Tier
 
 LOCAL_BLOCK_BYTES: Final = 8 * 1024 * 1024
 REMOTE_BLOCK_BYTES: Final = 8 * 1024 * 1024

@@ -17,7 +17,7 @@ from stratalog.errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
-from stratalog.log.txn_index import AbortedTransaction
+from stratalog.log.index.txn_index import AbortedTransaction
 from stratalog.records import batch_format as fmt
 from stratalog.records.batch import RecordBatch
 from stratalog.records.control import ControlType, parse_control_key

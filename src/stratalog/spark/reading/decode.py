@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from stratalog.errors import KafkaError, RecordListTooLargeError
-from stratalog.log.txn_index import AbortedTransaction
+from stratalog.log.index.txn_index import AbortedTransaction
 from stratalog.records import batch_format as fmt
 from stratalog.records.batch import batch_at, checked_batch_size
 from stratalog.records.columns import decode_columns

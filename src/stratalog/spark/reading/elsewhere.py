@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from stratalog.log.checkpoints import noted_topic_id
-from stratalog.remote.catalog import list_remote_segments
-from stratalog.spark.places import Place, Places, Tier
+from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.log.format.checkpoints import noted_topic_id
+from stratalog.spark.byte_sources import Place, Places, Tier
 from stratalog.spark.planning.compacted import explains
 from stratalog.spark.planning.cutting import Cutter
 from stratalog.spark.planning.incarnations import of_topic_ids

@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from stratalog.spark.places import PlaceChangedError, PlaceMissingError, Places, Tier
+from stratalog.spark.byte_sources import PlaceChangedError, PlaceMissingError, Places, Tier
 from stratalog.spark.planning.splits import Piece, SplitPlan
 from stratalog.spark.reading.blocks import read_blocks
 from stratalog.spark.reading.broker_read import BrokerReader, Missing

@@ -10,8 +10,8 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from stratalog.spark.byte_sources import Places
 from stratalog.spark.options.read_options import ReadOptions
-from stratalog.spark.places import Places
 from stratalog.spark.planning.filters import Constraints
 from stratalog.spark.planning.splits import SplitPlan
 from stratalog.spark.reading.rows import RowMaker, decoded_columns

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.errors import UsageError
-from stratalog.spark.session.java import spark_java_home
+from stratalog.spark.jvm.java import spark_java_home
 from stratalog.spark.session.worker_python import settle_worker_python
 
 if TYPE_CHECKING:
@@ -34,14 +34,14 @@ _DEFAULTS: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # A fifth faster from worker to JVM than TCP on the loopback.
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.python.daemon.module": "stratalog.spark.session.worker_daemon",
+    "spark.python.daemon.module": "stratalog.spark.jvm.worker_daemon",
     PUSHDOWN: "true",
 }
 
 
 def register_source(spark: SparkSession) -> None:
     """See `stratalog.spark.register`."""
-    from stratalog.spark.session.scan_rule import install_scan_rule
+    from stratalog.spark.jvm.scan_rule import install_scan_rule
     from stratalog.spark.source import FilteringStratalogDataSource, StratalogDataSource
 
     settle_worker_python(spark)

@@ -17,17 +17,17 @@ from typing import Final
 from uuid import UUID
 
 from stratalog.errors import RemoteStorageError, StratalogError, UsageError
-from stratalog.log.renumbering import renumber
-from stratalog.log.segment_writer import WrittenSegment
-from stratalog.log.values import EpochEntry
-from stratalog.remote import publication
-from stratalog.remote.api import TopicIdPartition
-from stratalog.remote.catalog import list_remote_segments
-from stratalog.remote.ownership import check_no_owner
-from stratalog.remote.staging import Lineage, move, new_job, stage, sweep
+from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.log.format.values import EpochEntry
+from stratalog.log.segment.renumbering import renumber
+from stratalog.log.segment.segment_writer import WrittenSegment
+from stratalog.remote.api.interfaces import TopicIdPartition
+from stratalog.remote.ownership.bucket_owner import check_no_owner
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
+from stratalog.remote.transactions import bucket_transaction
+from stratalog.remote.transactions.staging import Lineage, move, new_job, stage, sweep
 from stratalog.spark.sink.options import NumberedBatch, SinkOptions, tell_written
 from stratalog.spark.sink.plan import KnownTopic, TaskSegment, TaskSegments, WritePlan, in_log_order
 from stratalog.util.clock import SYSTEM_CLOCK
@@ -61,7 +61,7 @@ class BucketTarget:
         store = self._open()
         store.check()
         check_no_owner(store, _WHAT, instead=_INSTEAD)
-        publication.finish_publications(store)
+        bucket_transaction.finish_publications(store)
         topics = _known_topics(store, None if topic is None else [topic])
         return WritePlan(new_job(), topics, self.options.partitions)
 
@@ -82,8 +82,8 @@ class BucketTarget:
         manager = ObjectStoreRemoteStorageManager(store)
         try:
             while True:
-                turn = publication.next_turn(store)
-                if number is not None and publication.is_published(store, name, number):
+                turn = bucket_transaction.next_turn(store)
+                if number is not None and bucket_transaction.is_published(store, name, number):
                     tell_written(self.options, number)
                     placed = {}
                     break
@@ -91,28 +91,28 @@ class BucketTarget:
                 _check_ids(placed, known)
                 placed = _placed(manager, plan.job, placed, known, made)
                 check_no_owner(store, _WHAT, instead=_INSTEAD)  # it may have got one while this job ran
-                with suppress(publication.OvertakenError):
-                    publication.publish(store, name, _all(placed), batch=number, turn=turn)
+                with suppress(bucket_transaction.OvertakenError):
+                    bucket_transaction.publish(store, name, _all(placed), batch=number, turn=turn)
                     break
         except BaseException:
-            if not publication.is_published(store, name, number):
-                publication.discard(store, made)
+            if not bucket_transaction.is_published(store, name, number):
+                bucket_transaction.discard(store, made)
             raise
         finally:
             manager.close()
         published = {manifest.segment_id for manifest in _all(placed)}
-        publication.discard(store, [each for each in made if each.segment_id not in published])
+        bucket_transaction.discard(store, [each for each in made if each.segment_id not in published])
         if any(task.is_retry for task in tasks):
-            publication.finish_publications(store)
+            bucket_transaction.finish_publications(store)
             sweep(store, plan.job, self.options.topic)
 
     def abort(self, plan: WritePlan, tasks: list[TaskSegments], batch: NumberedBatch | None) -> None:
         """Remove what was staged, unless it was published after all."""
         store = self._open()
-        if publication.is_published(store, *plan.label(batch)):
+        if bucket_transaction.is_published(store, *plan.label(batch)):
             return
-        publication.discard(store, _manifests(tasks))
-        publication.finish_publications(store)
+        bucket_transaction.discard(store, _manifests(tasks))
+        bucket_transaction.finish_publications(store)
         # Tasks that Spark has just told to stop may still be putting objects, which no message names.
         for _ in range(_SWEEPS_MAX):
             SYSTEM_CLOCK.sleep(_SWEEP_AFTER_SECONDS)
@@ -121,7 +121,7 @@ class BucketTarget:
 
     def is_published(self, batch: NumberedBatch) -> bool:
         """Whether this batch, or a later one, is published."""
-        return publication.is_published(self._open(), batch.stream, batch.number)
+        return bucket_transaction.is_published(self._open(), batch.stream, batch.number)
 
 
 class BucketStager:
@@ -184,7 +184,7 @@ class BucketStager:
                     staged.append(_manifest(upload.result()))
         finally:
             self._close()
-        publication.discard(self._store, staged)
+        bucket_transaction.discard(self._store, staged)
 
     def _close(self) -> None:
         self._pool.shutdown()

@@ -8,9 +8,9 @@ from typing import Final
 from uuid import UUID
 
 from stratalog.errors import UsageError
-from stratalog.log import publication
-from stratalog.log.publication import StagedPartition, staging_directory
-from stratalog.log.segment_writer import WrittenSegment
+from stratalog.log.segment import directory_transaction
+from stratalog.log.segment.directory_transaction import StagedPartition, staging_directory
+from stratalog.log.segment.segment_writer import WrittenSegment
 from stratalog.spark.sink.options import NumberedBatch, SinkOptions, tell_written
 from stratalog.spark.sink.plan import KnownTopic, TaskSegment, TaskSegments, WritePlan, in_log_order
 from stratalog.util.clock import SYSTEM_CLOCK
@@ -37,12 +37,12 @@ class DirectoryTarget:
     def plan(self, topic: str | None) -> WritePlan:
         """Look at the topic, or at all; finish what an earlier job left. UsageError if a broker has the directory."""
         fs = REAL_FILESYSTEM
-        publication.check_not_served(self.path, fs)
-        publication.finish(self.path, fs)
-        names = publication.topics_in(self.path, fs) if topic is None else {topic}
+        directory_transaction.check_not_served(self.path, fs)
+        directory_transaction.finish(self.path, fs)
+        names = directory_transaction.topics_in(self.path, fs) if topic is None else {topic}
         topics = {}
         for name in names:
-            topic_id, count = publication.topic_id_in(self.path, name, fs)
+            topic_id, count = directory_transaction.topic_id_in(self.path, name, fs)
             if count:
                 if topic_id is None:
                     raise UsageError(
@@ -63,27 +63,27 @@ class DirectoryTarget:
             ).items()
         ]
         name, number = plan.label(batch)
-        published = publication.publish(self.path, plan.job, name, staged, batch=number)
+        published = directory_transaction.publish(self.path, plan.job, name, staged, batch=number)
         if not published:
             tell_written(self.options, number)
-            publication.discard(self.path, plan.job)
+            directory_transaction.discard(self.path, plan.job)
 
     def abort(self, plan: WritePlan, tasks: list[TaskSegments], batch: NumberedBatch | None) -> None:
         """Remove what was staged, unless it was published after all."""
         del tasks  # all of it lies in one directory, which a publication takes away
-        if publication.is_unfinished(self.path, plan.label(batch)[0]):
+        if directory_transaction.is_unfinished(self.path, plan.label(batch)[0]):
             return
-        publication.discard(self.path, plan.job)
+        directory_transaction.discard(self.path, plan.job)
         # Tasks that Spark has just told to stop may still be writing.
         for _ in range(_SWEEPS_MAX):
             SYSTEM_CLOCK.sleep(_SWEEP_AFTER_SECONDS)
             if not REAL_FILESYSTEM.exists(staging_directory(self.path, plan.job)):
                 return
-            publication.discard(self.path, plan.job)
+            directory_transaction.discard(self.path, plan.job)
 
     def is_published(self, batch: NumberedBatch) -> bool:
         """Whether this batch, or a later one, is published."""
-        last = publication.published_batch(self.path, batch.stream)
+        last = directory_transaction.published_batch(self.path, batch.stream)
         return last is not None and last >= batch.number
 
 

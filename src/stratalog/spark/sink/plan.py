@@ -10,9 +10,9 @@ from uuid import UUID
 from pyspark.sql.datasource import WriterCommitMessage
 
 from stratalog.errors import UsageError
-from stratalog.log.segment_writer import WrittenSegment
-from stratalog.remote.staging import Lineage
+from stratalog.log.segment.segment_writer import WrittenSegment
 from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.remote.transactions.staging import Lineage
 from stratalog.spark.sink.options import NumberedBatch
 from stratalog.util.uuids import uuid_to_base64
 

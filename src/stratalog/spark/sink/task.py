@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from typing_extensions import Buffer
 
 from stratalog.errors import StratalogError
-from stratalog.log.segment_writer import SegmentWriter, WrittenSegment
+from stratalog.log.segment.segment_writer import SegmentWriter, WrittenSegment
 from stratalog.records import batch_format as fmt
 from stratalog.records.columns_encode import BatchSettings, encode_batches
 from stratalog.spark.sink.options import SinkOptions

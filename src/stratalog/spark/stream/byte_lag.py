@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from stratalog.spark.places import Tier
+from stratalog.spark.byte_sources import Tier
 from stratalog.spark.planning.broker_ranges import BrokerRanges
 from stratalog.spark.planning.index_access import IndexAccess
 from stratalog.spark.planning.segments import SegmentRange

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from stratalog.spark.byte_sources import PlaceMissingError, Places
 from stratalog.spark.options.read_options import TopicPartition
-from stratalog.spark.places import PlaceMissingError, Places
 from stratalog.spark.planning.broker_ranges import BrokerRanges
 from stratalog.spark.planning.filters import Constraints
 from stratalog.spark.planning.limits import LimitResolver

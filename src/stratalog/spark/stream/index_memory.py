@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from stratalog.spark.places import Place, Places
+from stratalog.spark.byte_sources import Place, Places
 from stratalog.spark.planning.index_access import IndexAccess
 from stratalog.spark.planning.indexes import OffsetEntries
 from stratalog.spark.planning.segments import Segment

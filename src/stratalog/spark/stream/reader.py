@@ -21,12 +21,12 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from stratalog.spark.places import Places
+from stratalog.spark.byte_sources import Places
+from stratalog.spark.jvm.quiet_workers import without_traceback
 from stratalog.spark.planning.filters import Constraints
 from stratalog.spark.planning.splits import SplitPlan
 from stratalog.spark.reading.rows import checked_columns
 from stratalog.spark.reading.split_rows import read_rows
-from stratalog.spark.session.quiet_workers import without_traceback
 from stratalog.spark.stream.follower import Follower
 from stratalog.spark.stream.offsets import parse, render
 from stratalog.spark.stream.options import StreamOptions

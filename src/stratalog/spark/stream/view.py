@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from stratalog.log.txn_index import AbortedTransaction
+from stratalog.log.index.txn_index import AbortedTransaction
+from stratalog.spark.byte_sources import Place, Places
 from stratalog.spark.options.read_options import ReadOptions, TopicPartition
-from stratalog.spark.places import Place, Places
 from stratalog.spark.planning.snapshot import PartitionSnapshot, SnapshotReader
 from stratalog.spark.planning.snapshot_memory import SnapshotMemory
 from stratalog.spark.planning.stable import again_while_changing

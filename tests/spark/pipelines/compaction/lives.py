@@ -8,28 +8,28 @@ from typing import NamedTuple
 from uuid import UUID
 
 from stratalog.config.topic import LogConfig
-from stratalog.log.checkpoints import encode_epochs
+from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.log.cleaner.cleaner import Cleaner
 from stratalog.log.cleaner.values import CleanerSettings
-from stratalog.log.file_names import snapshot_file
+from stratalog.log.format.checkpoints import encode_epochs
+from stratalog.log.format.file_names import snapshot_file
 from stratalog.log.partition_log import PartitionLog
 from stratalog.records import batch_format as fmt
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.compression import Codec
 from stratalog.records.record import Record
-from stratalog.remote.api import (
+from stratalog.remote.api.interfaces import (
     LogSegmentData,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
-from stratalog.remote.catalog import list_remote_segments
-from stratalog.remote.staging import BULK_BROKER_ID
 from stratalog.remote.storage.object_key import ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.plain_view import PlainView
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
+from stratalog.remote.transactions.staging import BULK_BROKER_ID
 from stratalog.spark.pipelines.compaction import data_dirs, local
 from stratalog.testing.clock import ManualClock
 from tests.log.parity.cleaning_lives import DIRECTORY, random_cleaning_life

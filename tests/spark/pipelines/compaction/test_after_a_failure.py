@@ -12,9 +12,9 @@ from stratalog.errors import StratalogError
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.compression import Codec
 from stratalog.records.record import Record
+from stratalog.spark.byte_sources import Place, Places, Tier
 from stratalog.spark.pipelines.compaction.keys import KeyCollector, Packed, SegmentSummary
 from stratalog.spark.pipelines.compaction.values import KeysTask, SourceSegment
-from stratalog.spark.places import Place, Places, Tier
 
 
 def task_of(path: Path, batches: list[bytes], end_offset: int) -> KeysTask:

@@ -12,24 +12,24 @@ from uuid import UUID, uuid4
 import pytest
 
 from stratalog.errors import RemoteStorageError
-from stratalog.remote.api import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
-from stratalog.remote.audit_run import AuditOptions, audit_bucket
-from stratalog.remote.catalog import list_remote_segments
+from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.jobs.audit.audit_run import AuditOptions, audit_bucket
+from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
 from stratalog.remote.metadata.partitioner import metadata_partition
 from stratalog.remote.metadata.serde import encode
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
-from stratalog.remote.publication import finish_publications
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import ObjectKey
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.plain_view import PlainView
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
+from stratalog.remote.transactions.bucket_transaction import finish_publications
+from stratalog.spark.byte_sources import Places
 from stratalog.spark.pipelines.compaction import bucket, data_dirs, local
 from stratalog.spark.pipelines.compaction.bucket import BucketPlan
 from stratalog.spark.pipelines.compaction.bucket_job import BucketJob, job_above
 from stratalog.spark.pipelines.compaction.metadata_topic import TieredCluster
 from stratalog.spark.pipelines.compaction.tiered import InBucket, InCluster, Place
-from stratalog.spark.places import Places
 from stratalog.testing.clock import ManualClock
 from stratalog.testing.lossy_filesystem import Killed
 from stratalog.util.filesystem import FileSystem

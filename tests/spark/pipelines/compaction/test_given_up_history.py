@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stratalog.broker.server import Broker
+from stratalog.broker.server.server import Broker
+from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
-from stratalog.remote.catalog import list_remote_segments
 from stratalog.spark.pipelines.compaction.metadata_topic import TieredCluster
 from stratalog.wire.client import Cluster, ConnectionOptions
 from tests.broker.admin import create

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from stratalog.remote.catalog import list_remote_segments
+from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.remote.storage.chunk_codec import Compression
 from stratalog.remote.storage.encoder import Encoding
 from stratalog.remote.storage.keyring import Keyring, key_id
 from stratalog.remote.storage.object_key import ObjectKey
 from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.spark.byte_sources import Places
 from stratalog.spark.options.read_options import ReadOptions
 from stratalog.spark.pipelines.compaction import bucket
 from stratalog.spark.pipelines.compaction.bucket_job import BucketJob, job_above
 from stratalog.spark.pipelines.compaction.tiered import InBucket
-from stratalog.spark.places import Places
 from stratalog.spark.planning.filters import Constraints
 from stratalog.spark.planning.planner import Planner
 from stratalog.spark.planning.splits import SplitPlan

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from stratalog.config.topic import LogConfig
-from stratalog.remote.catalog import list_remote_segments
+from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.spark.byte_sources import Places
 from stratalog.spark.pipelines.compaction import bucket, local
 from stratalog.spark.pipelines.compaction.bucket_job import BucketJob, job_above
 from stratalog.spark.pipelines.compaction.tiered import InBucket
-from stratalog.spark.places import Places
 from stratalog.testing.clock import ManualClock
 from tests.log.parity.cleaning_lives import DIRECTORY
 from tests.log.parity.scenario import files_of

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from stratalog.cli.main import run
 from stratalog.config.topic import LogConfig
 from stratalog.errors import DataDirError, UsageError
-from stratalog.log.checkpoints import CLEANER_OFFSETS, OffsetCheckpoint
+from stratalog.log.format.checkpoints import CLEANER_OFFSETS, OffsetCheckpoint
 from stratalog.log.partition_log import PartitionLog
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.spark.pipelines.compact import compact_bucket, compact_data_dirs

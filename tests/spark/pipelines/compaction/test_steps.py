@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import CorruptRecordError, RemoteStorageError
+from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.log.cleaner.superseded import SupersededOffsets
 from stratalog.log.cleaner.transactions import MetData
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
-from stratalog.remote.catalog import list_remote_segments
 from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.spark.byte_sources import Place, Places, Tier
 from stratalog.spark.pipelines.compaction import bucket, keys, local, sources
 from stratalog.spark.pipelines.compaction.bucket import bucket_plan
 from stratalog.spark.pipelines.compaction.bucket_job import BucketJob
@@ -27,7 +28,6 @@ from stratalog.spark.pipelines.compaction.newest import NewestKeys
 from stratalog.spark.pipelines.compaction.plan import buckets_of, met_before, records_a_byte
 from stratalog.spark.pipelines.compaction.tiered import InBucket
 from stratalog.spark.pipelines.compaction.values import KeysTask, SegmentSummary, SourceSegment
-from stratalog.spark.places import Place, Places, Tier
 from stratalog.testing.clock import ManualClock
 from tests.spark.pipelines.compaction.in_process import compact_in_process
 from tests.spark.pipelines.compaction.lives import (

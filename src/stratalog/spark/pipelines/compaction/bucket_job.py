@@ -15,10 +15,10 @@ from typing import Final
 from uuid import UUID
 
 from stratalog.errors import RemoteResourceNotFoundError, RemoteStorageError
-from stratalog.remote.publication import DIRECTORY, finish_publications
-from stratalog.remote.staging import is_of_job, sweep
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.remote.transactions.bucket_transaction import DIRECTORY, finish_publications
+from stratalog.remote.transactions.staging import is_of_job, sweep
 from stratalog.util.uuids import random_uuid, uuid_from_base64, uuid_to_base64
 
 _FORMAT: Final = "stratalog-compaction"

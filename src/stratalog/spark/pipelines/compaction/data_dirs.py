@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from stratalog.errors import DataDirError, UsageError
-from stratalog.log.checkpoints import (
+from stratalog.log.format.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
@@ -17,8 +17,8 @@ from stratalog.log.checkpoints import (
     RECOVERY_POINTS,
     OffsetCheckpoint,
 )
-from stratalog.log.dir_lock import LOCK, hold
-from stratalog.log.partition_checkpoints import known_recovery_point
+from stratalog.log.recovery.dir_lock import LOCK, hold
+from stratalog.log.recovery.partition_checkpoints import known_recovery_point
 from stratalog.log.scan import PartitionDirectory, list_partitions
 from stratalog.spark.pipelines.compaction.rewrite import ATTEMPT_SUFFIX
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem

@@ -29,8 +29,8 @@ from stratalog.log.cleaner.context import (
     X_STATUS,
 )
 from stratalog.log.cleaner.md5_kernel import md5
-from stratalog.records.native import as_i64, as_u8, compiled, load_be32, load_be64, native
-from stratalog.records.record_kernel import OVERRUN, record_fields, skip_headers, varint
+from stratalog.records.native.record import OVERRUN, record_fields, skip_headers, varint
+from stratalog.records.native.toolkit import as_i64, as_u8, compiled, load_be32, load_be64, native
 
 ENTRY_WORDS = 3
 

@@ -17,15 +17,15 @@ from stratalog.config.topic import LogConfig
 from stratalog.log.cleaner.cleanable import LogFacts
 from stratalog.log.cleaner.log_view import last_records
 from stratalog.log.cleaner.selection import Candidate
-from stratalog.log.file_names import CLEANED_SUFFIX
-from stratalog.log.offset_index_format import LARGE
+from stratalog.log.format.file_names import CLEANED_SUFFIX
+from stratalog.log.format.offset_index_format import LARGE
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.producer_state import NEVER
-from stratalog.log.segment import LogSegment
+from stratalog.log.producers.producer_state import NEVER
+from stratalog.log.segment.segment import LogSegment
+from stratalog.spark.byte_sources import Place, Places, Tier
 from stratalog.spark.pipelines.compaction.data_dirs import LocalPartition, clear_attempts, note_cleaned
 from stratalog.spark.pipelines.compaction.plan import PartitionPlan
 from stratalog.spark.pipelines.compaction.values import Rewritten, SourceSegment
-from stratalog.spark.places import Place, Places, Tier
 from stratalog.util.clock import Clock
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
 

@@ -15,10 +15,11 @@ from stratalog.errors import KafkaError
 from stratalog.log.cleaner.grouping import SegmentFacts, group_by_size
 from stratalog.log.cleaner.transactions import MetData
 from stratalog.log.cleaner.values import LastRecord
-from stratalog.log.txn_index import AbortedTransaction
+from stratalog.log.index.txn_index import AbortedTransaction
 from stratalog.records.batch import RecordBatch
 from stratalog.records.batch_format import HEADER_SIZE, LOG_OVERHEAD, MAGIC
-from stratalog.remote.api import INT32_MAX
+from stratalog.remote.api.interfaces import INT32_MAX
+from stratalog.spark.byte_sources import Places
 from stratalog.spark.pipelines.compaction.upload import Upload
 from stratalog.spark.pipelines.compaction.values import (
     FilterFacts,
@@ -27,7 +28,6 @@ from stratalog.spark.pipelines.compaction.values import (
     SegmentSummary,
     SourceSegment,
 )
-from stratalog.spark.places import Places
 
 #: Entries of a bucket: as many keys at most are in the memory of one task.
 KEYS_A_BUCKET: Final = 1_000_000

@@ -15,8 +15,8 @@ from stratalog.errors import RemoteResourceNotFoundError
 from stratalog.log.cleaner.chunk import Readable
 from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size
 from stratalog.records.batch_format import HEADER_SIZE, MAGIC, MAGIC_AT
+from stratalog.spark.byte_sources import Place, PlaceMissingError, Places, Tier
 from stratalog.spark.pipelines.compaction.values import SourceSegment
-from stratalog.spark.places import Place, PlaceMissingError, Places, Tier
 
 #: Bytes that a task reads at a time, and asks a store for.
 CHUNK_BYTES: Final = 2 * 1024 * 1024

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from stratalog.config.topic import LogConfig
 from stratalog.log.cleaner.transactions import MetData
 from stratalog.log.cleaner.values import LastRecord
-from stratalog.log.txn_index import AbortedTransaction
+from stratalog.log.index.txn_index import AbortedTransaction
 from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.spark.byte_sources import Place, Places
 from stratalog.spark.pipelines.compaction.upload import Upload
-from stratalog.spark.places import Place, Places
 
 
 @dataclass(frozen=True, slots=True)

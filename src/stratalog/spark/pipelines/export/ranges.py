@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from stratalog.errors import UsageError
+from stratalog.spark.byte_sources import Places
 from stratalog.spark.options.read_options import Limit, LimitKind, ReadOptions, TopicPartition
 from stratalog.spark.pipelines.export.commits import OffsetRange
-from stratalog.spark.places import Places
 from stratalog.spark.planning.index_access import IndexAccess
 from stratalog.spark.planning.limits import LimitResolver
 from stratalog.spark.planning.snapshot import PartitionSnapshot, SnapshotReader

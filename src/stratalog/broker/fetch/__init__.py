@@ -1,0 +1,1 @@
+"""How Fetch is answered."""

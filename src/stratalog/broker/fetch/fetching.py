@@ -1,0 +1,390 @@
+"""Reading for a Fetch request: the limits, the checks of each partition, the wait for more, the detour to the remote tier.
+
+Source: `ReplicaManager.fetchMessages`, `Partition.fetchRecords`, `DelayedFetch` and `DelayedRemoteFetch` of Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from stratalog.broker.fetch.fetch_frames import FetchedPartition, FetchPartition
+from stratalog.broker.fetch.remote_reads import RemoteJob, RemoteResult
+from stratalog.engine.partition import Partition
+from stratalog.errors import (
+    KafkaError,
+    KafkaStorageError,
+    NotLeaderOrFollowerError,
+    OffsetOutOfRangeError,
+    UnknownServerError,
+    UnknownTopicOrPartitionError,
+    wire_code,
+)
+from stratalog.log.format.values import Isolation, LogOffset
+
+if TYPE_CHECKING:
+    from stratalog.broker.state import BrokerState
+    from stratalog.log.index.txn_index import AbortedTransaction
+
+logger = logging.getLogger(__name__)
+
+#: A topic as the request spells it, and the answers for its partitions.
+Results = list[tuple[bytes, list[FetchedPartition]]]
+
+
+class Wanted(NamedTuple):
+    """One partition of a request: found, or the error that says why it was not."""
+
+    partition: Partition | None
+    request: FetchPartition
+    error: KafkaError | None
+
+
+class WantedTopic(NamedTuple):
+    key: bytes
+    partitions: list[Wanted]
+
+
+class FetchPlan(NamedTuple):
+    """A request whose topics have been looked up."""
+
+    topics: list[WantedTopic]
+    isolation: Isolation
+    min_bytes: int
+    max_bytes: int
+    max_wait_ms: int
+    #: The id of a broker that asks, or a negative number for a consumer.
+    replica_id: int
+
+
+class RemoteRead(NamedTuple):
+    """A partition whose offset is in the remote tier only."""
+
+    topic_index: int
+    partition_index: int
+    wanted: Wanted
+    max_bytes: int
+
+
+class FetchRead(NamedTuple):
+    """One pass over the partitions of a plan."""
+
+    results: Results
+    #: Bytes of records in `results`.
+    size: int
+    #: Whether something in `results` has to be told at once: an error, or a divergence of epochs.
+    urgent: bool
+    #: What is missing in `results` and has to come from the remote tier.
+    remote: list[RemoteRead]
+
+
+def read_plan(plan: FetchPlan) -> FetchRead:
+    """Read what the local tier has, up to the limits; the first records found are given whatever their size."""
+    results: Results = []
+    remote: list[RemoteRead] = []
+    size = 0
+    #: What remote reads may bring, counted as if they did: the response must hold it (as Kafka 4.4 reckons).
+    reserved = 0
+    urgent = False
+    for topic_index, (key, partitions) in enumerate(plan.topics):
+        answers: list[FetchedPartition] = []
+        for partition_index, wanted in enumerate(partitions):
+            limit = min(wanted.request.max_bytes, plan.max_bytes - size - reserved)
+            if limit < 0:
+                limit = 0
+            partition = wanted.partition
+            if partition is not None and partition.is_remote(wanted.request.fetch_offset):
+                refusal = _refusal(partition, wanted, plan)
+                if refusal is None:
+                    if (limit or not (size or remote)) and not partition.is_remote_throttled():
+                        reserved += limit
+                        remote.append(RemoteRead(topic_index, partition_index, wanted, limit))
+                    answers.append(_nothing(wanted.request.partition, partition))
+                    continue
+                answers.append(refusal)
+                urgent = True
+                continue
+            answer = _read(wanted, plan, limit, min_one_message=not (size or reserved))
+            if answer.error_code or answer.diverging is not None:
+                urgent = True
+            size += answer.size
+            answers.append(answer)
+        results.append((key, answers))
+    return FetchRead(results, size, urgent, remote)
+
+
+def count_fetched(plan: FetchPlan, results: Results) -> None:
+    """Count an answer that goes out, in the traffic of its topics."""
+    for topic, (_, answers) in zip(plan.topics, results, strict=True):
+        for wanted, got in zip(topic.partitions, answers, strict=True):
+            if wanted.partition is not None:
+                traffic = wanted.partition.traffic
+                traffic.fetch_requests += 1
+                traffic.bytes_out += got.size
+                if got.error_code == UnknownServerError.code:
+                    traffic.failed_fetch_requests += 1
+
+
+def _refusal(partition: Partition, wanted: Wanted, plan: FetchPlan) -> FetchedPartition | None:
+    """What the request got wrong about the partition, if anything."""
+    try:
+        return _check(partition, wanted.request, plan)
+    except KafkaError as error:
+        return FetchedPartition(wanted.request.partition, error.code)
+
+
+def _check(partition: Partition, request: FetchPartition, plan: FetchPlan) -> FetchedPartition | None:
+    """Epoch checks of KIP-320 and KIP-595: raise, or answer with the point of divergence, or None: go on."""
+    partition.check_epoch(request.current_leader_epoch)
+    if plan.replica_id >= 0:
+        raise NotLeaderOrFollowerError(
+            f"broker {plan.replica_id} is no replica of {partition.topic}-{partition.partition}"
+        )
+    last_epoch = request.last_fetched_epoch
+    if last_epoch < 0:
+        return None
+    log = partition.log
+    epoch, end_offset = log.leader_epochs.end_offset_for(last_epoch, log.log_end_offset)
+    if epoch < 0 or end_offset < 0:
+        raise OffsetOutOfRangeError(
+            f"leader epoch {last_epoch} is not known to {partition.topic}-{partition.partition}"
+        )
+    if epoch < last_epoch or end_offset < request.fetch_offset:
+        return FetchedPartition(
+            request.partition,
+            0,
+            log.high_watermark,
+            log.last_stable_offset,
+            log.log_start_offset,
+            aborted=[] if plan.isolation is Isolation.TXN_COMMITTED else None,
+            diverging=(epoch, end_offset),
+        )
+    return None
+
+
+def _read(wanted: Wanted, plan: FetchPlan, limit: int, *, min_one_message: bool) -> FetchedPartition:
+    partition, request, error = wanted
+    index = request.partition
+    if partition is None:
+        code = UnknownTopicOrPartitionError.code if error is None else error.code
+        return FetchedPartition(index, code, aborted=())
+    try:
+        refusal = _check(partition, request, plan)
+        if refusal is not None:
+            return refusal
+        log = partition.log
+        high_watermark = log.high_watermark
+        if request.fetch_offset == high_watermark:  # most consumers wait here: nothing is to be looked for
+            aborted = () if plan.isolation is Isolation.TXN_COMMITTED else None
+            return FetchedPartition(
+                index, 0, high_watermark, log.last_stable_offset, log.log_start_offset, aborted=aborted
+            )
+        data = partition.read(
+            request.fetch_offset, limit, isolation=plan.isolation, min_one_message=min_one_message
+        )
+    except KafkaError as failure:
+        return FetchedPartition(index, failure.code)
+    except OSError as failure:
+        logger.error("%s-%d cannot be read: %s", partition.topic, partition.partition, failure)
+        return FetchedPartition(index, KafkaStorageError.code)
+    except Exception as failure:
+        logger.exception("The read of %s-%d failed", partition.topic, partition.partition)
+        return FetchedPartition(index, wire_code(failure))
+    return FetchedPartition(
+        index,
+        0,
+        data.high_watermark,
+        data.last_stable_offset,
+        data.log_start_offset,
+        b"" if data.slice is None else data.slice,
+        None if data.aborted is None else _aborted(data.aborted),
+    )
+
+
+def _nothing(index: int, partition: Partition) -> FetchedPartition:
+    log = partition.log
+    return FetchedPartition(index, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset)
+
+
+def _aborted(transactions: Sequence[AbortedTransaction]) -> list[tuple[int, int]]:
+    return [(entry.producer_id, entry.first_offset) for entry in transactions]
+
+
+class PendingFetch:
+    """A request that waits until there are enough bytes, or its time is over. Belongs to the loop's thread."""
+
+    def __init__(
+        self, state: BrokerState, plan: FetchPlan, first: FetchRead, answer: Callable[[], object]
+    ) -> None:
+        self._state = state
+        self._plan = plan
+        self._answer = answer
+        self._over = False
+        self._wanted: dict[Partition, list[FetchPartition]] = {}
+        self._available: dict[tuple[Partition, int], int] = {}
+        self._available_total = 0
+        #: Where a read of a partition begins, as far as that is known.
+        self._starts: dict[tuple[Partition, int], LogOffset] = {}
+        for topic, (_, answers) in zip(plan.topics, first.results, strict=True):
+            for wanted, got in zip(topic.partitions, answers, strict=True):
+                if wanted.partition is not None:
+                    self._wanted.setdefault(wanted.partition, []).append(wanted.request)
+                    place = (wanted.partition, wanted.request.fetch_offset)
+                    self._set_available(place, got.size)
+                    if plan.min_bytes > 1:
+                        self._note_end(place)
+        self._timer = state.loop.call_later(plan.max_wait_ms / 1000, self._expire)
+        state.purgatory.watch(self, self._wanted)
+
+    def cancel(self) -> None:
+        if not self._over:
+            self._over = True
+            self._timer.cancel()
+            self._state.purgatory.forget(self, self._wanted)
+
+    def _expire(self) -> None:
+        if not self._over:
+            self._over = True
+            self._state.purgatory.expired += 1
+            self._state.purgatory.forget(self, self._wanted)
+            self._answer()
+
+    def changed(self, partition: Partition) -> bool:
+        if self._over:
+            return True
+        if not self._is_enough(partition):
+            return False
+        self.cancel()
+        self._answer()
+        return True
+
+    def _is_enough(self, partition: Partition) -> bool:
+        """Count again what `partition` has to give. An error ends the wait as well: the client has to learn of it."""
+        plan = self._plan
+        for request in self._wanted[partition]:
+            if partition.leader_epoch < 0:
+                return True
+            if partition.is_remote(request.fetch_offset):
+                continue  # the quota keeps it back
+            if plan.min_bytes <= 1:
+                if partition.latest_offset(plan.isolation) > request.fetch_offset:
+                    return True
+                continue
+            place = (partition, request.fetch_offset)
+            size = self._reckoned(place, max(request.max_bytes, 0))
+            if size is None:
+                try:
+                    data = partition.read(
+                        request.fetch_offset,
+                        max(request.max_bytes, 0),
+                        isolation=plan.isolation,
+                        min_one_message=True,
+                    )
+                except (KafkaError, OSError):
+                    return True
+                self._starts[place] = data.start
+                size = 0 if data.slice is None else data.slice.size
+            self._set_available(place, size)
+        return plan.min_bytes > 1 and self._available_total >= plan.min_bytes
+
+    def _reckoned(self, place: tuple[Partition, int], max_bytes: int) -> int | None:
+        """What there is to read, by positions, as Kafka's `DelayedFetch` reckons; None: only a read can tell.
+
+        However many wait, an append must not mean a read for each of them.
+        """
+        partition, offset = place
+        start = self._starts.get(place)
+        if start is None or offset < partition.log.log_start_offset:
+            return None
+        end = partition.log.readable_end(self._plan.isolation)
+        if end is None or end[1:] < start[1:]:
+            return None
+        if end.segment_base_offset > start.segment_base_offset:
+            return (
+                self._plan.min_bytes
+            )  # a read gives what is in one segment, and nothing more comes into this one
+        return min(end.position - start.position, max_bytes)
+
+    def _note_end(self, place: tuple[Partition, int]) -> None:
+        """Most who wait do so at the end of a log: that is where their next read would begin."""
+        partition, offset = place
+        if partition.leader_epoch >= 0:
+            end = partition.log.readable_end(self._plan.isolation)
+            if end is not None and end.offset == offset:
+                self._starts[place] = end
+
+    def _set_available(self, place: tuple[Partition, int], size: int) -> None:
+        self._available_total += size - self._available.get(place, 0)
+        self._available[place] = size
+
+
+class PendingRemoteFetch:
+    """A request that waits for the remote tier, for `remote.fetch.max.wait.ms` at most.
+
+    What has not come by then is answered as empty; the read goes on, and a client that asks again for the same offset
+    gets its result (see `RemoteReads`). Belongs to the loop's thread.
+    """
+
+    def __init__(
+        self, state: BrokerState, plan: FetchPlan, first: FetchRead, answer: Callable[[Results], object]
+    ) -> None:
+        self._results = first.results
+        self._answer = answer
+        self._over = False
+        self._missing = len(first.remote)
+        self._purgatory = state.purgatory
+        self._purgatory.remote_waiting += 1
+        self._timer = state.loop.call_later(state.config["remote.fetch.max.wait.ms"] / 1000, self._expire)
+        min_one_message = first.size == 0
+        self._cancellations = []
+        for read in first.remote:
+            wanted = read.wanted
+            assert wanted.partition is not None
+            job = RemoteJob(
+                wanted.partition, wanted.request.fetch_offset, read.max_bytes, plan.isolation, min_one_message
+            )
+            self._cancellations.append(state.remote_reads.read(job, self._receiver(read)))
+            min_one_message = False
+
+    def _receiver(self, read: RemoteRead) -> Callable[[RemoteResult], None]:
+        def receive(result: RemoteResult) -> None:
+            index = read.wanted.request.partition
+            self._results[read.topic_index][1][read.partition_index] = _from_remote(index, result)
+            self._missing -= 1
+            if not self._missing:
+                self._finish()
+
+        return receive
+
+    def cancel(self) -> None:
+        if not self._over:
+            self._over = True
+            self._purgatory.remote_waiting -= 1
+            self._timer.cancel()
+            for cancel in self._cancellations:
+                cancel()
+
+    def _expire(self) -> None:
+        if not self._over:
+            self._purgatory.remote_expired += 1
+            self._finish()
+
+    def _finish(self) -> None:
+        if not self._over:
+            self.cancel()
+            self._answer(self._results)
+
+
+def _from_remote(index: int, result: RemoteResult) -> FetchedPartition:
+    if isinstance(result, BaseException):
+        return FetchedPartition(index, wire_code(result))
+    return FetchedPartition(
+        index,
+        0,
+        result.high_watermark,
+        result.last_stable_offset,
+        result.log_start_offset,
+        result.records,
+        None if result.aborted is None else _aborted(result.aborted),
+    )

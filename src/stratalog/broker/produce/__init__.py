@@ -1,0 +1,1 @@
+"""How Produce is answered."""

@@ -1,0 +1,138 @@
+"""The short way for a producer that sends one Produce request like the other.
+
+Most requests of a connection differ from the one before only in correlation id and records: same client id, acks, topic
+and partition. A template remembers all bytes that stay the same, and what they led to, so that the next such request is
+compared instead of parsed, and its response packed in one go. Pipelined requests that are received together are taken
+together and appended by one write. Anything unusual (other bytes, a tagged field, a topic that
+is gone, a new configuration, records that are refused) is left to the plain way, which finds it untouched.
+
+    request:  api key, version | correlation id | ... as before ... index | length varint, records | 3 empty tagged fields
+    response: size, correlation id | ... up to index | error, base offset, log append time, log start offset | tail
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from stratalog.broker.frame_fields import compact_length, varint
+from stratalog.broker.produce.produce_frames import (
+    FLEXIBLE_FROM,
+    TOPIC_IDS_FROM,
+    ProduceRequest,
+)
+from stratalog.errors import InvalidRequestError, KafkaError
+from stratalog.records import batch_format as fmt
+from stratalog.wire.protocol import INT32
+
+if TYPE_CHECKING:
+    from stratalog.engine.partition import Partition
+
+#: Of the partition, of the topic and of the request.
+_NO_TAGGED_FIELDS = b"\0\0\0"
+#: No record errors, no message, no tagged fields of partition and topic, no throttling, no tagged fields.
+_RESPONSE_TAIL = b"\x01\x00\x00\x00" + b"\0\0\0\0" + b"\x00"
+
+_CORRELATION_ID_AT = 4
+_ATTRIBUTES_LOW_BYTE_AT = fmt.ATTRIBUTES_AT + 1
+
+
+class ProduceTemplate:
+    """Made of a request that succeeded; says what the next ones bring, and answers them. Belongs to one connection.
+
+    Immutable: requests that are being worked on are their connection's, so that a request which fails leaves nothing here.
+    """
+
+    __slots__ = (
+        "_config", "_head", "_key_version", "_pack", "_partition", "_response_mid", "_same", "_size", "_unpack",
+    )  # fmt: skip
+
+    def __init__(
+        self, frame: memoryview, records_length_at: int, partition: Partition, response_mid: bytes
+    ) -> None:
+        self._partition = partition
+        self._config = partition.log.config
+        self._head = records_length_at
+        self._unpack = struct.Struct(f">4s4x{records_length_at - 8}s").unpack_from
+        self._key_version, self._same = self._unpack(frame)
+        response = struct.Struct(f">ii{len(response_mid)}shqqq{len(_RESPONSE_TAIL)}s")
+        self._pack = response.pack
+        self._size = response.size - 4
+        self._response_mid = response_mid
+
+    @classmethod
+    def of(
+        cls, frame: memoryview, version: int, request: ProduceRequest, partition: Partition
+    ) -> ProduceTemplate | None:
+        """The template of a request that was answered without an error; None for one that has no short way."""
+        if version < FLEXIBLE_FROM or request.acks == 0 or len(request.topics) != 1:
+            return None
+        if request.transactional_id is not None:
+            return None  # batches that begin a transaction have to be asked about
+        key, partitions = request.topics[0]
+        index, records = partitions[0]
+        if len(partitions) != 1 or records is None:
+            return None
+        length = varint(len(records) + 1)
+        head = len(frame) - len(_NO_TAGGED_FIELDS) - len(records) - len(length)
+        if bytes(frame[head : head + len(length)]) != length or frame[-3:] != _NO_TAGGED_FIELDS:
+            return None  # tagged fields
+        name = key if version >= TOPIC_IDS_FROM else varint(len(key) + 1) + key
+        return cls(frame, head, partition, b"\x00\x02" + name + b"\x02" + INT32.pack(index))
+
+    def records_of(self, frame: memoryview) -> memoryview | None:
+        """The records of a request that is like the one this was made of; None: it has to go the plain way.
+
+        Whatever the bytes are, nothing is raised.
+        """
+        position = self._head
+        size = len(frame)
+        if size < position + fmt.HEADER_SIZE:
+            return None
+        key_version, same = self._unpack(frame)
+        if same != self._same or key_version != self._key_version:
+            return None
+        try:
+            length, position = compact_length(frame, position)
+        except InvalidRequestError:
+            return None
+        end = position + length
+        if end + 3 != size or frame[end] or frame[end + 1] or frame[end + 2] or length < fmt.HEADER_SIZE:
+            return None
+        records = frame[position:end]
+        if INT32.unpack_from(records, fmt.LENGTH_AT)[0] != length - fmt.LOG_OVERHEAD:
+            return None
+        if records[_ATTRIBUTES_LOW_BYTE_AT] & fmt.TRANSACTIONAL_BIT:
+            return None
+        return records
+
+    def answer(self, frames: Sequence[memoryview], records: Sequence[memoryview]) -> list[bytes] | None:
+        """Append what `records_of` found in `frames`; the responses in order.
+
+        None: nothing has been done, and each of the frames has to go the plain way.
+        """
+        partition = self._partition
+        if partition.leader_epoch < 0 or partition.log.config is not self._config:
+            return None
+        try:
+            infos = [partition.append(records[0])] if len(records) == 1 else partition.append_group(records)
+        except (KafkaError, OSError):
+            return None  # nothing is in the log; the plain way finds the same error and tells it
+        if infos is None:
+            return None
+        pack, size, mid = self._pack, self._size, self._response_mid
+        correlation_id = INT32.unpack_from
+        return [
+            pack(
+                size,
+                correlation_id(frame, _CORRELATION_ID_AT)[0],
+                mid,
+                0,
+                info.first_offset,
+                info.log_append_time,
+                info.log_start_offset,
+                _RESPONSE_TAIL,
+            )
+            for frame, info in zip(frames, infos, strict=True)
+        ]

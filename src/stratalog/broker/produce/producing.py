@@ -1,0 +1,162 @@
+"""Appending for a Produce request: what a partition's answer says, with an error or without.
+
+Source: `ReplicaManager.appendRecordsToLeader` of Kafka 4.4, which also tells, for records that are refused one by one,
+which they were: a client fails those and tells the others of their batch.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TypeAlias
+
+from stratalog.broker.produce.produce_frames import PartitionRecords, PartitionResult
+from stratalog.engine.metrics.traffic import TopicTraffic
+from stratalog.engine.partition import Partition
+from stratalog.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    KafkaError,
+    KafkaStorageError,
+    MessageTooLargeError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    RecordListTooLargeError,
+    UnknownTopicOrPartitionError,
+    UnsupportedCompressionTypeError,
+    wire_code,
+)
+from stratalog.log.producers.producer_verification import VerificationGuard
+from stratalog.records import batch_format as fmt
+from stratalog.records.batch import checked_batch_size, iter_batches
+from stratalog.records.compression import Codec
+from stratalog.wire.protocol import INT32
+
+logger = logging.getLogger(__name__)
+
+#: First version that may bring zstd.
+_ZSTD_FROM = 7
+_ATTRIBUTES_LOW_BYTE_AT = fmt.ATTRIBUTES_AT + 1
+#: Errors that are told without the log start offset.
+_WITHOUT_LOG_START = (
+    CorruptRecordError,
+    KafkaStorageError,
+    MessageTooLargeError,
+    NotLeaderOrFollowerError,
+    RecordListTooLargeError,
+)
+
+
+#: Gives the guard of a transactional batch, or None where none is needed; raises what its client is to be told.
+Admission: TypeAlias = Callable[[Partition, memoryview], VerificationGuard | None]
+
+
+def append_records(
+    partition: Partition | None,
+    topic: str,
+    entry: PartitionRecords,
+    *,
+    acks: int,
+    version: int,
+    admit: Admission | None = None,
+) -> PartitionResult:
+    """Append what a request has for one partition; every error becomes an answer.
+
+    `admit` is asked about the batch of a transaction.
+    """
+    index = entry.partition
+    try:
+        accepted = _accepted(partition, topic, entry, acks, version)
+        assert partition is not None
+        log = partition.log
+        guard = admit(partition, accepted) if admit is not None and is_transactional(accepted) else None
+    except KafkaError as error:
+        if partition is not None:
+            _count_refusal(partition.traffic, entry, error)
+        return PartitionResult(index, error.code, error_message=str(error))
+    try:
+        info = partition.append(accepted, guard=guard)
+    except KafkaError as error:
+        _count_refusal(partition.traffic, entry, error)
+        log_start = -1 if isinstance(error, _WITHOUT_LOG_START) else log.log_start_offset
+        return PartitionResult(
+            index,
+            error.code,
+            log_start_offset=log_start,
+            error_message=str(error),
+            record_errors=error.record_errors,
+        )
+    except OSError as error:
+        partition.traffic.failed_produce_requests += 1
+        logger.error("%s-%d cannot be written: %s", topic, index, error)
+        return PartitionResult(index, KafkaStorageError.code, error_message="the log directory failed")
+    except Exception as error:
+        partition.traffic.failed_produce_requests += 1
+        logger.exception("The append to %s-%d failed", topic, index)
+        return PartitionResult(index, wire_code(error), log_start_offset=log.log_start_offset)
+    return PartitionResult(index, 0, info.first_offset, info.log_append_time, info.log_start_offset)
+
+
+def is_transactional(records: memoryview | None) -> bool:
+    """Whether the first batch is part of a transaction."""
+    return (
+        records is not None
+        and len(records) >= fmt.HEADER_SIZE
+        and records[fmt.MAGIC_AT] == fmt.MAGIC
+        and bool(records[_ATTRIBUTES_LOW_BYTE_AT] & fmt.TRANSACTIONAL_BIT)
+    )
+
+
+def _count_refusal(traffic: TopicTraffic, entry: PartitionRecords, error: KafkaError) -> None:
+    """Where Kafka counts records that it refuses."""
+    records = entry.records or b""
+    if isinstance(error, CorruptRecordError):
+        traffic.invalid_crc += 1
+    elif isinstance(error, MessageTooLargeError):
+        traffic.bytes_rejected += len(records)
+    elif isinstance(error, InvalidRecordError):
+        traffic.failed_produce_requests += 1
+        if error.record_errors:
+            traffic.no_key_compacted += len(error.record_errors)
+        elif len(records) > fmt.MAGIC_AT and records[fmt.MAGIC_AT] != fmt.MAGIC:
+            traffic.invalid_magic += 1
+        else:
+            traffic.invalid_offset_or_sequence += 1
+
+
+def _accepted(
+    partition: Partition | None, topic: str, entry: PartitionRecords, acks: int, version: int
+) -> memoryview:
+    """The records, when the request as such may bring them."""
+    index, records = entry
+    if partition is None:
+        raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")
+    if not records:
+        raise InvalidRecordError(f"no record batch for {topic}-{index}, expected exactly one")
+    if acks < 0 and partition.log.config.min_insync_replicas > 1:
+        raise NotEnoughReplicasError(
+            f"{topic}-{index} has 1 replica in sync, but min.insync.replicas asks for "
+            f"{partition.log.config.min_insync_replicas}"
+        )
+    if len(records) < fmt.HEADER_SIZE_UP_TO_MAGIC:
+        raise InvalidRecordError(
+            f"{len(records)} bytes for {topic}-{index} hold no record batch, expected one"
+        )
+    if records[fmt.MAGIC_AT] < fmt.MAGIC:
+        checked_batch_size(records, 0)  # zeros are no old format
+        raise InvalidRecordError(
+            f"message format {records[fmt.MAGIC_AT]} for {topic}-{index}, Produce takes only format {fmt.MAGIC}"
+        )
+    (length,) = INT32.unpack_from(records, fmt.LENGTH_AT)
+    if length + fmt.LOG_OVERHEAD > len(records):
+        size = checked_batch_size(records, 0)
+        raise InvalidRecordError(
+            f"{len(records)} bytes for {topic}-{index} hold no whole record batch, its length says {size}"
+        )
+    if len(records) < fmt.HEADER_SIZE:
+        return records  # a length that no batch has: for the log to say
+    if version < _ZSTD_FROM and records[_ATTRIBUTES_LOW_BYTE_AT] & fmt.CODEC_MASK == Codec.ZSTD:
+        raise UnsupportedCompressionTypeError(f"zstd needs Produce v{_ZSTD_FROM} or later")
+    if length + fmt.LOG_OVERHEAD < len(records) and sum(1 for _ in iter_batches(records)) > 1:
+        raise InvalidRecordError(f"more than one record batch for {topic}-{index}, expected exactly one")
+    return records

@@ -1,0 +1,266 @@
+"""The broker as a whole: its state, its socket, and the event loop that they run on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+
+from stratalog.broker.server.acceptor import Acceptor
+from stratalog.broker.server.listen_address import (
+    ListenAddress,
+    advertised_listener,
+    bind,
+    listen_address,
+)
+from stratalog.broker.state import BrokerState
+from stratalog.config.advice import broker_advice
+from stratalog.config.broker import BrokerConfig
+from stratalog.config.listeners import LISTENERS
+from stratalog.config.unkept import refuse_unkept
+from stratalog.errors import DataDirError, UsageError
+from stratalog.util.addresses import join_host_port
+from stratalog.util.clock import SYSTEM_CLOCK, Clock
+from stratalog.wire.protocol import warm_up
+
+logger = logging.getLogger(__name__)
+
+StrPath = str | os.PathLike[str]
+
+_FREE_PORT = "127.0.0.1:0"
+_THIS_MACHINE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+class _Instance:
+    """An open broker that does not run yet: a bound socket and the state behind it."""
+
+    def __init__(
+        self,
+        data_dir: StrPath | Sequence[StrPath] | None,
+        listen: str | None,
+        config: Mapping[str, object] | None,
+        clock: Clock,
+    ) -> None:
+        settings = BrokerConfig.from_properties(
+            {name: _text(value) for name, value in (config or {}).items()}
+        )
+        refuse_unkept(settings.properties, opens_listeners=listen is None)
+        for advice in broker_advice(settings):
+            logger.warning("%s", advice)
+        dirs = _data_dirs(data_dir, settings)
+        asked = listen_address(listen, settings)
+        # Bound first: a port in use must leave the directories as they were.
+        self.listening = bind(asked, settings["socket.listen.backlog.size"])
+        try:
+            self.bound = ListenAddress(asked.host, self.listening.getsockname()[1])
+            listener = advertised_listener(settings, self.bound)
+            self.state = BrokerState(dirs, settings, clock=clock)
+        except BaseException:
+            self.listening.close()
+            raise
+        self.state.listener = listener
+
+    async def run(self, stop: asyncio.Event, on_ready: Callable[[], object]) -> None:
+        """Serve until `stop` is set. The state is not closed afterwards.
+
+        DataDirError when the last log directory has failed: there is nothing left to serve.
+        """
+        loop = asyncio.get_running_loop()
+        failures: list[str] = []
+
+        def give_up(reason: str) -> None:
+            failures.append(reason)
+            loop.call_soon_threadsafe(stop.set)
+
+        self.state.logs.on_last_dir_failed = give_up
+        try:
+            self.state.start(loop)
+            acceptor = Acceptor(self.state, self.listening, loop)
+        except BaseException:
+            self.listening.close()
+            raise
+        try:
+            if not self.state.logs.dirs.live:  # it may have failed before anyone could be told
+                raise DataDirError("the broker does not start: all log directories have failed")
+            acceptor.start()
+            on_ready()
+            loop.call_soon(warm_up)
+            await stop.wait()
+            if failures:
+                raise DataDirError(f"the broker stops: {failures[0]}")
+        finally:
+            acceptor.close()
+            await acceptor.drain()
+
+
+class Broker:
+    """An in-process broker on a thread of its own.
+
+        with Broker(data_dir=path, listen="127.0.0.1:0") as broker:
+            Producer({"bootstrap.servers": broker.bootstrap_servers})
+
+    `data_dir` is one directory or several; without one, `log.dirs` counts; without that, a temporary directory is made, and
+    removed by `close`. `listen` is HOST:PORT, port 0 takes a free one; without one, `listeners` counts if it is set, else a
+    free port of this machine alone is taken. `config` holds broker keys under Kafka's names. The broker serves from the
+    moment the constructor returns until `close`.
+
+    Threads of the process that compute keep each request waiting for up to `sys.getswitchinterval()`, 5 ms by default.
+    That is a setting of the whole process, so it is left alone here; `stratalog serve` sets 0.5 ms, and a program that
+    wants short latencies beside its own work can do the same.
+
+    UsageError (port in use, bad address), InvalidConfigError and DataDirError say in one line what is wrong; nothing is
+    left running or half-written then.
+    """
+
+    def __init__(
+        self,
+        data_dir: StrPath | Sequence[StrPath] | None = None,
+        listen: str | None = None,
+        config: Mapping[str, object] | None = None,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        if listen is None and LISTENERS not in (config or {}):
+            listen = _FREE_PORT
+        self._temporary: TemporaryDirectory[str] | None = None
+        if data_dir is None and not {"log.dirs", "log.dir"} & (config or {}).keys():
+            self._temporary = TemporaryDirectory(prefix="stratalog-")
+            data_dir = self._temporary.name
+        try:
+            self._instance = _Instance(data_dir, listen, config, clock)
+        except BaseException:
+            self._remove_temporary()
+            raise
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="stratalog-broker", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        """Undo a start that failed."""
+        if self._failure is not None:
+            self._thread.join()
+            self._instance.state.close(clean=False)
+            self._remove_temporary()
+            raise self._failure
+
+    def _remove_temporary(self) -> None:
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """HOST:PORT for clients on this machine."""
+        return _bootstrap_servers(self._instance)
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended the broker by itself, once it has: DataDirError when all log directories have failed."""
+        return self._failure
+
+    @property
+    def state(self) -> BrokerState:
+        """The broker's inside, for tests and tools in the same process."""
+        return self._instance.state
+
+    def close(self) -> None:
+        """Stop serving, flush everything and leave the directories clean. Harmless when called again."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._loop.call_soon_threadsafe(self._stop.set)
+        except RuntimeError:  # the loop has ended by a failure of its own
+            logger.debug("The broker's loop had ended before")
+        self._thread.join()
+        self._instance.state.close(clean=self._failure is None)
+        self._remove_temporary()
+
+    def __enter__(self) -> Broker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=new_event_loop()) as runner:
+                runner.run(self._main())
+        except BaseException as error:
+            self._failure = error
+            if isinstance(error, DataDirError):
+                logger.error("%s", error)
+            elif self._ready.is_set():
+                logger.exception("The broker stopped")
+        finally:
+            self._ready.set()
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        await self._instance.run(self._stop, self._ready.set)
+
+
+async def serve(
+    data_dir: StrPath | Sequence[StrPath] | None = None,
+    listen: str | None = None,
+    config: Mapping[str, object] | None = None,
+    *,
+    stop: asyncio.Event,
+    on_ready: Callable[[str], object] = lambda _: None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> None:
+    """Serve on the running loop until `stop` is set, then close cleanly.
+
+    `on_ready` is called with the bootstrap address once clients are answered. Arguments and errors as for `Broker`.
+    """
+    instance = _Instance(data_dir, listen, config, clock)
+    clean = False
+    try:
+        await instance.run(stop, lambda: on_ready(_bootstrap_servers(instance)))
+        clean = True
+    finally:
+        instance.state.close(clean=clean)
+
+
+def new_event_loop() -> Callable[[], asyncio.AbstractEventLoop]:
+    """What makes the fastest event loop that is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop
+    return uvloop.new_event_loop
+
+
+def _bootstrap_servers(instance: _Instance) -> str:
+    host = instance.bound.host
+    return join_host_port(_THIS_MACHINE.get(host, host), instance.bound.port)
+
+
+def _data_dirs(data_dir: StrPath | Sequence[StrPath] | None, config: BrokerConfig) -> list[Path]:
+    if data_dir is None:
+        dirs = [Path(name) for name in config["log.dirs"] or config["log.dir"]]
+    elif isinstance(data_dir, str | os.PathLike):
+        dirs = [Path(data_dir)]
+    else:
+        dirs = [Path(name) for name in data_dir]
+    if not dirs:
+        raise UsageError("no data directory: give one (--data-dir), or set log.dirs")
+    return dirs
+
+
+def _text(value: object) -> str | None:
+    """A configuration value as it would stand in a properties file."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return None if value is None else str(value)

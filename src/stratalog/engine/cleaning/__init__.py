@@ -1,0 +1,1 @@
+"""The log cleaner: which log next, its threads and checkpoints."""

@@ -1,0 +1,292 @@
+"""Who may work on a partition that is, was or will be compacted, and how far each is clean.
+
+Cleaner threads take partitions from here and give them back; whoever truncates or deletes a log pauses it here first, and
+waits until its cleaning has ended. The retention of compacted logs is the cleaner's work too, so that the two never meet.
+The states are those of `log.cleaner.states`. Source: Kafka's `LogCleanerManager`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from stratalog.engine.cleaning.cleaner_checkpoints import CleanerCheckpoints
+from stratalog.errors import StratalogError
+from stratalog.log.cleaner.cleanable import LogFacts
+from stratalog.log.cleaner.selection import Candidate, filthiest
+from stratalog.log.cleaner.states import IDLE, CleaningState, Event, Phase
+from stratalog.log.cleaner.values import CleaningAborted
+from stratalog.log.format.checkpoints import TopicPartition
+from stratalog.log.partition_log import PartitionLog
+from stratalog.util.filesystem import FileSystem
+
+logger = logging.getLogger(__name__)
+
+Logs = Mapping[TopicPartition, PartitionLog]
+
+
+class UnselectableLogError(StratalogError):
+    """A log cannot even be looked at; `partition` says which. The cause is the error."""
+
+    def __init__(self, partition: TopicPartition, log: PartitionLog) -> None:
+        super().__init__(f"{partition[0]}-{partition[1]}")
+        self.partition = partition
+        self.log = log
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerLook:
+    """What a cleaner found when it last looked for work: 0 and 0.0 for nothing, and at the beginning of time for never."""
+
+    at_ms: int = 0
+    #: The dirty share of the log that is dirtiest.
+    dirty_ratio: float = 0.0
+    #: By how much max.compaction.lag.ms is over, in the log that waits longest.
+    delay_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LogToClean:
+    """A log that was taken for a cleaning; `CleanerManager.done_cleaning` gives it back."""
+
+    partition: TopicPartition
+    log: PartitionLog
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+
+
+class CleanerManager:
+    """See the module. Thread-safe. `logs` gives all partitions as they are now.
+
+    `on_disk_error` is told the data directory and what is wrong when the disk refuses; the lock is held.
+    """
+
+    def __init__(
+        self,
+        data_dirs: Sequence[Path],
+        logs: Callable[[], Logs],
+        fs: FileSystem,
+        *,
+        on_disk_error: Callable[[Path, str], object],
+    ) -> None:
+        self._logs = logs
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._states: dict[TopicPartition, CleaningState] = {}
+        self._checkpoints = CleanerCheckpoints(data_dirs, fs, on_disk_error)
+        self._uncleanable: dict[Path, dict[TopicPartition, str]] = {}
+        self.last_look = CleanerLook()
+
+    # --- what is to be done -----------------------------------------------------------------------------------------
+
+    def take_filthiest(self, now_ms: int) -> LogToClean | None:
+        """The log that needs a cleaning most, as being cleaned from now on; None: no log needs one.
+
+        Checkpoints that cannot be right are written anew on the way. UnselectableLogError for a log that cannot be read.
+        """
+        with self._lock:
+            logs = self._logs()
+            free = {key: log for key, log in logs.items() if log.config.compacted and self._is_free(key, log)}
+            candidates = [self._candidate(key, log, now_ms, logs) for key, log in free.items()]
+            self.last_look = _look(candidates, now_ms)
+            chosen = filthiest(candidates)
+            if chosen is None:
+                return None
+            self._move(chosen.partition, Event.START)
+            return LogToClean(
+                chosen.partition,
+                free[chosen.partition],
+                chosen.first_dirty.offset,
+                chosen.dirtiness.first_uncleanable_offset,
+            )
+
+    def take_for_retention(self) -> dict[TopicPartition, PartitionLog]:
+        """The compacted logs that nobody works on, as being worked on from now on; `done_deleting` gives them back.
+
+        Those without the policy delete are among them: they may have segments before their log start offset.
+        """
+        with self._lock:
+            taken = {
+                key: log
+                for key, log in self._logs().items()
+                if log.config.compacted and self._is_free(key, log)
+            }
+            for key in taken:
+                self._move(key, Event.START)
+            return taken
+
+    def pause_not_compacted(self) -> dict[TopicPartition, PartitionLog]:
+        """The logs that are not compacted and that nobody works on, paused: retention may work on them.
+
+        `resume` them. A policy that changes meanwhile lets no cleaner in.
+        """
+        with self._lock:
+            paused = {
+                key: log
+                for key, log in self._logs().items()
+                if not log.config.compacted and self.state(key) == IDLE
+            }
+            for key in paused:
+                self._move(key, Event.PAUSE)
+            return paused
+
+    def _is_free(self, partition: TopicPartition, log: PartitionLog) -> bool:
+        return self.state(partition) == IDLE and partition not in self._uncleanable.get(_dir_of(log), {})
+
+    def _candidate(self, partition: TopicPartition, log: PartitionLog, now_ms: int, logs: Logs) -> Candidate:
+        data_dir = _dir_of(log)
+        try:
+            found = Candidate.of(
+                partition,
+                LogFacts.of(log),
+                checkpointed=self._checkpoints.get(data_dir, partition),
+                min_cleanable_ratio=log.config.min_cleanable_dirty_ratio,
+                now_ms=now_ms,
+            )
+        except Exception as error:
+            raise UnselectableLogError(partition, log) from error
+        first_dirty = found.first_dirty
+        if first_dirty.why_reset is not None:
+            level = logging.WARNING if first_dirty.is_unexpected else logging.DEBUG
+            logger.log(level, "%s-%d counts as dirty from offset %d on: its checkpointed %s",
+                       *partition, first_dirty.offset, first_dirty.why_reset)  # fmt: skip
+            self._checkpoints.put(data_dir, partition, first_dirty.offset, logs)
+        return found
+
+    # --- states -----------------------------------------------------------------------------------------------------
+
+    def state(self, partition: TopicPartition) -> CleaningState:
+        with self._lock:
+            return self._states.get(partition, IDLE)
+
+    def _move(self, partition: TopicPartition, event: Event) -> CleaningState:
+        state = self._states.get(partition, IDLE).after(event)
+        if state == IDLE:
+            self._states.pop(partition, None)
+        else:
+            self._states[partition] = state
+        self._changed.notify_all()
+        return state
+
+    def check_aborted(self, partition: TopicPartition) -> None:
+        """Raise CleaningAborted if somebody else needs the partition."""
+        if self.state(partition).phase is Phase.ABORTED:
+            raise CleaningAborted(f"{partition[0]}-{partition[1]} is needed otherwise")
+
+    def abort_and_pause(self, partition: TopicPartition) -> None:
+        """Let nobody work on the partition until `resume`; returns when nobody does any more. Pauses are counted."""
+        with self._lock:
+            self._changed.wait_for(lambda: self.state(partition).phase is not Phase.ABORTED)
+            self._move(partition, Event.PAUSE)
+            self._changed.wait_for(lambda: self.state(partition).phase is Phase.PAUSED)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Undo one pause of each; ValueError for one that is not paused."""
+        with self._lock:
+            for partition in partitions:
+                self._move(partition, Event.RESUME)
+
+    def abort(self, partition: TopicPartition) -> None:
+        """End the cleaning of the partition, if there is one; returns when nobody works on it."""
+        with self.paused(partition):
+            return
+
+    @contextmanager
+    def paused(self, partition: TopicPartition) -> Iterator[None]:
+        """Nobody works on the partition while this lasts."""
+        self.abort_and_pause(partition)
+        try:
+            yield
+        finally:
+            self.resume([partition])
+
+    def done_cleaning(self, to_clean: LogToClean, next_dirty_offset: int) -> None:
+        """Give a log back. How far it is clean is written down, unless the cleaning was aborted."""
+        with self._lock:
+            if self._move(to_clean.partition, Event.DONE) == IDLE:
+                data_dir = _dir_of(to_clean.log)
+                self._checkpoints.put(data_dir, to_clean.partition, next_dirty_offset, self._logs())
+
+    def done_deleting(self, partitions: Iterable[TopicPartition]) -> None:
+        """Give back what `take_for_retention` gave."""
+        with self._lock:
+            for partition in partitions:
+                self._move(partition, Event.DONE)
+
+    # --- checkpoints ------------------------------------------------------------------------------------------------
+
+    def checkpointed(self, log: PartitionLog) -> int | None:
+        """Everything below is clean; None: nothing is known."""
+        with self._lock:
+            return self._checkpoints.get(_dir_of(log), (log.topic, log.partition))
+
+    def remove_checkpoints(self, data_dir: Path, partitions: Iterable[TopicPartition]) -> None:
+        """These partitions do not lie there any more."""
+        with self._lock:
+            self._checkpoints.remove(data_dir, partitions)
+
+    def truncate_checkpoint(self, log: PartitionLog, offset: int) -> None:
+        """The log was truncated to `offset`. Of a log that is not compacted nothing is written down."""
+        with self._lock:
+            if log.config.compacted:
+                self._checkpoints.truncate(_dir_of(log), (log.topic, log.partition), offset)
+
+    def move_checkpoint(self, partition: TopicPartition, source: Path, target: Path) -> None:
+        """The partition moved from one data directory to another; one that cannot be cleaned stays so."""
+        with self._lock:
+            self._checkpoints.move(partition, source, target)
+            reason = self._uncleanable.get(source, {}).pop(partition, None)
+            if reason is not None:
+                self._uncleanable.setdefault(target, {})[partition] = reason
+
+    def forget_dir(self, data_dir: Path) -> None:
+        """A data directory failed: its checkpoint is neither read nor written from now on."""
+        with self._lock:
+            self._checkpoints.forget(data_dir)
+
+    # --- what cannot be cleaned -------------------------------------------------------------------------------------
+
+    def mark_uncleanable(self, partition: TopicPartition, log: PartitionLog, reason: str) -> None:
+        """Leave a partition alone until the next start: cleaning it failed in a way that would only come again."""
+        with self._lock:
+            self._uncleanable.setdefault(_dir_of(log), {})[partition] = reason
+
+    def uncleanable(self, data_dir: Path) -> dict[TopicPartition, str]:
+        """The partitions of a directory that are left alone, and why."""
+        with self._lock:
+            return dict(self._uncleanable.get(data_dir, {}))
+
+    def uncleanable_bytes(self, data_dir: Path, now_ms: int) -> int:
+        """What the partitions of a directory that are left alone would have to be cleaned of."""
+        with self._lock:
+            logs = self._logs()
+            marked = [(key, logs[key]) for key in self._uncleanable.get(data_dir, {}) if key in logs]
+            return sum(
+                self._candidate(key, log, now_ms, logs).dirtiness.cleanable_bytes for key, log in marked
+            )
+
+    def drop_gone(self) -> None:
+        """Forget partitions that were left alone and are not there any more."""
+        with self._lock:
+            if self._uncleanable:
+                logs = self._logs()
+                kept = {
+                    path: {key: reason for key, reason in marked.items() if key in logs}
+                    for path, marked in self._uncleanable.items()
+                }
+                self._uncleanable = {path: marked for path, marked in kept.items() if marked}
+
+
+def _look(candidates: Sequence[Candidate], now_ms: int) -> CleanerLook:
+    ratios = (found.dirtiness.ratio for found in candidates if found.dirtiness.total_bytes)
+    return CleanerLook(
+        now_ms, max(ratios, default=0.0), max((found.delay_ms for found in candidates), default=0)
+    )
+
+
+def _dir_of(log: PartitionLog) -> Path:
+    return log.directory.parent

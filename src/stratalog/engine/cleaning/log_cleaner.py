@@ -1,0 +1,310 @@
+"""The threads that compact, as many as `log.cleaner.threads`.
+
+Each takes the log that needs it most, cleans it, applies retention to the compacted logs, and rests for
+`log.cleaner.backoff.ms` when there was nothing to clean. They share one throttle; each has its part of the dedupe buffer.
+
+A log whose cleaning fails is left alone until the next start, and the log file says why; a thread goes on whatever
+happens. Source: Kafka's `LogCleaner`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from stratalog.config.broker import BrokerConfig
+from stratalog.engine.cleaning.cleaner_config import CleanerConfig
+from stratalog.engine.cleaning.cleaner_manager import CleanerManager, LogToClean, UnselectableLogError
+from stratalog.errors import KafkaStorageError, is_shortage
+from stratalog.log.cleaner.throttle import Throttle
+from stratalog.log.cleaner.values import CleanerSettings, CleanerStats, CleaningAborted, CleanResult
+from stratalog.log.partition_log import PartitionLog
+from stratalog.util.clock import Clock
+from stratalog.util.filesystem import FileSystem
+
+logger = logging.getLogger(__name__)
+
+#: How long `close` waits for a thread. A cleaning looks at every piece that it reads whether it is to end.
+CLOSE_TIMEOUT_SECONDS = 30.0
+#: A throttled thread looks this often whether it is to end.
+_SLEEP_SLICE_SECONDS = 0.1
+
+
+class OneCleaning(Protocol):
+    """What `log.cleaner.cleaner.Cleaner` does."""
+
+    def clean(
+        self,
+        log: PartitionLog,
+        *,
+        first_dirty_offset: int,
+        first_uncleanable_offset: int,
+        now_ms: int,
+        check_abort: Callable[[], None],
+    ) -> CleanResult: ...
+
+
+MakeCleaner = Callable[[CleanerSettings], OneCleaning]
+
+
+class LogCleaner:
+    """See the module. `start`, and `close` at the end; both and `reconfigure` by one thread at a time.
+
+    `on_disk_error` is told the data directory and what is wrong when the disk refuses.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        manager: CleanerManager,
+        *,
+        clock: Clock,
+        fs: FileSystem,
+        on_disk_error: Callable[[Path, str], object],
+        make_cleaner: MakeCleaner | None = None,
+    ) -> None:
+        self.config = CleanerConfig.of(config)
+        self.manager = manager
+        self._clock = clock
+        self._fs = fs
+        self._on_disk_error = on_disk_error
+        self._throttle_clock = _EndingClock(clock)
+        self.throttle = Throttle(self.config.io_max_bytes_per_second, clock=self._throttle_clock)
+        self._make_cleaner = make_cleaner or self._default_cleaner
+        self._threads: list[_CleanerThread] = []
+        #: Those of an earlier configuration that were told to end.
+        self._leaving: list[_CleanerThread] = []
+        self._numbers = itertools.count()
+
+    def _default_cleaner(self, settings: CleanerSettings) -> OneCleaning:
+        # Loads native loops, which a broker without a log to compact does not need.
+        from stratalog.log.cleaner.cleaner import Cleaner
+
+        return Cleaner(settings, clock=self._clock, fs=self._fs, throttle=self.throttle)
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to clean, with as many threads as configured or as the system has."""
+        self._threads = []
+        for _ in range(self.config.threads):
+            thread = _CleanerThread(next(self._numbers), self.worker(self.config.settings), self)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                logger.error("%d threads compact, not %d: %s", len(self._threads), self.config.threads, error)
+                return
+            self._threads.append(thread)
+
+    def worker(self, settings: CleanerSettings) -> CleanerWorker:
+        """What a thread does, without the thread."""
+        return CleanerWorker(
+            self.manager, lambda: self._make_cleaner(settings), self._clock, self._on_disk_error
+        )
+
+    def close(self) -> None:
+        """End what is going on, at the next piece; returns after `CLOSE_TIMEOUT_SECONDS` at the latest."""
+        self._throttle_clock.ended = True
+        self._dismiss()
+        for thread in self._leaving:
+            thread.join(CLOSE_TIMEOUT_SECONDS)
+            if thread.is_alive():
+                logger.error("%s does not end; its files are left as they are", thread.name)
+        self._leaving = []
+
+    def _dismiss(self) -> None:
+        for thread in self._threads:
+            thread.end()
+        self._leaving = [thread for thread in self._leaving if thread.is_alive()] + self._threads
+        self._threads = []
+
+    @property
+    def threads(self) -> list[threading.Thread]:
+        """Those that clean, by now."""
+        return list(self._threads)
+
+    @property
+    def last_cleanings(self) -> list[CleanerStats]:
+        """What the last cleaning of each thread read and wrote."""
+        return [thread.last_cleaning for thread in self._threads if thread.last_cleaning is not None]
+
+    @property
+    def dead_thread_count(self) -> int:
+        """Threads that ended though nobody told them to."""
+        return sum(thread.is_dead for thread in self._threads)
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Put a changed configuration in force. Does not wait: a thread of before ends with its cleaning's next piece."""
+        new = CleanerConfig.of(config)
+        if new == self.config:
+            return
+        before, self.config = self.config, new
+        if new.io_max_bytes_per_second != before.io_max_bytes_per_second:
+            logger.info("Cleaners may read and write %s bytes a second now", new.io_max_bytes_per_second)
+            self.throttle.bytes_per_second = new.io_max_bytes_per_second
+        if self._threads:
+            self._dismiss()
+            self.start()
+
+
+class CleanerWorker:
+    """What one cleaner thread does; `turn` by one thread at a time."""
+
+    def __init__(
+        self,
+        manager: CleanerManager,
+        make_cleaner: Callable[[], OneCleaning],
+        clock: Clock,
+        on_disk_error: Callable[[Path, str], object],
+    ) -> None:
+        self._manager = manager
+        self._make_cleaner = make_cleaner
+        self._cleaner: OneCleaning | None = None
+        self._clock = clock
+        self._on_disk_error = on_disk_error
+        #: Set to end a cleaning.
+        self.ending = threading.Event()
+        #: What the last cleaning read and wrote.
+        self.last_cleaning: CleanerStats | None = None
+
+    def turn(self) -> bool:
+        """Clean the filthiest log and apply retention to the compacted ones; whether there is more to be expected."""
+        try:
+            to_clean = self._manager.take_filthiest(self._clock.now_ms())
+        except UnselectableLogError as error:
+            self._leave_alone(error.partition, error.log, error.__cause__ or error)
+            return False
+        went_well = to_clean is not None and self._clean(to_clean)
+        if not self.ending.is_set():
+            self._apply_retention()
+        self._manager.drop_gone()
+        return went_well
+
+    def _clean(self, to_clean: LogToClean) -> bool:
+        """Clean one log and give it back; whether it may be looked at again at once."""
+        next_dirty_offset = to_clean.first_dirty_offset
+        try:
+            next_dirty_offset = self._clean_log(to_clean)
+        except CleaningAborted as aborted:
+            logger.info("The cleaning of %s-%d ends early: %s", *to_clean.partition, aborted)
+        except KafkaStorageError as error:  # a log that was closed, or one whose disk failed before
+            logger.info("%s-%d was not cleaned: %s", *to_clean.partition, error)
+            return False
+        except OSError as error:
+            if is_shortage(error):
+                logger.error("%s-%d was not cleaned: %s", *to_clean.partition, error)
+                return False
+            data_dir = to_clean.log.directory.parent
+            self._on_disk_error(data_dir, f"{to_clean.log.directory.name} cannot be cleaned: {error}")
+            return False
+        except Exception as error:
+            self._leave_alone(to_clean.partition, to_clean.log, error)
+            return False
+        finally:
+            self._manager.done_cleaning(to_clean, next_dirty_offset)
+        return True
+
+    def _clean_log(self, to_clean: LogToClean) -> int:
+        log = to_clean.log
+        if self._cleaner is None:
+            self._cleaner = self._make_cleaner()
+        # What makes older records dead must not be lost in a crash that they do not survive.
+        log.flush(to_clean.first_uncleanable_offset)
+        result = self._cleaner.clean(
+            log,
+            first_dirty_offset=to_clean.first_dirty_offset,
+            first_uncleanable_offset=to_clean.first_uncleanable_offset,
+            now_ms=self._clock.now_ms(),
+            check_abort=lambda: self._check_abort(to_clean),
+        )
+        self.last_cleaning = result.stats
+        return result.next_dirty_offset
+
+    def _check_abort(self, to_clean: LogToClean) -> None:
+        if self.ending.is_set():
+            raise CleaningAborted("the cleaner is being stopped")
+        self._manager.check_aborted(to_clean.partition)
+
+    def _apply_retention(self) -> None:
+        taken = self._manager.take_for_retention()
+        try:
+            for partition, log in taken.items():
+                try:
+                    log.delete_old_segments()
+                except KafkaStorageError as error:
+                    logger.info("%s-%d: retention was not applied: %s", *partition, error)
+                except OSError as error:
+                    if is_shortage(error):
+                        logger.error("%s-%d: retention was not applied: %s", *partition, error)
+                    else:
+                        self._on_disk_error(log.directory.parent, f"{log.directory.name}: {error}")
+                except Exception as error:
+                    self._leave_alone(partition, log, error)
+        finally:
+            self._manager.done_deleting(taken)
+
+    def _leave_alone(self, partition: tuple[str, int], log: PartitionLog, error: BaseException) -> None:
+        logger.warning("%s-%d cannot be cleaned, and is left alone until the next start: %s",
+                       *partition, error, exc_info=error)  # fmt: skip
+        self._manager.mark_uncleanable(partition, log, str(error))
+
+
+class _CleanerThread(threading.Thread):
+    """Turn after turn, until it is told to end; an error that nobody foresaw is logged, and the next turn comes."""
+
+    def __init__(self, number: int, worker: CleanerWorker, cleaner: LogCleaner) -> None:
+        super().__init__(name=f"log-cleaner-{number}", daemon=True)
+        self._worker = worker
+        self._cleaner = cleaner
+
+    @property
+    def last_cleaning(self) -> CleanerStats | None:
+        return self._worker.last_cleaning
+
+    @property
+    def is_dead(self) -> bool:
+        return self.ident is not None and not self.is_alive() and not self._worker.ending.is_set()
+
+    def end(self) -> None:
+        self._worker.ending.set()
+
+    def run(self) -> None:
+        try:
+            self._clean_until_the_end()
+        except BaseException:
+            logger.exception("%s has ended; nothing is compacted by it until the next start", self.name)
+            raise
+
+    def _clean_until_the_end(self) -> None:
+        ending = self._worker.ending
+        while not ending.is_set():
+            went_well = False
+            try:
+                went_well = self._worker.turn()
+            except Exception:
+                logger.exception("%s: an error that should not be; it goes on", self.name)
+            if not went_well:
+                ending.wait(self._cleaner.config.backoff_ms / 1000)
+
+
+class _EndingClock:
+    """A clock whose sleep is cut short when `ended` is set."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.ended = False
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        end = self.monotonic() + seconds
+        while not self.ended and (left := end - self.monotonic()) > 0:
+            self._clock.sleep(min(left, _SLEEP_SLICE_SECONDS))

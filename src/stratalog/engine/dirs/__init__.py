@@ -1,0 +1,1 @@
+"""Log directories: identity, loading, checkpoints, failure."""

@@ -1,0 +1,136 @@
+"""The data directories of a broker as one: those that serve, and those that failed and are left alone.
+
+A directory that cannot be read or written takes its own partitions out of service and nobody else's. At the start that is
+one that cannot be used at all; while the broker runs, one for which the disk refused an append, a flush, a roll, a
+checkpoint or a deletion. A failed directory comes back with the next start. Source: Kafka's `LogManager`
+(`createAndValidateLogDirs`, `handleLogDirFailure`) and `LogDirFailureChannel`.
+
+Thread safety: `fail` by any thread; everything else as its caller sees to.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from stratalog.engine.dirs.data_dir import DataDir
+from stratalog.errors import (
+    CorruptCheckpointError,
+    DataDirError,
+    KafkaStorageError,
+    UnusableDataDirError,
+    is_shortage,
+)
+from stratalog.log.format.checkpoints import OffsetCheckpoint, TopicPartition
+from stratalog.util.filesystem import FileSystem
+
+logger = logging.getLogger(__name__)
+
+
+class LogDirs:
+    """See the module. `paths` are all of them, as configured, resolved."""
+
+    def __init__(self, paths: Sequence[Path], *, cluster_id: str, node_id: int, fs: FileSystem) -> None:
+        """Lock and identify every directory.
+
+        DataDirError for one that is given twice, is served by somebody else or belongs to another installation, and when
+        none can be used: nothing is held then. One that is unreadable or damaged is offline.
+        """
+        self.paths = [Path(path).resolve() for path in paths]
+        self._fs = fs
+        self._lock = threading.Lock()
+        self._offline: dict[Path, str] = {}
+        self._opened: list[DataDir] = []
+        _refuse_twins(self.paths)
+        try:
+            for path in self.paths:
+                self._open(path, cluster_id, node_id)
+            if not self._opened:
+                raise DataDirError(
+                    f"none of the log directories can be used: {'; '.join(self._offline.values())}"
+                )
+        except BaseException:
+            for opened in self._opened:
+                opened.close(clean=opened.was_clean)
+            raise
+
+    def _open(self, path: Path, cluster_id: str, node_id: int) -> None:
+        try:
+            self._opened.append(DataDir.open(path, cluster_id=cluster_id, node_id=node_id, fs=self._fs))
+        except UnusableDataDirError as error:
+            self._offline[path] = str(error)
+            if len(self.paths) > 1:
+                logger.error("%s; its partitions are offline", error)
+
+    @property
+    def live(self) -> list[DataDir]:
+        """Those that serve."""
+        return [opened for opened in self._opened if opened.path not in self._offline]
+
+    @property
+    def offline(self) -> Mapping[Path, str]:
+        """Those that failed, each with what is wrong with it."""
+        return self._offline
+
+    def is_offline(self, path: Path) -> bool:
+        return path in self._offline
+
+    def fail(self, path: Path, reason: str) -> bool:
+        """Take a directory out of service; whether it still was in service."""
+        with self._lock:
+            if path in self._offline:
+                return False
+            self._offline = {**self._offline, path: reason}
+        logger.error("log directory %s failed, its partitions are offline until it is mended and the broker is"
+                     " started again: %s", path, reason)  # fmt: skip
+        return True
+
+    def storage_error(self, path: Path) -> KafkaStorageError:
+        """What the partitions of a failed directory answer."""
+        return KafkaStorageError(f"log directory {path} is offline: {self._offline.get(path, 'it failed')}")
+
+    # --- checkpoints ------------------------------------------------------------------------------------------------
+
+    def read_checkpoint(self, directory: DataDir, name: str) -> dict[TopicPartition, int] | None:
+        """What a checkpoint says; None if it is damaged: without it more is read than needed, but nothing is lost."""
+        try:
+            return OffsetCheckpoint(directory.path / name, self._fs).read()
+        except CorruptCheckpointError as error:
+            logger.warning("Starting without a checkpoint that is damaged: %s", error)
+            return None
+
+    def write_checkpoint(self, directory: DataDir, name: str, offsets: Mapping[TopicPartition, int]) -> bool:
+        """Replace a checkpoint; whether that was possible. A directory that refuses fails.
+
+        Without a file descriptor, the next turn writes it.
+        """
+        try:
+            OffsetCheckpoint(directory.path / name, self._fs).write(offsets)
+        except OSError as error:
+            if is_shortage(error):
+                logger.error("%s of %s cannot be written: %s", name, directory.path, error.strerror)
+            else:
+                self.fail(directory.path, f"{name} cannot be written: {error.strerror or error}")
+            return False
+        return True
+
+    # --- end --------------------------------------------------------------------------------------------------------
+
+    def close(self, *, clean: Iterable[Path]) -> None:
+        """Release all; the directories of `clean` are flushed and checkpointed, and get their mark."""
+        flushed = set(clean)
+        for opened in self._opened:
+            is_clean = opened.path in flushed and opened.path not in self._offline
+            try:
+                opened.close(clean=is_clean)
+            except OSError as error:
+                logger.error("log directory %s cannot be marked as left cleanly: %s", opened.path, error)
+                opened.close(clean=False)
+
+
+def _refuse_twins(paths: Sequence[Path]) -> None:
+    for path in paths:
+        if paths.count(path) > 1:
+            raise DataDirError(f"log directory {path} is given twice in log.dirs; name each directory once")

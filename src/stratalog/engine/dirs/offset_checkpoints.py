@@ -1,0 +1,109 @@
+"""What the checkpoints of the data directories say of each partition: read at a start, written from the logs as they are.
+
+    recovery-point-offset-checkpoint    everything below is on disk
+    log-start-offset-checkpoint         where the log begins; a log that begins at 0 is not in it
+    replication-offset-checkpoint       the high watermark
+
+What they say of partitions that are not served (of unknown topics, or that could not be opened) stays in them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from stratalog.engine.dirs.data_dir import DataDir
+from stratalog.engine.dirs.log_dirs import LogDirs
+from stratalog.log.format.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    TopicPartition,
+)
+from stratalog.log.partition_log import PartitionLog
+from stratalog.log.recovery.partition_checkpoints import known_recovery_point
+
+_FACTS: Final[dict[str, Callable[[PartitionLog], int]]] = {
+    RECOVERY_POINTS: lambda log: log.recovery_point,
+    LOG_START_OFFSETS: lambda log: log.log_start_offset,
+    HIGH_WATERMARKS: lambda log: log.high_watermark,
+}
+
+ALL_CHECKPOINTS: Final = tuple(_FACTS)
+
+
+class Checkpointed(NamedTuple):
+    """Of one partition; 0 where a checkpoint says nothing. `recovery_point` None: what its checkpoint says is damaged."""
+
+    recovery_point: int | None
+    log_start_offset: int
+
+
+class OffsetCheckpoints:
+    """See the module. Thread-safe."""
+
+    def __init__(self, dirs: LogDirs) -> None:
+        self._dirs = dirs
+        self._lock = threading.Lock()
+        self._found: dict[tuple[Path, str], dict[TopicPartition, int]] = {}
+        #: Directories whose recovery points could not be read at the start.
+        self._flush_unknown: set[Path] = set()
+        #: What is in the files by now.
+        self._on_disk: dict[tuple[Path, str], frozenset[TopicPartition]] = {}
+
+    def read(self, data_dir: DataDir) -> None:
+        """Read those of one directory. OSError when the disk refuses; a damaged one says nothing."""
+        found = {name: self._dirs.read_checkpoint(data_dir, name) for name in _FACTS}
+        with self._lock:
+            for name, offsets in found.items():
+                self._found[data_dir.path, name] = offsets or {}
+                self._on_disk[data_dir.path, name] = frozenset(offsets or {})
+            if found[RECOVERY_POINTS] is None:
+                self._flush_unknown.add(data_dir.path)
+
+    def of(self, directory: Path, partition: TopicPartition) -> Checkpointed:
+        """What was found of a partition."""
+        with self._lock:
+            recovery_point, start = (
+                self._found.get((directory, name), {}).get(partition, 0)
+                for name in (RECOVERY_POINTS, LOG_START_OFFSETS)
+            )
+        is_known = directory not in self._flush_unknown
+        return Checkpointed(known_recovery_point(recovery_point) if is_known else None, start)
+
+    def forget(self, directory: Path, partition: TopicPartition) -> None:
+        """The partition does not lie there any more."""
+        with self._lock:
+            for name in _FACTS:
+                self._found.get((directory, name), {}).pop(partition, None)
+
+    def still_names(self, directory: Path, partition: TopicPartition) -> bool:
+        """Whether the files say something of the partition: after a crash it would count for a new one of that name."""
+        with self._lock:
+            return any(partition in self._on_disk.get((directory, name), ()) for name in _FACTS)
+
+    def write(
+        self, data_dir: DataDir, logs: Iterable[PartitionLog], names: Collection[str] = ALL_CHECKPOINTS
+    ) -> bool:
+        """Write those of one directory (or only some), in which `logs` are served; whether the disk took them.
+
+        One that refuses is out of service then (`LogDirs.write_checkpoint`).
+        """
+        here = {(log.topic, log.partition): log for log in logs}
+        with self._lock:
+            for name in names:
+                fact = _FACTS[name]
+                offsets = {
+                    partition: offset
+                    for partition, offset in self._found.get((data_dir.path, name), {}).items()
+                    if partition not in here
+                }
+                offsets |= {partition: fact(log) for partition, log in here.items()}
+                if name == LOG_START_OFFSETS:
+                    offsets = {partition: offset for partition, offset in offsets.items() if offset > 0}
+                if not self._dirs.write_checkpoint(data_dir, name, offsets):
+                    return False
+                self._on_disk[data_dir.path, name] = frozenset(offsets)
+        return True

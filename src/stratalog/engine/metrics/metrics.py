@@ -1,0 +1,31 @@
+"""All metrics of the engine. Nothing is counted for them but what `traffic` and the remote tier count anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from stratalog.engine.log_manager import LogManager
+from stratalog.engine.metrics import metrics_cleaner, metrics_logs, metrics_remote, metrics_traffic
+from stratalog.engine.metrics.metric import Metric, Sample
+from stratalog.engine.metrics.metrics_plugins import read_plugin_metrics
+from stratalog.engine.metrics.metrics_remote import RemoteView
+
+_OF_LOGS: tuple[Metric[LogManager], ...] = (
+    *metrics_logs.METRICS,
+    *metrics_cleaner.METRICS,
+    *metrics_traffic.METRICS,
+)
+
+#: The declarations of all, for whoever documents them.
+METRICS: tuple[Metric[Any], ...] = (*_OF_LOGS, *metrics_remote.METRICS)
+
+
+def read_metrics(logs: LogManager) -> Iterator[tuple[Metric[Any], Iterable[Sample]]]:
+    """Every metric with its values now."""
+    for metric in _OF_LOGS:
+        yield metric, metric.read(logs)
+    view = RemoteView(logs)
+    for of_remote in metrics_remote.METRICS:
+        yield of_remote, of_remote.read(view)
+    yield from read_plugin_metrics(logs)

@@ -1,0 +1,127 @@
+"""Metrics of partitions and log directories: `kafka.log`, `kafka.cluster`, `kafka.server:type=ReplicaManager`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from stratalog.engine.log_manager import LogManager
+from stratalog.engine.metrics.metric import Kind, Metric, Sample, kafka_metric, own_metric, single
+from stratalog.engine.partition import Partition
+from stratalog.log.partition_log import PartitionLog
+from stratalog.log.retention.decision import is_tiered
+
+PARTITION = ("topic", "partition")
+DIRECTORY = ("logDirectory",)
+
+_LOG = "kafka.log:type=Log,name="
+_MANAGER = "kafka.log:type=LogManager,name="
+_PARTITION = "kafka.cluster:type=Partition,name="
+_REPLICAS = "kafka.server:type=ReplicaManager,name="
+
+
+def of_logs(read: Callable[[PartitionLog], float]) -> Callable[[LogManager], Iterable[Sample]]:
+    """One value for each partition that is served."""
+    return of_partitions(lambda partition: read(partition.log))
+
+
+def of_partitions(read: Callable[[Partition], float]) -> Callable[[LogManager], Iterable[Sample]]:
+    return lambda logs: (
+        Sample((partition.topic, str(partition.partition)), read(partition))
+        for partition in logs.partitions()
+    )
+
+
+def _count(wanted: Callable[[Partition], bool]) -> Callable[[LogManager], Iterable[Sample]]:
+    return lambda logs: single(sum(wanted(partition) for partition in logs.partitions()))
+
+
+def _retention_size_percent(log: PartitionLog) -> int:
+    """Of retention.bytes; 0 without a bound, and for a tiered partition, which has `kafka.log.remote`'s."""
+    limit = log.config.retention_bytes
+    return 0 if is_tiered(log.config) or limit <= 0 else log.size_bytes * 100 // limit
+
+
+def _has_late_transaction(logs: LogManager) -> Callable[[Partition], bool]:
+    now_ms = logs.clock.now_ms()
+    return lambda partition: partition.log.producers.has_late_transaction(now_ms)
+
+
+def _is_below_min_isr(partition: Partition) -> bool:
+    return partition.log.config.min_insync_replicas > 1
+
+
+def _is_at_min_isr(partition: Partition) -> bool:
+    return partition.log.config.min_insync_replicas == 1
+
+
+def _dirs(
+    read: Callable[[LogManager], Iterable[tuple[str, float]]],
+) -> Callable[[LogManager], Iterable[Sample]]:
+    return lambda logs: (Sample((path,), value) for path, value in read(logs))
+
+
+METRICS: tuple[Metric[LogManager], ...] = (
+    kafka_metric(_LOG + "Size", of_logs(lambda log: log.size_bytes),
+                 "Bytes of all local segments of the partition.", PARTITION),
+    kafka_metric(_LOG + "NumLogSegments", of_logs(lambda log: len(log.segments)),
+                 "Local segments, the active one included.", PARTITION),
+    kafka_metric(_LOG + "LogStartOffset", of_logs(lambda log: log.log_start_offset),
+                 "The first offset that may be read, from whichever tier.", PARTITION),
+    kafka_metric(_LOG + "LogEndOffset", of_logs(lambda log: log.log_end_offset),
+                 "The offset of the next record.", PARTITION),
+    kafka_metric(_LOG + "RetentionSizeInPercent", of_logs(_retention_size_percent),
+                 "Local size in percent of retention.bytes; 0 without a bound, and for tiered partitions.", PARTITION),
+    own_metric("log_local_start_offset", of_logs(lambda log: log.local_log_start_offset),
+               "The first offset that is on the local disk.", PARTITION),
+    own_metric("log_high_watermark", of_logs(lambda log: log.high_watermark),
+               "Consumers read below this offset.", PARTITION),
+    own_metric("log_last_stable_offset", of_logs(lambda log: log.last_stable_offset),
+               "Consumers with isolation.level=read_committed read below this offset.", PARTITION),
+    own_metric("log_recovery_point", of_logs(lambda log: log.recovery_point),
+               "Everything below this offset is durably on disk.", PARTITION),
+    own_metric("log_active_segment_size_bytes", of_logs(lambda log: log.active_segment.size_bytes),
+               "Bytes of the segment that is written to.", PARTITION),
+    own_metric("log_largest_segment_size_bytes",
+               of_logs(lambda log: max(segment.size_bytes for segment in log.segments)),
+               "Bytes of the largest local segment; past 2^31 with large segments (KIP-1333).", PARTITION),
+    kafka_metric(
+        "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs",
+        lambda logs: [Sample((), logs.flush_times().total_ms, logs.flush_times().times)],
+        "Flushes of logs, and the milliseconds that they took.",
+        kind=Kind.TIMER,
+    ),
+    kafka_metric(_MANAGER + "OfflineLogDirectoryCount", lambda logs: single(len(logs.dirs.offline)),
+                 "Log directories that failed."),
+    kafka_metric(_MANAGER + "LogDirectoryOffline",
+                 _dirs(lambda logs: ((str(path), logs.dirs.is_offline(path)) for path in logs.dirs.paths)),
+                 "1 for a log directory that failed, 0 for one that serves.", DIRECTORY),
+    kafka_metric(_PARTITION + "InSyncReplicasCount", of_partitions(lambda _: 1),
+                 "Replicas in sync: the one that there is.", PARTITION),
+    kafka_metric(_PARTITION + "ReplicasCount", of_partitions(lambda _: 1), "Replicas.", PARTITION),
+    kafka_metric(_PARTITION + "UnderReplicated", of_partitions(lambda _: 0),
+                 "1 if a replica is not in sync: never, with one replica.", PARTITION),
+    kafka_metric(_PARTITION + "UnderMinIsr", of_partitions(_is_below_min_isr),
+                 "1 if fewer replicas are in sync than min.insync.replicas asks for.", PARTITION),
+    kafka_metric(_PARTITION + "AtMinIsr", of_partitions(_is_at_min_isr),
+                 "1 if as many replicas are in sync as min.insync.replicas asks for.", PARTITION),
+    kafka_metric(_PARTITION + "LastStableOffsetLag",
+                 of_logs(lambda log: max(log.high_watermark - log.last_stable_offset, 0)),
+                 "Offsets from the last stable offset to the high watermark.", PARTITION),
+    kafka_metric(_REPLICAS + "PartitionCount", _count(lambda _: True), "Partitions that are served."),
+    kafka_metric(_REPLICAS + "LeaderCount", _count(lambda partition: partition.leader_epoch >= 0),
+                 "Partitions that this broker leads."),
+    kafka_metric(_REPLICAS + "OfflineReplicaCount", lambda logs: single(logs.offline_count()),
+                 "Partitions whose log directory failed."),
+    kafka_metric(_REPLICAS + "UnderReplicatedPartitions", lambda _: single(0),
+                 "Partitions with a replica that is not in sync: none, with one replica."),
+    kafka_metric(_REPLICAS + "UnderMinIsrPartitionCount", _count(_is_below_min_isr),
+                 "Partitions with fewer replicas in sync than min.insync.replicas asks for."),
+    kafka_metric(_REPLICAS + "AtMinIsrPartitionCount", _count(_is_at_min_isr),
+                 "Partitions with as many replicas in sync as min.insync.replicas asks for."),
+    kafka_metric(_REPLICAS + "ProducerIdCount",
+                 lambda logs: single(sum(len(p.log.producers.producers) for p in logs.partitions())),
+                 "Idempotent producers that are known, over all partitions."),
+    kafka_metric(_REPLICAS + "PartitionsWithLateTransactionsCount",
+                 lambda logs: _count(_has_late_transaction(logs))(logs),
+                 "Partitions with a transaction that is open for longer than it may be."),
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""The remote tier of one broker: its metadata topic, status, and the switch per topic."""

@@ -1,0 +1,179 @@
+"""The partitions of `__remote_log_metadata` as the plain log of events that the metadata manager asks for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from stratalog.engine.partition import Partition
+from stratalog.errors import CorruptRecordError, StratalogError
+from stratalog.log.format.values import Isolation
+from stratalog.log.partition_log import PartitionLog
+from stratalog.records.batch import RecordBatch, iter_batches
+from stratalog.records.batch_builder import build_batch
+from stratalog.records.batch_format import CODEC_MASK, LOG_OVERHEAD
+from stratalog.records.record import Record
+from stratalog.remote.metadata.log import EventsRead
+from stratalog.remote.metadata.snapshot import SNAPSHOT_FILE
+from stratalog.util.atomic_file import write_atomic
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+from stratalog.util.varint import decode_varint
+
+logger = logging.getLogger(__name__)
+
+REMOTE_LOG_METADATA_TOPIC = "__remote_log_metadata"
+
+REBUILD = "'stratalog tier restore URL --data-dir DIR --metadata-only' rebuilds it from the bucket"
+
+#: Attributes, timestamp delta and offset delta of a batch's only record, and the length of a key that is not there.
+_NO_KEY = b"\x00\x00\x00\x01"
+#: From here on a varint takes two bytes.
+_LONG_VARINT = 0x80
+
+
+class LocalMetadataLog:
+    """Appends to and reads from the local partitions of the metadata topic.
+
+    An append is flushed before it returns: the deletion of a local segment relies on what it says. Thread-safe, as the
+    partitions are.
+    """
+
+    def __init__(
+        self,
+        partition_count: int,
+        partition: Callable[[int], Partition | None],
+        fs: FileSystem = REAL_FILESYSTEM,
+    ) -> None:
+        self.partition_count = partition_count
+        self._partition = partition
+        self._fs = fs
+
+    def append(self, partition: int, value: bytes, timestamp_ms: int) -> int:
+        """Store one event durably; return its offset."""
+        batch = build_batch([Record(offset=0, timestamp_ms=timestamp_ms, key=None, value=value)])
+        target = self._get(partition)
+        offset = target.append(batch, origin="internal").first_offset
+        target.log.flush()
+        return offset
+
+    def read(self, partition: int, offset: int, max_bytes: int = 1024 * 1024) -> EventsRead:
+        """Events from `offset` on. What is damaged is left out, with a line that says so, if what is behind it can be read.
+
+        CorruptRecordError for bytes that are no batches, when nothing behind them can be found.
+        """
+        log = self._get(partition).log
+        offset = max(offset, log.log_start_offset)
+        events: list[tuple[int, bytes]] = []
+        if offset >= log.high_watermark:
+            return EventsRead(events, offset)
+        try:
+            fetched = log.read(offset, max_bytes, isolation=Isolation.HIGH_WATERMARK, min_one_message=True)
+        except CorruptRecordError as error:
+            return EventsRead(events, _behind_damage(log, offset, error))
+        next_offset = offset if fetched.slice else log.high_watermark
+        try:
+            for batch in iter_batches(fetched.slice.read() if fetched.slice else b""):
+                next_offset = batch.next_offset
+                if not batch.is_crc_valid:
+                    logger.error("%s: batch at offset %d is damaged, its events are left out; %s",
+                                 log.directory, batch.base_offset, REBUILD)  # fmt: skip
+                elif not batch.is_control:
+                    events += events_of(batch)
+        except CorruptRecordError as error:
+            raise CorruptRecordError(f"{log.directory}: {error}; {REBUILD}") from error
+        if events and events[0][0] < offset:
+            events = [event for event in events if event[0] >= offset]
+        return EventsRead(events, next_offset)
+
+    def start_offset(self, partition: int) -> int:
+        """The offset of the first event that is kept."""
+        return self._get(partition).log.log_start_offset
+
+    def end_offset(self, partition: int) -> int:
+        """The offset that the next event will get."""
+        return self._get(partition).log.log_end_offset
+
+    # --- snapshots --------------------------------------------------------------------------------------------------
+
+    def read_snapshot(self, partition: int) -> bytes | None:
+        """What `write_snapshot` stored last, None when there is nothing."""
+        path = self._snapshot_path(partition)
+        return self._fs.read_bytes(path) if self._fs.exists(path) else None
+
+    def write_snapshot(self, partition: int, data: bytes) -> None:
+        """Store `data` beside the segments, whole or not at all; every event is durable before."""
+        self._get(partition).log.flush()
+        write_atomic(self._snapshot_path(partition), data, self._fs)
+
+    def _snapshot_path(self, partition: int) -> Path:
+        return self._get(partition).log.directory / SNAPSHOT_FILE
+
+    def _get(self, partition: int) -> Partition:
+        found = self._partition(partition)
+        if found is None:
+            raise StratalogError(f"{REMOTE_LOG_METADATA_TOPIC}-{partition} is not loaded")
+        return found
+
+
+def _behind_damage(log: PartitionLog, offset: int, error: CorruptRecordError) -> int:
+    """The first offset behind the damage at `offset` that can be read; CorruptRecordError when there is none.
+
+    The high watermark when nothing else can be behind it: it is the last offset, or headers still say where batches end.
+    """
+    end = log.high_watermark
+    found = next((later for later in range(offset + 1, end) if _can_read(log, later)), None)
+    if found is None:
+        if offset + 1 < end and not _ends_whole(log, offset):
+            raise CorruptRecordError(f"{log.directory}: {error}; {REBUILD}") from error
+        found = end
+    logger.error("%s: batch at offset %d is damaged, events %d to %d are left out: %s; %s",
+                 log.directory, offset, offset, found - 1, error, REBUILD)  # fmt: skip
+    return found
+
+
+def _can_read(log: PartitionLog, offset: int) -> bool:
+    try:
+        log.read(offset, 1, isolation=Isolation.HIGH_WATERMARK, min_one_message=True)
+    except CorruptRecordError:
+        return False
+    return True
+
+
+def _ends_whole(log: PartitionLog, offset: int) -> bool:
+    """Whether headers can be followed from the batch with `offset` to the end of the log."""
+    segments = [segment for segment in log.segments if segment.size_bytes]
+    last = segments[-1]
+    try:
+        found = last.translate_offset(offset)
+        if found is None or offset < last.base_offset:
+            return False
+        end = found.position
+        for position, header in last.headers(found.position):
+            end = position + header[1] + LOG_OVERHEAD
+    except CorruptRecordError:
+        return False
+    return end == last.size_bytes
+
+
+def events_of(batch: RecordBatch) -> list[tuple[int, bytes]]:
+    """The events of a batch as (offset, value). Nearly every batch has one, whose value is cut out of it at once."""
+    value = _only_value(batch)
+    if value is not None:
+        return [(batch.base_offset, value)]
+    return [(record.offset, bytes(record.value)) for record in batch.records() if record.value is not None]
+
+
+def _only_value(batch: RecordBatch) -> bytes | None:
+    """The value of an uncompressed batch of one record without key and headers; None for any other batch.
+
+    record    length (varint), attributes, timestamp delta, offset delta (all 0), key length (-1), value length, value, 0
+    """
+    if batch.record_count != 1 or batch.attributes & CODEC_MASK:
+        return None
+    payload = batch.records_payload
+    length_size = 1 if payload[0] < _LONG_VARINT else 2
+    if payload[length_size : length_size + len(_NO_KEY)] != _NO_KEY or payload[-1] != 0:
+        return None
+    size, start = decode_varint(payload, length_size + len(_NO_KEY))
+    return bytes(payload[start : start + size]) if start + size + 1 == len(payload) else None

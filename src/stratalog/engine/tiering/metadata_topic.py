@@ -1,0 +1,84 @@
+"""`__remote_log_metadata` made ready at a start: there, with as many partitions as configured, and all of them readable.
+
+Without it nothing remote can be served and nothing local may go, so a start that cannot get at it fails (Kafka ends its
+process). What may pass is tried again for `remote.log.metadata.initialization.retry.max.timeout.ms`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from stratalog.config.broker import BrokerConfig
+from stratalog.engine.partition import Partition
+from stratalog.engine.tiering.metadata_log import REBUILD, REMOTE_LOG_METADATA_TOPIC, LocalMetadataLog
+from stratalog.errors import DataDirError, InvalidConfigError, KafkaStorageError
+from stratalog.util.clock import SYSTEM_CLOCK, Clock
+
+logger = logging.getLogger(__name__)
+
+PARTITIONS_KEY: Final = "remote.log.metadata.topic.num.partitions"
+_TIMEOUT_KEY: Final = "remote.log.metadata.initialization.retry.max.timeout.ms"
+_INTERVAL_KEY: Final = "remote.log.metadata.initialization.retry.interval.ms"
+
+
+class TopicMade(Protocol):
+    """What is made of a request for a topic."""
+
+    @property
+    def partition_count(self) -> int: ...
+
+
+#: Name, count of partitions and configuration of a topic that is to be there; made when it is not.
+EnsureTopic = Callable[[str, int, Mapping[str, str]], TopicMade]
+
+
+def metadata_topic_configs(config: BrokerConfig) -> dict[str, str]:
+    """What is set on the topic when it is made."""
+    return {
+        "cleanup.policy": "delete",
+        "remote.storage.enable": "false",
+        "retention.ms": str(config["remote.log.metadata.topic.retention.ms"]),
+    }
+
+
+def open_metadata_log(
+    config: BrokerConfig,
+    ensure_topic: EnsureTopic,
+    partition: Callable[[str, int], Partition | None],
+    clock: Clock = SYSTEM_CLOCK,
+) -> LocalMetadataLog:
+    """The topic as a log of events. Blocks while it has to be waited for.
+
+    InvalidConfigError when it has another count of partitions than is configured: where the events of a user partition lie
+    depends on it, so it never changes. DataDirError when it cannot be read in time.
+    """
+    deadline = clock.monotonic() + config[_TIMEOUT_KEY] / 1000
+    while True:
+        try:
+            return _open(config, ensure_topic, partition)
+        except (KafkaStorageError, OSError) as error:
+            if clock.monotonic() >= deadline:
+                raise DataDirError(
+                    f"{REMOTE_LOG_METADATA_TOPIC} cannot be read, and without it nothing can be served from the remote "
+                    f"tier: {error} (tried for {_TIMEOUT_KEY}={config[_TIMEOUT_KEY]}); {REBUILD}"
+                ) from error
+            logger.warning("%s cannot be read yet: %s", REMOTE_LOG_METADATA_TOPIC, error)
+            clock.sleep(config[_INTERVAL_KEY] / 1000)
+
+
+def _open(
+    config: BrokerConfig, ensure_topic: EnsureTopic, partition: Callable[[str, int], Partition | None]
+) -> LocalMetadataLog:
+    wanted = config[PARTITIONS_KEY]
+    found = ensure_topic(REMOTE_LOG_METADATA_TOPIC, wanted, metadata_topic_configs(config)).partition_count
+    if found != wanted:
+        raise InvalidConfigError(
+            f"{REMOTE_LOG_METADATA_TOPIC} has {found} partitions, but {PARTITIONS_KEY}={wanted}; the count never changes "
+            f"once the topic is there: set it to {found}"
+        )
+    log = LocalMetadataLog(found, lambda number: partition(REMOTE_LOG_METADATA_TOPIC, number))
+    for number in range(found):
+        log.end_offset(number)  # raises for one that is offline
+    return log

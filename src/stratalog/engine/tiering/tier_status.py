@@ -1,0 +1,125 @@
+"""The tier status of the partitions of a broker: facts from the log and from its tasks, for `remote.status` to judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from stratalog.engine.log_manager import LogManager
+from stratalog.engine.partition import Partition
+from stratalog.errors import KafkaStorageError, StratalogError
+from stratalog.remote.tier.copy_task import COPY_QUOTA
+from stratalog.remote.tier.manager import RemoteLogManager
+from stratalog.remote.tier.status import Activity, Failure, TierFacts, TierStatus, partition_status
+
+
+def tier_statuses(logs: LogManager, topic: str | None = None) -> list[TierStatus]:
+    """Of every tiered partition, or of all partitions of one topic, tiered or not. Asks no store."""
+    found = []
+    for partition in logs.partitions(topic):
+        if topic is None and partition.remote is None and not partition.log.config.remote_storage_enable:
+            continue
+        try:
+            found.append(partition_status(_facts(partition, logs.clock.now_ms())))
+        except KafkaStorageError:
+            continue  # its disk failed just now
+    return found
+
+
+def _facts(partition: Partition, now_ms: int) -> TierFacts:
+    log, remote = partition.log, partition.remote
+    activity, step = _activity(remote, partition)
+    segments, size = 0, 0
+    failures: list[Failure] = []
+    is_stopped = False
+    if remote is not None:
+        identity = partition.topic_id_partition
+        failures = [
+            Failure(task, trouble.times, trouble.since_ms, trouble.message)
+            for (whose, task), trouble in remote.health.troubles.items()
+            if whose == identity
+        ]
+        try:
+            is_stopped = remote.copying_stopped(identity)
+            sizes = remote.sizes(identity)
+            segments, size = sizes.readable_segments, sizes.readable_bytes
+        except StratalogError as error:  # its metadata is still being read
+            if not failures:
+                failures = [Failure("metadata", 1, now_ms, str(error))]
+    return TierFacts(
+        topic=partition.topic,
+        partition=partition.partition,
+        config=log.config,
+        segments=log.segments,
+        log_start_offset=log.log_start_offset,
+        local_log_start_offset=log.local_log_start_offset,
+        last_stable_offset=log.last_stable_offset,
+        high_watermark=log.high_watermark,
+        log_end_offset=log.log_end_offset,
+        highest_remote_offset=log.highest_offset_in_remote_storage,
+        now_ms=now_ms,
+        is_available=remote is not None,
+        is_leader=partition.leader_epoch >= 0,
+        is_stopped=is_stopped,
+        activity=activity,
+        step=step,
+        failures=failures,
+        remote_segments=segments,
+        remote_bytes=size,
+    )
+
+
+def _activity(remote: RemoteLogManager | None, partition: Partition) -> tuple[Activity, str]:
+    step = "" if remote is None else remote.copy_step(partition.topic_id_partition)
+    if not step:
+        return Activity.IDLE, ""
+    return (Activity.AWAITING_QUOTA if step.startswith(COPY_QUOTA) else Activity.COPYING), step
+
+
+def status_json(statuses: Iterable[TierStatus]) -> dict[str, Any]:
+    """Statuses as JSON has them: {"failing": how many, "partitions": [...]}; described in docs/metrics.md."""
+    listed = list(statuses)
+    return {
+        "failing": sum(status.is_failing for status in listed),
+        "partitions": [_as_json(status) for status in listed],
+    }
+
+
+def _as_json(status: TierStatus) -> dict[str, Any]:
+    return {
+        "topic": status.topic,
+        "partition": status.partition,
+        "reason": status.reason.value,
+        "text": status.text,
+        "isFailing": status.is_failing,
+        "logStartOffset": status.log_start_offset,
+        "localLogStartOffset": status.local_log_start_offset,
+        "highestRemoteOffset": status.highest_remote_offset,
+        "lastStableOffset": status.last_stable_offset,
+        "highWatermark": status.high_watermark,
+        "logEndOffset": status.log_end_offset,
+        "lagSegments": status.lag_segments,
+        "lagBytes": status.lag_bytes,
+        "localSegments": status.local_segments,
+        "localBytes": status.local_bytes,
+        "remoteSegments": status.remote_segments,
+        "remoteBytes": status.remote_bytes,
+        "failures": [
+            {
+                "task": failure.task,
+                "times": failure.times,
+                "sinceMs": failure.since_ms,
+                "error": failure.error,
+            }
+            for failure in status.failures
+        ],
+        "segments": [
+            {
+                "baseOffset": segment.base_offset,
+                "lastOffset": segment.last_offset,
+                "bytes": segment.size_bytes,
+                "reason": segment.reason.value,
+            }
+            for segment in status.segments
+        ],
+    }

@@ -1,0 +1,82 @@
+"""Switching tiering on and off for partitions: which may be tiered at all, and what becomes of their remote data.
+
+Source: KIP-950 and Kafka's `TopicConfigHandler.maybeUpdateRemoteLogComponents`. A topic that is no longer tiered begins
+where its local log does, and with `remote.log.delete.on.disable` everything that it has remotely goes. A topic that is
+tiered again begins anew: what was remote before counts for nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from stratalog.config.topic import LogConfig
+from stratalog.engine.tiering.metadata_log import REMOTE_LOG_METADATA_TOPIC
+from stratalog.errors import StratalogError
+
+if TYPE_CHECKING:
+    from stratalog.engine.partition import Partition
+    from stratalog.remote.tier.manager import RemoteLogManager
+
+logger = logging.getLogger(__name__)
+
+#: The broker needs these to get at the remote tier, or to serve at all: they are never in it.
+NEVER_TIERED = frozenset(
+    {REMOTE_LOG_METADATA_TOPIC, "__consumer_offsets", "__transaction_state", "__share_group_state"}
+)
+
+
+def allowed_config(topic: str, config: LogConfig) -> LogConfig:
+    """The configuration for the logs of a topic: that of an internal one never tiers, whatever was asked for."""
+    if topic not in NEVER_TIERED or not config.remote_storage_enable:
+        return config
+    logger.warning("%s is an internal topic; it stays local, remote.storage.enable=true has no effect", topic)
+    return replace(config, remote_storage_enable=False)
+
+
+def tier(partitions: Iterable[Partition], remote: RemoteLogManager) -> None:
+    """Put into force, for partitions that are served, what their configuration says of tiering."""
+    enabled = []
+    for partition in partitions:
+        if partition.log.config.remote_storage_enable:
+            partition.remote = remote
+            enabled.append(partition.log)
+        elif partition.remote is not None or _has_leftovers(partition, remote):
+            _switch_off(partition, remote)
+    if enabled:
+        remote.on_leadership_change(enabled)
+
+
+def _has_leftovers(partition: Partition, remote: RemoteLogManager) -> bool:
+    """Whether the process ended between the change of the configuration and the deletion that it asks for."""
+    if not partition.log.config.remote_log_delete_on_disable or remote.is_deleting(
+        partition.topic_id_partition
+    ):
+        return False
+    try:
+        return remote.sizes(partition.topic_id_partition).segments > 0
+    except StratalogError as error:
+        logger.warning(
+            "%s: what it has in the remote tier is not known: %s", partition.log.directory.name, error
+        )
+        return False
+
+
+def _switch_off(partition: Partition, remote: RemoteLogManager) -> None:
+    """From here on no read of the partition goes to the remote tier, and no task of it touches the log."""
+    log = partition.log
+    partition.remote = None
+    delete = log.config.remote_log_delete_on_disable
+    logger.info("%s is no longer tiered; it begins at %d", log.directory.name, log.local_log_start_offset)
+    log.increment_log_start_offset(log.local_log_start_offset, "tiering was switched off")
+    try:
+        remote.stop_partitions([partition.topic_id_partition], delete_remote=delete)
+    except StratalogError as error:
+        logger.error(
+            "%s: the deletion of its remote segments could not be recorded, and is tried at the next start: %s",
+            log.directory.name,
+            error,
+        )
+    log.forget_remote_storage()

@@ -1,0 +1,1 @@
+"""What lies in data directories and buckets, seen from outside. Looks, never changes."""

@@ -1,0 +1,202 @@
+"""What log directories say of tiered partitions, read from the files alone: nothing is opened, locked or changed.
+
+`__remote_log_metadata` is replayed one of its partitions at a time, so that no more than those events are in memory. A
+broker may be at work meanwhile; what it writes during the audit may be missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import UUID
+
+from stratalog.errors import CorruptCheckpointError, CorruptRecordError, UnsupportedForMessageFormatError
+from stratalog.inspect.audit_facts import LogFacts, PartitionMetadata
+from stratalog.log.format.checkpoints import (
+    LOG_START_OFFSETS,
+    OffsetCheckpoint,
+    PartitionMetadataFile,
+    decode_epochs,
+)
+from stratalog.log.format.file_names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
+from stratalog.log.scan import SegmentFiles, list_partitions, list_segments, scan_headers
+from stratalog.records.batch import RecordBatch, checked_batch_size, iter_batches
+from stratalog.records.batch_format import HEADER_SIZE_UP_TO_MAGIC
+from stratalog.remote.api.interfaces import (
+    RemoteLogMetadata,
+    RemoteLogSegmentMetadata,
+    RemotePartitionDeleteMetadata,
+    TopicIdPartition,
+)
+from stratalog.remote.api.lineage import lineage_of
+from stratalog.remote.api.segment_state import (
+    RemoteLogSegmentState,
+    RemotePartitionDeleteState,
+    is_valid_delete_transition,
+    is_valid_transition,
+)
+from stratalog.remote.metadata.serde import decode
+from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem
+
+METADATA_TOPIC = "__remote_log_metadata"
+
+_READ_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class _Replayed:
+    """What was applied so far of one user partition."""
+
+    segments: dict[UUID, RemoteLogSegmentMetadata] = field(default_factory=dict)
+    deleted: set[UUID] = field(default_factory=set)
+    delete_state: RemotePartitionDeleteState | None = None
+
+    def apply(self, event: RemoteLogMetadata) -> None:
+        """As the broker's cache does: what the states do not allow changes nothing."""
+        if isinstance(event, RemotePartitionDeleteMetadata):
+            if is_valid_delete_transition(self.delete_state, event.state):
+                self.delete_state = event.state
+                if event.state is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:
+                    self.deleted |= self.segments.keys()
+                    self.segments.clear()
+            return
+        segment_id = event.segment_id.id
+        if segment_id in self.deleted:
+            return
+        known = self.segments.get(segment_id)
+        if not is_valid_transition(None if known is None else known.state, event.state):
+            return
+        if isinstance(event, RemoteLogSegmentMetadata):
+            self.segments[segment_id] = event
+        elif event.state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
+            del self.segments[segment_id]
+            self.deleted.add(segment_id)
+        elif known is not None:
+            self.segments[segment_id] = known.with_update(event)
+
+
+class DataDirs:
+    """Log directories of one broker. Not thread-safe."""
+
+    def __init__(self, directories: Sequence[Path], fs: FileSystem = REAL_FILESYSTEM) -> None:
+        self._fs = fs
+        self._directories = tuple(directories)
+        self._paths: dict[tuple[str, int], Path] = {}
+        self._metadata: dict[int, Path] = {}
+        for directory in directories:
+            for topic, partition, path in list_partitions(directory, fs):
+                if topic == METADATA_TOPIC:
+                    self._metadata[partition] = path
+                else:
+                    self._paths[topic, partition] = path
+
+    @property
+    def has_metadata(self) -> bool:
+        """Whether there is any of `__remote_log_metadata`."""
+        return bool(self._metadata)
+
+    @property
+    def metadata_is_complete(self) -> bool:
+        """Whether all its partitions seem to be here: from 0 up to the largest."""
+        return sorted(self._metadata) == list(range(len(self._metadata)))
+
+    def replay(self) -> Iterator[dict[TopicIdPartition, PartitionMetadata]]:
+        """For each metadata partition what it says of the partitions that it mentions."""
+        for _, path in sorted(self._metadata.items()):
+            yield self._replay(path)
+
+    def _replay(self, path: Path) -> dict[TopicIdPartition, PartitionMetadata]:
+        found: dict[TopicIdPartition, _Replayed] = {}
+        segments = list_segments(path, self._fs)
+        is_complete = bool(segments) and segments[0].base_offset == 0
+        for event in self._events(segments):
+            if event is None:
+                is_complete = False
+            else:
+                found.setdefault(event.topic_id_partition, _Replayed()).apply(event)
+        return {
+            partition: PartitionMetadata(
+                replayed.segments, frozenset(replayed.deleted), replayed.delete_state, is_complete
+            )
+            for partition, replayed in found.items()
+        }
+
+    def _events(self, segments: Sequence[SegmentFiles]) -> Iterator[RemoteLogMetadata | None]:
+        """The events in order; None for what cannot be read."""
+        for segment in segments:
+            with self._fs.open(segment.log) as file:
+                for batch in _batches(file, segment.size):
+                    if batch is None or not batch.is_crc_valid:
+                        yield None
+                    elif not batch.is_control:
+                        yield from (_event(record.value) for record in batch.records())
+
+    # --- the partitions themselves ----------------------------------------------------------------------------------
+
+    def log_facts(self, partition: TopicIdPartition) -> LogFacts | None:
+        """What the partition's directory says, None when it is not there, of another topic id, or damaged."""
+        path = self._paths.get((partition.topic, partition.partition))
+        if path is None:
+            return None
+        try:
+            if PartitionMetadataFile(path / PARTITION_METADATA, self._fs).read() != partition.topic_id:
+                return None
+            checkpoint = path / LEADER_EPOCH_CHECKPOINT
+            epochs = decode_epochs(self._fs.read_bytes(checkpoint)) if self._fs.exists(checkpoint) else []
+            starts = OffsetCheckpoint(path.parent / LOG_START_OFFSETS, self._fs).read()
+        except (CorruptCheckpointError, FileNotFoundError):
+            return None
+        segments = list_segments(path, self._fs)
+        if not segments:
+            return None
+        local_start = segments[0].base_offset
+        log_start = starts.get((partition.topic, partition.partition))
+        return LogFacts(
+            log_start,
+            local_start if log_start is None else max(local_start, log_start),
+            self._end_offset(segments[-1]),
+            lineage_of(epochs),
+        )
+
+    def _end_offset(self, active: SegmentFiles) -> int:
+        end = active.base_offset
+        try:
+            with self._fs.open(active.log) as file:
+                for _, batch in scan_headers(file):
+                    end = batch.last_offset + 1
+        except (CorruptRecordError, UnsupportedForMessageFormatError):
+            return end  # up to the damage
+        return end
+
+
+def _batches(file: File, size: int) -> Iterator[RecordBatch | None]:
+    """The batches of a file; None, and no more, for bytes that are no batch. One that is not whole is being written."""
+    position, length = 0, _READ_BYTES
+    while position < size:
+        data = file.pread(min(length, size - position), position)
+        consumed = 0
+        try:
+            for batch in iter_batches(data):
+                yield batch
+                consumed = batch.start + batch.size
+            if consumed:
+                position, length = position + consumed, _READ_BYTES
+                continue
+            if len(data) < HEADER_SIZE_UP_TO_MAGIC:
+                return
+            length = checked_batch_size(data, 0)
+        except (CorruptRecordError, UnsupportedForMessageFormatError):
+            yield None
+            return
+        if position + length > size:
+            return
+
+
+def _event(value: memoryview | bytes | None) -> RemoteLogMetadata | None:
+    if value is None:
+        return None
+    try:
+        return decode(bytes(value))
+    except CorruptRecordError:
+        return None

@@ -1,0 +1,169 @@
+"""What an audit of one partition is given: objects as listed, manifests as read, and what a data directory knows of it.
+
+Values only. What is kept is a partition at a time: its listing and its manifests without their checksums of blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from stratalog.remote.api.interfaces import RemoteLogSegmentId, RemoteLogSegmentMetadata
+from stratalog.remote.api.segment_state import RemotePartitionDeleteState
+from stratalog.remote.storage.aiven import keys as aiven_keys
+from stratalog.remote.storage.manifest import Layout, SegmentManifest
+from stratalog.remote.storage.object_key import DELETION_ORDER, ObjectKey, ObjectKind
+from stratalog.remote.storage.object_store import ObjectInfo
+
+#: Without one of these no copy is complete, by layout.
+_REQUIRED = {
+    Layout.STRATALOG: ("log", "index", "timeindex", "leader-epoch-checkpoint"),
+    Layout.AIVEN: (aiven_keys.LOG, aiven_keys.INDEXES),
+}
+#: In the order of a deletion: the manifest first.
+_DELETED = {
+    Layout.STRATALOG: tuple(kind.value for kind in DELETION_ORDER),
+    Layout.AIVEN: aiven_keys.SUFFIXES,
+}
+REMAKEABLE = (ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX)
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestFault:
+    """A manifest that cannot be used; `from_the_future` when it is of a version or format that is not known."""
+
+    reason: str
+    from_the_future: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentObjects:
+    """The objects under one segment id, by the suffixes of their keys."""
+
+    segment_id: RemoteLogSegmentId
+    start_offset: int
+    objects: Mapping[str, ObjectInfo] = field(hash=False)
+
+    @property
+    def layout(self) -> Layout:
+        """Whose they are. Records alone are taken for ours: both layouts give them the same key."""
+        if ObjectKind.MANIFEST.value in self.objects:
+            return Layout.STRATALOG
+        is_aiven = aiven_keys.MANIFEST in self.objects or aiven_keys.INDEXES in self.objects
+        return Layout.AIVEN if is_aiven else Layout.STRATALOG
+
+    @property
+    def bytes(self) -> int:
+        return sum(info.size for info in self.objects.values())
+
+    @property
+    def newest_ms(self) -> int:
+        """When the youngest was written, by the store's clock."""
+        return max(info.last_modified_ms for info in self.objects.values())
+
+    @property
+    def has_required(self) -> bool:
+        return all(suffix in self.objects for suffix in _REQUIRED[self.layout])
+
+    @property
+    def manifest_key(self) -> str:
+        """Where its manifest is or ought to be."""
+        key = ObjectKey(self.segment_id, self.start_offset, ObjectKind.MANIFEST)
+        return str(key) if self.layout is Layout.STRATALOG else aiven_keys.object_key(key)
+
+    @property
+    def has_manifest_object(self) -> bool:
+        """Whether there is one, readable or not."""
+        return ObjectKind.MANIFEST.value in self.objects or aiven_keys.MANIFEST in self.objects
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether others have taken its place: no reader takes it up any more."""
+        return ObjectKind.REPLACED.value in self.objects and not self.has_manifest_object
+
+    def get(self, kind: ObjectKind) -> ObjectInfo | None:
+        """The object of a kind, as our layout names it."""
+        return self.objects.get(kind.value)
+
+    def at(self, key: str) -> ObjectInfo | None:
+        """The object with this key."""
+        return self.objects.get(_suffix(key))
+
+    def keys_to_delete(self) -> tuple[str, ...]:
+        """All keys in the order of a deletion: the manifest first."""
+        first = [self.objects[suffix].key for suffix in _DELETED[self.layout] if suffix in self.objects]
+        return (*first, *sorted(info.key for info in self.objects.values() if info.key not in first))
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    """What `__remote_log_metadata` says of a partition.
+
+    `segments` are in their last state, before DELETE_SEGMENT_FINISHED; `deleted` are those past it. `is_complete` is false
+    when the beginning of the log has gone or was damaged: what it does not mention may have been mentioned once.
+    """
+
+    segments: Mapping[UUID, RemoteLogSegmentMetadata] = field(default_factory=dict, hash=False)
+    deleted: frozenset[UUID] = frozenset()
+    delete_state: RemotePartitionDeleteState | None = None
+    is_complete: bool = True
+
+    @property
+    def mentions_anything(self) -> bool:
+        return bool(self.segments or self.deleted or self.delete_state is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """What a data directory says of a partition. `log_end_offset` is the next one; the lineage as in `remote.lineage`.
+
+    `log_start_offset` is None where no checkpoint tells.
+    """
+
+    log_start_offset: int | None
+    local_log_start_offset: int
+    log_end_offset: int
+    lineage: Mapping[int, int] = field(hash=False)
+
+
+Manifest = SegmentManifest | ManifestFault
+
+
+def group_objects(
+    objects: Iterable[ObjectInfo],
+) -> tuple[dict[UUID, SegmentObjects], list[ObjectInfo]]:
+    """The sets of objects of one partition by segment id, and the objects that are of no segment.
+
+    A second set under the same id but another start offset is no segment.
+    """
+    found: dict[UUID, tuple[ObjectKey, dict[str, ObjectInfo]]] = {}
+    foreign = []
+    for info in objects:
+        key = parse_key(info.key)
+        if key is None:
+            foreign.append(info)
+            continue
+        first, infos = found.setdefault(key.segment_id.id, (key, {}))
+        if first.start_offset != key.start_offset:
+            foreign.append(info)
+        else:
+            infos[_suffix(info.key)] = info
+    sets = {
+        segment_id: SegmentObjects(first.segment_id, first.start_offset, infos)
+        for segment_id, (first, infos) in found.items()
+    }
+    return sets, foreign
+
+
+def parse_key(key: str) -> ObjectKey | None:
+    """The segment that an object of either layout is of, None for every other key. The kind tells only of ours."""
+    found = ObjectKey.parse(key)
+    if found is None and _suffix(key) in aiven_keys.SUFFIXES:
+        return ObjectKey.parse(f"{key.removesuffix(_suffix(key))}{ObjectKind.LOG.value}")
+    return found
+
+
+def _suffix(key: str) -> str:
+    """What follows the segment id: `log`, `manifest.json`, `indexes`, ..."""
+    return key.rpartition("/")[2].partition(".")[2]

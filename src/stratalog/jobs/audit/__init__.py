@@ -1,0 +1,1 @@
+"""The audit of a bucket: what is read, the rules, findings and their repair."""

@@ -1,0 +1,116 @@
+"""An audit of one partition's objects in a bucket: facts in, findings out. Nothing is read here.
+
+Every rule is one function, and says one thing. What the objects hold is `audit_segment`'s business, what segments say of
+offsets together `audit_offsets`'; both are told from here. Source of the rules: the order of copy and delete
+(`docs/formats/remote_layout.md`), the states of `segment_state`, the lineage of `lineage`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from uuid import UUID
+
+from stratalog.inspect.audit_facts import LogFacts, Manifest, PartitionMetadata, group_objects
+from stratalog.jobs.audit.audit_findings import Finding, Kind, Severity
+from stratalog.jobs.audit.audit_offsets import audit_offsets
+from stratalog.jobs.audit.audit_segment import (
+    SegmentFacts,
+    State,
+    audit_segment,
+    audit_without_objects,
+    has_records,
+    state_of,
+)
+from stratalog.remote.api.interfaces import TopicIdPartition
+from stratalog.remote.api.segment_state import RemotePartitionDeleteState
+from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.remote.storage.object_store import ObjectInfo
+from stratalog.remote.transactions.staging import job_of
+
+
+def audit(
+    partition: TopicIdPartition,
+    manifests: Mapping[UUID, Manifest],
+    metadata: PartitionMetadata | None,
+    objects: Iterable[ObjectInfo],
+    log_facts: LogFacts | None = None,
+    *,
+    now_ms: int,
+    grace_ms: int,
+) -> list[Finding]:
+    """All findings of one partition, by start offset.
+
+    `manifests` are those of `objects`, by segment id; `metadata` None: it is not at hand. What is younger than `grace_ms`
+    and looks like a copy or a deletion under way is a note.
+    """
+    sets, foreign = group_objects(objects)
+    has_broker = any(isinstance(each, SegmentManifest) and each.broker_id >= 0 for each in manifests.values())
+    newest_of_job: dict[bytes, int] = {}
+    for segment_id, stored in sets.items():
+        job = job_of(segment_id)
+        newest_of_job[job] = max(newest_of_job.get(job, 0), stored.newest_ms)
+    findings: list[Finding] = []
+    readable: list[SegmentManifest] = []
+    for segment_id, stored in sorted(sets.items(), key=lambda item: (item[1].start_offset, item[0])):
+        facts = SegmentFacts(
+            stored,
+            manifests.get(segment_id),
+            None if metadata is None else metadata.segments.get(segment_id),
+            state_of(segment_id, metadata),
+            is_young=newest_of_job[job_of(segment_id)] > now_ms - grace_ms,
+            has_broker=has_broker,
+            job_newest_ms=newest_of_job[job_of(segment_id)],
+        )
+        findings += audit_segment(facts)
+        if isinstance(facts.manifest, SegmentManifest) and _is_readable(facts):
+            readable.append(facts.manifest)
+    if metadata is not None:
+        for segment_id, known in metadata.segments.items():
+            if segment_id not in sets:
+                findings += audit_without_objects(known)
+        if sets and metadata.is_complete and not metadata.mentions_anything:
+            findings.append(_unknown_partition(partition, sum(stored.bytes for stored in sets.values())))
+    if metadata is not None and metadata.delete_state in _DELETING and sets:
+        findings.append(_partition_deletion(partition, sum(stored.bytes for stored in sets.values())))
+    if metadata is None or metadata.delete_state is None:
+        findings += audit_offsets(partition, readable, log_facts)
+    findings += (_foreign(partition, info) for info in foreign)
+    return findings
+
+
+_DELETING = (
+    RemotePartitionDeleteState.DELETE_PARTITION_MARKED,
+    RemotePartitionDeleteState.DELETE_PARTITION_STARTED,
+)
+
+
+def _is_readable(facts: SegmentFacts) -> bool:
+    """Whether readers get the records: a manifest, the records, and no word that they are to go."""
+    return (
+        isinstance(facts.manifest, SegmentManifest)
+        and has_records(facts.stored, facts.manifest)
+        and facts.state not in (State.DELETING, State.DELETED)
+    )
+
+
+def _partition_deletion(partition: TopicIdPartition, size: int) -> Finding:
+    return Finding(
+        Severity.WARNING, Kind.UNFINISHED_DELETION, partition.topic, partition.partition, None, None, None, size,
+        "the deletion of the partition was begun, and objects are left", "none: the broker goes on when it is started",
+    )  # fmt: skip
+
+
+def _unknown_partition(partition: TopicIdPartition, size: int) -> Finding:
+    return Finding(
+        Severity.WARNING, Kind.UNKNOWN_PARTITION, partition.topic, partition.partition, None, None, None, size,
+        "the metadata of the data directory does not mention this partition",
+        "if the topic was deleted, remove its directory by hand; else give the right data directory, or get the topic back "
+        "with tier restore",
+    )  # fmt: skip
+
+
+def _foreign(partition: TopicIdPartition, info: ObjectInfo) -> Finding:
+    return Finding(
+        Severity.NOTE, Kind.FOREIGN_OBJECT, partition.topic, partition.partition, None, info.key, None, info.size,
+        "this is no object of a segment", "none: it is left alone", None, info.last_modified_ms,
+    )  # fmt: skip

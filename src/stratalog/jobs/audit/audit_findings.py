@@ -1,0 +1,195 @@
+"""What an audit of a bucket can find, and what repair may do about it. `docs/tier.md` has the table.
+
+Values only, nothing is read or written here.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata
+from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage.s3_uploads import PendingUpload
+
+
+class Severity(enum.IntEnum):
+    """How bad: an error is data that cannot be read, a warning is waste or doubt, a note is in order."""
+
+    NOTE = 0
+    WARNING = 1
+    ERROR = 2
+
+
+class Kind(enum.Enum):
+    """Value: the name that is printed. One kind is one way in which a bucket can be wrong."""
+
+    # --- objects of a segment
+    ORPHAN = "orphan"
+    UNFINISHED_COPY = "unfinished-copy"
+    UNFINISHED_DELETION = "unfinished-deletion"
+    UNDELETED = "undeleted"
+    REPLACED = "replaced"
+    UNLISTED_OBJECT = "unlisted-object"
+    UNFINISHED_UPLOAD = "unfinished-upload"
+    MISSING_SEGMENT = "missing-segment"
+    MISSING_OBJECT = "missing-object"
+    WRONG_SIZE = "wrong-size"
+    MISSING_MANIFEST = "missing-manifest"
+    DAMAGED_MANIFEST = "damaged-manifest"
+    UNKNOWN_VERSION = "unknown-version"
+    # --- what is in them (only when every object is read)
+    DAMAGED_OBJECT = "damaged-object"
+    DAMAGED_BATCH = "damaged-batch"
+    WRONG_INDEX = "wrong-index"
+    SEALED = "sealed"
+    # --- metadata against objects
+    UNREFERENCED = "unreferenced"
+    METADATA_DIFFERS = "metadata-differs"
+    UNKNOWN_PARTITION = "unknown-partition"
+    # --- offsets
+    COVERED = "covered"
+    OVERLAP = "overlap"
+    GAP = "gap"
+    LOST_OFFSETS = "lost-offsets"
+    OTHER_LINEAGE = "other-lineage"
+    BELOW_LOG_START = "below-log-start"
+    # --- the bucket
+    SEVERAL_TOPIC_IDS = "several-topic-ids"
+    FOREIGN_OBJECT = "foreign-object"
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteObjects:
+    """Delete these, in this order (a manifest first), unless there is by now a manifest at `manifest_key`."""
+
+    keys: tuple[str, ...]
+    manifest_key: str | None = None
+
+    def describe(self) -> str:
+        return f"delete {len(self.keys)} object{'' if len(self.keys) == 1 else 's'}"
+
+
+def in_words(kinds: Sequence[ObjectKind]) -> str:
+    *first, last = [kind.value for kind in kinds]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+@dataclass(frozen=True, slots=True)
+class RemakeIndexes:
+    """Make what stands beside the records of a segment anew (`remake`); `manifest_key` is where its manifest is."""
+
+    manifest_key: str
+    kinds: tuple[ObjectKind, ...]
+
+    def describe(self) -> str:
+        return f"make {in_words(self.kinds)} anew from the records"
+
+
+@dataclass(frozen=True, slots=True)
+class WriteManifest:
+    """Write the manifest of a segment whose copy the metadata declares finished, if its objects prove it."""
+
+    metadata: RemoteLogSegmentMetadata
+
+    def describe(self) -> str:
+        return "write the manifest from the metadata, if the objects prove it"
+
+
+@dataclass(frozen=True, slots=True)
+class TakeBackUpload:
+    """Take back an upload in parts that was begun and never finished."""
+
+    upload: PendingUpload
+
+    def describe(self) -> str:
+        return "take back the upload"
+
+
+Mend = DeleteObjects | RemakeIndexes | WriteManifest | TakeBackUpload
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """A range, both ends inclusive."""
+
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        return f"{self.first}-{self.last}"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong.
+
+    `bytes` are those of the objects, or of the records, that it is about, 0 where that has no meaning. `action` proposes
+    what to do. `mend` is what repair would do, None: nothing. `newest_ms` is when the youngest of what it is about was
+    written, by the clock of the store or of the broker that wrote the metadata; repair compares it with its grace period.
+    """
+
+    severity: Severity
+    kind: Kind
+    topic: str
+    partition: int | None
+    segment_id: UUID | None
+    object_key: str | None
+    offsets: Offsets | None
+    bytes: int
+    text: str
+    action: str
+    mend: Mend | None = None
+    newest_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedMend:
+    """Something that repair does, and why."""
+
+    finding: Finding
+    mend: Mend
+
+
+@dataclass(frozen=True, slots=True)
+class RepairPlan:
+    """What is done, and what could be but is younger than the grace period."""
+
+    mends: tuple[PlannedMend, ...]
+    too_young: tuple[Finding, ...]
+
+
+def plan_repair(findings: list[Finding], now_ms: int, grace_ms: int) -> RepairPlan:
+    """What of `findings` repair may mend at `now_ms`, each mend once; nothing that is younger than `grace_ms`.
+
+    What is as old as the period is old enough. A time in the future is young, whatever the period: then a clock is wrong.
+    """
+    mends: dict[Mend, PlannedMend] = {}
+    young = []
+    for finding in findings:
+        if finding.mend is None:
+            continue
+        if finding.newest_ms > now_ms - grace_ms:
+            young.append(finding)
+        else:
+            mends.setdefault(finding.mend, PlannedMend(finding, finding.mend))
+    return RepairPlan(_segments_at_once(list(mends.values())), tuple(young))
+
+
+def _segments_at_once(mends: list[PlannedMend]) -> tuple[PlannedMend, ...]:
+    """`mends`, with one for all that is made anew of a segment: its records are read once."""
+    kinds: dict[str, list[ObjectKind]] = {}
+    for planned in mends:
+        if isinstance(planned.mend, RemakeIndexes):
+            kinds.setdefault(planned.mend.manifest_key, []).extend(planned.mend.kinds)
+    merged = []
+    for planned in mends:
+        mend = planned.mend
+        if not isinstance(mend, RemakeIndexes):
+            merged.append(planned)
+        elif (both := kinds.pop(mend.manifest_key, None)) is not None:
+            finding = planned.finding if len(both) == 1 else replace(planned.finding, object_key=None)
+            merged.append(PlannedMend(finding, RemakeIndexes(mend.manifest_key, tuple(both))))
+    return tuple(merged)

@@ -1,0 +1,167 @@
+"""Repair of a bucket, one mend at a time. Each is safe to do again, and a crash within it leaves nothing worse.
+
+    delete      the manifest first, as a deletion does; what has got a manifest meanwhile is left alone
+    remake      the new content, then the manifest with its checksum; in between readers take it for damaged, as before
+    manifest    one object, whole or not at all
+
+A mend looks again before it writes: what was found may be minutes old.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stratalog.errors import (
+    RemoteResourceNotFoundError,
+)
+from stratalog.inspect.audit_bucket import read_manifest
+from stratalog.inspect.audit_facts import REMAKEABLE
+from stratalog.jobs.audit.audit_contents import Expected, check_small
+from stratalog.jobs.audit.audit_findings import DeleteObjects, Mend, RemakeIndexes, TakeBackUpload, in_words
+from stratalog.jobs.audit.audit_read import read_segment, walk_records
+from stratalog.jobs.audit.audit_run import CLOCK_KEY, plain_view
+from stratalog.jobs.audit.rebuild_objects import remake
+from stratalog.jobs.audit.segment_history import NotProvedError
+from stratalog.log.format.offset_index_format import detect
+from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata
+from stratalog.remote.storage.manifest import BLOCK_BYTES, SegmentManifest, StoredObject
+from stratalog.remote.storage.object_key import CONTENTS, ObjectKey, ObjectKind
+from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.remote.storage.plain_view import PlainView
+from stratalog.remote.storage.s3_uploads import S3Uploads
+from stratalog.util.crc32c import crc32c
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """What a mend did."""
+
+    text: str
+
+
+def store_time_ms(store: ObjectStore) -> int:
+    """The store's own time, by an object that is written and deleted: this machine's clock may be wrong.
+
+    So a store that takes no writes or deletions is found before anything is changed. Raises RemoteStorageError.
+    """
+    store.put(CLOCK_KEY, b"written by tier repair to learn the time of the store\n")
+    found = store.head(CLOCK_KEY).last_modified_ms
+    store.delete([CLOCK_KEY])
+    return found
+
+
+def carry_out(store: ObjectStore, mend: Mend, uploads: S3Uploads | None = None) -> Mended:
+    """Do one mend. NotProvedError when it must not be done, other RemoteStorageErrors when the store failed.
+
+    `uploads` are those of the store, and needed for what was found in them.
+    """
+    if isinstance(mend, TakeBackUpload):
+        if uploads is None:
+            raise NotProvedError(f"{mend.upload.key}: uploads of this store are not known")
+        uploads.abort(mend.upload)
+        return Mended("took the upload back")
+    view = plain_view(store)
+    if isinstance(mend, RemakeIndexes):
+        return _remake(view, mend)
+    store = view.inner  # objects as they are: what has no manifest has no contents
+    return _delete(store, mend) if isinstance(mend, DeleteObjects) else _write_manifest(store, mend.metadata)
+
+
+def _delete(store: ObjectStore, mend: DeleteObjects) -> Mended:
+    if mend.manifest_key is not None and _exists(store, mend.manifest_key):
+        raise NotProvedError(f"{mend.manifest_key} has come meanwhile: nothing is deleted")
+    store.delete_together(mend.keys)
+    return Mended(f"deleted {len(mend.keys)} objects")
+
+
+def _exists(store: ObjectStore, key: str) -> bool:
+    try:
+        store.head(key)
+    except RemoteResourceNotFoundError:
+        return False
+    return True
+
+
+# --- contents -----------------------------------------------------------------------------------------------------------
+
+
+def _remake(view: PlainView, mend: RemakeIndexes) -> Mended:
+    manifest = read_manifest(view.inner, mend.manifest_key)
+    if not isinstance(manifest, SegmentManifest):
+        raise NotProvedError(f"{mend.manifest_key} is no longer a readable manifest")
+    view.reader.remember(manifest)
+    remade = remake(view, manifest, mend.kinds)
+    if remade.manifest != manifest:
+        view.inner.put(mend.manifest_key, remade.manifest.to_json())
+        view.reader.remember(remade.manifest)
+    same = ", ".join(kind.value for kind in mend.kinds if kind in remade.as_before)
+    return Mended(
+        f"made {in_words(mend.kinds)} anew" + (f" ({same}: byte for byte as before)" if same else "")
+    )
+
+
+# --- the manifest -------------------------------------------------------------------------------------------------------
+
+
+def _write_manifest(store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> Mended:
+    """Read all objects, prove that they are what the metadata says, and write what a copy would have written."""
+    key = str(ObjectKey.of(metadata, ObjectKind.MANIFEST))
+    if isinstance(read_manifest(store, key), SegmentManifest):
+        return Mended("the manifest is there by now")
+    manifest = prove_manifest(store, metadata)
+    store.put(key, manifest.to_json())
+    return Mended("wrote the manifest")
+
+
+def prove_manifest(store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> SegmentManifest:
+    """The manifest of a segment from its objects. NotProvedError when they are not what the metadata says.
+
+    What is missing or wrong beside the records is made anew and stored: without the manifest nobody reads it yet.
+    """
+    small: dict[ObjectKind, bytes] = {}
+    for kind in CONTENTS:
+        if kind is ObjectKind.LOG:
+            continue
+        try:
+            small[kind] = bytes(store.get(str(ObjectKey.of(metadata, kind))))
+        except RemoteResourceNotFoundError:
+            continue
+    log_key = str(ObjectKey.of(metadata, ObjectKind.LOG))
+    size = store.head(log_key).size
+    index = small.get(ObjectKind.OFFSET_INDEX)
+    entry_size = None if not index else detect(index).format.entry_size
+    expected = Expected(
+        metadata.start_offset, metadata.end_offset, size, metadata.max_timestamp_ms, BLOCK_BYTES, None, entry_size
+    )  # fmt: skip
+    walk = walk_records(store, log_key, expected, small)
+    if not walk.records_are_sound or len(walk.block_crc32c) != -(-size // BLOCK_BYTES):
+        raise NotProvedError(
+            "; ".join(fault.text for fault in walk.faults) or f"{log_key} cannot be read whole"
+        )
+    wrong = {fault.object for fault in walk.faults}
+    wrong |= {
+        kind
+        for kind, data in small.items()
+        if kind not in REMAKEABLE and check_small(kind, data, metadata.last_epoch) is not None
+    }
+    objects = {ObjectKind.LOG: StoredObject(size, walk.crc32c)}
+    objects |= {
+        kind: StoredObject(len(data), crc32c(data)) for kind, data in small.items() if kind not in wrong
+    }
+    manifest = SegmentManifest.of(metadata, objects, tuple(walk.block_crc32c), entry_size)
+    remade = [
+        kind for kind in CONTENTS if kind in wrong or (kind not in objects and _is_needed(kind, metadata))
+    ]
+    if remade:
+        manifest = remake(plain_view(store), manifest, remade).manifest
+    # Once more, all of it: an answer that was wrong just once must not become the word on these objects.
+    if faults := read_segment(store, manifest).faults:
+        raise NotProvedError(f"{log_key}: what was read twice differs: {faults[0].text}")
+    return manifest
+
+
+def _is_needed(kind: ObjectKind, metadata: RemoteLogSegmentMetadata) -> bool:
+    """Whether no segment is without it."""
+    if kind is ObjectKind.TXN_INDEX:
+        return not metadata.txn_index_empty
+    return kind is not ObjectKind.PRODUCER_SNAPSHOT

@@ -1,0 +1,157 @@
+"""Rules about the segments of one partition together: what is there twice, what is missing, what is of another history.
+
+Pure. Only segments that readers get are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from stratalog.inspect.audit_facts import LogFacts
+from stratalog.jobs.audit.audit_findings import Finding, Kind, Offsets, Severity
+from stratalog.remote.api.interfaces import TopicIdPartition
+from stratalog.remote.api.lineage import is_within_lineage, without_empty_epochs
+from stratalog.remote.storage.manifest import SegmentManifest
+
+
+def audit_offsets(
+    partition: TopicIdPartition, readable: Sequence[SegmentManifest], log: LogFacts | None
+) -> list[Finding]:
+    """The findings of a partition's readable segments, in any order; `log` None: nothing is known but them."""
+    ordered = sorted(readable, key=lambda m: (m.base_offset, -m.end_offset, m.event_timestamp))
+    findings: list[Finding] = []
+    current: list[SegmentManifest] = []
+    strangers = _of_another_lineage(ordered, log)
+    log_start = None if log is None else log.log_start_offset
+    for manifest in ordered:
+        if log_start is not None and manifest.end_offset < log_start:
+            findings.append(_below_log_start(manifest, log_start))
+        elif id(manifest) in strangers:
+            findings.append(_other_lineage(manifest))
+        else:
+            current.append(manifest)
+    findings += _overlaps(current)
+    findings += _gaps(partition, current, log)
+    return findings
+
+
+def _of_another_lineage(ordered: Sequence[SegmentManifest], log: LogFacts | None) -> set[int]:
+    """Identities of the manifests that do not belong to the history that is in force."""
+    if log is not None and log.lineage:
+        return {
+            id(manifest)
+            for manifest in ordered
+            if not is_within_lineage(manifest.metadata(), log.log_end_offset, log.lineage)
+        }
+    return _older_than_before(ordered)
+
+
+def _older_than_before(ordered: Sequence[SegmentManifest]) -> set[int]:
+    """Without a leader to ask: in one history the epochs never descend as offsets ascend.
+
+    The newest epochs are believed first; a segment that contradicts what is believed is of a history that was given up: an
+    epoch of it ends where a later one has begun, or begins where an earlier one has not ended.
+    """
+    begins: dict[int, int] = {}
+    ends: dict[int, int] = {}
+    strangers = set()
+    for manifest in sorted(ordered, key=lambda m: (max(m.leader_epochs), m.event_timestamp), reverse=True):
+        ranges = list(_epoch_ranges(manifest))
+        if any(
+            any(start <= last for epoch, start in begins.items() if epoch > own)
+            or any(end >= first for epoch, end in ends.items() if epoch < own)
+            for own, first, last in ranges
+        ):
+            strangers.add(id(manifest))
+            continue
+        for own, first, last in ranges:
+            begins[own] = min(first, begins.get(own, first))
+            ends[own] = max(last, ends.get(own, last))
+    return strangers
+
+
+def _epoch_ranges(manifest: SegmentManifest) -> Iterator[tuple[int, int, int]]:
+    """Epoch, first and last offset of every epoch that has records in a segment."""
+    epochs = sorted(without_empty_epochs(manifest.leader_epochs).items())
+    following = [start - 1 for _, start in epochs[1:]] + [manifest.end_offset]
+    for (epoch, start), last in zip(epochs, following, strict=True):
+        yield epoch, start, last
+
+
+def _overlaps(ordered: Sequence[SegmentManifest]) -> Iterator[Finding]:
+    widest: SegmentManifest | None = None
+    for manifest in ordered:
+        if widest is not None and manifest.end_offset <= widest.end_offset:
+            yield _finding(
+                manifest, Severity.NOTE, Kind.COVERED, f"offsets {_offsets(widest)} of another segment cover it",
+                "none: readers take the other one, and both go with retention",
+            )  # fmt: skip
+            continue
+        if widest is not None and manifest.base_offset <= widest.end_offset:
+            yield _finding(
+                manifest, Severity.WARNING, Kind.OVERLAP,
+                f"offsets {Offsets(manifest.base_offset, widest.end_offset)} are in the segment {_offsets(widest)} too",
+                "none: readers take each offset once, and both go with retention",
+            )  # fmt: skip
+        widest = manifest
+
+
+def _gaps(
+    partition: TopicIdPartition, ordered: Sequence[SegmentManifest], log: LogFacts | None
+) -> Iterator[Finding]:
+    """Offsets between the first and the last that are in no segment; with the local log at hand, in neither tier."""
+    expected = None if log is None else log.log_start_offset
+    if expected is None:
+        if not ordered:
+            return
+        expected = ordered[0].base_offset
+    for manifest in ordered:
+        if manifest.base_offset > expected:
+            yield from _gap(partition, Offsets(expected, manifest.base_offset - 1), log)
+        expected = max(expected, manifest.end_offset + 1)
+    if log is not None and expected < log.local_log_start_offset:
+        yield from _gap(partition, Offsets(expected, log.local_log_start_offset - 1), log)
+
+
+def _gap(partition: TopicIdPartition, missing: Offsets, log: LogFacts | None) -> Iterator[Finding]:
+    if log is None:
+        severity, kind, text = Severity.WARNING, Kind.GAP, "no segment has these offsets"
+        action = "give the data directory (--data-dir), which may have them"
+    elif missing.first >= log.local_log_start_offset:
+        severity, kind, text = Severity.NOTE, Kind.GAP, "only the local log has these offsets"
+        action = "none: the broker copies them, unless copying is disabled"
+    else:
+        lost = Offsets(missing.first, min(missing.last, log.local_log_start_offset - 1))
+        missing = lost
+        severity, kind, text = Severity.ERROR, Kind.LOST_OFFSETS, "neither tier has these offsets"
+        action = "look for them in a replica or in an older version of the bucket"
+    yield Finding(
+        severity, kind, partition.topic, partition.partition, None, None, missing, 0, text, action
+    )  # fmt: skip
+
+
+def _below_log_start(manifest: SegmentManifest, log_start_offset: int) -> Finding:
+    return _finding(
+        manifest, Severity.NOTE, Kind.BELOW_LOG_START, f"it ends below the log start offset {log_start_offset}",
+        "none: the broker deletes it at its next turn",
+    )  # fmt: skip
+
+
+def _other_lineage(manifest: SegmentManifest) -> Finding:
+    epochs = ", ".join(f"{epoch} from {start}" for epoch, start in sorted(manifest.leader_epochs.items()))
+    return _finding(
+        manifest, Severity.WARNING, Kind.OTHER_LINEAGE,
+        f"its leader epochs ({epochs}) are of a history that was given up",
+        "none: the broker deletes it once its epochs are older than the log's first",
+    )  # fmt: skip
+
+
+def _finding(manifest: SegmentManifest, severity: Severity, kind: Kind, text: str, action: str) -> Finding:
+    return Finding(
+        severity, kind, manifest.topic, manifest.partition, manifest.segment_id, manifest.key(), _offsets(manifest),
+        manifest.segment_size_in_bytes, text, action, None, manifest.event_timestamp,
+    )  # fmt: skip
+
+
+def _offsets(manifest: SegmentManifest) -> Offsets:
+    return Offsets(manifest.base_offset, manifest.end_offset)

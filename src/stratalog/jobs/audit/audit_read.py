@@ -1,0 +1,113 @@
+"""Every object of one segment read and checked: the part of an audit that is asked for by `--deep`.
+
+The store is one in which contents lie as they are under the keys of our layout (`layouts.PlainView`), whatever is below it.
+
+The records are fetched in ranges of `RANGE_BYTES`, of which one is in memory for each segment that is being read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from typing_extensions import Buffer
+
+from stratalog.errors import DamagedRemoteObjectError, RemoteResourceNotFoundError
+from stratalog.inspect.audit_facts import REMAKEABLE
+from stratalog.jobs.audit.audit_contents import ContentFault, Expected, IndexEntries, RecordsWalk, check_small
+from stratalog.jobs.audit.audit_findings import Kind
+from stratalog.remote.storage.manifest import Layout, SegmentManifest
+from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage.object_store import ObjectStore
+
+#: Whole blocks of every size that a manifest may name up to here.
+RANGE_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSegment:
+    """What came of reading a segment: what is wrong, and the walk over its records with their checksums."""
+
+    faults: tuple[ContentFault, ...]
+    records: RecordsWalk
+
+
+def read_segment(
+    store: ObjectStore, manifest: SegmentManifest, on_bytes: Callable[[int], None] = lambda _: None
+) -> ReadSegment:
+    """Read everything that a manifest lists. Objects that are not there are no fault here: the listing tells of them.
+
+    Raises RemoteStorageError when the store fails.
+    """
+    faults: list[ContentFault] = []
+    small: dict[ObjectKind, Buffer] = {}
+    for kind in manifest.objects:
+        if kind is not ObjectKind.LOG and not _has_no_entries(manifest, kind):
+            data, fault = _read_small(store, manifest, kind, on_bytes)
+            if fault is not None:
+                faults.append(fault)
+            elif data is not None:
+                small[kind] = data
+    last_epoch = max(manifest.leader_epochs)
+    for kind, data in small.items():
+        if kind not in REMAKEABLE and (wrong := check_small(kind, data, last_epoch)) is not None:
+            faults.append(wrong)
+    expected = Expected(
+        manifest.base_offset, manifest.end_offset, manifest.segment_size_in_bytes, manifest.max_timestamp,
+        manifest.block_bytes, manifest.block_crc32c, manifest.offset_index_entry_size,
+    )  # fmt: skip
+    walk = walk_records(store, manifest.key(), expected, small, on_bytes)
+    return ReadSegment((*faults, *walk.faults), walk)
+
+
+def walk_records(
+    store: ObjectStore,
+    key: str,
+    expected: Expected,
+    indexes: Mapping[ObjectKind, Buffer],
+    on_bytes: Callable[[int], None] = lambda _: None,
+) -> RecordsWalk:
+    """Read the records at `key` from end to end against what is expected of them and of their indexes."""
+    entries = IndexEntries(expected, indexes.get(ObjectKind.OFFSET_INDEX), indexes.get(ObjectKind.TIME_INDEX))
+    walk = RecordsWalk(expected, entries)
+    step = max(RANGE_BYTES // expected.block_bytes, 1) * expected.block_bytes
+    for start in range(0, expected.size, step):
+        try:
+            piece = store.get_range(key, start, min(start + step, expected.size))
+        except RemoteResourceNotFoundError:
+            break
+        except DamagedRemoteObjectError:
+            walk.lose(Kind.DAMAGED_OBJECT, f"the chunks behind position {start} do not open")
+            break
+        walk.feed(piece)
+        on_bytes(memoryview(piece).nbytes)
+        if memoryview(piece).nbytes < min(step, expected.size - start):
+            break
+    walk.end()
+    return walk
+
+
+def _read_small(
+    store: ObjectStore, manifest: SegmentManifest, kind: ObjectKind, on_bytes: Callable[[int], None]
+) -> tuple[Buffer | None, ContentFault | None]:
+    try:
+        data = store.get(manifest.key(kind))
+    except RemoteResourceNotFoundError:
+        return None, None
+    except DamagedRemoteObjectError:
+        return None, _damaged(kind)
+    on_bytes(memoryview(data).nbytes)
+    try:
+        manifest.check_object(kind, data)
+    except DamagedRemoteObjectError:
+        return None, _damaged(kind)
+    return data, None
+
+
+def _damaged(kind: ObjectKind) -> ContentFault:
+    return ContentFault(kind, Kind.DAMAGED_OBJECT, "its bytes do not match the checksum in the manifest")
+
+
+def _has_no_entries(manifest: SegmentManifest, kind: ObjectKind) -> bool:
+    """The layout of Aiven has an index without entries as no bytes at all."""
+    return manifest.layout is Layout.AIVEN and manifest.objects[kind].size == 0

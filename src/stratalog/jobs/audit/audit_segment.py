@@ -1,0 +1,370 @@
+"""Rules about one segment: its objects against its manifest and against the metadata. Pure."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from uuid import UUID
+
+from stratalog.inspect.audit_facts import (
+    REMAKEABLE,
+    Manifest,
+    ManifestFault,
+    PartitionMetadata,
+    SegmentObjects,
+)
+from stratalog.jobs.audit.audit_findings import (
+    DeleteObjects,
+    Finding,
+    Kind,
+    Mend,
+    Offsets,
+    RemakeIndexes,
+    Severity,
+    WriteManifest,
+)
+from stratalog.remote.api.interfaces import INT32_MAX, RemoteLogSegmentMetadata
+from stratalog.remote.api.segment_state import RemoteLogSegmentState
+from stratalog.remote.storage.layouts import object_key, stored_objects
+from stratalog.remote.storage.manifest import Layout, SegmentManifest
+from stratalog.remote.storage.object_key import CONTENTS, ObjectKey, ObjectKind
+from stratalog.remote.storage.object_store import ObjectInfo
+from stratalog.remote.transactions.staging import is_bulk
+
+
+class State(enum.Enum):
+    """What the metadata says of a segment."""
+
+    UNKNOWN = "the metadata is not at hand, or does not reach back"
+    ABSENT = "it is not mentioned"
+    COPYING = "COPY_SEGMENT_STARTED"
+    FINISHED = "COPY_SEGMENT_FINISHED"
+    DELETING = "DELETE_SEGMENT_STARTED"
+    DELETED = "DELETE_SEGMENT_FINISHED"
+
+
+_STATES = {
+    RemoteLogSegmentState.COPY_SEGMENT_STARTED: State.COPYING,
+    RemoteLogSegmentState.COPY_SEGMENT_FINISHED: State.FINISHED,
+    RemoteLogSegmentState.DELETE_SEGMENT_STARTED: State.DELETING,
+    RemoteLogSegmentState.DELETE_SEGMENT_FINISHED: State.DELETED,
+}
+
+
+def state_of(segment_id: UUID, metadata: PartitionMetadata | None) -> State:
+    """The state of a segment. A partition that the metadata does not mention at all is none of which it could tell."""
+    if metadata is None:
+        return State.UNKNOWN
+    if segment_id in metadata.deleted:
+        return State.DELETED
+    known = metadata.segments.get(segment_id)
+    if known is not None:
+        return _STATES[known.state]
+    return State.ABSENT if metadata.is_complete and metadata.mentions_anything else State.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFacts:
+    """All that is known of one segment that has objects."""
+
+    stored: SegmentObjects
+    manifest: Manifest | None
+    metadata: RemoteLogSegmentMetadata | None
+    state: State
+    is_young: bool
+    #: Whether a broker copies to the partition, as far as its other segments tell.
+    has_broker: bool = True
+    #: When the youngest object of the job that has put it was written: the job may go on.
+    job_newest_ms: int | None = None
+
+    def finding(
+        self, severity: Severity, kind: Kind, text: str, action: str, *, mend: Mend | None = None,
+        key: str | None = None, size: int | None = None, newest_ms: int | None = None,
+    ) -> Finding:  # fmt: skip
+        segment_id = self.stored.segment_id
+        partition = segment_id.topic_id_partition
+        return Finding(
+            severity, kind, partition.topic, partition.partition, segment_id.id, key, self.offsets,
+            self.stored.bytes if size is None else size, text, action, mend,
+            self.stored.newest_ms if newest_ms is None else newest_ms,
+        )  # fmt: skip
+
+    @property
+    def offsets(self) -> Offsets | None:
+        if isinstance(self.manifest, SegmentManifest):
+            return Offsets(self.manifest.base_offset, self.manifest.end_offset)
+        if self.metadata is not None:
+            return Offsets(self.metadata.start_offset, self.metadata.end_offset)
+        return None
+
+    @property
+    def leftover_severity(self) -> Severity:
+        """Of what may still be under way."""
+        return Severity.NOTE if self.is_young else Severity.WARNING
+
+
+def audit_segment(facts: SegmentFacts) -> Iterator[Finding]:
+    """The findings of a segment that has objects."""
+    if facts.state is State.DELETING:
+        yield _unfinished_deletion(facts)
+    elif facts.state is State.DELETED:
+        yield _undeleted(facts)
+    elif facts.manifest is None and facts.stored.is_replaced:
+        yield _replaced(facts)
+    elif facts.manifest is None:
+        yield _without_manifest(facts)
+    elif isinstance(facts.manifest, ManifestFault):
+        yield _bad_manifest(facts, facts.manifest)
+    else:
+        yield from _objects_of(facts, facts.manifest)
+        yield from _against_metadata(facts, facts.manifest)
+
+
+def audit_without_objects(known: RemoteLogSegmentMetadata) -> Iterator[Finding]:
+    """The findings of a segment that the metadata mentions and of which there is no object."""
+    partition, offsets = known.topic_id_partition, Offsets(known.start_offset, known.end_offset)
+    if known.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+        severity, kind = Severity.ERROR, Kind.MISSING_SEGMENT
+        size, text = known.segment_size_bytes, "its copy is declared finished, and there is no object of it"
+        action = _LOOK_FOR_RECORDS
+    elif known.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+        severity, kind, size = Severity.NOTE, Kind.UNFINISHED_COPY, 0
+        text, action = "a copy was begun and has left nothing", "none: the broker writes it off"
+    else:
+        severity, kind, size = Severity.NOTE, Kind.UNFINISHED_DELETION, 0
+        text, action = "its objects are deleted, which is not yet declared", "none: the broker declares it"
+    yield Finding(
+        severity, kind, partition.topic, partition.partition, known.segment_id.id, None, offsets, size, text, action,
+        None, known.event_timestamp_ms,
+    )  # fmt: skip
+
+
+_LOOK_FOR_RECORDS = (
+    "look for these offsets on the broker's disk, in a replica or in an older version of the bucket"
+)
+
+
+def _delete_unless_whole(stored: SegmentObjects) -> DeleteObjects:
+    """Delete what has no manifest, as long as it has none."""
+    return DeleteObjects(stored.keys_to_delete(), stored.manifest_key)
+
+
+def _unfinished_deletion(facts: SegmentFacts) -> Finding:
+    begun = facts.metadata.event_timestamp_ms if facts.metadata is not None else 0
+    return facts.finding(
+        facts.leftover_severity, Kind.UNFINISHED_DELETION, "its deletion was begun, and objects are left",
+        "repair deletes the rest; the broker declares it", mend=DeleteObjects(facts.stored.keys_to_delete()),
+        newest_ms=max(begun, facts.stored.newest_ms),
+    )  # fmt: skip
+
+
+def _undeleted(facts: SegmentFacts) -> Finding:
+    """With its records and its manifest it may have been put back on purpose; otherwise it is what a deletion left.
+
+    A manifest alone comes of a put that the store did after its caller had given up and deleted the segment.
+    """
+    if facts.stored.has_manifest_object and facts.stored.get(ObjectKind.LOG) is None:
+        return facts.finding(
+            facts.leftover_severity, Kind.UNDELETED,
+            "the metadata says it was deleted, and a manifest without records is left",
+            "repair deletes it", mend=DeleteObjects(facts.stored.keys_to_delete()),
+        )  # fmt: skip
+    if facts.stored.has_manifest_object:
+        return facts.finding(
+            Severity.WARNING, Kind.UNDELETED, "the metadata says it was deleted, and its manifest is there",
+            "delete it by hand, unless it was put back on purpose",
+        )  # fmt: skip
+    return facts.finding(
+        facts.leftover_severity, Kind.UNDELETED, "the metadata says it was deleted, and objects are left",
+        "repair deletes them", mend=_delete_unless_whole(facts.stored),
+    )  # fmt: skip
+
+
+def _replaced(facts: SegmentFacts) -> Finding:
+    """Others have its offsets; what brokers know of is theirs all the same."""
+    if facts.state in (State.COPYING, State.FINISHED):
+        return facts.finding(
+            Severity.WARNING, Kind.REPLACED, "another segment has taken its place, of which its brokers were not told",
+            "tier restore makes the new one known; where brokers serve a bucket, its compaction needs --kafka",
+        )  # fmt: skip
+    return facts.finding(
+        facts.leftover_severity, Kind.REPLACED, "another segment has taken its place, and its objects are left",
+        "the next compaction deletes them, or repair", mend=_delete_unless_whole(facts.stored),
+    )  # fmt: skip
+
+
+def _without_manifest(facts: SegmentFacts) -> Finding:
+    stored = facts.stored
+    if facts.state is State.FINISHED:
+        return _lost_manifest(
+            facts, Kind.MISSING_MANIFEST, "its copy is declared finished, and it has no manifest"
+        )
+    if facts.state is State.COPYING:
+        return facts.finding(
+            facts.leftover_severity, Kind.UNFINISHED_COPY, "a copy was begun and never finished",
+            "none: the broker removes it at its next turn",
+        )  # fmt: skip
+    delete = _delete_unless_whole(stored)
+    if facts.state is State.ABSENT:
+        return facts.finding(
+            facts.leftover_severity, Kind.ORPHAN, "it has no manifest, and no metadata mentions it",
+            "repair deletes it", mend=delete,
+        )  # fmt: skip
+    if is_bulk(stored.segment_id.id) and not facts.has_broker:
+        return facts.finding(
+            facts.leftover_severity, Kind.ORPHAN, "a bulk load has staged it and never published it",
+            "repair deletes it", mend=delete, newest_ms=facts.job_newest_ms,
+        )  # fmt: skip
+    if not stored.has_required:
+        return facts.finding(
+            facts.leftover_severity, Kind.ORPHAN, "it has no manifest and is not whole: nothing can be read of it",
+            "repair deletes it", mend=delete,
+        )  # fmt: skip
+    return facts.finding(
+        facts.leftover_severity, Kind.ORPHAN, "it has no manifest, and whether its copy was finished is not known",
+        "give the data directory (--data-dir), whose metadata tells",
+    )  # fmt: skip
+
+
+def _lost_manifest(facts: SegmentFacts, kind: Kind, text: str) -> Finding:
+    """A segment of a finished copy that readers cannot open; mendable when the objects may prove it."""
+    log = facts.stored.get(ObjectKind.LOG)
+    known = facts.metadata
+    if known is None or log is None or not _sizes_agree(log.size, known.segment_size_bytes):
+        text += ", and its records are not there" if log is None else ""
+        return facts.finding(
+            Severity.ERROR, Kind.MISSING_SEGMENT if log is None else kind, text, _LOOK_FOR_RECORDS
+        )
+    if facts.stored.layout is not Layout.STRATALOG:
+        return facts.finding(
+            Severity.ERROR, kind, text, "look for the manifest in an older version of the bucket"
+        )
+    return facts.finding(
+        Severity.ERROR, kind, text, "repair writes it, if the objects prove it", mend=WriteManifest(known),
+        newest_ms=max(known.event_timestamp_ms, facts.stored.newest_ms),
+    )  # fmt: skip
+
+
+def _bad_manifest(facts: SegmentFacts, fault: ManifestFault) -> Finding:
+    key = facts.stored.manifest_key
+    if fault.from_the_future:
+        return facts.finding(
+            Severity.ERROR, Kind.UNKNOWN_VERSION, fault.reason, "use the version that wrote it", key=key
+        )
+    if facts.state is State.FINISHED:
+        return _lost_manifest(facts, Kind.DAMAGED_MANIFEST, fault.reason)
+    action = (
+        "give the data directory (--data-dir), whose metadata tells"
+        if facts.state is State.UNKNOWN
+        else "look for the manifest in an older version of the bucket"
+    )
+    return facts.finding(Severity.ERROR, Kind.DAMAGED_MANIFEST, fault.reason, action, key=key)
+
+
+def has_records(stored: SegmentObjects, manifest: SegmentManifest) -> bool:
+    """Whether the records are there, as long as the manifest says."""
+    key = object_key(manifest, ObjectKind.LOG)
+    log = stored.at(key)
+    return log is not None and log.size == stored_objects(manifest)[key]
+
+
+def misfits(
+    stored: SegmentObjects, manifest: SegmentManifest
+) -> Iterator[tuple[str, ObjectInfo | None, int]]:
+    """Objects that are missing or of another size than the manifest says: key, what is there, and the size expected."""
+    for key, size in stored_objects(manifest).items():
+        found = stored.at(key)
+        if found is None or found.size < size or (found.size != size and manifest.layout is Layout.STRATALOG):
+            yield key, found, size
+
+
+def _objects_of(facts: SegmentFacts, manifest: SegmentManifest) -> Iterator[Finding]:
+    """Missing objects, wrong sizes, and objects that the manifest does not list."""
+    sound_records = has_records(facts.stored, manifest)
+    for key, found, size in misfits(facts.stored, manifest):
+        kind, text = (
+            (Kind.MISSING_OBJECT, "the manifest lists it, and it is not there")
+            if found is None
+            else (Kind.WRONG_SIZE, f"it has {found.size} bytes, the manifest says {size}")
+        )
+        yield object_finding(facts, manifest, key, kind, text, sound_records)
+    listed = stored_objects(manifest).keys() | {facts.stored.manifest_key}
+    for info in facts.stored.objects.values():
+        if info.key not in listed:
+            yield _unlisted(facts, manifest, info)
+
+
+def object_finding(
+    facts: SegmentFacts, manifest: SegmentManifest, key: str, what: Kind, text: str, sound_records: bool
+) -> Finding:
+    """An object that is missing or damaged: of our layout all but the records can be made anew while there are these."""
+    found = facts.stored.at(key)
+    size = stored_objects(manifest)[key] if found is None else found.size
+    parsed = ObjectKey.parse(key)
+    kind = None if parsed is None else parsed.kind
+    if kind in CONTENTS[1:] and sound_records and manifest.layout is Layout.STRATALOG:
+        mend = RemakeIndexes(manifest.key(ObjectKind.MANIFEST), (kind,))
+        return facts.finding(
+            Severity.ERROR, what, text, _REMADE.get(kind, _FROM_RECORDS), mend=mend, key=key, size=size
+        )
+    return facts.finding(Severity.ERROR, what, text, _LOOK_FOR_RECORDS, key=key, size=size)
+
+
+_FROM_RECORDS = "repair makes it anew from the records"
+_WITH_HISTORY = "repair makes it anew from the records, if the bucket tells what producers did before"
+_REMADE = {
+    ObjectKind.TXN_INDEX: _WITH_HISTORY,
+    ObjectKind.PRODUCER_SNAPSHOT: _WITH_HISTORY,
+    ObjectKind.LEADER_EPOCHS: "repair makes it anew from the manifests",
+}
+
+
+def _unlisted(facts: SegmentFacts, manifest: SegmentManifest, info: ObjectInfo) -> Finding:
+    """An object beside a manifest that does not know it: waste, unless the manifest lacks what it should have."""
+    parsed = ObjectKey.parse(info.key)
+    kind = None if parsed is None else parsed.kind
+    wanted = kind is ObjectKind.TXN_INDEX and not manifest.txn_index_empty
+    is_ours = manifest.layout is Layout.STRATALOG and kind is not None
+    mend = DeleteObjects((info.key,)) if is_ours and not wanted and kind not in REMAKEABLE else None
+    return facts.finding(
+        Severity.WARNING, Kind.UNLISTED_OBJECT, "the manifest of its segment does not list it",
+        "none: it is left alone" if mend is None else "repair deletes it", mend=mend, key=info.key, size=info.size,
+    )  # fmt: skip
+
+
+def _against_metadata(facts: SegmentFacts, manifest: SegmentManifest) -> Iterator[Finding]:
+    known = facts.metadata
+    if facts.state is State.ABSENT:
+        yield facts.finding(
+            facts.leftover_severity, Kind.UNREFERENCED, "it is complete, but no metadata mentions it: no broker reads it",
+            "tier restore makes it known again; if it is not wanted, delete it by hand",
+        )  # fmt: skip
+    elif facts.state is State.COPYING:
+        yield facts.finding(
+            facts.leftover_severity, Kind.UNFINISHED_COPY, "it is complete, but its copy was never declared finished",
+            "none: the broker copies it again and removes this one",
+        )  # fmt: skip
+    elif known is not None and (differences := "; ".join(_differences(manifest, known))):
+        yield facts.finding(
+            Severity.ERROR, Kind.METADATA_DIFFERS, differences, "tier restore takes what the manifest says"
+        )
+
+
+def _differences(manifest: SegmentManifest, known: RemoteLogSegmentMetadata) -> Iterator[str]:
+    said = manifest.metadata()
+    for name, here, there in (
+        ("start offset", said.start_offset, known.start_offset),
+        ("end offset", said.end_offset, known.end_offset),
+        ("largest timestamp", said.max_timestamp_ms, known.max_timestamp_ms),
+        ("leader epochs", dict(said.segment_leader_epochs), dict(known.segment_leader_epochs)),
+    ):
+        if here != there:
+            yield f"{name} {here} in the manifest, {there} in the metadata"
+    if not _sizes_agree(said.segment_size_bytes, known.segment_size_bytes):
+        yield f"{said.segment_size_bytes} bytes in the manifest, {known.segment_size_bytes} in the metadata"
+
+
+def _sizes_agree(true_size: int, known: int) -> bool:
+    """The metadata may have the size clamped to what Kafka's field holds."""
+    return true_size == known or (known == INT32_MAX and true_size > INT32_MAX)

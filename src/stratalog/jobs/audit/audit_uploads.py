@@ -1,0 +1,34 @@
+"""Uploads that were begun and never finished, as an audit tells of them. Nothing is read here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from stratalog.inspect.audit_facts import parse_key
+from stratalog.jobs.audit.audit_findings import Finding, Kind, Severity, TakeBackUpload
+from stratalog.remote.storage.s3_uploads import PendingUpload
+
+
+def audit_uploads(
+    uploads: Iterable[PendingUpload], *, now_ms: int, grace_ms: int, topics: Collection[str] | None = None
+) -> Iterator[Finding]:
+    """A finding for each upload of an object of `topics` (None: of all). What is young may be under way."""
+    for upload in uploads:
+        key = parse_key(upload.key)
+        if key is None:
+            if topics is None:
+                yield Finding(
+                    Severity.NOTE, Kind.UNFINISHED_UPLOAD, "", None, None, upload.key, None, 0,
+                    "an upload of something that is of no segment was not finished", "none: it is left alone", None,
+                    upload.begun_ms,
+                )  # fmt: skip
+            continue
+        partition = key.segment_id.topic_id_partition
+        if topics is not None and partition.topic not in topics:
+            continue
+        severity = Severity.NOTE if upload.begun_ms > now_ms - grace_ms else Severity.WARNING
+        yield Finding(
+            severity, Kind.UNFINISHED_UPLOAD, partition.topic, partition.partition, key.segment_id.id, upload.key, None, 0,
+            "an upload in parts was begun and never finished; what came of it takes room, and is in no listing",
+            "repair takes it back", TakeBackUpload(upload), upload.begun_ms,
+        )  # fmt: skip

@@ -1,0 +1,186 @@
+"""What repair may do: make a derived file anew, begin an empty segment, or cut a tail and keep what was cut.
+
+An action knows all that it needs when the check made it. Each is atomic: a crash leaves the old state or the new one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from stratalog.jobs.index.index_rebuild import rebuild_indexes
+from stratalog.log.format.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from stratalog.log.format.offset_index_format import OffsetIndexFormat
+from stratalog.log.recovery.kept_cuts import CUT_SUFFIX
+from stratalog.util.atomic_file import write_atomic
+from stratalog.util.filesystem import File, FileSystem
+
+#: Bytes copied at once.
+_COPY_SIZE: Final = 8 * 1024 * 1024
+
+
+class Action(Protocol):
+    """`order` sorts a plan: a log goes on before it is cut, and is cut before its indexes are made from it."""
+
+    @property
+    def order(self) -> int: ...
+
+    @property
+    def path(self) -> Path:
+        """The file that changes."""
+
+    def describe(self) -> str:
+        """What will be done, in one clause."""
+
+    def carry_out(self, fs: FileSystem) -> None:
+        """Raises OSError; the file is then as it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildIndexes:
+    """Make offset and time index of a segment anew from its `.log`.
+
+    The topic's own `index.interval.bytes` is not in its directory; an index of any interval is right.
+    """
+
+    log_path: Path
+    base_offset: int
+    form: OffsetIndexFormat
+    index_interval_bytes: int
+    order: int = 1
+
+    @property
+    def path(self) -> Path:
+        return self.log_path.with_suffix(OFFSET_INDEX_SUFFIX)
+
+    def describe(self) -> str:
+        return f"make {OFFSET_INDEX_SUFFIX} and {TIME_INDEX_SUFFIX} anew from the {LOG_SUFFIX}"
+
+    def carry_out(self, fs: FileSystem) -> None:
+        rebuild_indexes(
+            self.log_path,
+            self.path,
+            self.log_path.with_suffix(TIME_INDEX_SUFFIX),
+            self.base_offset,
+            form=self.form,
+            index_interval_bytes=self.index_interval_bytes,
+            fs=fs,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CutTail:
+    """Cut a `.log` behind its last sound batch, and make its indexes anew.
+
+    The bytes behind are first copied to `<name>.<position>.cut`, durably, as recovery does.
+    """
+
+    path: Path
+    position: int
+    then: RebuildIndexes
+    order: int = 0
+
+    @property
+    def aside(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.{self.position}{CUT_SUFFIX}")
+
+    def describe(self) -> str:
+        return f"cut at {self.position}, keep the rest as {self.aside.name}"
+
+    def carry_out(self, fs: FileSystem) -> None:
+        with fs.open(self.path, write=True) as log:
+            self._keep_aside(log, fs)
+            log.truncate(self.position)
+            log.sync()
+        self.then.carry_out(fs)
+
+    def _keep_aside(self, log: File, fs: FileSystem) -> None:
+        """Copy what will be cut, unless it is zeros (of a preallocated file)."""
+        size = log.size()
+        pieces = [(start, min(_COPY_SIZE, size - start)) for start in range(self.position, size, _COPY_SIZE)]
+        if not any(log.pread(length, start).strip(b"\0") for start, length in pieces):
+            return
+        temporary = self.aside.with_name(self.aside.name + ".tmp")
+        with fs.open(temporary, create=True) as copy:
+            copy.truncate(0)
+            for start, length in pieces:
+                copy.write_at(log.pread(length, start), start - self.position)
+            copy.sync()
+        fs.rename(temporary, self.aside)
+        fs.sync_dir(self.path.parent)
+
+
+@dataclass(frozen=True, slots=True)
+class BeginSegment:
+    """Make an empty segment where a log ended that has lost its last records: no offset before is given again."""
+
+    path: Path
+    base_offset: int
+    order: int = -1
+
+    def describe(self) -> str:
+        return f"begin an empty segment at offset {self.base_offset}, so that no offset before is given again"
+
+    def carry_out(self, fs: FileSystem) -> None:
+        for suffix in (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            with fs.open(self.path.with_suffix(suffix), create=True) as file:
+                file.sync()
+        fs.sync_dir(self.path.parent)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFile:
+    """Replace a small derived file by what follows from the log."""
+
+    path: Path
+    content: bytes
+    what: str
+    order: int = 2
+
+    def describe(self) -> str:
+        return self.what
+
+    def carry_out(self, fs: FileSystem) -> None:
+        write_atomic(self.path, self.content, fs)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRecoveryPoints:
+    """Replace the recovery points by the ends of the logs that were checked, once all in `partitions` is on the disk.
+
+    A recovery point below would say that what is behind it may be cut.
+    """
+
+    path: Path
+    content: bytes
+    partitions: tuple[Path, ...]
+    order: int = 3
+
+    def describe(self) -> str:
+        return "sync all logs, and write where each of them ends: no start cuts what is there now"
+
+    def carry_out(self, fs: FileSystem) -> None:
+        for directory in self.partitions:
+            for name in fs.list_dir(directory):
+                if not fs.is_dir(directory / name):
+                    with fs.open(directory / name) as file:
+                        file.sync()
+            fs.sync_dir(directory)
+        write_atomic(self.path, self.content, fs)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveFile:
+    """Remove a derived file that stands for nothing."""
+
+    path: Path
+    what: str
+    order: int = 2
+
+    def describe(self) -> str:
+        return self.what
+
+    def carry_out(self, fs: FileSystem) -> None:
+        fs.remove(self.path)
+        fs.sync_dir(self.path.parent)

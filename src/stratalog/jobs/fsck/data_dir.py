@@ -1,0 +1,425 @@
+"""Log directories: every partition in them, the checkpoints that name partitions, and whose directory each is."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypedDict
+from uuid import UUID
+
+from stratalog.config.broker import parse_properties
+from stratalog.errors import CorruptCheckpointError, UsageError
+from stratalog.jobs.fsck.actions import Action, WriteFile, WriteRecoveryPoints
+from stratalog.jobs.fsck.findings import Finding, Kind, Severity
+from stratalog.jobs.fsck.partition import PartitionReport, check_partition, unreadable
+from stratalog.log.format import checkpoints
+from stratalog.log.format.checkpoints import CLEAN_SHUTDOWN
+from stratalog.log.format.file_names import (
+    DELETE_DIR_SUFFIX,
+    LOG_SUFFIX,
+    parse_file_name,
+    parse_partition_dir,
+)
+from stratalog.log.recovery.dir_lock import LOCK
+from stratalog.log.recovery.partition_checkpoints import known_recovery_point
+from stratalog.util.filesystem import FileSystem
+from stratalog.util.uuids import uuid_from_base64, uuid_to_base64
+
+META_PROPERTIES: Final = "meta.properties"
+CHECKPOINTS: Final = (
+    checkpoints.RECOVERY_POINTS,
+    checkpoints.LOG_START_OFFSETS,
+    checkpoints.HIGH_WATERMARKS,
+    checkpoints.CLEANER_OFFSETS,
+)
+_KNOWN: Final = {META_PROPERTIES, CLEAN_SHUTDOWN, LOCK, *CHECKPOINTS}
+_OURS: Final = re.compile(
+    r"stratalog\.(sqlite(-wal|-shm|-journal)?|properties)|remote-log-index-cache|remote-ownership\.json|bootstrap\.checkpoint|"
+    r"(" + "|".join(map(re.escape, CHECKPOINTS)) + r"|meta\.properties|\.kafka_cleanshutdown)\.tmp"
+)
+_STRAY: Final = re.compile(r"(?P<name>.+-\d+)\.[0-9a-f]{32}-(?P<why>delete|future|stray)")
+
+
+@dataclass
+class DirReport:
+    """What a check of one log directory found, beside what its partitions have."""
+
+    path: Path
+    findings: list[Finding] = field(default_factory=list)
+    partitions: list[PartitionReport] = field(default_factory=list)
+    was_clean: bool = False
+    meta: dict[str, str] | None = None
+
+
+@dataclass
+class CheckReport:
+    """Everything that was found, worst first within each partition."""
+
+    dirs: list[DirReport]
+    findings: list[Finding]
+
+    @property
+    def partitions(self) -> list[PartitionReport]:
+        return [partition for one in self.dirs for partition in one.partitions]
+
+
+def is_partition_dir(path: Path, fs: FileSystem) -> bool:
+    """Whether `path` is itself a partition directory, by its name or by segments in it."""
+    names = fs.list_dir(path)
+    if any(name in _KNOWN - {LOCK} for name in names):
+        return False
+    if any(parse_partition_dir(name) is not None and fs.is_dir(path / name) for name in names):
+        return False
+    if parse_partition_dir(path.name) is not None or _STRAY.fullmatch(path.name):
+        return True
+    parsed = (parse_file_name(name) for name in names)
+    return any(one is not None and one[1] == LOG_SUFFIX for one in parsed)
+
+
+def log_size(paths: Sequence[Path], fs: FileSystem) -> int:
+    """Bytes of `.log` files that a check of `paths` will read, for a progress bar. What cannot be read counts nothing."""
+    total = 0
+    for path in paths:
+        try:
+            for name in fs.list_dir(path):
+                if fs.is_dir(path / name):
+                    total += log_size([path / name], fs) if parse_partition_dir(name) else 0
+                elif (parsed := parse_file_name(name)) is not None and parsed[1:] == (LOG_SUFFIX, ""):
+                    total += fs.size(path / name)
+        except OSError:
+            continue  # the check itself tells it
+    return total
+
+
+#: `check_partition`, or somebody who has its report from elsewhere.
+PartitionCheck = Callable[..., PartitionReport]
+
+
+def check_dirs(
+    paths: Sequence[Path],
+    fs: FileSystem,
+    *,
+    threads: int | None = None,
+    on_progress: Callable[[int], None] = lambda _: None,
+    check: PartitionCheck = check_partition,
+    accept_loss: bool = False,
+) -> CheckReport:
+    """Check log directories, or single partition directories, and what must agree between them.
+
+    `on_progress` is called, from any thread, with bytes of log that were read. `accept_loss` as in
+    `check_partition`. OSError if one of `paths` cannot be listed.
+    """
+    with ThreadPoolExecutor(threads or os.cpu_count() or 1, thread_name_prefix="fsck") as pool:
+        dirs = []
+        for path in paths:
+            if is_partition_dir(path, fs):
+                report = DirReport(path.parent)
+                known = partition_facts(path.absolute().parent, fs)(path.absolute().name)
+                report.partitions.append(
+                    check(path, fs, pool, on_progress=on_progress, accept_loss=accept_loss, **known)
+                )
+            else:
+                report = _check_dir(path, fs, pool, on_progress, check, accept_loss=accept_loss)
+            dirs.append(report)
+    _compare_meta(dirs)
+    _compare_partitions(dirs)
+    found = [finding for one in dirs for finding in one.findings]
+    found += [finding for one in dirs for partition in one.partitions for finding in partition.findings]
+    found.sort(key=lambda one: (one.partition, -one.severity, str(one.path), one.position or 0))
+    return CheckReport(dirs, found)
+
+
+def _check_dir(
+    path: Path,
+    fs: FileSystem,
+    pool: ThreadPoolExecutor,
+    on_progress: Callable[[int], None],
+    check: PartitionCheck,
+    *,
+    accept_loss: bool,
+) -> DirReport:
+    report = DirReport(path, was_clean=fs.exists(path / CLEAN_SHUTDOWN))
+    known_of = partition_facts(path, fs)
+    for name in fs.list_dir(path):
+        entry = path / name
+        key = parse_partition_dir(name)
+        if key is not None and fs.is_dir(entry):
+            try:
+                report.partitions.append(
+                    check(entry, fs, pool, on_progress=on_progress, accept_loss=accept_loss, **known_of(name))
+                )
+            except OSError as error:
+                report.findings.append(unreadable(name, entry, error))
+        else:
+            _check_name(report, entry, is_dir=fs.is_dir(entry))
+    _check_meta(report, fs)
+    _check_shutdown_mark(report, fs)
+    for name in CHECKPOINTS:
+        _check_checkpoint(report, path / name, fs)
+    return report
+
+
+class PartitionFacts(TypedDict):
+    """What a log directory says of a partition, as `check_partition` takes it."""
+
+    was_clean: bool
+    log_start_offset: int | None
+    recovery_point: int | None
+
+
+def partition_facts(log_dir: Path, fs: FileSystem) -> Callable[[str], PartitionFacts]:
+    """What a log directory's files say of a partition, by its name. A checkpoint that cannot be read is told elsewhere."""
+    was_clean = fs.exists(log_dir / CLEAN_SHUTDOWN)
+    starts = _stored_offsets(log_dir / checkpoints.LOG_START_OFFSETS, fs) if was_clean else None
+    points = _stored_offsets(log_dir / checkpoints.RECOVERY_POINTS, fs)
+
+    def of(name: str) -> PartitionFacts:
+        key = parse_partition_dir(name)
+        if key is None:
+            return PartitionFacts(was_clean=False, log_start_offset=None, recovery_point=None)
+        return PartitionFacts(
+            was_clean=was_clean,
+            log_start_offset=None if starts is None else starts.get(key, 0),
+            recovery_point=None if points is None else known_recovery_point(points.get(key)),
+        )
+
+    return of
+
+
+def _stored_offsets(path: Path, fs: FileSystem) -> dict[tuple[str, int], int] | None:
+    try:
+        return checkpoints.OffsetCheckpoint(path, fs).read()
+    except (CorruptCheckpointError, OSError):
+        return None
+
+
+def _check_name(report: DirReport, entry: Path, *, is_dir: bool) -> None:
+    marked = _STRAY.fullmatch(entry.name) if is_dir else None
+    if marked is not None:
+        is_deleted = entry.name.endswith(DELETE_DIR_SUFFIX)
+        report.findings.append(
+            Finding(
+                Severity.NOTE if is_deleted else Severity.WARNING,
+                Kind.WAITS_FOR_DELETION if is_deleted else Kind.STRAY_PARTITION, marked["name"], entry,
+                "a partition that is being deleted" if is_deleted else f"a partition set aside ({marked['why']})",
+                "its removal at the next start" if is_deleted else "your decision: no topic owns it",
+            )
+        )  # fmt: skip
+    elif entry.name not in _KNOWN and not _OURS.fullmatch(entry.name):
+        report.findings.append(
+            Finding(
+                Severity.WARNING, Kind.FOREIGN_FILE, "", entry,
+                f"a {'directory' if is_dir else 'file'} of no known name", "partitions and checkpoints",
+            )
+        )  # fmt: skip
+
+
+# --- whose directory it is --------------------------------------------------------------------------------------------
+
+
+def _check_meta(report: DirReport, fs: FileSystem) -> None:
+    path = report.path / META_PROPERTIES
+
+    def tell(found: str, expected: str) -> None:
+        report.findings.append(Finding(Severity.ERROR, Kind.META_DAMAGED, "", path, found, expected))
+
+    if not fs.exists(path):
+        return
+    try:
+        meta = parse_properties(fs.read_bytes(path).decode(), str(path))
+    except (UnicodeDecodeError, UsageError) as error:
+        tell(str(error).removeprefix(f"{path}: "), "lines of key=value")
+        return
+    report.meta = meta
+    if meta.get("version") != "1":
+        tell(f"version {meta.get('version')}", "version 1")
+    if not meta.get("cluster.id"):
+        tell("no cluster.id", "the id of the cluster")
+    if not re.fullmatch(r"\d{1,10}", meta.get("node.id", "")):
+        tell(f"node.id {meta.get('node.id')}", "a number")
+    if "directory.id" in meta:
+        try:
+            uuid_from_base64(meta["directory.id"])
+        except ValueError:
+            tell(f"directory.id {meta['directory.id']}", "a UUID in base64")
+
+
+def _check_shutdown_mark(report: DirReport, fs: FileSystem) -> None:
+    path = report.path / CLEAN_SHUTDOWN
+    if not report.was_clean or not (content := fs.read_bytes(path)):  # older brokers left it empty
+        return
+    try:
+        fields = json.loads(content)
+        is_right = isinstance(fields, dict) and fields.get("version") == 0 and "brokerEpoch" in fields
+    except ValueError:
+        is_right = False
+    if not is_right:
+        report.findings.append(
+            Finding(
+                Severity.WARNING, Kind.META_DAMAGED, "", path, "no JSON object with version 0 and brokerEpoch",
+                "the mark of a clean shutdown",
+            )
+        )  # fmt: skip
+
+
+def _compare_meta(dirs: Sequence[DirReport]) -> None:
+    """One installation: the same cluster and node, and a directory id of its own for each."""
+    known = [one for one in dirs if one.meta is not None]
+    for one in known[1:]:
+        first = known[0]
+        assert one.meta is not None
+        assert first.meta is not None
+        for key in ("cluster.id", "node.id"):
+            if one.meta.get(key) != first.meta.get(key):
+                _tell_meta(one, f"{key} {one.meta.get(key)}", f"{first.meta.get(key)}, as in {first.path}")
+        if "directory.id" in one.meta and one.meta["directory.id"] == first.meta.get("directory.id"):
+            _tell_meta(
+                one, f"directory.id {one.meta['directory.id']}", f"another one than that of {first.path}"
+            )
+
+
+def _tell_meta(report: DirReport, found: str, expected: str) -> None:
+    path = report.path / META_PROPERTIES
+    report.findings.append(Finding(Severity.ERROR, Kind.META_DIFFERS, "", path, found, expected))
+
+
+def _compare_partitions(dirs: Sequence[DirReport]) -> None:
+    """A partition lies in one directory only, and all partitions of a topic have its id."""
+    places: dict[str, Path] = {}
+    ids: dict[str, tuple[UUID, str]] = {}
+    for report in (partition for one in dirs for partition in one.partitions):
+        if report.name in places:
+            report.findings.append(
+                Finding(
+                    Severity.ERROR, Kind.DUPLICATE_PARTITION, report.name, report.directory,
+                    f"the same partition as in {places[report.name].parent}", "one directory for a partition",
+                )
+            )  # fmt: skip
+        places.setdefault(report.name, report.directory)
+        parsed = parse_partition_dir(report.name)
+        if report.topic_id is None or parsed is None:
+            continue
+        topic_id, other = ids.setdefault(parsed[0], (report.topic_id, report.name))
+        if topic_id != report.topic_id:
+            report.findings.append(
+                Finding(
+                    Severity.ERROR, Kind.TOPIC_ID_DIFFERS, report.name, report.directory / "partition.metadata",
+                    f"topic id {uuid_to_base64(report.topic_id)}", f"{uuid_to_base64(topic_id)}, as in {other}",
+                )
+            )  # fmt: skip
+
+
+# --- checkpoints ------------------------------------------------------------------------------------------------------
+
+
+def _check_checkpoint(report: DirReport, path: Path, fs: FileSystem) -> None:
+    """Offsets within their logs, of partitions that are there."""
+    if not fs.exists(path):
+        return
+    partitions = {partition.name: partition for partition in report.partitions}
+    try:
+        offsets = checkpoints.decode_offsets(fs.read_bytes(path), str(path))
+    except CorruptCheckpointError as error:
+        found = str(error).removeprefix(f"{path}: ")
+        report.findings.append(
+            Finding(
+                Severity.ERROR, Kind.CHECKPOINT_DAMAGED, "", path, found, "a checkpoint that can be read",
+                action=_safe_content(path, report),
+            )
+        )  # fmt: skip
+        return
+    sound = {
+        key: within
+        for key, offset in offsets.items()
+        if (partition := partitions.get(f"{key[0]}-{key[1]}")) is not None
+        and (within := _within(path.name, offset, partition)) is not None
+    }
+    action: Action = WriteFile(
+        path, checkpoints.encode_offsets(sound), "leave out what is unknown, bring the rest within its log"
+    )
+    if path.name == checkpoints.RECOVERY_POINTS:
+        moved = [
+            partitions[f"{key[0]}-{key[1]}"].directory
+            for key, offset in sound.items()
+            if offset != offsets[key]
+        ]
+        if moved:
+            action = WriteRecoveryPoints(path, checkpoints.encode_offsets(sound), tuple(moved))
+    for (topic, number), offset in offsets.items():
+        partition = partitions.get(f"{topic}-{number}")
+        if partition is None:
+            report.findings.append(
+                Finding(
+                    Severity.WARNING, Kind.CHECKPOINT_UNKNOWN, f"{topic}-{number}", path, f"offset {offset}",
+                    "entries of partitions in this directory", action=action,
+                )
+            )  # fmt: skip
+        else:
+            _check_offset(report, path, partition, offset, action)
+
+
+def _check_offset(
+    report: DirReport, path: Path, partition: PartitionReport, offset: int, action: Action
+) -> None:
+    if not partition.is_readable:
+        return
+    end = partition.log_end_offset
+    if not 0 <= offset <= end:
+        report.findings.append(
+            Finding(
+                Severity.ERROR, Kind.CHECKPOINT_OFFSET, partition.name, path, f"offset {offset}",
+                f"an offset within the log, which ends at {end}", action=action,
+            )
+        )  # fmt: skip
+    elif path.name == checkpoints.RECOVERY_POINTS and report.was_clean and offset < end:
+        report.findings.append(
+            Finding(
+                Severity.WARNING, Kind.BEHIND_RECOVERY_POINT, partition.name, path,
+                f"recovery point {offset}, but records up to {end - 1}",
+                "the end of the log, since the last broker stopped cleanly",
+            )
+        )  # fmt: skip
+
+
+#: What stands in place of a checkpoint that cannot be read: safe, not what was there.
+_SAFE_TEXT: Final = {
+    checkpoints.LOG_START_OFFSETS: "write where each log begins on disk",
+    checkpoints.HIGH_WATERMARKS: "write where each log begins on disk: the next leader moves them on",
+    checkpoints.CLEANER_OFFSETS: "write no entries: the cleaner begins anew",
+}
+
+
+def _within(name: str, offset: int, partition: PartitionReport) -> int:
+    """What stands for an offset outside its log. A negative recovery point is no leave to cut all."""
+    if offset < 0 and name == checkpoints.RECOVERY_POINTS:
+        return partition.log_end_offset
+    return min(max(offset, 0), partition.log_end_offset)
+
+
+def _safe_content(path: Path, report: DirReport) -> Action | None:
+    """What takes the place of a checkpoint that cannot be read.
+
+    None for recovery points while a partition cannot be read: nobody knows where it ends, and a broker that finds no
+    recovery points at all cuts nothing but an unfinished write.
+    """
+    is_flush = path.name == checkpoints.RECOVERY_POINTS
+    if is_flush and any(finding.kind is Kind.UNREADABLE for finding in report.findings):
+        return None
+    offsets: dict[tuple[str, int], int] = {}
+    for partition in report.partitions:
+        key = parse_partition_dir(partition.name)
+        if key is None or path.name == checkpoints.CLEANER_OFFSETS:
+            continue
+        if partition.is_readable:
+            offsets[key] = partition.log_end_offset if is_flush else partition.first_offset
+        elif is_flush:
+            return None
+    content = checkpoints.encode_offsets(offsets)
+    if is_flush:
+        return WriteRecoveryPoints(path, content, tuple(one.directory for one in report.partitions))
+    return WriteFile(path, content, _SAFE_TEXT[path.name])

@@ -1,0 +1,204 @@
+"""What follows from the batches of producers: `.snapshot` and `.txnindex` files, held against a replay of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from stratalog.errors import CorruptIndexError, CorruptSnapshotError
+from stratalog.jobs.fsck.actions import Action, RemoveFile, WriteFile
+from stratalog.jobs.fsck.findings import Finding, Kind, Severity
+from stratalog.jobs.fsck.layout import Layout
+from stratalog.jobs.fsck.producers import Replay, difference
+from stratalog.jobs.fsck.segment import SegmentFacts
+from stratalog.log.format import producer_snapshot
+from stratalog.log.format.file_names import TXN_INDEX_SUFFIX, snapshot_file
+from stratalog.log.format.producer_snapshot import ProducerSnapshotEntry
+from stratalog.log.index import txn_index
+from stratalog.log.index.txn_index import AbortedTransaction
+from stratalog.records.batch import RecordBatch
+from stratalog.util.filesystem import FileSystem
+
+
+def check_derived(
+    segments: Sequence[SegmentFacts], layout: Layout, partition: str, fs: FileSystem, log_end_offset: int
+) -> list[Finding]:
+    """Snapshots as of their offsets, and the aborted transactions of each segment."""
+    if not segments:
+        return []
+    checker = _Derived(segments, layout, partition, fs, log_end_offset)
+    checker.replay()
+    checker.check_txn_indexes()
+    return checker.findings
+
+
+class _Derived:
+    def __init__(
+        self,
+        segments: Sequence[SegmentFacts],
+        layout: Layout,
+        partition: str,
+        fs: FileSystem,
+        log_end_offset: int,
+    ) -> None:
+        self.findings: list[Finding] = []
+        self._segments = segments
+        self._end_offset = log_end_offset
+        self._layout = layout
+        self._partition = partition
+        self._fs = fs
+        first = segments[0].base_offset
+        self._replay = Replay(is_complete=first == 0)
+        #: Whether the replay saw every batch that was ever there: what it gives is then exactly what must be stored.
+        self._is_exact = not any(facts.has_gaps or facts.has_damage_within for facts in segments) and all(
+            facts.is_sound for facts in segments[:-1]
+        )
+        # Compaction leaves gaps at the start of segments too.
+        self._is_exact &= all(facts.first_offset in (-1, facts.base_offset) for facts in segments)
+        ends = [*(facts.base_offset for facts in segments[1:]), log_end_offset]
+        self._is_exact &= all(
+            facts.next_offset >= end for facts, end in zip(segments, ends, strict=True)
+        )  # else records are lost
+        if first > 0 and first in layout.snapshots:
+            entries = self._read_snapshot(first)
+            if entries is not None:
+                self._replay.load(entries)
+                self._replay.is_complete = True
+
+    def replay(self) -> None:
+        """Go through the batches, and stop at each snapshot."""
+        waiting = [offset for offset in self._layout.snapshots if offset > self._segments[0].base_offset]
+        for facts in self._segments:
+            for data in facts.producer_batches:
+                batch = RecordBatch(data)
+                while waiting and waiting[0] <= batch.base_offset:
+                    self._check_snapshot(waiting.pop(0))
+                self._replay.see(batch)
+        for offset in waiting:
+            self._check_snapshot(offset)
+
+    # --- snapshots ------------------------------------------------------------------------------------------------
+
+    def _check_snapshot(self, offset: int) -> None:
+        end = self._end_offset
+        path = self._layout.directory / snapshot_file(offset)
+        if offset > end:
+            remove = RemoveFile(path, "remove: it stands for an offset that the log does not reach")
+            found = f"the state as of offset {offset}"
+            self._tell(Kind.SNAPSHOT_CONTENT, path, found, f"offsets up to {end}", remove)
+            return
+        stored = self._read_snapshot(offset)
+        if stored is None:
+            return
+        if self._replay.is_complete and self._is_exact:
+            fault = difference(stored, self._replay.entries())
+        else:
+            late = (entry.producer_id for entry in stored if entry.last_offset >= offset)
+            fault = next((f"producer {producer} with a batch behind it" for producer in late), None)
+        if fault is not None:
+            self._tell(Kind.SNAPSHOT_CONTENT, path, fault, "what the log says", self._rewrite(path))
+
+    def _read_snapshot(self, offset: int) -> list[ProducerSnapshotEntry] | None:
+        """None if it is damaged, which is then told."""
+        path = self._layout.directory / snapshot_file(offset)
+        try:
+            return producer_snapshot.read(path, self._fs)
+        except CorruptSnapshotError as error:
+            found = str(error).removeprefix(f"{path}: ")
+            self._tell(Kind.SNAPSHOT_DAMAGED, path, found, "a snapshot that can be read", self._rewrite(path))
+        except OSError as error:
+            self._tell(Kind.UNREADABLE, path, error.strerror or str(error), "a file that can be read", None)
+        return None
+
+    def _rewrite(self, path: Path) -> Action:
+        """The state as of now; or, where it cannot be known, nothing: a broker then begins with the snapshot before."""
+        if not (self._replay.is_complete and self._is_exact):
+            return RemoveFile(path, "remove: a broker goes on from the snapshot before it")
+        content = producer_snapshot.encode(self._replay.entries())
+        return WriteFile(path, content, "make anew from the log")
+
+    # --- transaction indexes --------------------------------------------------------------------------------------
+
+    def check_txn_indexes(self) -> None:
+        ends = [facts.base_offset for facts in self._segments[1:]] + [1 << 63]
+        with_file = self._layout.files.get(TXN_INDEX_SUFFIX, set())
+        for facts, end in zip(self._segments, ends, strict=True):
+            expected = [one for one in self._replay.aborted if facts.base_offset <= one.last_offset < end]
+            unknown = {offset for offset in self._replay.unknown_aborts if facts.base_offset <= offset < end}
+            path = facts.path.with_suffix(TXN_INDEX_SUFFIX)
+            if facts.base_offset in with_file:
+                self._check_txn_index(path, expected, unknown)
+            elif expected and self._is_exact:
+                self._tell(
+                    Kind.TXN_INDEX_DAMAGED, path, "no such file", f"{len(expected)} aborted transactions",
+                    self._txn_action(path, expected, unknown),
+                )  # fmt: skip
+
+    def _check_txn_index(self, path: Path, expected: list[AbortedTransaction], unknown: set[int]) -> None:
+        action = self._txn_action(path, expected, unknown)
+        try:
+            data = self._fs.read_bytes(path)
+            stored = list(txn_index.decode_entries(data, str(path)))
+        except CorruptIndexError as error:
+            found = str(error).removeprefix(f"{path}: ")
+            self._tell(Kind.TXN_INDEX_DAMAGED, path, found, "entries that can be read", action)
+            return
+        except OSError as error:
+            self._tell(Kind.UNREADABLE, path, error.strerror or str(error), "a file that can be read", None)
+            return
+        if len(data) % txn_index.ENTRY_SIZE:
+            self._tell(
+                Kind.TXN_INDEX_DAMAGED, path, f"{len(data)} bytes", f"a multiple of {txn_index.ENTRY_SIZE}", action,
+                len(stored) * txn_index.ENTRY_SIZE,
+            )  # fmt: skip
+        known = {one.last_offset: one for one in expected}
+        for slot, entry in enumerate(stored):
+            fault = self._txn_fault(entry, known.pop(entry.last_offset, None), unknown)
+            if fault is not None:
+                position = slot * txn_index.ENTRY_SIZE
+                self._tell(Kind.TXN_INDEX_ENTRY, path, _aborted(entry), fault, action, position)
+        if self._is_exact:
+            for missing in known.values():
+                self._tell(Kind.TXN_INDEX_ENTRY, path, "no entry", _aborted(missing), action)
+
+    def _txn_fault(
+        self, entry: AbortedTransaction, expected: AbortedTransaction | None, unknown: set[int]
+    ) -> str | None:
+        """What should stand there instead; None if the entry may be right."""
+        first_known = self._segments[0].base_offset
+        if expected is None:
+            if entry.last_offset in unknown:
+                return None if entry.first_offset < first_known else f"a start before offset {first_known}"
+            return "the offset of an abort marker" if self._is_exact else None
+        if self._is_exact and self._replay.is_complete:
+            return None if entry == expected else _aborted(expected)
+        if entry.producer_id != expected.producer_id or entry.first_offset > expected.first_offset:
+            return _aborted(expected)
+        return None
+
+    def _txn_action(self, path: Path, expected: list[AbortedTransaction], unknown: set[int]) -> Action | None:
+        """None where a transaction is older than the log: its entry cannot be made again."""
+        if unknown or not self._is_exact:
+            return None
+        content = b"".join(map(txn_index.encode_entry, expected))
+        return WriteFile(path, content, f"make anew from the log ({len(expected)} aborted transactions)")
+
+    def _tell(
+        self,
+        kind: Kind,
+        path: Path,
+        found: str,
+        expected: str,
+        action: Action | None,
+        position: int | None = None,
+    ) -> None:
+        self.findings.append(
+            Finding(Severity.ERROR, kind, self._partition, path, found, expected, position, action=action)
+        )
+
+
+def _aborted(entry: AbortedTransaction) -> str:
+    return (
+        f"producer {entry.producer_id}, offsets {entry.first_offset} to {entry.last_offset}, last stable offset"
+        f" {entry.last_stable_offset}"
+    )

@@ -1,0 +1,117 @@
+"""`leader-epoch-checkpoint` against the epochs of the batches."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from stratalog.errors import CorruptCheckpointError
+from stratalog.jobs.fsck.actions import WriteFile
+from stratalog.jobs.fsck.findings import Finding, Kind, Severity
+from stratalog.jobs.fsck.segment import EpochRun, SegmentFacts
+from stratalog.log.format.checkpoints import decode_epochs, encode_epochs
+from stratalog.log.format.file_names import LEADER_EPOCH_CHECKPOINT
+from stratalog.log.format.values import EpochEntry
+from stratalog.util.filesystem import FileSystem
+
+
+def check_epochs(
+    segments: Sequence[SegmentFacts],
+    directory: Path,
+    partition: str,
+    fs: FileSystem,
+    log_start_offset: int | None,
+    log_end_offset: int,
+) -> list[Finding]:
+    """What is wrong with the checkpoint, and batches whose epoch is less than that of batches before them.
+
+    The first epoch begins where the log does; `log_start_offset` None: that is not known.
+    """
+    path = directory / LEADER_EPOCH_CHECKPOINT
+    runs = [(facts, run) for facts in segments for run in facts.epochs if run.epoch >= 0]
+    findings = _descending(runs, partition)
+    first_max = log_end_offset
+    if log_start_offset is not None and runs:
+        first_max = max(log_start_offset, runs[0][1].base_offset)
+    stored: list[EpochEntry] = []
+
+    def tell(kind: Kind, found: str, expected: str) -> None:
+        content = encode_epochs(_from_log([run for _, run in runs], stored, log_end_offset))
+        action = WriteFile(path, content, "write the epochs that the batches have")
+        findings.append(
+            Finding(
+                Severity.ERROR, kind, partition, path, found, expected, action=None if findings else action
+            )
+        )
+
+    if not fs.exists(path):
+        if runs:
+            tell(Kind.EPOCHS_DAMAGED, "no such file", "an entry for each leader epoch")
+        return findings
+    try:
+        stored += decode_epochs(fs.read_bytes(path), str(path))
+    except CorruptCheckpointError as error:
+        tell(Kind.EPOCHS_DAMAGED, str(error).removeprefix(f"{path}: "), "a checkpoint that can be read")
+        return findings
+    fault = _fault(stored, [run for _, run in runs], first_max, log_end_offset)
+    if fault is not None:
+        tell(Kind.EPOCHS_CONTENT, *fault)
+    return findings
+
+
+def _descending(runs: Sequence[tuple[SegmentFacts, EpochRun]], partition: str) -> list[Finding]:
+    findings = []
+    for (facts, run), (_, following) in pairwise(runs):
+        if following.epoch < run.epoch:
+            findings.append(
+                Finding(
+                    Severity.ERROR, Kind.EPOCH_OF_BATCH, partition, facts.path,
+                    f"leader epoch {run.epoch} from offset {run.base_offset} to {run.last_offset}, and"
+                    f" {following.epoch} behind it",
+                    "epochs that do not descend", run.position,
+                )
+            )  # fmt: skip
+    return findings
+
+
+def _fault(
+    stored: Sequence[EpochEntry], runs: Sequence[EpochRun], first_max: int, log_end_offset: int
+) -> tuple[str, str] | None:
+    """What was found and expected, of the first contradiction."""
+    for before, entry in pairwise(stored):
+        if entry.epoch <= before.epoch or entry.start_offset <= before.start_offset:
+            return f"{_text(entry)} behind {_text(before)}", "epochs and offsets that ascend"
+    if stored and stored[-1].start_offset > log_end_offset:
+        return _text(stored[-1]), f"offsets up to the end of the log, {log_end_offset}"
+    if not stored and runs:
+        return "no entries", f"epoch {runs[0].epoch}, which batches have"
+    starts = [entry.start_offset for entry in stored]
+    if runs and starts[0] > first_max:
+        return _text(stored[0]), f"an epoch from the start of the log on, at offset {first_max} or before"
+    for run in runs:
+        if run.last_offset < starts[0]:
+            continue  # before the log's start
+        for offset in (max(run.base_offset, starts[0]), run.last_offset):
+            entry = stored[bisect_right(starts, offset) - 1]
+            if entry.epoch != run.epoch:
+                return f"offset {offset} in {_text(entry)}", f"epoch {run.epoch}, which its batch has"
+    return None
+
+
+def _text(entry: EpochEntry) -> str:
+    return f"epoch {entry.epoch} from offset {entry.start_offset}"
+
+
+def _from_log(
+    runs: Sequence[EpochRun], stored: Sequence[EpochEntry], log_end_offset: int
+) -> list[EpochEntry]:
+    """The first offset of each epoch; and the epoch in which nothing was written yet, if one stands at the end."""
+    entries: list[EpochEntry] = []
+    for run in runs:
+        if not entries or run.epoch > entries[-1].epoch:
+            entries.append(EpochEntry(run.epoch, run.base_offset))
+    last = entries[-1].epoch if entries else -1
+    entries += [entry for entry in stored[-1:] if entry.epoch > last and entry.start_offset == log_end_offset]
+    return entries

@@ -1,0 +1,86 @@
+"""What a check can find. `docs/fsck.md` lists the kinds with their meanings; a test holds both together."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from pathlib import Path
+
+from stratalog.jobs.fsck.actions import Action
+
+
+class Severity(enum.IntEnum):
+    """How bad: an error is damage or contradiction, a warning may be lost or leftover data, a note is in order."""
+
+    NOTE = 0
+    WARNING = 1
+    ERROR = 2
+
+
+class Kind(enum.Enum):
+    """Value: the name that is printed. One kind is one way in which a directory can be wrong."""
+
+    # --- batches
+    CORRUPT_BATCH = "corrupt-batch"
+    NO_BATCH = "no-batch"
+    TORN_TAIL = "torn-tail"
+    LOST_TAIL = "lost-tail"
+    BATCH_HEADER = "batch-header"
+    BATCH_ORDER = "batch-order"
+    OFFSET_BELOW_BASE = "offset-below-base"
+    OFFSET_TOO_FAR = "offset-too-far"
+    # --- segments
+    SEGMENT_OVERLAP = "segment-overlap"
+    SEGMENT_GAP = "segment-gap"
+    NO_SEGMENTS = "no-segments"
+    # --- indexes
+    INDEX_MISSING = "index-missing"
+    INDEX_DAMAGED = "index-damaged"
+    INDEX_ENTRY = "index-entry"
+    INDEX_INEXACT = "index-inexact"
+    TXN_INDEX_DAMAGED = "txnindex-damaged"
+    TXN_INDEX_ENTRY = "txnindex-entry"
+    # --- producers, epochs
+    SNAPSHOT_DAMAGED = "snapshot-damaged"
+    SNAPSHOT_CONTENT = "snapshot-content"
+    EPOCHS_DAMAGED = "epochs-damaged"
+    EPOCHS_CONTENT = "epochs-content"
+    EPOCH_OF_BATCH = "epoch-of-batch"
+    # --- checkpoints and identities
+    CHECKPOINT_DAMAGED = "checkpoint-damaged"
+    CHECKPOINT_OFFSET = "checkpoint-offset"
+    CHECKPOINT_UNKNOWN = "checkpoint-unknown"
+    BEHIND_RECOVERY_POINT = "behind-recovery-point"
+    TOPIC_ID_DAMAGED = "topic-id-damaged"
+    TOPIC_ID_DIFFERS = "topic-id-differs"
+    META_DAMAGED = "meta-damaged"
+    META_DIFFERS = "meta-differs"
+    # --- names
+    FOREIGN_FILE = "foreign-file"
+    UNFINISHED_WRITE = "unfinished-write"
+    ORPHAN_FILE = "orphan-file"
+    INTERRUPTED_REPLACEMENT = "interrupted-replacement"
+    WAITS_FOR_DELETION = "waits-for-deletion"
+    STRAY_PARTITION = "stray-partition"
+    DUPLICATE_PARTITION = "duplicate-partition"
+    KEPT_ASIDE = "kept-aside"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong.
+
+    `partition` is "" for what belongs to the log directory. `position` is a byte of the file, None for the file as a whole;
+    `size` the bytes that are affected, 0 where that has no meaning. `action` is what repair would do, None: nothing.
+    """
+
+    severity: Severity
+    kind: Kind
+    partition: str
+    path: Path
+    found: str
+    expected: str
+    position: int | None = None
+    size: int = 0
+    action: Action | None = None

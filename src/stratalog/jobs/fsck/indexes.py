@@ -1,0 +1,107 @@
+"""Offset and time index of a segment against its `.log`, as findings; the checks themselves are `log.index_check`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from stratalog.jobs.fsck.actions import RebuildIndexes
+from stratalog.jobs.fsck.findings import Finding, Kind, Severity
+from stratalog.jobs.fsck.segment import SegmentFacts
+from stratalog.jobs.index import index_check
+from stratalog.jobs.index.index_rebuild import INDEX_INTERVAL_BYTES
+from stratalog.log.format.file_names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from stratalog.log.format.offset_index_detection import detect_file
+from stratalog.log.format.offset_index_format import LARGE, LEGACY, OffsetIndexFormat
+from stratalog.log.format.values import TimestampOffset
+from stratalog.log.index import time_index
+from stratalog.log.segment.batch_spans import span_at, spans
+from stratalog.util.filesystem import File, FileSystem
+
+_KINDS: Final = {
+    index_check.FindingKind.MISSING: Kind.INDEX_MISSING,
+    index_check.FindingKind.FORMAT: Kind.INDEX_DAMAGED,
+}
+
+
+def check_indexes(
+    facts: SegmentFacts, partition: str, fs: FileSystem, *, is_sealed: bool, can_rebuild: bool
+) -> list[Finding]:
+    """`can_rebuild`: the log is sound, or will be once its tail is cut."""
+    log, base_offset = facts.path, facts.base_offset
+    index, times = log.with_suffix(OFFSET_INDEX_SUFFIX), log.with_suffix(TIME_INDEX_SUFFIX)
+    form = index_format(facts, fs)
+    action = RebuildIndexes(log, base_offset, form, INDEX_INTERVAL_BYTES) if can_rebuild else None
+    found = index_check.verify_offset_index(log, index, base_offset, expected=form, fs=fs)
+    found += index_check.verify_time_index(log, times, base_offset, is_sealed=is_sealed, fs=fs)
+    findings = [
+        Finding(
+            Severity.ERROR, _KINDS.get(one.kind, Kind.INDEX_ENTRY), partition, one.path, one.message,
+            "entries that agree with the log",
+            None if one.slot is None else one.slot * _entry_size(one.path, form), action=action,
+        )
+        for one in found
+    ]  # fmt: skip
+    if not findings:
+        findings += _inexact(facts, partition, index, times, form, fs)
+    return findings
+
+
+def _entry_size(path: Path, form: OffsetIndexFormat) -> int:
+    return time_index.ENTRY_SIZE if path.suffix == TIME_INDEX_SUFFIX else form.entry_size
+
+
+def index_format(facts: SegmentFacts, fs: FileSystem) -> OffsetIndexFormat:
+    """The format of the offset index that is there, or that the log needs."""
+    index = facts.path.with_suffix(OFFSET_INDEX_SUFFIX)
+    if fs.exists(index) and fs.size(index):
+        detected = detect_file(index, facts.base_offset, fs=fs, log_path=facts.path, always_prove=True)
+        if not detected.is_corrupt:
+            return detected.format
+    return LARGE if facts.sound_end > LEGACY.position_max else LEGACY
+
+
+def _inexact(
+    facts: SegmentFacts, partition: str, index: Path, times: Path, form: OffsetIndexFormat, fs: FileSystem
+) -> Iterator[Finding]:
+    """Entries that lead readers right, but are not those that Kafka makes by now."""
+    with fs.open(facts.path) as log:
+        spans_at = (
+            (slot, entry.offset, span_at(log, facts.size, entry.position))
+            for slot, entry in enumerate(index_check.offset_entries(index, facts.base_offset, form, fs))
+        )
+        slots = [slot for slot, offset, span in spans_at if span is None or span.last_offset != offset]
+    if slots:
+        yield _note(
+            partition,
+            index,
+            slots,
+            form.entry_size,
+            "the last offset of the batch at the position, as since Kafka 4.1",
+        )
+    entries = index_check.time_entries(times, facts.base_offset, fs)
+    if entries:
+        with fs.open(facts.path) as log:
+            exact = _record_setters(log, facts.size)
+        slots = [slot for slot, entry in enumerate(entries) if entry not in exact]
+        if slots:
+            yield _note(
+                partition, times, slots, time_index.ENTRY_SIZE,
+                "the last offset of the first batch with that timestamp, as since Kafka 3.7",
+            )  # fmt: skip
+
+
+def _note(partition: str, path: Path, slots: list[int], entry_size: int, expected: str) -> Finding:
+    found = f"{len(slots)} entries with another offset; readers do find what they look for"
+    return Finding(Severity.NOTE, Kind.INDEX_INEXACT, partition, path, found, expected, slots[0] * entry_size)
+
+
+def _record_setters(log: File, log_size: int) -> set[TimestampOffset]:
+    """Timestamp and last offset of each batch that has a larger timestamp than all before it."""
+    largest, exact = -1, set()
+    for _, span in spans(log, log_size):
+        if span.max_timestamp > largest:
+            largest = span.max_timestamp
+            exact.add(TimestampOffset(largest, span.last_offset))
+    return exact

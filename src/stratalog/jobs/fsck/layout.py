@@ -1,0 +1,114 @@
+"""What lies in a partition directory, by name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from stratalog.jobs.fsck.findings import Finding, Kind, Severity
+from stratalog.log.format.file_names import (
+    DELETED_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
+    METADATA_LOG,
+    PARTITION_METADATA,
+    REMOTE_METADATA_SNAPSHOT,
+    SNAPSHOT_SUFFIX,
+    parse_file_name,
+)
+from stratalog.log.recovery.kept_cuts import CUT_SUFFIX
+from stratalog.util.filesystem import FileSystem
+
+#: KRaft's own log has files that others have not, and its last time index entry is not made when the broker stops.
+_METADATA_FILE: Final = re.compile(r"\d{20}-\d{10}\.checkpoint(\.part|\.deleted)?|quorum-state(\.tmp)?")
+_UNFINISHED_SUFFIX: Final = ".tmp"
+_KNOWN: Final = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, REMOTE_METADATA_SNAPSHOT)
+
+
+@dataclass
+class Layout:
+    """`segments`: base offsets, ascending. `files`: suffix -> offsets of the files with that suffix and no other."""
+
+    directory: Path
+    files: dict[str, set[int]] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def segments(self) -> list[int]:
+        return sorted(self.files.get(LOG_SUFFIX, ()))
+
+    @property
+    def snapshots(self) -> list[int]:
+        return sorted(self.files.get(SNAPSHOT_SUFFIX, ()))
+
+
+def read_layout(directory: Path, partition: str, fs: FileSystem) -> Layout:
+    """List a partition directory; the findings are those that names alone tell."""
+    layout = Layout(directory)
+
+    def tell(severity: Severity, kind: Kind, name: str, found: str, expected: str) -> None:
+        path = directory / name
+        size = 0 if fs.is_dir(path) else fs.size(path)
+        layout.findings.append(Finding(severity, kind, partition, path, found, expected, size=size))
+
+    for name in fs.list_dir(directory):
+        parsed = parse_file_name(name)
+        if parsed is not None and not parsed[2] and not fs.is_dir(directory / name):
+            layout.files.setdefault(parsed[1], set()).add(parsed[0])
+        elif parsed is not None and parsed[2] == DELETED_SUFFIX:
+            tell(
+                Severity.NOTE,
+                Kind.WAITS_FOR_DELETION,
+                name,
+                "a deleted file",
+                "its removal at the next start",
+            )
+        elif parsed is not None and parsed[2]:
+            tell(
+                Severity.WARNING, Kind.INTERRUPTED_REPLACEMENT, name, "what was to take the place of segments",
+                "the next start finishes or undoes it",
+            )  # fmt: skip
+        elif name.endswith(CUT_SUFFIX):
+            tell(
+                Severity.NOTE,
+                Kind.KEPT_ASIDE,
+                name,
+                "what was cut from a log, by recovery or repair",
+                "your decision",
+            )
+        elif name.endswith(_UNFINISHED_SUFFIX) and name.removesuffix(_UNFINISHED_SUFFIX) in _KNOWN:
+            tell(
+                Severity.NOTE,
+                Kind.UNFINISHED_WRITE,
+                name,
+                "what a crash left of a write; the file itself is as it was before",
+                "the next write takes its place",
+            )
+        elif name not in _KNOWN and not (directory.name == METADATA_LOG and _METADATA_FILE.fullmatch(name)):
+            kind = "directory" if fs.is_dir(directory / name) else "file"
+            tell(
+                Severity.WARNING,
+                Kind.FOREIGN_FILE,
+                name,
+                f"a {kind} of no known name",
+                "files of a partition",
+            )
+    _tell_orphans(layout, partition, fs)
+    return layout
+
+
+def _tell_orphans(layout: Layout, partition: str, fs: FileSystem) -> None:
+    segments = set(layout.segments)
+    for suffix, offsets in sorted(layout.files.items()):
+        if suffix in (LOG_SUFFIX, SNAPSHOT_SUFFIX):
+            continue
+        for offset in sorted(offsets - segments):
+            path = layout.directory / f"{offset:020d}{suffix}"
+            layout.findings.append(
+                Finding(
+                    Severity.WARNING, Kind.ORPHAN_FILE, partition, path, "an index without its log",
+                    f"{offset:020d}{LOG_SUFFIX} beside it", size=fs.size(path),
+                )
+            )  # fmt: skip

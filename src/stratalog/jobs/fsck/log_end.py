@@ -1,0 +1,142 @@
+"""Where a log ended, and what is wrong behind its last sound batch.
+
+What was acknowledged keeps its offset for good: a consumer that has read it, or has committed behind it, would take
+another record for it. So what a crash left is cut as recovery cuts it, but damage in what was flushed never moves the end
+of the log back. It stays in its place, where readers are told of it, and the log goes on behind it, in another segment.
+Who would rather have readers pass over it accepts the loss: the bytes are then moved to a `.cut` file.
+
+Several files say where a log ended: the recovery point, the producer snapshot of a clean stop, headers under a wrong CRC.
+None of the first two has a checksum of its offset, so where the log itself looks whole, both have to agree (as in
+`log.recovery`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from stratalog.jobs.fsck.actions import BeginSegment, CutTail, RebuildIndexes
+from stratalog.jobs.fsck.findings import Finding, Kind, Severity
+from stratalog.jobs.fsck.indexes import index_format
+from stratalog.jobs.fsck.segment import DAMAGE, Fault, SegmentFacts
+from stratalog.jobs.index.index_rebuild import INDEX_INTERVAL_BYTES
+from stratalog.log.format.file_names import log_file
+from stratalog.log.segment.checked_ranges import header_at
+from stratalog.records.batch_format import BATCH_SIZE_MIN, HEADER_SIZE, LOG_OVERHEAD
+from stratalog.util.filesystem import FileSystem
+
+_CHUNK_SIZE: Final = 1024 * 1024
+
+
+class LogEnd:
+    """Of one partition; `segments` are all of it, in order.
+
+    `was_clean`: the last broker stopped cleanly. `recovery_point` None: not known. `snapshots`: their offsets.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        segments: Sequence[SegmentFacts],
+        snapshots: Sequence[int],
+        fs: FileSystem,
+        *,
+        was_clean: bool,
+        recovery_point: int | None,
+    ) -> None:
+        self._directory = directory
+        self._partition = directory.name
+        self._last = segments[-1] if segments else None
+        self._fs = fs
+        self._was_clean = was_clean
+        self._recovery_point = recovery_point
+        self._snapshot = max(snapshots, default=0)
+        self._tail = trailing_damage(self._last) if self._last is not None else []
+        self.sound_end_offset = 0 if self._last is None else self._last.next_offset
+        #: Where the log ended, no earlier than its last sound batch.
+        self.offset = self._known_end()
+
+    def _known_end(self) -> int:
+        end = self.sound_end_offset
+        if self._tail and (self._was_clean or self._recovery_point is None):
+            end = max(end, self._snapshot)
+        if self._recovery_point is not None and (self._tail or self._snapshot == self._recovery_point):
+            end = max(end, self._recovery_point)
+        if end == self.sound_end_offset and self._recovery_point is None and self._is_more_than_torn():
+            claimed = max((fault.end_offset for fault in self._tail), default=0)
+            base_offset = 0 if self._last is None else self._last.base_offset
+            end = max(end, claimed, base_offset + 1)
+        return end
+
+    def _is_more_than_torn(self) -> bool:
+        return self._last is not None and bool(self._tail) and not _is_torn_write(self._last, self._fs)
+
+    def findings(self, *, accept_loss: bool) -> list[Finding]:
+        """What is wrong at the end, with what mends it."""
+        is_lost = self.offset > self.sound_end_offset
+        if self._last is None or not self._tail:
+            return [self._missing()] if is_lost else []
+        cut = cut_of(self._last, self._fs)
+        size = self._last.size - self._last.sound_end
+        if not is_lost:
+            is_zeros = len(self._tail) == 1 and self._tail[0].found == "zeros"
+            return [
+                Finding(
+                    Severity.WARNING if is_zeros else Severity.ERROR, Kind.TORN_TAIL, self._partition,
+                    self._last.path, f"behind the last sound batch: {self._tail[0].found}",
+                    f"the end of the log, at offset {self.sound_end_offset}", self._last.sound_end, size, cut,
+                )
+            ]  # fmt: skip
+        found = [
+            Finding(
+                Severity.ERROR, Kind.LOST_TAIL, self._partition, self._last.path,
+                f"behind the last sound batch: {self._tail[0].found}",
+                f"records of offsets {self.sound_end_offset} to {self.offset - 1}, which were acknowledged",
+                self._last.sound_end, size, self._begin(),
+            )
+        ]  # fmt: skip
+        if accept_loss:
+            found.append(
+                Finding(
+                    Severity.ERROR, self._tail[0].kind, self._partition, self._last.path, self._tail[0].found,
+                    self._tail[0].expected, self._tail[0].position, self._tail[0].size, cut,
+                )
+            )  # fmt: skip
+        return found
+
+    def _missing(self) -> Finding:
+        path = self._directory if self._last is None else self._last.path
+        return Finding(
+            Severity.ERROR, Kind.LOST_TAIL, self._partition, path, f"an end at offset {self.sound_end_offset}",
+            f"records up to offset {self.offset - 1}, as recovery point and snapshot say", action=self._begin(),
+        )  # fmt: skip
+
+    def _begin(self) -> BeginSegment:
+        return BeginSegment(self._directory / log_file(self.offset), self.offset)
+
+
+def trailing_damage(facts: SegmentFacts) -> list[Fault]:
+    """What is wrong behind the last sound batch of a segment."""
+    return [one for one in facts.faults if one.position >= facts.sound_end and one.kind in DAMAGE]
+
+
+def cut_of(facts: SegmentFacts, fs: FileSystem) -> CutTail:
+    """The cut behind the last sound batch."""
+    then = RebuildIndexes(facts.path, facts.base_offset, index_format(facts, fs), INDEX_INTERVAL_BYTES)
+    return CutTail(facts.path, facts.sound_end, then)
+
+
+def _is_torn_write(facts: SegmentFacts, fs: FileSystem) -> bool:
+    """Whether behind the last sound batch there is the beginning of one batch, or zeros, and nothing else."""
+    position, size = facts.sound_end, facts.size
+    if size - position < BATCH_SIZE_MIN:
+        return True
+    with fs.open(facts.path) as log:
+        head = log.pread(HEADER_SIZE, position)
+        header = header_at(head, 0, len(head))
+        if header is not None:
+            is_next = header[0] == facts.next_offset or not facts.batches
+            return is_next and position + header[1] + LOG_OVERHEAD > size
+        starts = range(position, size, _CHUNK_SIZE)
+        return not any(any(log.pread(min(_CHUNK_SIZE, size - start), start)) for start in starts)

@@ -1,0 +1,204 @@
+"""One partition directory: every segment, what is derived from them, and whether all of it fits together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from uuid import UUID
+
+from stratalog.errors import CorruptCheckpointError
+from stratalog.jobs.fsck.actions import CutTail
+from stratalog.jobs.fsck.derived import check_derived
+from stratalog.jobs.fsck.epochs import check_epochs
+from stratalog.jobs.fsck.findings import Finding, Kind, Severity
+from stratalog.jobs.fsck.indexes import check_indexes
+from stratalog.jobs.fsck.layout import Layout, read_layout
+from stratalog.jobs.fsck.log_end import LogEnd, cut_of, trailing_damage
+from stratalog.jobs.fsck.segment import SegmentFacts, read_segment
+from stratalog.log.format import checkpoints
+from stratalog.log.format.file_names import METADATA_LOG, PARTITION_METADATA, log_file
+from stratalog.util.filesystem import FileSystem
+
+
+@dataclass
+class PartitionReport:
+    """What a check of one directory found. The log ends behind its last sound batch, or later if it lost records there."""
+
+    name: str
+    directory: Path
+    findings: list[Finding] = field(default_factory=list)
+    segments: int = 0
+    batches: int = 0
+    size: int = 0
+    first_offset: int = 0
+    log_end_offset: int = 0
+    topic_id: UUID | None = None
+    #: Whether the log begins and ends where it should: nothing of it could not be read.
+    is_readable: bool = True
+
+
+def check_partition(
+    directory: Path,
+    fs: FileSystem,
+    pool: Executor,
+    *,
+    was_clean: bool = False,
+    log_start_offset: int | None = None,
+    recovery_point: int | None = None,
+    accept_loss: bool = False,
+    on_progress: Callable[[int], None] = lambda _: None,
+) -> PartitionReport:
+    """Check a partition directory, segments side by side in `pool`. `was_clean`: the last broker stopped cleanly.
+
+    `log_start_offset` and `recovery_point` are what the log directory's checkpoints say; None if there is none, or it may
+    be out of date. With `accept_loss` repair may take damage out of the end of a segment though its records were
+    acknowledged.
+
+    `on_progress` is called, from several threads, with the bytes of log that were read since its last call. A file that
+    cannot be read is a finding.
+    """
+    report = PartitionReport(directory.name, directory)
+    layout = read_layout(directory, report.name, fs)
+    report.findings += layout.findings
+    segments = _read_segments(layout, report, fs, pool, on_progress)
+    if segments:
+        report.segments, report.batches = len(segments), sum(facts.batches for facts in segments)
+        report.size = sum(facts.size for facts in segments)
+        report.first_offset, report.log_end_offset = segments[0].base_offset, segments[-1].next_offset
+    if not segments and report.is_readable:
+        report.findings.append(
+            Finding(
+                Severity.WARNING, Kind.NO_SEGMENTS, report.name, directory, "no .log", "at least one segment"
+            )
+        )
+    tails: dict[int, CutTail] = {}
+    if accept_loss:
+        tails = {facts.base_offset: cut_of(facts, fs) for facts in segments[:-1] if trailing_damage(facts)}
+    if report.is_readable:
+        end = LogEnd(
+            directory, segments, layout.snapshots, fs, was_clean=was_clean, recovery_point=recovery_point
+        )
+        report.log_end_offset = end.offset
+        at_end = end.findings(accept_loss=accept_loss)
+        report.findings += at_end
+        for one in at_end:
+            if isinstance(one.action, CutTail):
+                tails[segments[-1].base_offset] = one.action
+    _tell_faults(segments, tails, report)
+    _tell_neighbours(segments, report)
+    _check_indexes(segments, tails, report, fs, pool, was_clean=was_clean)
+    end_offset = report.log_end_offset
+    report.findings += check_derived(segments, layout, report.name, fs, end_offset)
+    report.findings += check_epochs(segments, directory, report.name, fs, log_start_offset, end_offset)
+    _check_topic_id(report, fs)
+    return report
+
+
+def _read_segments(
+    layout: Layout,
+    report: PartitionReport,
+    fs: FileSystem,
+    pool: Executor,
+    on_progress: Callable[[int], None],
+) -> list[SegmentFacts]:
+    snapshots = layout.snapshots
+    jobs = [
+        (base, pool.submit(read_segment, layout.directory / log_file(base), base, snapshots, fs, on_progress))
+        for base in layout.segments
+    ]
+    segments = []
+    for base, job in jobs:
+        try:
+            segments.append(job.result())
+        except OSError as error:
+            report.is_readable = False
+            report.findings.append(unreadable(report.name, layout.directory / log_file(base), error))
+    return segments
+
+
+def unreadable(partition: str, path: Path, error: OSError) -> Finding:
+    """A file or directory that the system does not let us read."""
+    reason = error.strerror or str(error)
+    return Finding(Severity.ERROR, Kind.UNREADABLE, partition, path, reason, "a file that can be read")
+
+
+def _tell_faults(
+    segments: Sequence[SegmentFacts], tails: dict[int, CutTail], report: PartitionReport
+) -> None:
+    """Findings of the logs themselves, but for what is behind the last sound batch of all. `tails`: what is to be cut."""
+    for facts in segments:
+        trailing = trailing_damage(facts)
+        for one in facts.faults:
+            if facts is segments[-1] and report.is_readable and one in trailing:
+                continue
+            report.findings.append(
+                Finding(
+                    Severity.ERROR, one.kind, report.name, facts.path, one.found, one.expected, one.position,
+                    one.size, tails.get(facts.base_offset) if one in trailing else None,
+                )
+            )  # fmt: skip
+
+
+def _tell_neighbours(segments: Sequence[SegmentFacts], report: PartitionReport) -> None:
+    """Overlaps; and gaps, where the log has no others. Compaction leaves gaps everywhere."""
+    is_compacted = any(facts.has_gaps for facts in segments)
+    for facts, following in pairwise(segments):
+        if facts.next_offset > following.base_offset:
+            report.findings.append(
+                Finding(
+                    Severity.ERROR, Kind.SEGMENT_OVERLAP, report.name, facts.path,
+                    f"offsets up to {facts.last_offset}",
+                    f"offsets below {following.base_offset}, where the next segment begins",
+                )
+            )  # fmt: skip
+        elif facts.next_offset < following.base_offset and facts.is_sound and not is_compacted:
+            report.findings.append(
+                Finding(
+                    Severity.WARNING, Kind.SEGMENT_GAP, report.name, following.path,
+                    f"no records from offset {facts.next_offset} to {following.base_offset - 1}",
+                    "a segment that goes on where the one before ends; there are no other gaps, as compaction leaves them",
+                )
+            )  # fmt: skip
+
+
+def _check_indexes(
+    segments: Sequence[SegmentFacts],
+    tails: dict[int, CutTail],
+    report: PartitionReport,
+    fs: FileSystem,
+    pool: Executor,
+    *,
+    was_clean: bool,
+) -> None:
+    jobs = []
+    for facts in segments:
+        if any(one.kind is Kind.NO_BATCH and one.position < facts.sound_end for one in facts.faults):
+            continue  # no walk leads over it, and nothing could be made anew
+        can_rebuild = facts.is_sound or (facts.base_offset in tails and not facts.has_damage_within)
+        is_sealed = facts is not segments[-1] or (was_clean and report.name != METADATA_LOG)
+        jobs.append(
+            pool.submit(check_indexes, facts, report.name, fs, is_sealed=is_sealed, can_rebuild=can_rebuild)
+        )
+    for job in jobs:
+        try:
+            report.findings += job.result()
+        except OSError as error:
+            report.findings.append(unreadable(report.name, Path(error.filename or report.directory), error))
+
+
+def _check_topic_id(report: PartitionReport, fs: FileSystem) -> None:
+    path = report.directory / PARTITION_METADATA
+    try:
+        report.topic_id = checkpoints.PartitionMetadataFile(path, fs).read()
+    except CorruptCheckpointError as error:
+        report.findings.append(
+            Finding(
+                Severity.ERROR, Kind.TOPIC_ID_DAMAGED, report.name, path, str(error).removeprefix(f"{path}: "),
+                "version 0 and a topic id", size=fs.size(path),
+            )
+        )  # fmt: skip
+    except OSError as error:
+        report.findings.append(unreadable(report.name, path, error))

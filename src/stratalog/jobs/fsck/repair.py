@@ -1,0 +1,18 @@
+"""From findings to actions, each once and in an order in which one does not undo another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from stratalog.jobs.fsck.actions import Action
+from stratalog.jobs.fsck.findings import Finding
+
+
+def plan(findings: Iterable[Finding]) -> list[Action]:
+    """What repair will do: one action for each file, logs first."""
+    actions: dict[object, Action] = {}
+    for finding in findings:
+        action = finding.action
+        if action is not None:
+            actions.setdefault((action.order, action.path), action)
+    return sorted(actions.values(), key=lambda action: (action.order, str(action.path)))

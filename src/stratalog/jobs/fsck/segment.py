@@ -1,0 +1,279 @@
+"""One segment's `.log`: what is wrong with it, and what the checks of its neighbours need to know of it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from stratalog.jobs.fsck import batch_kernel as kernel
+from stratalog.jobs.fsck.batch_scan import Unreadable, Window, scan_batches
+from stratalog.jobs.fsck.findings import Kind
+from stratalog.records.batch_format import CODEC_MASK, CONTROL_BIT, HEADER_SIZE, TRANSACTIONAL_BIT
+from stratalog.records.compression import Codec
+from stratalog.util.filesystem import FileSystem
+
+#: A file that is damaged all over is told by so many findings of one kind, and a last one with their number.
+FINDINGS_MAX: Final = 50
+
+_RELATIVE_OFFSET_MAX: Final = 0x7FFF_FFFF
+
+
+#: What a torn tail can look like.
+DAMAGE: Final = (Kind.CORRUPT_BATCH, Kind.NO_BATCH)
+
+
+class EpochRun(NamedTuple):
+    """Batches of one leader epoch that follow each other."""
+
+    epoch: int
+    base_offset: int
+    last_offset: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something wrong with a `.log`, which the partition makes a finding of."""
+
+    kind: Kind
+    position: int
+    size: int
+    found: str
+    expected: str
+    #: The offset behind what a damaged batch says that it holds; -1: it says nothing.
+    end_offset: int = -1
+
+
+@dataclass
+class SegmentFacts:
+    """What one pass over a `.log` tells. Offsets are those of sound batches; -1 where there is none."""
+
+    base_offset: int
+    path: Path
+    size: int
+    first_offset: int = -1
+    last_offset: int = -1
+    batches: int = 0
+    #: Position behind the last sound batch.
+    sound_end: int = 0
+    has_gaps: bool = False
+    is_old_format: bool = False
+    epochs: list[EpochRun] = field(default_factory=list)
+    #: Headers of batches of producers (whole batches for markers) from which the state at each asked offset follows.
+    producer_batches: list[bytes] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+
+    @property
+    def is_sound(self) -> bool:
+        return not self.faults
+
+    @property
+    def has_damage_within(self) -> bool:
+        """Whether anything is wrong before the end of the last sound batch: a torn tail lies behind it."""
+        return any(one.position < self.sound_end or one.kind not in DAMAGE for one in self.faults)
+
+    @property
+    def next_offset(self) -> int:
+        return self.last_offset + 1 if self.batches else self.base_offset
+
+
+def read_segment(
+    path: Path,
+    base_offset: int,
+    state_offsets: Sequence[int],
+    fs: FileSystem,
+    on_progress: Callable[[int], None] = lambda _: None,
+) -> SegmentFacts:
+    """Read a `.log`. `state_offsets`, ascending: where the state of producers is wanted. OSError if it cannot be read."""
+    with fs.open(path) as file:
+        facts = SegmentFacts(base_offset, path, file.size())
+        reader = _Reader(facts, _ProducerBatches(facts.producer_batches, state_offsets))
+        done = 0
+        for piece in scan_batches(file, facts.size, base_offset=base_offset):
+            end = reader.see(piece)
+            on_progress(end - done)
+            done = end
+        reader.finish()
+    return facts
+
+
+class _Reader:
+    """Folds windows into facts."""
+
+    def __init__(self, facts: SegmentFacts, producers: _ProducerBatches) -> None:
+        self._facts = facts
+        self._producers = producers
+        #: How many faults, and where the first one is that is not listed.
+        self._told: dict[Kind, tuple[int, int]] = {}
+
+    def see(self, piece: Window | Unreadable) -> int:
+        """Take a piece in; return the position behind it."""
+        if isinstance(piece, Unreadable):
+            size = piece.end - piece.position
+            self._tell(Kind.NO_BATCH, piece.position, size, piece.reason, "a record batch")
+            return piece.end
+        rows = piece.rows
+        sound = rows[:, kernel.R_IS_SOUND] == 1
+        if not sound.all():
+            for row in rows[~sound]:
+                self._tell_corrupt(piece, row)
+        self._check_headers(rows[sound])
+        in_order = self._check_order(rows[sound])
+        if len(in_order):
+            self._note(piece, in_order)
+        return int(rows[-1, kernel.R_POSITION] + rows[-1, kernel.R_SIZE])
+
+    def finish(self) -> None:
+        self._producers.flush()
+        for kind, (count, position) in self._told.items():
+            if count > FINDINGS_MAX:
+                found = f"{count} such findings in all"
+                self._facts.faults.append(Fault(kind, position, 0, found, f"{FINDINGS_MAX} are listed"))
+
+    def _tell(
+        self, kind: Kind, position: int, size: int, found: str, expected: str, end_offset: int = -1
+    ) -> None:
+        count, unlisted = self._told.get(kind, (0, 0))
+        self._told[kind] = count + 1, position if count == FINDINGS_MAX else unlisted
+        if count < FINDINGS_MAX:
+            self._facts.faults.append(Fault(kind, position, size, found, expected, end_offset))
+
+    def _tell_corrupt(self, window: Window, row: Any) -> None:
+        size = int(row[kernel.R_SIZE])
+        first, last = int(row[kernel.R_BASE_OFFSET]), int(row[kernel.R_LAST_OFFSET])
+        stored = window.batch(row).crc
+        known = self._facts.next_offset
+        is_plausible = known <= first <= last <= known + _RELATIVE_OFFSET_MAX
+        self._tell(
+            Kind.CORRUPT_BATCH, int(row[kernel.R_POSITION]), size,
+            f"batch of offsets {first} to {last}: stored CRC {stored:#010x} is not that of its bytes", "the right CRC",
+            last + 1 if is_plausible else -1,
+        )  # fmt: skip
+
+    def _check_headers(self, rows: Any) -> None:
+        """Fields that contradict each other under a right CRC: a writer's fault."""
+        deltas = rows[:, kernel.R_LAST_OFFSET] - rows[:, kernel.R_BASE_OFFSET]
+        counts, codecs = rows[:, kernel.R_COUNT], rows[:, kernel.R_ATTRIBUTES] & CODEC_MASK
+        epochs = rows[:, kernel.R_LEADER_EPOCH]
+        wrong = (deltas < 0) | (counts < 0) | (counts > deltas + 1) | (codecs > Codec.ZSTD) | (epochs < -1)
+        for row, delta in zip(rows[wrong], deltas[wrong], strict=True):
+            self._tell(
+                Kind.BATCH_HEADER, int(row[kernel.R_POSITION]), int(row[kernel.R_SIZE]),
+                f"last offset delta {int(delta)}, record count {int(row[kernel.R_COUNT])},"
+                f" codec {int(row[kernel.R_ATTRIBUTES]) & CODEC_MASK}, leader epoch {int(row[kernel.R_LEADER_EPOCH])}",
+                "at most one record for each offset, a codec from 0 to 4, an epoch from -1 up",
+            )  # fmt: skip
+
+    def _check_order(self, rows: Any) -> Any:
+        """Tell batches whose offsets lie outside the segment or not behind those before; give the others."""
+        if not len(rows):
+            return rows
+        facts = self._facts
+        base, last = rows[:, kernel.R_BASE_OFFSET], rows[:, kernel.R_LAST_OFFSET]
+        below, above = base < facts.base_offset, last > facts.base_offset + _RELATIVE_OFFSET_MAX
+        for mask, kind, expected in (
+            (below, Kind.OFFSET_BELOW_BASE, f"offsets from {facts.base_offset} on, by the file's name"),
+            (above & ~below, Kind.OFFSET_TOO_FAR, f"offsets within 2^31 of {facts.base_offset}"),
+        ):
+            for row in rows[mask]:
+                self._tell_offsets(kind, row, expected)
+        rows = rows[~(below | above)]
+        if not len(rows):
+            return rows
+        before = np.empty(len(rows), np.int64)
+        before[0] = facts.last_offset
+        before[1:] = rows[:-1, kernel.R_LAST_OFFSET]
+        backwards = rows[:, kernel.R_BASE_OFFSET] <= before
+        for row, previous in zip(rows[backwards], before[backwards], strict=True):
+            self._tell_offsets(Kind.BATCH_ORDER, row, f"offsets behind {int(previous)}")
+        follows = rows[:, kernel.R_BASE_OFFSET] == before + 1
+        if not follows[1:].all() or (facts.batches and not follows[0]):
+            facts.has_gaps = True
+        return rows[~backwards]
+
+    def _tell_offsets(self, kind: Kind, row: Any, expected: str) -> None:
+        first, last = int(row[kernel.R_BASE_OFFSET]), int(row[kernel.R_LAST_OFFSET])
+        position, size = int(row[kernel.R_POSITION]), int(row[kernel.R_SIZE])
+        self._tell(kind, position, size, f"batch of offsets {first} to {last}", expected)
+
+    def _note(self, window: Window, rows: Any) -> None:
+        facts = self._facts
+        if not facts.batches:
+            facts.first_offset = int(rows[0, kernel.R_BASE_OFFSET])
+        facts.batches += len(rows)
+        facts.last_offset = int(rows[-1, kernel.R_LAST_OFFSET])
+        facts.sound_end = int(rows[-1, kernel.R_POSITION] + rows[-1, kernel.R_SIZE])
+        facts.is_old_format |= bool((rows[:, kernel.R_MAGIC] < 2).any())
+        self._note_epochs(rows)
+        with_producer = rows[rows[:, kernel.R_PRODUCER_ID] >= 0]
+        if len(with_producer):
+            self._producers.see(window, with_producer)
+
+    def _note_epochs(self, rows: Any) -> None:
+        epochs = rows[:, kernel.R_LEADER_EPOCH]
+        starts = np.flatnonzero(np.concatenate(([True], epochs[1:] != epochs[:-1])))
+        runs = self._facts.epochs
+        for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
+            run = EpochRun(
+                int(epochs[start]), int(rows[start, kernel.R_BASE_OFFSET]), int(rows[end - 1, kernel.R_LAST_OFFSET]),
+                int(rows[start, kernel.R_POSITION]),
+            )  # fmt: skip
+            if runs and runs[-1].epoch == run.epoch:
+                runs[-1] = runs[-1]._replace(last_offset=run.last_offset)
+            else:
+                runs.append(run)
+
+
+class _ProducerBatches:
+    """Of the batches of producers those that matter: of each producer the first and the last between two markers of its own
+    or two offsets at which the state is wanted; and every marker.
+    """
+
+    def __init__(self, kept: list[bytes], state_offsets: Sequence[int]) -> None:
+        self._kept = kept
+        self._state_offsets = state_offsets
+        self._slot = 0
+        self._seen: set[tuple[int, bool]] = set()
+        self._last: dict[int, bytes] = {}
+
+    def see(self, window: Window, rows: Any) -> None:
+        for row in rows:
+            base_offset, producer_id = int(row[kernel.R_BASE_OFFSET]), int(row[kernel.R_PRODUCER_ID])
+            slot = bisect_right(self._state_offsets, base_offset)
+            if slot != self._slot:
+                self._slot = slot
+                self.flush()
+            start = int(row[kernel.R_POSITION]) - window.position
+            attributes = int(row[kernel.R_ATTRIBUTES])
+            if attributes & CONTROL_BIT:
+                self._flush_producer(producer_id)
+                self._kept.append(bytes(window.data[start : start + int(row[kernel.R_SIZE])]))
+                continue
+            header = bytes(window.data[start : start + HEADER_SIZE])
+            key = producer_id, bool(attributes & TRANSACTIONAL_BIT)
+            if key in self._seen:
+                self._last[producer_id] = header
+            else:
+                self._seen.add(key)
+                self._flush_last(producer_id)
+                self._kept.append(header)
+
+    def flush(self) -> None:
+        """Behind this point the state is wanted."""
+        self._kept += self._last.values()
+        self._last.clear()
+        self._seen.clear()
+
+    def _flush_producer(self, producer_id: int) -> None:
+        self._flush_last(producer_id)
+        self._seen -= {(producer_id, False), (producer_id, True)}
+
+    def _flush_last(self, producer_id: int) -> None:
+        last = self._last.pop(producer_id, None)
+        if last is not None:
+            self._kept.append(last)

@@ -1,0 +1,1 @@
+"""Indexes held against their logs, rebuilt and converted."""

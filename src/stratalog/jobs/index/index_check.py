@@ -1,0 +1,246 @@
+"""Offset and time indexes held against their log, entry by entry. For tools; no terminal in it.
+
+    findings = verify_offset_index(log_path, index_path, base_offset)       # [] is: every entry is right
+    findings += verify_time_index(log_path, time_index_path, base_offset, is_sealed=True)
+
+Verifying changes nothing and needs no lock. Of a segment that is being written, entries that are made meanwhile may be
+missed. Batches are taken by their headers: whether their records are sound is for others to check. `index_rebuild` makes
+indexes anew.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from stratalog.jobs.index.spans_over_damage import spans_over_damage
+from stratalog.log.format import offset_index_format
+from stratalog.log.format.offset_index_detection import detect_file
+from stratalog.log.format.offset_index_format import LEGACY, OffsetIndexFormat
+from stratalog.log.format.offset_index_proof import is_true_entry
+from stratalog.log.format.values import OffsetPosition, TimestampOffset
+from stratalog.log.index import time_index
+from stratalog.log.segment.batch_spans import BatchSpan, span_at
+from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem
+
+#: A file of another kind has as many faults as entries; so many are told.
+FINDINGS_MAX: Final = 100
+
+
+Entry = TypeVar("Entry", OffsetPosition, TimestampOffset)
+
+
+class FindingKind(enum.Enum):
+    """What is wrong with an index."""
+
+    MISSING = "missing"
+    FORMAT = "format"
+    ORDER = "order"
+    NO_BATCH = "no batch"
+    OFFSET = "offset"
+    TIMESTAMP = "timestamp"
+    INCOMPLETE = "incomplete"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One fault: which file, which entry (None: the file as a whole), what was found and what was expected."""
+
+    path: Path
+    kind: FindingKind
+    slot: int | None
+    message: str
+
+    def __str__(self) -> str:
+        where = "" if self.slot is None else f" entry {self.slot}:"
+        return f"{self.path}:{where} {self.message}"
+
+
+def verify_offset_index(
+    log_path: Path,
+    index_path: Path,
+    base_offset: int,
+    *,
+    expected: OffsetIndexFormat = LEGACY,
+    fs: FileSystem = REAL_FILESYSTEM,
+) -> list[Finding]:
+    """What is wrong with an offset index of either format: an entry is right if its batch begins at its position.
+
+    `expected` is the format of the level in force, which matters for a file without entries only. Zeros behind the entries
+    (of an index in use, or left by a crash) are no fault. OSError if a file cannot be read.
+    """
+    findings = _Findings(index_path)
+    if not fs.exists(index_path):
+        return findings.whole(FindingKind.MISSING, "there is no such index; it can be made anew from the log")
+    found = detect_file(
+        index_path, base_offset, fs=fs, log_path=log_path, expected=expected, always_prove=True
+    )
+    if found.is_corrupt:
+        return findings.whole(FindingKind.FORMAT, f"no offset index of this log: {found.reason}")
+    entries = offset_entries(index_path, base_offset, found.format, fs)
+    with fs.open(log_path) as log:
+        log_size = log.size()
+        for slot, entry in enumerate(entries):
+            if findings.is_full:
+                return findings.all
+            if not is_true_entry(*entry, base_offset, log, log_size):
+                findings.add(*_offset_fault(log, log_size, slot, entry))
+    return findings.with_order(
+        entries, lambda last, entry: last.offset < entry.offset and last.position < entry.position
+    )
+
+
+def _offset_fault(log: File, log_size: int, slot: int, entry: OffsetPosition) -> tuple[FindingKind, int, str]:
+    batch = span_at(log, log_size, entry.position)
+    if batch is None:
+        what = (
+            f"offset {entry.offset}: no batch begins at position {entry.position} of {log_size} bytes of log"
+        )
+        return FindingKind.NO_BATCH, slot, what
+    what = (
+        f"offset {entry.offset} at position {entry.position}, where the batch with offsets {batch.base_offset} to"
+        f" {batch.last_offset} begins"
+    )
+    return FindingKind.OFFSET, slot, what
+
+
+def verify_time_index(
+    log_path: Path,
+    index_path: Path,
+    base_offset: int,
+    *,
+    is_sealed: bool = False,
+    fs: FileSystem = REAL_FILESYSTEM,
+) -> list[Finding]:
+    """What is wrong with a time index: an entry is right if its batch has its timestamp, and none before it a larger one.
+
+    Of a sealed segment, the last entry has to be that of the largest timestamp, by which the segment is retained. Reads the
+    headers of the whole log. Zeros behind the entries are no fault. OSError if a file cannot be read.
+    """
+    findings = _Findings(index_path)
+    if not fs.exists(index_path):
+        return findings.whole(FindingKind.MISSING, "there is no such index; it can be made anew from the log")
+    size = fs.size(index_path)
+    if size % time_index.ENTRY_SIZE:
+        what = f"no time index: {size} bytes are no multiple of {time_index.ENTRY_SIZE}"
+        return findings.whole(FindingKind.FORMAT, what)
+    entries = time_entries(index_path, base_offset, fs)
+    with fs.open(log_path) as log:
+        walk = _TimeWalk(spans_over_damage(log, base_offset))
+        # By offset, so that one wrong entry does not lead the walk past the batches of those behind it.
+        for slot, entry in sorted(enumerate(entries), key=lambda pair: pair[1].offset):
+            if findings.is_full:
+                return findings.all
+            fault = walk.fault(entry)
+            if fault is not None:
+                findings.add(fault[0], slot, fault[1])
+        if is_sealed and not findings.all:
+            last_ms, largest = entries[-1].timestamp_ms if entries else -1, walk.largest_of_all()
+            if largest.timestamp_ms > last_ms:
+                what = (
+                    f"the last timestamp is {last_ms}, but the segment's largest is {largest.timestamp_ms}, at offset"
+                    f" {largest.offset}"
+                )
+                findings.whole(FindingKind.INCOMPLETE, what)
+    return findings.with_order(
+        entries, lambda last, entry: last.timestamp_ms < entry.timestamp_ms and last.offset <= entry.offset
+    )
+
+
+class _TimeWalk:
+    """Batches in order, with the largest timestamp so far; entries come in order too, so each batch is seen once."""
+
+    def __init__(self, batches: Iterator[tuple[int, BatchSpan, bool]]) -> None:
+        self._batches = batches
+        self._batch = BatchSpan(-1, -1, 0, -1)
+        self._largest = TimestampOffset(-1, -1)
+
+    def fault(self, entry: TimestampOffset) -> tuple[FindingKind, str] | None:
+        """What is wrong with the next entry."""
+        while self._batch.last_offset < entry.offset:
+            if not self._step():
+                what = f"timestamp {entry.timestamp_ms}: the log ends before offset {entry.offset}"
+                return FindingKind.NO_BATCH, what
+        batch, largest = self._batch, self._largest
+        if batch.max_timestamp != entry.timestamp_ms:
+            what = (
+                f"timestamp {entry.timestamp_ms} for offset {entry.offset}, where the batch with offsets"
+                f" {batch.base_offset} to {batch.last_offset} has {batch.max_timestamp}"
+            )
+            return FindingKind.TIMESTAMP, what
+        if largest.timestamp_ms > entry.timestamp_ms:
+            what = (
+                f"timestamp {entry.timestamp_ms} for offset {entry.offset}, but offset {largest.offset} before it has"
+                f" {largest.timestamp_ms}"
+            )
+            return FindingKind.TIMESTAMP, what
+        return None
+
+    def largest_of_all(self) -> TimestampOffset:
+        while self._step():
+            pass
+        return self._largest
+
+    def _step(self) -> bool:
+        following = next(self._batches, None)
+        if following is None:
+            return False
+        self._batch = following[1]
+        if self._batch.max_timestamp > self._largest.timestamp_ms:
+            self._largest = TimestampOffset(self._batch.max_timestamp, self._batch.last_offset)
+        return True
+
+
+def offset_entries(
+    path: Path, base_offset: int, form: OffsetIndexFormat, fs: FileSystem = REAL_FILESYSTEM
+) -> list[OffsetPosition]:
+    """The entries of an offset index in this format, without the zeros behind them."""
+    data = fs.read_bytes(path)
+    used = min(
+        offset_index_format.used_entries(data, form) * form.entry_size,
+        len(data) // form.entry_size * form.entry_size,
+    )
+    return list(offset_index_format.decode_entries(memoryview(data)[:used], base_offset, form))
+
+
+def time_entries(path: Path, base_offset: int, fs: FileSystem = REAL_FILESYSTEM) -> list[TimestampOffset]:
+    """The entries of a time index, without the zeros behind them."""
+    data = fs.read_bytes(path)
+    used = -(-offset_index_format.used_size(data) // time_index.ENTRY_SIZE) * time_index.ENTRY_SIZE
+    return list(time_index.decode_entries(memoryview(data)[:used], base_offset))
+
+
+class _Findings:
+    """The findings of one file so far."""
+
+    def __init__(self, path: Path) -> None:
+        self.all: list[Finding] = []
+        self._path = path
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.all) > FINDINGS_MAX
+
+    def add(self, kind: FindingKind, slot: int | None, message: str) -> None:
+        if len(self.all) == FINDINGS_MAX:
+            slot, message = None, f"more than {FINDINGS_MAX} faults; the rest was not looked at"
+        self.all.append(Finding(self._path, kind, slot, message))
+
+    def whole(self, kind: FindingKind, message: str) -> list[Finding]:
+        self.add(kind, None, message)
+        return self.all
+
+    def with_order(self, entries: Sequence[Entry], ascends: Callable[[Entry, Entry], bool]) -> list[Finding]:
+        """All findings by slot, with those for right entries that are not behind the right one before them."""
+        wrong = {finding.slot for finding in self.all}
+        before: Entry | None = None
+        for slot, entry in enumerate(entries):
+            if slot in wrong:
+                continue
+            if before is not None and not ascends(before, entry) and not self.is_full:
+                self.add(FindingKind.ORDER, slot, f"{entry} is not larger than the entry before, {before}")
+            before = entry
+        return sorted(self.all, key=lambda finding: (finding.slot is None, finding.slot or 0))

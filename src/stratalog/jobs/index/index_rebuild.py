@@ -1,0 +1,145 @@
+"""Offset and time indexes made anew from their log, or an offset index in the other format, while nobody has the log open.
+
+Each file is replaced whole or not at all, and read back before that is said to be done. Source: what Kafka's
+`LogSegment.recover` writes; the formats are those of KIP-1333.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from stratalog.errors import CorruptIndexError
+from stratalog.jobs.index.index_check import offset_entries, verify_offset_index
+from stratalog.jobs.index.spans_over_damage import spans_over_damage
+from stratalog.log.format.offset_index_detection import detect_file
+from stratalog.log.format.offset_index_format import LARGE, LEGACY, OffsetIndexFormat
+from stratalog.log.format.values import OffsetPosition, TimestampOffset
+from stratalog.log.index import time_index
+from stratalog.log.index.index_file import RELATIVE_OFFSET_MAX
+from stratalog.util.atomic_file import write_atomic
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+
+INDEX_INTERVAL_BYTES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class LogIndexes:
+    """What both indexes of a log are to hold."""
+
+    offset: list[OffsetPosition]
+    time: list[TimestampOffset]
+    #: Where the last whole batch ends; what is behind it in the log is not indexed.
+    size_bytes: int
+
+
+def index_log(
+    log_path: Path,
+    base_offset: int,
+    *,
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES,
+    fs: FileSystem = REAL_FILESYSTEM,
+) -> LogIndexes:
+    """The entries for a log, as a broker makes them when it recovers a segment that was flushed.
+
+    From headers alone, CRCs unchecked; where there is no header, what follows is found by its CRC.
+    """
+    offset: list[OffsetPosition] = []
+    time: list[TimestampOffset] = []
+    largest = last = TimestampOffset(time_index.NO_TIMESTAMP, base_offset)
+    end = last_entry_at = 0
+    expected = base_offset
+    with fs.open(log_path) as log:
+        for position, batch, is_behind_damage in spans_over_damage(log, base_offset):
+            if not expected <= batch.base_offset <= batch.last_offset <= base_offset + RELATIVE_OFFSET_MAX:
+                break
+            if batch.max_timestamp > largest.timestamp_ms:
+                largest = TimestampOffset(batch.max_timestamp, batch.last_offset)
+            # Readers get past damage by an entry of its own.
+            if position - last_entry_at > index_interval_bytes or is_behind_damage:
+                offset.append(OffsetPosition(batch.last_offset, position))
+                if largest.timestamp_ms > last.timestamp_ms:
+                    time.append(largest)
+                    last = largest
+                last_entry_at = position
+            end, expected = position + batch.size, batch.last_offset + 1
+    if largest.timestamp_ms > last.timestamp_ms:
+        time.append(largest)
+    return LogIndexes(offset, time, end)
+
+
+def write_offset_index(
+    path: Path,
+    base_offset: int,
+    entries: list[OffsetPosition],
+    form: OffsetIndexFormat,
+    fs: FileSystem = REAL_FILESYSTEM,
+) -> None:
+    """Replace an offset index by these entries; ValueError, and nothing is written, if one does not fit the format."""
+    if entries and entries[-1].position > form.position_max:
+        raise ValueError(
+            f"{path}: position {entries[-1].position} does not fit entries of {form.entry_size} bytes, whose largest is"
+            f" {form.position_max}"
+        )
+    pack = form.entry.pack
+    write_atomic(path, b"".join(pack(e.offset - base_offset, e.position) for e in entries), fs)
+
+
+def write_time_index(
+    path: Path, base_offset: int, entries: list[TimestampOffset], fs: FileSystem = REAL_FILESYSTEM
+) -> None:
+    """Replace a time index by these entries."""
+    pack = time_index.ENTRY.pack
+    write_atomic(path, b"".join(pack(e.timestamp_ms, e.offset - base_offset) for e in entries), fs)
+
+
+def rebuild_indexes(
+    log_path: Path,
+    index_path: Path,
+    time_index_path: Path,
+    base_offset: int,
+    *,
+    form: OffsetIndexFormat,
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES,
+    fs: FileSystem = REAL_FILESYSTEM,
+) -> LogIndexes:
+    """Make both indexes of a log anew, whatever is there; ValueError if the log is too large for the format."""
+    made = index_log(log_path, base_offset, index_interval_bytes=index_interval_bytes, fs=fs)
+    write_offset_index(index_path, base_offset, made.offset, form, fs)
+    write_time_index(time_index_path, base_offset, made.time, fs)
+    return made
+
+
+def convert_offset_index(
+    log_path: Path, path: Path, base_offset: int, form: OffsetIndexFormat, fs: FileSystem = REAL_FILESYSTEM
+) -> bool:
+    """Write an offset index in another format; False if it has that one already, or has no entries.
+
+    CorruptIndexError, and the file stays, if it is none; ValueError, and the file stays, if a position does not fit the
+    format. What was written is read back and held against the log (CorruptIndexError); the caller has seen to it that the
+    entries were right before.
+    """
+    found = detect_file(path, base_offset, fs=fs, log_path=log_path, always_prove=True)
+    if found.is_corrupt:
+        raise CorruptIndexError(f"{path}: {found.reason}")
+    entries = offset_entries(path, base_offset, found.format, fs)
+    if not entries or found.format is form:
+        return False
+    write_offset_index(path, base_offset, entries, form, fs)
+    faults = verify_offset_index(log_path, path, base_offset, expected=form, fs=fs)
+    if faults or offset_entries(path, base_offset, form, fs) != entries:
+        raise CorruptIndexError(str(faults[0]) if faults else f"{path}: not what was written to it")
+    return True
+
+
+def format_for_rebuild(
+    log_path: Path, path: Path, base_offset: int, fs: FileSystem = REAL_FILESYSTEM
+) -> OffsetIndexFormat:
+    """The format of an index that is to be made anew by somebody who does not know the level in force: the one it has.
+
+    A corrupt or missing one is made in the legacy format, which every broker reads, unless the log is too large for it.
+    """
+    found = detect_file(path, base_offset, fs=fs, log_path=log_path, always_prove=True)
+    form = LEGACY if found.is_corrupt else found.format
+    return LARGE if fs.size(log_path) > LEGACY.position_max else form

@@ -1,0 +1,54 @@
+"""A walk over the batches of a `.log` that does not end where something is damaged; `batch_spans` has the plain one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from stratalog.log.append.roll import RELATIVE_OFFSET_MAX
+from stratalog.log.resumption import next_sound
+from stratalog.log.segment.batch_spans import BatchSpan, spans
+from stratalog.records.batch_format import HEADER_SIZE
+from stratalog.util.filesystem import File
+
+#: Bytes of a file that are searched at a time, and as many behind them, in which a batch that is found may end.
+_WINDOW_SIZE: Final = 32 * 1024 * 1024
+_ZEROS_LOOKED_AT: Final = 64 * 1024
+
+
+def spans_over_damage(log: File, base_offset: int) -> Iterator[tuple[int, BatchSpan, bool]]:
+    """Position and span of each batch of a `.log`, and whether there is damage right before it.
+
+    Damage is stepped over, up to the next batch whose CRC and offsets fit, as when a broker recovers what was flushed. The
+    file may be that of a live broker, which cuts and replaces it meanwhile: it is read, and never mapped.
+    """
+    log_size, end, expected, is_behind_damage = log.size(), 0, base_offset, False
+    while True:
+        for position, span in spans(log, log_size, end):
+            yield position, span, is_behind_damage
+            end, expected, is_behind_damage = position + span.size, span.last_offset + 1, False
+        if end >= log_size or _is_zero_tail(log, end, log_size):
+            return
+        resumed = _next_sound(log, log_size, end, expected, base_offset + RELATIVE_OFFSET_MAX)
+        if resumed is None:
+            return
+        end, is_behind_damage = resumed, True
+
+
+def _next_sound(log: File, log_size: int, position: int, expected_offset: int, highest: int) -> int | None:
+    """Where, behind the damage at `position`, the next sound batch begins; None if there is none."""
+    while position < log_size:
+        data = log.pread(min(2 * _WINDOW_SIZE, log_size - position), position)
+        at, base_offset = next_sound(memoryview(data), 0, expected_offset, highest)
+        if base_offset >= 0:
+            return position + at
+        if len(data) <= _WINDOW_SIZE:
+            return None
+        position += _WINDOW_SIZE - 1  # the search begins one byte behind
+    return None
+
+
+def _is_zero_tail(log: File, position: int, log_size: int) -> bool:
+    """Whether the file seems to be preallocated from `position` on: it may be many GiB to search in vain."""
+    last = max(position, log_size - _ZEROS_LOOKED_AT)
+    return not any(log.pread(HEADER_SIZE, position)) and not any(log.pread(log_size - last, last))

@@ -1,0 +1,1 @@
+"""Topics back from a bucket: the plan, and the files that it writes."""

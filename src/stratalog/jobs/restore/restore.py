@@ -1,0 +1,164 @@
+"""Topics back from the bucket alone: into an empty data directory, or as the metadata of one whose own is lost.
+
+A mark in the data directory (`restore_marker`) says that it is not whole: it is set before the first change and taken away
+after the last, and a broker does not serve a directory that has it. A restore that was broken off is run again: what it had
+made is removed first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from stratalog.errors import DataDirError
+from stratalog.inspect import restore_marker
+from stratalog.jobs.restore.restore_bucket import RestorePlan, plan_restore
+from stratalog.jobs.restore.restore_files import METADATA_TOPIC, write_metadata, write_partition
+from stratalog.log.format.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    OffsetCheckpoint,
+)
+from stratalog.log.format.file_names import STRAY_DIR_SUFFIX, parse_partition_dir
+from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.util.clock import SYSTEM_CLOCK, Clock
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+from stratalog.util.uuids import random_uuid
+
+#: What is there in a new directory on some file systems, and what is left of a mark that was just to be set.
+_NO_CONTENT: Final = frozenset({"lost+found", f"{restore_marker.RESTORE_UNFINISHED}.tmp"})
+
+#: Makes the topics of the plan known to the broker, durably; the id is that of the metadata topic.
+Register = Callable[[RestorePlan, UUID], None]
+
+
+def restore_topics(
+    store: ObjectStore,
+    data_dir: Path,
+    register: Register,
+    topics: Collection[str] | None = None,
+    *,
+    at_ms: int | None = None,
+) -> RestorePlan:
+    """Everything of `topics` (None: of all) into an empty directory; what came of it is in the plan.
+
+    Errors as `plan_restore` and `write_restore`.
+    """
+    check_target(data_dir, metadata_only=False)
+    plan = plan_restore(store, topics, at_ms=at_ms)
+    write_restore(plan, data_dir, register)
+    return plan
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was made besides what was planned: transactions that were ended, as lines of text."""
+
+    notes: tuple[str, ...]
+
+
+def check_target(data_dir: Path, *, metadata_only: bool, fs: FileSystem = REAL_FILESYSTEM) -> None:
+    """Raise DataDirError unless a restore may go to `data_dir`."""
+    content = set(fs.list_dir(data_dir)) - _NO_CONTENT if fs.is_dir(data_dir) else set()
+    begun = restore_marker.begun(data_dir, fs) if content else None
+    if begun is not None and (begun != restore_marker.EVERYTHING) != metadata_only:
+        was = "without" if metadata_only else "with"
+        raise DataDirError(
+            f"{data_dir}: a restore {was} --metadata-only was not finished; run that one again"
+        )
+    if metadata_only and not content:
+        raise DataDirError(f"{data_dir} is empty; leave out --metadata-only")
+    if not metadata_only and content and begun is None:
+        raise DataDirError(
+            f"{data_dir} is not empty; restore into a new directory (or, with `tier restore --metadata-only`, only the "
+            "metadata of this one)"
+        )
+
+
+def write_restore(
+    plan: RestorePlan,
+    data_dir: Path,
+    register: Register,
+    *,
+    metadata_only: bool = False,
+    metadata_topic_id: UUID | None = None,
+    metadata_partitions: int = 50,
+    clock: Clock = SYSTEM_CLOCK,
+    fs: FileSystem = REAL_FILESYSTEM,
+) -> Written:
+    """Do what `plan` says. The directory is whole when this returns, and marked as unfinished until then.
+
+    Nobody else may use the directory. Raises DataDirError as `check_target`, OSError, and what `register` raises.
+    """
+    check_target(data_dir, metadata_only=metadata_only, fs=fs)
+    fs.make_dirs(data_dir)
+    topic_id = metadata_topic_id or random_uuid()
+    if metadata_only:
+        _set_aside_metadata(data_dir, fs)
+    else:
+        begin_anew(data_dir, fs)
+    ends: dict[tuple[str, int], int] = {}
+    notes: list[str] = []
+    for partition in plan.partitions:
+        if partition.is_local:
+            continue
+        key = partition.partition.topic, partition.partition.partition
+        ends[key], aborted = write_partition(data_dir, partition, clock=clock, fs=fs)
+        notes += (
+            f"{key[0]}-{key[1]}: the transaction of producer {producer} had no end in the bucket and is aborted"
+            for producer in aborted
+        )
+    written = write_metadata(data_dir, topic_id, metadata_partitions, plan.segments, clock=clock, fs=fs)
+    ends |= {(METADATA_TOPIC, number): end for number, end in written.items()}
+    starts = {
+        (each.partition.topic, each.partition.partition): each.log_start_offset
+        for each in plan.partitions
+        if not each.is_local
+    }
+    _write_checkpoints(data_dir, ends, starts, fs)
+    register(plan, topic_id)
+    restore_marker.end(data_dir, fs)
+    return Written(tuple(notes))
+
+
+def begin_anew(data_dir: Path, fs: FileSystem) -> None:
+    """Set the mark, and remove what an earlier restore had made."""
+    restore_marker.begin(data_dir, restore_marker.EVERYTHING, fs)
+    for name in sorted(set(fs.list_dir(data_dir)) - _NO_CONTENT - {restore_marker.RESTORE_UNFINISHED}):
+        _remove(data_dir / name, fs)
+
+
+def _set_aside_metadata(data_dir: Path, fs: FileSystem) -> None:
+    """Rename what is there of the metadata topic to `-stray`; what an earlier restore had made of it is removed."""
+    half_made = restore_marker.begun(data_dir, fs) == restore_marker.METADATA
+    if not half_made:
+        restore_marker.begin(data_dir, restore_marker.ASIDE, fs)
+    for name in fs.list_dir(data_dir):
+        if (parse_partition_dir(name) or ("",))[0] != METADATA_TOPIC:
+            continue
+        if half_made:
+            fs.remove_tree(data_dir / name)
+        else:
+            fs.rename(data_dir / name, data_dir / f"{name}.{random_uuid().hex}{STRAY_DIR_SUFFIX}")
+    restore_marker.begin(data_dir, restore_marker.METADATA, fs)
+
+
+def _remove(path: Path, fs: FileSystem) -> None:
+    if fs.is_dir(path):
+        fs.remove_tree(path)
+    else:
+        fs.remove(path)
+
+
+def _write_checkpoints(
+    data_dir: Path, ends: Mapping[tuple[str, int], int], starts: Mapping[tuple[str, int], int], fs: FileSystem
+) -> None:
+    """Add the new logs to the checkpoints; what these say of an earlier metadata topic goes."""
+    for name, offsets in ((RECOVERY_POINTS, ends), (HIGH_WATERMARKS, ends), (LOG_START_OFFSETS, starts)):
+        checkpoint = OffsetCheckpoint(data_dir / name, fs)
+        kept = {key: offset for key, offset in checkpoint.read().items() if key[0] != METADATA_TOPIC}
+        checkpoint.write({**kept, **{key: offset for key, offset in offsets.items() if offset > 0}})

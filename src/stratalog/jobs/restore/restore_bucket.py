@@ -1,0 +1,262 @@
+"""The bucket read for a restore: which topics there are, what each partition is made of, and a verdict on everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from stratalog.errors import (
+    CorruptCheckpointError,
+    CorruptSnapshotError,
+    DamagedRemoteObjectError,
+    RemoteResourceNotFoundError,
+    UsageError,
+)
+from stratalog.inspect.audit_bucket import PartitionObjects, PartitionReader, find_partitions
+from stratalog.inspect.audit_data_dir import DataDirs
+from stratalog.jobs.audit.audit_run import plain_view
+from stratalog.jobs.restore.restore_plan import (
+    Judged,
+    LocalPartition,
+    NewestSegment,
+    PartitionPlan,
+    PlannedPartition,
+    Verdict,
+    judge_all,
+    plan_partition,
+)
+from stratalog.log.format.checkpoints import decode_epochs
+from stratalog.log.format.producer_snapshot import decode as decode_producers
+from stratalog.log.format.values import EpochEntry
+from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata, TopicIdPartition
+from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage.object_store import ObjectStore
+
+#: Set on a topic whose own configuration is not in the bucket, so that nothing goes before somebody has looked.
+_WITHOUT_CONFIG: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTopic:
+    """A topic of a data directory that exists."""
+
+    topic_id: UUID
+    partition_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredTopic:
+    """A topic as it is to be known to the broker."""
+
+    name: str
+    topic_id: UUID
+    partition_count: int
+    configs: Mapping[str, str] = field(hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """What a restore would do, and what it could not. Problems are lines of text that name the partition."""
+
+    topics: tuple[RestoredTopic, ...]
+    partitions: tuple[PartitionPlan, ...]
+    judged: tuple[Judged, ...]
+    problems: tuple[str, ...]
+    #: What somebody should know, though nothing is missing.
+    notes: tuple[str, ...]
+
+    @property
+    def segments(self) -> Iterable[RemoteLogSegmentMetadata]:
+        return (segment for partition in self.partitions for segment in partition.segments)
+
+    @property
+    def producer_id_max(self) -> int:
+        """The largest producer id that any partition knows, -1 without one: new ids must be larger."""
+        return max(
+            (
+                entry.producer_id
+                for plan in self.partitions
+                if plan.producer_snapshot is not None
+                for entry in decode_producers(plan.producer_snapshot)
+            ),
+            default=-1,
+        )
+
+
+# --- reading the bucket ---------------------------------------------------------------------------------------------
+
+
+def plan_restore(
+    store: ObjectStore,
+    topics: Collection[str] | None = None,
+    *,
+    at_ms: int | None = None,
+    existing: Mapping[str, KnownTopic] | None = None,
+    local: DataDirs | None = None,
+    on_partition: Callable[[int], None] = lambda _: None,
+) -> RestorePlan:
+    """Look at everything that the bucket has of `topics` (None: of all).
+
+    `existing` and `local`, for a data directory that only lacks its metadata: the topics that it knows, and its partitions.
+    Raises RemoteStorageError, and UsageError for a topic that the bucket does not have.
+    """
+    planner = _Planner(store, at_ms, existing, local)
+    names = find_partitions(store, topics).partitions
+    missing = set(topics or ()) - {partition.topic for partition in names}
+    if missing:
+        raise UsageError(f"{store.url} has nothing of {', '.join(sorted(missing))}")
+    with PartitionReader(store) as reader:
+        for found in reader.read_all(names):
+            planner.add(found)
+            on_partition(len(names))
+    return planner.plan()
+
+
+class _Planner:
+    """Takes the partitions one by one; a topic that was made again under its name counts as it was last."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        at_ms: int | None,
+        existing: Mapping[str, KnownTopic] | None,
+        local: DataDirs | None,
+    ) -> None:
+        self._view = plain_view(store)
+        self._at_ms = at_ms
+        self._existing = existing
+        self._local = local
+        self._by_topic: dict[str, dict[UUID, list[PartitionObjects]]] = {}
+
+    def add(self, found: PartitionObjects) -> None:
+        partition = found.partition
+        self._by_topic.setdefault(partition.topic, {}).setdefault(partition.topic_id, []).append(found)
+
+    def plan(self) -> RestorePlan:
+        topics: list[RestoredTopic] = []
+        partitions: list[PartitionPlan] = []
+        judged: list[Judged] = []
+        problems: list[str] = []
+        notes: list[str] = []
+        for name, by_id in sorted(self._by_topic.items()):
+            chosen, verdict = self._choose(name, by_id)
+            for topic_id, left in by_id.items():
+                if topic_id != chosen:
+                    judged += (each for found in left for each in judge_all(found, verdict))
+            if chosen is None:
+                notes.append(
+                    f"{name}: the data directory knows no such topic; its segments are left as they are"
+                )
+                continue
+            planned = [self._plan_partition(found) for found in by_id[chosen]]
+            for found, each in zip(by_id[chosen], planned, strict=True):
+                judged += each.judged
+                problems += (f"{name}-{found.partition.partition}: {problem}" for problem in each.problems)
+            plans = [each.plan for each in planned if each.plan is not None]
+            partitions += plans
+            if plans:
+                topic, note = self._topic(name, chosen, by_id[chosen])
+                topics.append(topic)
+                notes += note
+                if self._existing is None:
+                    notes += _begin_empty(topic, {plan.partition.partition for plan in plans})
+        return RestorePlan(tuple(topics), tuple(partitions), tuple(judged), tuple(problems), tuple(notes))
+
+    def _choose(self, name: str, by_id: Mapping[UUID, list[PartitionObjects]]) -> tuple[UUID | None, Verdict]:
+        """Which topic of this name it is to be, and the verdict on the others."""
+        if self._existing is not None:
+            known = self._existing.get(name)
+            topic_id = None if known is None or known.topic_id not in by_id else known.topic_id
+            return topic_id, Verdict.UNKNOWN_TOPIC
+        return max(
+            by_id, key=lambda topic_id: _newest_event(by_id[topic_id], self._at_ms)
+        ), Verdict.OLDER_TOPIC
+
+    def _plan_partition(self, found: PartitionObjects) -> PlannedPartition:
+        return plan_partition(found, self._read_newest, at_ms=self._at_ms, local=self._facts(found.partition))
+
+    def _facts(self, partition: TopicIdPartition) -> LocalPartition | None:
+        facts = None if self._local is None else self._local.log_facts(partition)
+        if facts is None:
+            return None
+        return LocalPartition(facts.local_log_start_offset, facts.log_end_offset, facts.lineage)
+
+    def _read_newest(self, manifest: SegmentManifest) -> NewestSegment:
+        """Leader epochs and producers at the end of a segment; what cannot be read is a problem, not the end."""
+        problems = []
+        epochs: list[EpochEntry] = []
+        snapshot: bytes | None = None
+        try:
+            epochs = decode_epochs(self._content(manifest, ObjectKind.LEADER_EPOCHS) or b"")
+        except (RemoteResourceNotFoundError, DamagedRemoteObjectError, CorruptCheckpointError) as error:
+            problems.append(
+                f"leader epochs are those of the segments, as their own object is damaged: {error}"
+            )
+        try:
+            snapshot = self._content(manifest, ObjectKind.PRODUCER_SNAPSHOT)
+            if snapshot is not None:
+                decode_producers(snapshot)
+        except (RemoteResourceNotFoundError, DamagedRemoteObjectError, CorruptSnapshotError) as error:
+            snapshot = None
+            problems.append(f"what was known of producers is damaged, they begin anew: {error}")
+        return NewestSegment(tuple(epochs), snapshot, tuple(problems))
+
+    def _content(self, manifest: SegmentManifest, kind: ObjectKind) -> bytes | None:
+        """One of the small objects of a segment, None when it was copied without."""
+        return bytes(self._view.get(manifest.key(kind))) if kind in manifest.objects else None
+
+    def _topic(
+        self, name: str, topic_id: UUID, found: Iterable[PartitionObjects]
+    ) -> tuple[RestoredTopic, list[str]]:
+        of_topic = list(found)
+        manifests = [m for each in of_topic for m in each.complete if not self._is_late(m)]
+        newest = max(manifests, key=lambda m: m.event_timestamp)
+        count = _partition_count(of_topic, manifests)
+        if self._existing is not None and name in self._existing:
+            count = max(count, self._existing[name].partition_count)
+        configs = newest.topic_config
+        if configs is not None:
+            return RestoredTopic(name, topic_id, count, {**configs, "remote.storage.enable": "true"}), []
+        note = f"{name}: its configuration is not in the bucket; it keeps all (retention.ms=-1) until you configure it"
+        return RestoredTopic(name, topic_id, count, {**_WITHOUT_CONFIG, "remote.storage.enable": "true"}), [
+            note
+        ]
+
+    def _is_late(self, manifest: SegmentManifest) -> bool:
+        return self._at_ms is not None and manifest.event_timestamp > self._at_ms
+
+
+def _partition_count(found: Sequence[PartitionObjects], manifests: Iterable[SegmentManifest]) -> int:
+    """The largest count that any copy has noted, as partitions are only ever added; at least what the bucket shows."""
+    shown = max(each.partition.partition for each in found) + 1
+    return max([shown, *(m.partition_count for m in manifests if m.partition_count is not None)])
+
+
+def _begin_empty(topic: RestoredTopic, made: Collection[int]) -> list[str]:
+    """A line about the partitions of a topic of which nothing is in the bucket."""
+    empty = sorted(set(range(topic.partition_count)) - set(made))
+    if not empty:
+        return []
+    return [
+        f"{topic.name}: of partitions {_ranges(empty)} there is nothing that could be taken; they begin empty, at offset 0"
+    ]
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Ascending numbers in a few words: `0, 3 to 7`."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][-1] + 1:
+            found[-1][1:] = [number]
+        else:
+            found.append([number])
+    return ", ".join(" to ".join(map(str, each)) for each in found)
+
+
+def _newest_event(found: Iterable[PartitionObjects], at_ms: int | None) -> int:
+    """When the last segment of a topic was copied; -1 when none was by then."""
+    times = (m.event_timestamp for each in found for m in each.complete)
+    return max((at for at in times if at_ms is None or at <= at_ms), default=-1)

@@ -1,0 +1,173 @@
+"""The files that a restore makes: partition directories that begin at the end of what is remote, and the metadata topic's.
+
+All of it is as Kafka writes it; nothing is there yet when a directory is begun. Errors are OSErrors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from stratalog.config.topic import LogConfig
+from stratalog.errors import RemoteStorageError
+from stratalog.jobs.restore.restore_plan import PartitionPlan
+from stratalog.log.format.checkpoints import PartitionMetadataFile, encode_epochs
+from stratalog.log.format.file_names import (
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    log_file,
+    offset_index_file,
+    snapshot_file,
+    time_index_file,
+)
+from stratalog.log.format.producer_snapshot import ProducerSnapshotEntry
+from stratalog.log.format.producer_snapshot import decode as decode_producers
+from stratalog.log.partition_log import PartitionLog
+from stratalog.log.producers.producer_state import NEVER
+from stratalog.records.batch_builder import build_batch
+from stratalog.records.control import ControlType, end_transaction_marker
+from stratalog.records.record import Record
+from stratalog.remote.api.interfaces import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    TopicIdPartition,
+)
+from stratalog.remote.api.segment_state import RemoteLogSegmentState
+from stratalog.remote.metadata.partitioner import metadata_partition
+from stratalog.remote.metadata.serde import encode
+from stratalog.util.atomic_file import write_atomic
+from stratalog.util.clock import Clock
+from stratalog.util.filesystem import FileSystem
+
+METADATA_TOPIC: Final = "__remote_log_metadata"
+
+_EVENTS_IN_BATCH: Final = 500
+
+#: What holds for the logs while they are written; the broker gives them their own configuration.
+_CONFIG = LogConfig(remote_storage_enable=True, retention_ms=-1)
+_METADATA_CONFIG = LogConfig(retention_ms=-1)
+
+
+def write_partition(
+    data_dir: Path, plan: PartitionPlan, *, clock: Clock, fs: FileSystem
+) -> tuple[int, list[int]]:
+    """Make the directory of a partition; return its log end offset and the producers whose transactions were ended.
+
+    The log is empty, with leader epochs and producers as they were at the end of the last remote segment. A transaction
+    that was open there is aborted: what came of it was in records that are gone.
+    """
+    partition, end = plan.partition, plan.log_end_offset
+    directory = data_dir / f"{partition.topic}-{partition.partition}"
+    fs.make_dirs(directory)
+    PartitionMetadataFile(directory / PARTITION_METADATA, fs).write(partition.topic_id)
+    write_atomic(directory / LEADER_EPOCH_CHECKPOINT, encode_epochs(plan.epochs), fs)
+    if plan.producer_snapshot is not None:
+        write_atomic(directory / snapshot_file(end), plan.producer_snapshot, fs)
+    for name in (offset_index_file(end), time_index_file(end), log_file(end)):
+        write_atomic(directory / name, b"", fs)
+    log = PartitionLog.open(
+        directory,
+        _CONFIG,
+        topic_id=partition.topic_id,
+        clock=clock,
+        fs=fs,
+        clean_shutdown=True,
+        recovery_point=end,
+        log_start_offset=plan.log_start_offset,
+        producer_expiration_ms=NEVER,
+    )
+    try:
+        if log.log_end_offset != end:
+            raise RemoteStorageError(f"{directory} ends at offset {log.log_end_offset}, expected {end}")
+        ended = _end_transactions(log, plan, clock)
+        return log.log_end_offset, ended
+    finally:
+        log.close()
+
+
+def _end_transactions(log: PartitionLog, plan: PartitionPlan, clock: Clock) -> list[int]:
+    ended = []
+    for entry in open_transactions(plan):
+        marker = end_transaction_marker(
+            ControlType.ABORT,
+            producer_id=entry.producer_id,
+            producer_epoch=entry.epoch,
+            coordinator_epoch=max(entry.coordinator_epoch, 0),
+            timestamp_ms=clock.now_ms(),
+        )
+        log.append_as_leader(marker, leader_epoch=plan.epochs[-1].epoch, origin="coordinator")
+        log.advance_high_watermark()
+        ended.append(entry.producer_id)
+    return ended
+
+
+def open_transactions(plan: PartitionPlan) -> list[ProducerSnapshotEntry]:
+    """The producers that had a transaction open at the end of the remote data."""
+    if plan.producer_snapshot is None:
+        return []
+    return [
+        entry for entry in decode_producers(plan.producer_snapshot) if entry.current_txn_first_offset >= 0
+    ]
+
+
+def write_metadata(
+    data_dir: Path,
+    topic_id: UUID,
+    partition_count: int,
+    segments: Iterable[RemoteLogSegmentMetadata],
+    *,
+    clock: Clock,
+    fs: FileSystem,
+) -> dict[int, int]:
+    """Write the events of finished copies; return the log end offset of each metadata partition that got any.
+
+    The partitions of the topic that get none are left for the broker to make.
+    """
+    by_number: dict[int, list[RemoteLogSegmentMetadata]] = {}
+    numbers: dict[TopicIdPartition, int] = {}
+    for segment in segments:
+        partition = segment.topic_id_partition
+        if partition not in numbers:
+            numbers[partition] = metadata_partition(partition, partition_count)
+        by_number.setdefault(numbers[partition], []).append(segment)
+    return {
+        number: _write_events(data_dir / f"{METADATA_TOPIC}-{number}", topic_id, of_number, clock, fs)
+        for number, of_number in sorted(by_number.items())
+    }
+
+
+def _write_events(
+    directory: Path,
+    topic_id: UUID,
+    segments: Sequence[RemoteLogSegmentMetadata],
+    clock: Clock,
+    fs: FileSystem,
+) -> int:
+    log = PartitionLog.open(
+        directory, _METADATA_CONFIG, topic_id=topic_id, clock=clock, fs=fs, clean_shutdown=True
+    )
+    try:
+        values = _events(segments)
+        while batch := list(islice(values, _EVENTS_IN_BATCH)):
+            records = [Record(at, clock.now_ms(), None, value) for at, value in enumerate(batch)]
+            log.append_as_leader(build_batch(records), leader_epoch=0, origin="coordinator")
+            log.advance_high_watermark()
+        return log.log_end_offset
+    finally:
+        log.close()
+
+
+def _events(segments: Iterable[RemoteLogSegmentMetadata]) -> Iterator[bytes]:
+    """What was written when the segments were copied: the copy has begun, and it has finished."""
+    for segment in segments:
+        yield encode(RemoteLogSegmentMetadata(
+            segment.segment_id, segment.start_offset, segment.end_offset, segment.max_timestamp_ms, segment.broker_id,
+            segment.event_timestamp_ms, segment.segment_size_bytes, segment.segment_leader_epochs,
+            RemoteLogSegmentState.COPY_SEGMENT_STARTED, None, segment.txn_index_empty,
+        ))  # fmt: skip
+        yield encode(RemoteLogSegmentMetadataUpdate(
+            segment.segment_id, segment.event_timestamp_ms, segment.custom_metadata, segment.state, segment.broker_id,
+        ))  # fmt: skip

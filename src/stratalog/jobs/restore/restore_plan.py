@@ -1,0 +1,255 @@
+"""What of a bucket makes a partition again: pure rules, facts in and a plan out.
+
+The lineage is that of the newest segment: of the complete ones that with the largest last leader epoch, then the largest
+end offset. Its leader epochs are the partition's; what does not fit them was written by leaders whose history was given up,
+and stays where it is. Nothing is left without a verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from uuid import UUID
+
+from stratalog.inspect.audit_bucket import PartitionObjects
+from stratalog.inspect.audit_facts import ManifestFault, SegmentObjects, group_objects
+from stratalog.log.format.values import EpochEntry
+from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata, TopicIdPartition
+from stratalog.remote.api.lineage import is_within_lineage, lineage_of
+from stratalog.remote.storage.layouts import object_key, stored_objects
+from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.remote.storage.object_key import ObjectKind
+
+
+class Verdict(Enum):
+    """What became of a segment, and whether records are missing because of it."""
+
+    TAKEN = "taken"
+    COVERED = "taken, though another one has the same offsets"
+    OTHER_LINEAGE = "left: of a history that was given up"
+    OLDER_TOPIC = "left: of an earlier topic of the same name"
+    UNKNOWN_TOPIC = "left: of a topic that the data directory does not have"
+    AFTER_TIME = "left: copied after the time asked for"
+    UNFINISHED = "left: its copy was not finished"
+    DAMAGED = "left: damaged"
+    FROM_THE_FUTURE = "left: written by a later version"
+
+    @property
+    def is_taken(self) -> bool:
+        return self in (Verdict.TAKEN, Verdict.COVERED)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One set of objects in the bucket, and what became of it. `end_offset` is None where no manifest tells."""
+
+    partition: TopicIdPartition
+    segment_id: UUID
+    base_offset: int
+    end_offset: int | None
+    size_bytes: int
+    verdict: Verdict
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPartition:
+    """What is there of a partition already: its lineage decides, not that of the bucket."""
+
+    local_log_start_offset: int
+    log_end_offset: int
+    lineage: Mapping[int, int] = field(hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlan:
+    """A partition to be: its segments, ascending, and where its log begins and ends (`log_end_offset` is exclusive)."""
+
+    partition: TopicIdPartition
+    segments: tuple[RemoteLogSegmentMetadata, ...]
+    log_start_offset: int
+    log_end_offset: int
+    epochs: tuple[EpochEntry, ...]
+    producer_snapshot: bytes | None
+    #: Whether the local log is there and stays as it is.
+    is_local: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPartition:
+    """A plan (None: there is nothing to make a partition of), the verdicts on everything, and what is missing."""
+
+    plan: PartitionPlan | None
+    judged: tuple[Judged, ...]
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NewestSegment:
+    """What the objects of the newest segment say beyond its manifest."""
+
+    epochs: tuple[EpochEntry, ...]
+    producer_snapshot: bytes | None
+    problems: tuple[str, ...] = ()
+
+
+#: Reads the leader epochs and the producers at the end of the segment that was found to be the newest.
+ReadNewest = Callable[[SegmentManifest], NewestSegment]
+
+
+def plan_partition(
+    found: PartitionObjects,
+    read_newest: ReadNewest,
+    *,
+    at_ms: int | None = None,
+    local: LocalPartition | None = None,
+) -> PlannedPartition:
+    """Plan one partition. `at_ms`: as if every segment that was copied later were not there.
+
+    Raises what `read_newest` raises.
+    """
+    sets, _ = group_objects(found.objects)
+    judged, candidates = _sort_out(found, sets, at_ms)
+    if not candidates:
+        return PlannedPartition(None, tuple(judged), _what_is_lost(judged, None))
+    newest = max(candidates, key=_age)
+    if local is None:
+        read = read_newest(newest)
+        epochs = read.epochs or _epochs_of_manifests(candidates, newest)
+        end, lineage = newest.end_offset + 1, lineage_of(epochs)
+    else:
+        read, epochs = NewestSegment((), None), ()
+        end, lineage = local.log_end_offset, dict(local.lineage)
+    fitting = [m for m in candidates if is_within_lineage(m.metadata(), end, lineage)]
+    judged += _judge(candidates, {m.segment_id for m in fitting})
+    if not fitting:
+        return PlannedPartition(None, tuple(judged), (*read.problems, *_what_is_lost(judged, None)))
+    fitting.sort(key=lambda m: (m.base_offset, m.end_offset))
+    start = max(fitting[0].base_offset, epochs[0].start_offset if epochs else 0)
+    plan = PartitionPlan(
+        found.partition,
+        tuple(m.metadata() for m in fitting),
+        start,
+        end,
+        _epochs_from(epochs, start),
+        read.producer_snapshot,
+        is_local=local is not None,
+    )
+    reach_to = end if local is None else local.local_log_start_offset
+    problems = (*read.problems, *_gaps(fitting, start, reach_to), *_what_is_lost(judged, end))
+    return PlannedPartition(plan, tuple(judged), problems)
+
+
+def judge_all(found: PartitionObjects, verdict: Verdict) -> list[Judged]:
+    """The same verdict on everything that a partition has in the bucket."""
+    sets, _ = group_objects(found.objects)
+    return [_judged(each, found.manifests.get(segment_id), verdict) for segment_id, each in sets.items()]
+
+
+def _age(manifest: SegmentManifest) -> tuple[int, int, int]:
+    return max(manifest.leader_epochs), manifest.end_offset, manifest.event_timestamp
+
+
+def _judged(objects: SegmentObjects, manifest: object, verdict: Verdict, why: str = "") -> Judged:
+    end = manifest.end_offset if isinstance(manifest, SegmentManifest) else None
+    partition = objects.segment_id.topic_id_partition
+    segment_id = objects.segment_id.id
+    return Judged(partition, segment_id, objects.start_offset, end, objects.bytes, verdict, why)
+
+
+def _sort_out(
+    found: PartitionObjects, sets: Mapping[UUID, SegmentObjects], at_ms: int | None
+) -> tuple[list[Judged], list[SegmentManifest]]:
+    """The verdicts on what cannot be taken whatever the lineage is, and the manifests of all others."""
+    judged: list[Judged] = []
+    candidates: list[SegmentManifest] = []
+    for segment_id, objects in sets.items():
+        manifest = found.manifests.get(segment_id)
+        if manifest is None:
+            judged.append(_judged(objects, None, Verdict.UNFINISHED, "there is no manifest"))
+        elif isinstance(manifest, ManifestFault):
+            verdict = Verdict.FROM_THE_FUTURE if manifest.from_the_future else Verdict.DAMAGED
+            judged.append(_judged(objects, None, verdict, manifest.reason))
+        elif (fault := _fault_of_records(manifest, objects)) is not None:
+            judged.append(_judged(objects, manifest, Verdict.DAMAGED, fault))
+        elif at_ms is not None and manifest.event_timestamp > at_ms:
+            judged.append(_judged(objects, manifest, Verdict.AFTER_TIME))
+        else:
+            candidates.append(manifest)
+    return judged, candidates
+
+
+def _fault_of_records(manifest: SegmentManifest, objects: SegmentObjects) -> str | None:
+    """Why a segment cannot be read. Indexes that are missing are none: they are made anew from the records."""
+    key = object_key(manifest, ObjectKind.LOG)
+    stored, expected = objects.at(key), stored_objects(manifest)[key]
+    if stored is None:
+        return "its records are missing"
+    return None if stored.size == expected else f"its records have {stored.size} bytes, expected {expected}"
+
+
+def _judge(candidates: Sequence[SegmentManifest], fitting: set[UUID]) -> list[Judged]:
+    """Verdicts on the complete segments: which fit the lineage, and which of these lie within others that do."""
+    judged = []
+    reach = -1
+    for manifest in sorted(candidates, key=lambda m: (m.base_offset, -m.end_offset)):
+        if manifest.segment_id not in fitting:
+            verdict = Verdict.OTHER_LINEAGE
+        else:
+            verdict = Verdict.COVERED if manifest.end_offset <= reach else Verdict.TAKEN
+            reach = max(reach, manifest.end_offset)
+        size = sum(stored_objects(manifest).values())
+        judged.append(Judged(
+            manifest.topic_id_partition, manifest.segment_id, manifest.base_offset, manifest.end_offset, size, verdict,
+        ))  # fmt: skip
+    return judged
+
+
+def _gaps(fitting: Iterable[SegmentManifest], start: int, end: int) -> list[str]:
+    """Offsets of [start, end) that no segment has; `fitting` ascends by base offset."""
+    gaps, reach = [], start
+    for manifest in fitting:
+        if manifest.base_offset > reach:
+            gaps.append(
+                f"offsets {reach} to {manifest.base_offset - 1} are in no segment that could be taken"
+            )
+        reach = max(reach, manifest.end_offset + 1)
+    if reach < end:
+        gaps.append(f"offsets {reach} to {end - 1} are in no segment that could be taken, and not local")
+    return gaps
+
+
+def _what_is_lost(judged: Iterable[Judged], end: int | None) -> tuple[str, ...]:
+    """What was damaged, and what begins where the log ends now and was never whole."""
+    lost = []
+    for each in judged:
+        if each.verdict in (Verdict.DAMAGED, Verdict.FROM_THE_FUTURE):
+            lost.append(f"the segment at offset {each.base_offset} cannot be read: {each.why}")
+        elif each.verdict is Verdict.UNFINISHED and (end is None or each.base_offset >= end):
+            lost.append(f"the segment at offset {each.base_offset} was being copied and never finished")
+    return tuple(lost)
+
+
+def _epochs_from(epochs: Sequence[EpochEntry], start: int) -> tuple[EpochEntry, ...]:
+    """The epochs of a log that begins at `start`."""
+    begun = [entry for entry in epochs if entry.start_offset <= start]
+    later = [entry for entry in epochs if entry.start_offset > start]
+    return (EpochEntry(begun[-1].epoch, start), *later) if begun else tuple(later)
+
+
+def _epochs_of_manifests(
+    candidates: Iterable[SegmentManifest], newest: SegmentManifest
+) -> tuple[EpochEntry, ...]:
+    """Leader epochs without the file that has all of them: of the newest segment, and before it of those that agree.
+
+    Going back, an entry counts if its epoch is smaller and its offset is smaller than of all that are known already.
+    """
+    known = sorted((EpochEntry(epoch, start) for epoch, start in newest.leader_epochs.items()), reverse=True)
+    for manifest in sorted(candidates, key=_age, reverse=True):
+        for epoch, start in sorted(manifest.leader_epochs.items(), reverse=True):
+            if epoch == known[-1].epoch and start < known[-1].start_offset:
+                known[-1] = EpochEntry(epoch, start)
+            elif epoch < known[-1].epoch and start < known[-1].start_offset:
+                known.append(EpochEntry(epoch, start))
+    return tuple(reversed(known))

@@ -1,0 +1,1 @@
+"""What retention will do and when, from facts alone."""

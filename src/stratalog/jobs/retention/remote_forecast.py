@@ -1,0 +1,175 @@
+"""The same forecast for the remote tier: which segments go, when at the earliest, and what keeps them until then. Pure.
+
+It says what `retention.plan_expiration` decides at every later time, if nothing is copied or appended. Here a time is
+inclusive (a segment goes when its newest record is retention.ms old), where the local log's is strict; sizes count each
+offset once, with what is only local.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from stratalog.config.topic import LogConfig
+from stratalog.jobs.retention.retention_fate import Due, Fate, Hold, Rhythm, Tier
+from stratalog.jobs.retention.retention_words import span_text, time_text
+from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata
+from stratalog.remote.api.segment_state import RemoteLogSegmentState
+from stratalog.remote.tier.retention import ExpirationReason, RetentionFacts, plan_expiration, readable_sizes
+
+#: How often a broker looks after each remote partition (`remote.log.manager.task.interval.ms` by default).
+TASK_INTERVAL_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Stay:
+    """Until when retention by time and size leaves a segment, None for always; which one up to it is the last to go."""
+
+    rule: ExpirationReason
+    rule_ms: int | None
+    keeper: RemoteLogSegmentMetadata
+
+
+def forecast_remote(
+    segments: Sequence[RemoteLogSegmentMetadata],
+    facts: RetentionFacts,
+    config: LogConfig,
+    task_interval_ms: int = TASK_INTERVAL_MS,
+) -> list[Fate]:
+    """The fate of each remote segment of a partition, in any state but those that are gone, by offset."""
+    now = {
+        planned.segment.segment_id: planned.reason for planned in plan_expiration(segments, facts).expirations
+    }
+    stays = _stays(segments, facts)
+    rhythm = Rhythm(task_interval_ms, 0)
+    fates = []
+    for segment in sorted(segments, key=lambda s: (s.start_offset, s.end_offset, s.event_timestamp_ms)):
+        reason = now.get(segment.segment_id)
+        stay = stays.get(segment.segment_id.id)
+        if reason is not None:
+            due: Due | None = rhythm.due(facts.now_ms, facts.now_ms)
+            fates.append(_fate(segment, reason.value, due, (), _text_now(reason, segment, facts)))
+        elif stay is None:
+            fates.append(_not_read(segment, segments, facts))
+        else:
+            fates.append(_staying(segment, stay, facts, config, rhythm))
+    return fates
+
+
+def _stays(segments: Sequence[RemoteLogSegmentMetadata], facts: RetentionFacts) -> dict[UUID, _Stay]:
+    """From the oldest on: each goes when it is due and all before it have gone."""
+    counted = readable_sizes(segments, facts)
+    excess = sum(size for _, size in counted) + facts.only_local_bytes - facts.retention_bytes
+    found: dict[UUID, _Stay] = {}
+    reached: int | None = facts.now_ms
+    keeper: RemoteLogSegmentMetadata | None = None
+    for segment, size in counted:
+        over_size = facts.retention_bytes >= 0 and excess >= max(size, 1)
+        own = facts.now_ms if over_size else None
+        if not over_size and facts.retention_ms >= 0:
+            own = segment.max_timestamp_ms + facts.retention_ms
+        if keeper is None or own is None or (reached is not None and own > reached):
+            keeper = segment if reached is not None or keeper is None else keeper
+            reached = None if own is None or reached is None else max(own, reached)
+        reason = ExpirationReason.SIZE if over_size else ExpirationReason.TIME
+        found[segment.segment_id.id] = _Stay(reason, reached, keeper)
+        excess -= size
+    return found
+
+
+def _staying(
+    segment: RemoteLogSegmentMetadata, stay: _Stay, facts: RetentionFacts, config: LogConfig, rhythm: Rhythm
+) -> Fate:
+    if stay.keeper.segment_id != segment.segment_id:
+        text = (
+            "retention goes from the oldest segment on and stops at the first that stays: that is segment "
+            f"{stay.keeper.start_offset}, whose newest record is of {time_text(stay.keeper.max_timestamp_ms)}"
+        )
+        holds: tuple[Hold, ...] = (Hold.EARLIER_SEGMENT,)
+    elif stay.rule_ms is None:
+        holds, text = _unlimited(facts, config)
+    else:
+        holds, text = _young(segment, facts)
+    due = None if stay.rule_ms is None else rhythm.due(stay.rule_ms, facts.now_ms)
+    return _fate(segment, None if due is None else stay.rule.value, due, holds, text)
+
+
+def _unlimited(facts: RetentionFacts, config: LogConfig) -> tuple[tuple[Hold, ...], str]:
+    if "delete" not in config.cleanup_policy:
+        return (Hold.NO_DELETE_POLICY,), "cleanup.policy does not have delete: remote segments stay"
+    if facts.retention_bytes >= 0:
+        text = f"retention.ms is -1, and without it there would be less than retention.bytes={facts.retention_bytes}"
+        return (Hold.SIZE_BUDGET,), text
+    return (Hold.UNLIMITED,), "retention.ms and retention.bytes are -1: nothing goes by age or size"
+
+
+def _young(segment: RemoteLogSegmentMetadata, facts: RetentionFacts) -> tuple[tuple[Hold, ...], str]:
+    newest = time_text(segment.max_timestamp_ms)
+    limit = f"retention.ms={facts.retention_ms} ({span_text(facts.retention_ms)})"
+    if segment.max_timestamp_ms > facts.now_ms:
+        ahead = span_text(segment.max_timestamp_ms - facts.now_ms)
+        text = (
+            f"a single record of {newest}, {ahead} in the future, keeps the whole segment, and all behind it, until that "
+            f"is as old as {limit}"
+        )
+        return (Hold.FUTURE_TIMESTAMP,), text
+    text = f"a segment goes as a whole, {limit} after its newest record, which is of {newest}"
+    return (Hold.NEWEST_TIMESTAMP,), text
+
+
+def _not_read(
+    segment: RemoteLogSegmentMetadata, all_segments: Sequence[RemoteLogSegmentMetadata], facts: RetentionFacts
+) -> Fate:
+    """One that is neither due nor read: being copied, covered by another, or of another history."""
+    if segment.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+        return _fate(
+            segment,
+            None,
+            None,
+            (Hold.COPYING,),
+            "its copy is under way; if it failed, the next task removes it",
+        )
+    covering = [
+        other
+        for other, _ in readable_sizes(all_segments, facts)
+        if other.start_offset <= segment.start_offset and segment.end_offset <= other.end_offset
+    ]
+    if covering:
+        text = (
+            f"segment {covering[0].start_offset}-{covering[0].end_offset} has its offsets too and is what readers get; it "
+            "goes when the log start offset passes its end"
+        )
+        return _fate(segment, None, None, (Hold.COVERED,), text)
+    text = (
+        "its leader epochs are not those of this log: it is of a history that was given up, and nobody reads it; it goes "
+        "when the log start offset passes its end"
+    )
+    return _fate(segment, None, None, (Hold.OTHER_LINEAGE,), text)
+
+
+def _text_now(reason: ExpirationReason, segment: RemoteLogSegmentMetadata, facts: RetentionFacts) -> str:
+    if reason is ExpirationReason.TIME:
+        return (
+            f"its newest record is {span_text(facts.now_ms - segment.max_timestamp_ms)} old, and retention.ms is "
+            f"{facts.retention_ms} ({span_text(facts.retention_ms)})"
+        )
+    if reason is ExpirationReason.SIZE:
+        return f"without it both tiers would still have retention.bytes={facts.retention_bytes} or more"
+    return str(reason.value)
+
+
+def _fate(
+    segment: RemoteLogSegmentMetadata, rule: str | None, due: Due | None, holds: tuple[Hold, ...], text: str
+) -> Fate:
+    return Fate(
+        Tier.REMOTE,
+        segment.start_offset,
+        segment.end_offset,
+        segment.segment_size_bytes,
+        segment.max_timestamp_ms,
+        rule,
+        due,
+        holds,
+        text,
+    )

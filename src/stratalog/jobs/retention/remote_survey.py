@@ -1,0 +1,180 @@
+"""The forecast of retention for a partition from what lies on disk and in a bucket: no broker is asked, nothing is opened.
+
+A partition is a directory, remote segments, or both. What the files do not say is taken for this: the high watermark is the
+log end offset (one replica, or all in step), and no deletion of records is newer than the log start checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from stratalog.config.topic import LogConfig
+from stratalog.errors import CorruptCheckpointError
+from stratalog.jobs.retention.remote_forecast import forecast_remote
+from stratalog.jobs.retention.retention_facts import LocalLogFacts, read_local_facts
+from stratalog.jobs.retention.retention_fate import Fate, Rhythm
+from stratalog.jobs.retention.retention_forecast import forecast_local
+from stratalog.log.format.checkpoints import LOG_START_OFFSETS, OffsetCheckpoint, decode_epochs
+from stratalog.log.format.file_names import LEADER_EPOCH_CHECKPOINT
+from stratalog.log.retention.decision import RetentionLimits
+from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata
+from stratalog.remote.api.lineage import is_within_lineage, lineage_of, without_empty_epochs
+from stratalog.remote.tier.retention import RetentionFacts
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+
+
+@dataclass(frozen=True, slots=True)
+class KnownOffsets:
+    """What a running broker says of a partition, where one was asked; it wins over what files say."""
+
+    log_start_offset: int
+    high_watermark: int
+    local_log_start_offset: int | None = None
+    #: -1: nothing is there; None: it was not asked.
+    highest_remote_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyedPartition:
+    """Where a partition lies: its directory (None: not here), and its remote segments in any state that is not over."""
+
+    topic: str
+    partition: int
+    directory: Path | None = None
+    remote: tuple[RemoteLogSegmentMetadata, ...] = field(default=(), hash=False)
+    known: KnownOffsets | None = None
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    local: LocalLogFacts
+    log_start_offset: int
+    local_log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+    highest_remote_offset: int
+    lineage: Mapping[int, int] = field(hash=False)
+
+
+def survey(
+    partition: SurveyedPartition,
+    config: LogConfig,
+    now_ms: int,
+    rhythm: Rhythm,
+    fs: FileSystem = REAL_FILESYSTEM,
+) -> list[Fate]:
+    """The fate of every segment of a partition: first those in the bucket, then those on disk. OSError.
+
+    Records that are in both tiers have a fate in each.
+    """
+    facts = _facts(partition, fs)
+    fates: list[Fate] = []
+    if partition.remote:
+        fates += forecast_remote(partition.remote, _remote_facts(facts, config, now_ms), config)
+    if facts.local.segments:
+        limits = RetentionLimits.of(
+            config,
+            log_start_offset=facts.log_start_offset,
+            local_log_start_offset=facts.local_log_start_offset,
+            high_watermark=facts.high_watermark,
+            log_end_offset=facts.log_end_offset,
+            highest_offset_in_remote_storage=facts.highest_remote_offset,
+        )
+        local_rhythm = replace(rhythm, file_delete_delay_ms=config.file_delete_delay_ms)
+        fates += forecast_local(facts.local.segments, limits, config, now_ms, local_rhythm)
+    return fates
+
+
+def _remote_facts(facts: _Facts, config: LogConfig, now_ms: int) -> RetentionFacts:
+    deletes = "delete" in config.cleanup_policy
+    return RetentionFacts(
+        retention_ms=config.retention_ms if deletes else -1,
+        retention_bytes=config.retention_bytes if deletes else -1,
+        now_ms=now_ms,
+        log_start_offset=facts.log_start_offset,
+        log_end_offset=facts.log_end_offset,
+        only_local_bytes=sum(
+            segment.size_bytes
+            for segment in facts.local.segments
+            if segment.base_offset > facts.highest_remote_offset
+        ),
+        lineage=facts.lineage,
+    )
+
+
+def _facts(partition: SurveyedPartition, fs: FileSystem) -> _Facts:
+    finished = [segment for segment in partition.remote if segment.is_readable]
+    if partition.directory is None:
+        local, lineage = LocalLogFacts((), 0), _lineage_of_remote(finished)
+    else:
+        local, lineage = read_local_facts(partition.directory, fs), _lineage_of_log(partition.directory, fs)
+    end = max([local.log_end_offset, *(segment.end_offset + 1 for segment in finished)])
+    if local.segments:
+        end = local.log_end_offset
+    readable = [segment for segment in finished if is_within_lineage(segment, end, lineage)]
+    highest = max((segment.end_offset for segment in readable), default=-1)
+    checkpoint = _checkpointed_start(partition, fs)
+    local_start = max(local.base_offset, checkpoint)
+    first = min([s.start_offset for s in readable] + ([local_start] if local.segments else []), default=0)
+    start = max(first, checkpoint)
+    known = partition.known
+    if known is None:
+        return _Facts(
+            local, start, max(local_start, start) if local.segments else start, end, end, highest, lineage
+        )
+    if known.highest_remote_offset is not None:
+        highest = known.highest_remote_offset
+    return _Facts(
+        local,
+        known.log_start_offset,
+        max(known.local_log_start_offset or 0, local_start),
+        known.high_watermark,
+        max(end, known.high_watermark),
+        highest,
+        lineage,
+    )
+
+
+def _checkpointed_start(partition: SurveyedPartition, fs: FileSystem) -> int:
+    if partition.directory is None:
+        return 0
+    try:
+        starts = OffsetCheckpoint(partition.directory.parent / LOG_START_OFFSETS, fs).read()
+    except (CorruptCheckpointError, OSError):
+        return 0
+    return starts.get((partition.topic, partition.partition), 0)
+
+
+def _lineage_of_log(directory: Path, fs: FileSystem) -> dict[int, int]:
+    try:
+        return lineage_of(decode_epochs(fs.read_bytes(directory / LEADER_EPOCH_CHECKPOINT)))
+    except (CorruptCheckpointError, OSError):
+        return {}
+
+
+def _lineage_of_remote(finished: Sequence[RemoteLogSegmentMetadata]) -> dict[int, int]:
+    """The history of the newest segment, with what older segments say of epochs before its first."""
+    if not finished:
+        return {}
+    newest = max(finished, key=lambda s: (max(s.segment_leader_epochs), s.end_offset, s.event_timestamp_ms))
+    epochs = dict(newest.segment_leader_epochs)
+    for segment in sorted(finished, key=lambda s: (-s.end_offset, -s.event_timestamp_ms)):
+        first = min(epochs)
+        for epoch, start in segment.segment_leader_epochs.items():
+            if epoch < first or (epoch == first and start < epochs[first]):
+                epochs[epoch] = start
+    return without_empty_epochs(epochs)
+
+
+# --- configurations -----------------------------------------------------------------------------------------------------
+
+
+def config_of(properties: Mapping[str, str], what_if: Mapping[str, str] | None = None) -> LogConfig:
+    """A topic's configuration, with what is to be tried over it. InvalidConfigError names a key and what is allowed."""
+    merged = {**properties, **(what_if or {})}
+    return LogConfig.from_properties(merged, use_large_index_format=True)

@@ -1,0 +1,1 @@
+"""The append path: validation, offsets, and when a segment rolls."""

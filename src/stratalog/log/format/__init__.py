@@ -1,0 +1,1 @@
+"""Bytes of files: names, checkpoints, index entries, producer snapshots."""

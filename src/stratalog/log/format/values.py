@@ -1,0 +1,98 @@
+"""Small values that the log hands out. All offsets are absolute, positions and sizes plain ints of any size."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from stratalog.util.filesystem import File
+
+if TYPE_CHECKING:
+    from stratalog.log.index.txn_index import AbortedTransaction
+
+
+class OffsetPosition(NamedTuple):
+    """An offset and the byte position in the `.log` from which it can be found by reading on."""
+
+    offset: int
+    position: int
+
+
+class TimestampOffset(NamedTuple):
+    """A timestamp in milliseconds and an offset that goes with it."""
+
+    timestamp_ms: int
+    offset: int
+
+
+class EpochEntry(NamedTuple):
+    """A leader epoch and the offset of its first record."""
+
+    epoch: int
+    start_offset: int
+
+
+class AppendInfo(NamedTuple):
+    """What an append did. For a duplicate of an earlier batch: where that one is, and nothing was written."""
+
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    #: Broker time put into the batch, or -1 when the producer's timestamps were kept.
+    log_append_time: int
+    log_start_offset: int
+    duplicate: bool
+    #: Bytes written.
+    size: int
+    leader_epoch: int
+
+
+class LogOffset(NamedTuple):
+    """An offset with its place: the segment that holds it, and the position of its batch in there."""
+
+    offset: int
+    segment_base_offset: int
+    position: int
+
+
+class BatchPosition(NamedTuple):
+    """Where a batch lies in its `.log`."""
+
+    base_offset: int
+    position: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileSlice:
+    """Part of a `.log`. The file stays open and readable as long as the slice lives, deleted or not."""
+
+    file: File
+    position: int
+    size: int
+
+    def read(self) -> bytes:
+        return self.file.pread(self.size, self.position)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchData:
+    """The answer to a read. The slice begins with the batch that holds the asked offset and may end within a batch."""
+
+    #: Where the slice begins; without a slice, where the next record will be.
+    start: LogOffset
+    slice: FileSlice | None
+    #: Aborted transactions that overlap the slice; None unless the isolation was TXN_COMMITTED.
+    aborted: list[AbortedTransaction] | None
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+
+
+class Isolation(enum.Enum):
+    """How far a read may see."""
+
+    LOG_END = 0
+    HIGH_WATERMARK = 1
+    TXN_COMMITTED = 2

@@ -1,0 +1,1 @@
+"""The files of sparse indexes, and searches in them."""

@@ -1,0 +1,213 @@
+"""`.index`: from an offset to a position in the `.log` from which that offset is found by reading on.
+
+Invariant: offsets and positions strictly ascend. There is an entry for some batches only (one every
+`index.interval.bytes`), so a lookup gives the nearest entry at or before the target. Kafka's `OffsetIndex`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from typing_extensions import Buffer
+
+from stratalog.errors import CorruptIndexError
+from stratalog.log.format.offset_index_format import (
+    LEGACY,
+    RELATIVE_OFFSET,
+    OffsetIndexFormat,
+    decode_entries,
+    first_fault,
+    format_of,
+)
+from stratalog.log.format.values import OffsetPosition
+from stratalog.log.index.index_file import RELATIVE_OFFSET_MAX, IndexFile
+from stratalog.log.index.index_search import Array, count_up_to, count_up_to_many
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
+
+
+class OffsetIndex(IndexFile):
+    """See the module, and `IndexFile` for life cycle and threads."""
+
+    def __init__(
+        self,
+        path: StrPath,
+        base_offset: int,
+        *,
+        max_size: int,
+        fs: FileSystem = REAL_FILESYSTEM,
+        writable: bool = True,
+        entry_format: OffsetIndexFormat = LEGACY,
+    ) -> None:
+        self._take_format(entry_format)
+        super().__init__(
+            path, base_offset, entry_format.entry_size, max_size=max_size, fs=fs, writable=writable
+        )
+        self._last: OffsetPosition | None = None
+
+    @classmethod
+    def open(
+        cls,
+        path: StrPath,
+        base_offset: int,
+        *,
+        max_size: int,
+        fs: FileSystem = REAL_FILESYSTEM,
+        writable: bool = True,
+        entry_size: int = LEGACY.entry_size,
+    ) -> OffsetIndex:
+        """Open an index, or make it at `max_size` bytes (rounded down to whole entries) if it is missing.
+
+        FileNotFoundError if it is missing and not `writable`.
+        """
+        form = format_of(entry_size)
+        return cls(path, base_offset, max_size=max_size, fs=fs, writable=writable, entry_format=form)
+
+    @property
+    def last_entry(self) -> OffsetPosition:
+        """The last entry; (base offset, 0) for an empty index."""
+        last = self._last
+        if last is None:
+            last = self._last = (
+                self.entry(self.entries - 1) if self.entries else OffsetPosition(self.base_offset, 0)
+            )
+        return last
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last entry; the base offset for an empty index."""
+        return self.last_entry.offset
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry. The caller has seen to it that the index is not full, that both are larger than those of the
+        last entry, and that they fit (`can_append_offset`, `format.position_max`); otherwise ValueError. OSError on a full
+        disk; nothing is added then.
+        """
+        entries, relative = self.entries, offset - self.base_offset
+        if entries >= self.max_entries:
+            raise ValueError(f"{self.path}: the index is full with {entries} entries")
+        if entries and offset <= (self._last or self.last_entry).offset:
+            raise ValueError(f"{self.path}: offset {offset} is not larger than the last, {self.last_offset}")
+        if not (0 <= relative <= RELATIVE_OFFSET_MAX and 0 <= position <= self.format.position_max):
+            raise ValueError(f"{self.path}: {self._misfit(offset, position)}")
+        self._add(self._pack(relative, position))
+        self._last = OffsetPosition(offset, position)
+
+    def _misfit(self, offset: int, position: int) -> str:
+        if position > self.format.position_max and self.format is LEGACY:
+            return (
+                f"position {position} is larger than {LEGACY.position_max}, the largest of an index with entries of"
+                f" {LEGACY.entry_size} bytes. Finalize MetadataVersion to IBP_4_4_IV1 to enable large index format"
+            )
+        return (
+            f"offset {offset} at position {position} does not fit an entry of {self.entry_size} bytes with base"
+            f" offset {self.base_offset}"
+        )
+
+    def entry(self, slot: int) -> OffsetPosition:
+        """The entry in a slot; IndexError unless 0 <= slot < entries."""
+        return self._decoded(self._at(slot))
+
+    def __iter__(self) -> Iterator[OffsetPosition]:
+        """All entries, as they are now."""
+        return decode_entries(self._copy(), self.base_offset, self.format)
+
+    def lookup(self, target: int) -> OffsetPosition:
+        """The entry with the largest offset <= `target`; (base offset, 0) if there is none."""
+        entries, base_offset = self.entries, self.base_offset
+        if not entries:
+            return OffsetPosition(base_offset, 0)
+        last = self._last or self.last_entry
+        if target >= last.offset:
+            return last
+        data, entry_size = self._loaded, self.entry_size
+        if data is None:
+            data = self._load()
+        self.is_used = True
+        entries = len(data) // entry_size
+        slot = count_up_to(data, RELATIVE_OFFSET, 0, entry_size, entries, target - base_offset) - 1
+        if slot < 0:
+            return OffsetPosition(base_offset, 0)
+        relative, position = self._unpack(data, slot * entry_size)
+        return OffsetPosition(base_offset + relative, position)
+
+    def fetch_upper_bound(self, start: OffsetPosition, size: int) -> OffsetPosition | None:
+        """The first entry at or behind `size` bytes after `start`: every offset within those bytes is smaller.
+
+        None if the index ends before that.
+        """
+        data, stride = self._all(), self.entry_size
+        entries, before = len(data) // stride, start.position + size - 1
+        slot = count_up_to(data, self.format.position, RELATIVE_OFFSET.size, stride, entries, before)
+        return self._decoded(data[slot * stride : (slot + 1) * stride]) if slot < entries else None
+
+    def lookup_many(self, targets: Array) -> tuple[Array, Array]:
+        """`lookup` for an array of targets: arrays of offsets and positions, both of int64, in the order of the targets.
+
+        They are searched for together. Any thread, like `lookup`.
+        """
+        import numpy as np
+
+        from stratalog.log.format.index_arrays import offset_table
+
+        wanted = np.asarray(targets, dtype=np.int64)
+        data, base_offset = self._copy(), self.base_offset
+        if not data:
+            return np.full(len(wanted), base_offset), np.zeros(len(wanted), np.int64)
+        table = offset_table(data, self.format, len(data) // self.entry_size)
+        counts = count_up_to_many(table["offset"], wanted - base_offset)
+        found = table[np.maximum(counts - 1, 0)]
+        has_entry = counts > 0
+        offsets = np.where(has_entry, found["offset"].astype(np.int64) + base_offset, base_offset)
+        return offsets, np.where(has_entry, found["position"].astype(np.int64), 0)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries with offsets >= `offset`."""
+        before = offset - 1 - self.base_offset
+        self._truncate_to_entries(
+            count_up_to(self._all(), RELATIVE_OFFSET, 0, self.entry_size, self.entries, before)
+        )
+
+    def check_ends(self) -> None:
+        """Raise CorruptIndexError for damage that shows in size, first and last entry."""
+        self._check_size()
+        if not self.entries:
+            return
+        first, last = map(self._decoded, self._first_and_last())
+        self._last = last
+        self._check_last_offset(last.offset)
+        ascends = self.entries == 1 or (first.offset < last.offset and first.position < last.position)
+        self._check_ends(ascends, first, last)
+
+    def sanity_check(self) -> None:
+        """Raise CorruptIndexError unless the file is whole entries and both fields are positive and strictly ascend.
+
+        All entries are looked at. Source: KIP-1333, "Corruption detection for ambiguous files".
+        """
+        self.check_ends()
+        slot = first_fault(self._copy(), self.format, self.entries)
+        if slot is not None:
+            before = self.entry(slot - 1) if slot else OffsetPosition(self.base_offset, 0)
+            raise CorruptIndexError(
+                f"{self.path}: entry {slot}, {self.entry(slot)}, is not larger than the one before, {before}"
+            )
+
+    def reset(self, entry_format: OffsetIndexFormat | None = None) -> None:
+        """Drop all entries, to fill the file anew at its maximum size, in another format if one is given."""
+        self.truncate()
+        if entry_format is not None:
+            self._take_format(entry_format)
+        super().reset()
+
+    def _take_format(self, entry_format: OffsetIndexFormat) -> None:
+        self.format = entry_format
+        self.entry_size = entry_format.entry_size
+        self._unpack = entry_format.entry.unpack_from
+        self._pack = entry_format.entry.pack
+
+    def _decoded(self, entry: Buffer) -> OffsetPosition:
+        relative, position = self._unpack(entry)
+        return OffsetPosition(self.base_offset + relative, position)
+
+    def _truncate_to_entries(self, entries: int) -> None:
+        super()._truncate_to_entries(entries)
+        self._last = None

@@ -1,0 +1,215 @@
+"""`.timeindex`: from a timestamp to an offset before which all records are older. Entries of 12 bytes, big-endian:
+
+    at  size  field
+     0     8  timestamp in ms: the largest in the segment so far
+     8     4  offset - base offset: of the record that has it
+
+Invariant: timestamps strictly ascend, offsets do not descend. An entry (t, o) says that every record with a timestamp
+above t lies behind o. `docs/formats/time_index.md` has a worked example. Kafka's `TimeIndex`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from typing_extensions import Buffer
+
+from stratalog.errors import CorruptIndexError
+from stratalog.log.format.values import TimestampOffset
+from stratalog.log.index.index_file import IndexFile
+from stratalog.log.index.index_search import Array, count_up_to, count_up_to_many
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
+
+ENTRY: Final = struct.Struct(">qi")
+ENTRY_SIZE: Final = ENTRY.size
+_TIMESTAMP: Final = struct.Struct(">q")
+_RELATIVE_OFFSET: Final = struct.Struct(">i")
+NO_TIMESTAMP: Final = -1
+#: Below it, to import numpy takes longer than to do without.
+_FAULTS_BY_NUMPY: Final = 20_000
+
+
+def decode_entries(data: Buffer, base_offset: int) -> Iterator[TimestampOffset]:
+    """Every whole entry in `data`, with absolute offsets; a partial one at the end is left out."""
+    view = memoryview(data)
+    whole = view.nbytes // ENTRY_SIZE * ENTRY_SIZE
+    for timestamp_ms, relative in ENTRY.iter_unpack(view[:whole]):
+        yield TimestampOffset(timestamp_ms, base_offset + relative)
+
+
+def first_fault(data: Buffer, entries: int) -> int | None:
+    """The first of `entries` entries that is negative, has a timestamp not above that of the one before or a smaller
+    offset; None if none is.
+    """
+    if entries > _FAULTS_BY_NUMPY:
+        from stratalog.log.format.index_arrays import first_not_ascending, time_table
+
+        table = time_table(data, entries)
+        return first_not_ascending(table["timestamp"], table["offset"], is_second_strict=False)
+    before = (-1, 0)
+    for slot, entry in enumerate(ENTRY.iter_unpack(memoryview(data)[: entries * ENTRY_SIZE])):
+        if entry[0] <= before[0] or entry[1] < before[1]:
+            return slot
+        before = entry
+    return None
+
+
+class TimeIndex(IndexFile):
+    """See the module, and `IndexFile` for life cycle and threads."""
+
+    def __init__(
+        self,
+        path: StrPath,
+        base_offset: int,
+        *,
+        max_size: int,
+        fs: FileSystem = REAL_FILESYSTEM,
+        writable: bool = True,
+    ) -> None:
+        super().__init__(path, base_offset, ENTRY_SIZE, max_size=max_size, fs=fs, writable=writable)
+        self._last: TimestampOffset | None = None
+
+    @classmethod
+    def open(
+        cls,
+        path: StrPath,
+        base_offset: int,
+        *,
+        max_size: int,
+        fs: FileSystem = REAL_FILESYSTEM,
+        writable: bool = True,
+    ) -> TimeIndex:
+        """Open an index, or make it at `max_size` bytes (rounded down to whole entries) if it is missing.
+
+        FileNotFoundError if it is missing and not `writable`.
+        """
+        return cls(path, base_offset, max_size=max_size, fs=fs, writable=writable)
+
+    @property
+    def is_full(self) -> bool:
+        """One slot is kept back for the entry that is added when the segment rolls."""
+        return self.entries >= self.max_entries - 1
+
+    @property
+    def last_entry(self) -> TimestampOffset:
+        """The last entry; (-1, base offset) for an empty index."""
+        last = self._last
+        if last is None:
+            last = self._last = (
+                self.entry(self.entries - 1)
+                if self.entries
+                else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+            )
+        return last
+
+    def maybe_append(self, timestamp_ms: int, offset: int, skip_full_check: bool = False) -> None:
+        """Add an entry if its timestamp is larger than the last one's; an equal one adds nothing.
+
+        `skip_full_check` also uses the slot that is kept back for the roll. ValueError for a smaller timestamp or
+        offset than the last, for a full index, and for an offset that does not fit (`can_append_offset`). OSError on a
+        full disk; nothing is added then.
+        """
+        entries = self.entries
+        if entries >= self.max_entries - (not skip_full_check):
+            raise ValueError(f"{self.path}: the time index is full with {entries} entries")
+        last = self.last_entry
+        if entries:
+            if offset < last.offset:
+                raise ValueError(f"{self.path}: offset {offset} is less than the last, {last.offset}")
+            if timestamp_ms < last.timestamp_ms:
+                raise ValueError(
+                    f"{self.path}: timestamp {timestamp_ms} is less than the last, {last.timestamp_ms}"
+                )
+        if timestamp_ms <= last.timestamp_ms:
+            return
+        if not self.can_append_offset(offset):
+            raise ValueError(f"{self.path}: offset {offset} does not fit with base offset {self.base_offset}")
+        self._add(ENTRY.pack(timestamp_ms, offset - self.base_offset))
+        self._last = TimestampOffset(timestamp_ms, offset)
+
+    def entry(self, slot: int) -> TimestampOffset:
+        """The entry in a slot; IndexError unless 0 <= slot < entries."""
+        return self._decoded(self._at(slot))
+
+    def _decoded(self, entry: Buffer, at: int = 0) -> TimestampOffset:
+        timestamp_ms, relative = ENTRY.unpack_from(entry, at)
+        return TimestampOffset(timestamp_ms, self.base_offset + relative)
+
+    def __iter__(self) -> Iterator[TimestampOffset]:
+        """All entries, as they are now."""
+        return decode_entries(self._copy(), self.base_offset)
+
+    def lookup(self, target_ms: int) -> TimestampOffset:
+        """The entry with the largest timestamp <= `target_ms`; (-1, base offset) if there is none."""
+        entries = self.entries
+        if not entries:
+            return TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        last = self.last_entry
+        if target_ms >= last.timestamp_ms:
+            return last
+        data = self._loaded
+        if data is None:
+            data = self._load()
+        self.is_used = True
+        slot = count_up_to(data, _TIMESTAMP, 0, ENTRY_SIZE, len(data) // ENTRY_SIZE, target_ms) - 1
+        if slot < 0:
+            return TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        return self._decoded(data, slot * ENTRY_SIZE)
+
+    def lookup_many(self, targets_ms: Array) -> tuple[Array, Array]:
+        """`lookup` for an array of times: arrays of timestamps and offsets, both of int64, in the order of the targets."""
+        import numpy as np
+
+        from stratalog.log.format.index_arrays import time_table
+
+        wanted = np.asarray(targets_ms, dtype=np.int64)
+        data, base_offset = self._copy(), self.base_offset
+        if not data:
+            return np.full(len(wanted), NO_TIMESTAMP), np.full(len(wanted), base_offset)
+        table = time_table(data, len(data) // ENTRY_SIZE)
+        counts = count_up_to_many(table["timestamp"], wanted)
+        found = table[np.maximum(counts - 1, 0)]
+        has_entry = counts > 0
+        timestamps = np.where(has_entry, found["timestamp"].astype(np.int64), NO_TIMESTAMP)
+        return timestamps, np.where(has_entry, found["offset"].astype(np.int64) + base_offset, base_offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries with offsets >= `offset`."""
+        if not self.entries:
+            return
+        before = offset - 1 - self.base_offset
+        self._truncate_to_entries(
+            count_up_to(self._all(), _RELATIVE_OFFSET, _TIMESTAMP.size, ENTRY_SIZE, self.entries, before)
+        )
+
+    def check_ends(self) -> None:
+        """Raise CorruptIndexError for damage that shows in size, first and last entry."""
+        self._check_size()
+        if not self.entries:
+            return
+        first, last = map(self._decoded, self._first_and_last())
+        self._last = last
+        self._check_last_offset(last.offset)
+        ascends = self.entries == 1 or (
+            last.timestamp_ms > first.timestamp_ms and last.offset >= first.offset
+        )
+        self._check_ends(ascends, first, last)
+
+    def sanity_check(self) -> None:
+        """Raise CorruptIndexError unless the file is whole entries, timestamps strictly ascend and offsets do not descend.
+
+        All entries are looked at.
+        """
+        self.check_ends()
+        slot = first_fault(self._copy(), self.entries)
+        if slot is not None:
+            before = self.entry(slot - 1) if slot else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+            raise CorruptIndexError(
+                f"{self.path}: entry {slot}, {self.entry(slot)}, is not larger than the one before, {before}"
+            )
+
+    def _truncate_to_entries(self, entries: int) -> None:
+        super()._truncate_to_entries(entries)
+        self._last = None

@@ -1,0 +1,97 @@
+"""The `.snapshot` files of a partition directory: which there are, and which must go."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from stratalog.log.format.file_names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, parse_file_name, snapshot_file
+from stratalog.util.filesystem import FileSystem, StrPath
+
+
+class SnapshotFile(NamedTuple):
+    """A snapshot on disk, and the log end offset that it stands for."""
+
+    offset: int
+    path: Path
+
+
+class SnapshotFiles:
+    """By the log end offset in their names."""
+
+    def __init__(self, directory: StrPath, fs: FileSystem) -> None:
+        self.directory = Path(directory)
+        self._fs = fs
+        self._paths = self._find()
+
+    def __iter__(self) -> Iterator[SnapshotFile]:
+        """Ascending by offset."""
+        return iter([SnapshotFile(offset, self._paths[offset]) for offset in sorted(self._paths)])
+
+    @property
+    def latest_offset(self) -> int | None:
+        return max(self._paths, default=None)
+
+    def get(self, offset: int) -> Path | None:
+        return self._paths.get(offset)
+
+    def path_for(self, offset: int) -> Path:
+        """Where a snapshot at this offset belongs; `add` it once it is written."""
+        return self.directory / snapshot_file(offset)
+
+    def add(self, offset: int) -> None:
+        self._paths[offset] = self.path_for(offset)
+
+    def delete(self, offset: int) -> None:
+        path = self._paths.pop(offset, None)
+        if path is not None:
+            self._fs.remove(path)
+
+    def delete_all(self) -> None:
+        for offset in list(self._paths):
+            self.delete(offset)
+
+    def delete_before(self, offset: int) -> None:
+        for known in [known for known in self._paths if known < offset]:
+            self.delete(known)
+
+    def delete_outside(self, log_start_offset: int, log_end_offset: int) -> None:
+        """Those that stand for nothing in a log of these offsets."""
+        for offset in list(self._paths):
+            if offset > log_end_offset or offset <= log_start_offset:
+                self.delete(offset)
+
+    def mark_deleted(self, offset: int) -> Path | None:
+        """Rename a snapshot to `.deleted`, with its segment; its new path, for the removal later."""
+        path = self._paths.pop(offset, None)
+        if path is None or not self._fs.exists(path):
+            return None
+        marked = path.with_name(path.name + DELETED_SUFFIX)
+        self._fs.rename(path, marked)
+        return marked
+
+    def delete_strays(self, segment_base_offsets: Collection[int]) -> None:
+        """Delete those that stand at no segment's base offset; one above all of them (clean shutdown) stays."""
+        self._paths = self._find()
+        largest_base = max(segment_base_offsets, default=None)
+        strays = sorted(set(self._paths) - set(segment_base_offsets))
+        keep = strays[-1:] if strays and (largest_base is None or strays[-1] >= largest_base) else []
+        for offset in strays:
+            if offset not in keep:
+                self.delete(offset)
+
+    def moved_to(self, directory: StrPath) -> None:
+        """The partition directory was renamed: go on under the new name."""
+        self.directory = Path(directory)
+        self._paths = {offset: self.directory / path.name for offset, path in self._paths.items()}
+
+    def _find(self) -> dict[int, Path]:
+        if not self._fs.is_dir(self.directory):
+            return {}
+        found: dict[int, Path] = {}
+        for name in self._fs.list_dir(self.directory):
+            parsed = parse_file_name(name)
+            if parsed is not None and parsed[1:] == (SNAPSHOT_SUFFIX, ""):
+                found[parsed[0]] = self.directory / name
+        return found

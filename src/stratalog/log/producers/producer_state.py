@@ -1,0 +1,369 @@
+"""What a partition remembers of its producers, to find duplicates, fence zombies and bound the last stable offset.
+
+For each producer id: its epoch, its last five batches, and the offset where its open transaction began (`producer_entry`).
+The state as of an offset is kept in `.snapshot` files and rebuilt from the batches behind it. This is Kafka's
+`ProducerStateManager`.
+
+An append goes in two steps, so that a refused batch leaves no trace: `prepare` gives a `ProducerUpdates`, to which the
+batches of one append are added (this validates them); `commit` applies it once they are in the log.
+Not thread-safe: the partition's lock is held.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from stratalog.errors import CorruptSnapshotError, InvalidProducerEpochError
+from stratalog.log.format import producer_snapshot
+from stratalog.log.index.txn_index import AbortedTransaction
+from stratalog.log.producers.producer_entry import ProducerEntry
+from stratalog.log.producers.producer_snapshots import SnapshotFile, SnapshotFiles
+from stratalog.log.producers.producer_updates import (
+    AppendOrigin,
+    DuplicateOf,
+    ProducerUpdates,
+)
+from stratalog.log.producers.producer_verification import VerificationGuard, Verifications
+from stratalog.records.batch import RecordBatch
+from stratalog.records.batch_format import NO_TIMESTAMP
+from stratalog.util.clock import SYSTEM_CLOCK, Clock
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
+
+logger = logging.getLogger(__name__)
+
+EXPIRATION_MS_DEFAULT: Final = 86_400_000
+#: An expiration: no producer is forgotten for its age.
+NEVER: Final = 1 << 62
+TRANSACTION_TIMEOUT_MS_DEFAULT: Final = 900_000
+#: A transaction counts as hanging this long after the largest timeout that it may have.
+LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
+
+
+class ProducerStateManager:
+    """All producers of one partition. `map_end_offset` is the log end offset that the state stands for."""
+
+    def __init__(
+        self,
+        topic_partition: object,
+        directory: StrPath,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        fs: FileSystem = REAL_FILESYSTEM,
+        expiration_ms: int = EXPIRATION_MS_DEFAULT,
+        max_transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS_DEFAULT,
+        verification_required: bool = False,
+    ) -> None:
+        self.name = str(topic_partition)
+        self.expiration_ms = expiration_ms
+        self.max_transaction_timeout_ms = max_transaction_timeout_ms
+        #: Whether the first batch of a transaction must bring the guard of its verification.
+        self.verification_required = verification_required
+        self.verifications = Verifications()
+        self.map_end_offset = 0
+        self._last_snapshot_offset = 0
+        self._clock = clock
+        self._fs = fs
+        self._producers: dict[int, ProducerEntry] = {}
+        #: Buckets that Kafka's HashMap has by now: it grows at 3/4 and never shrinks.
+        self._hash_table_size = 16
+        #: First offset -> producer id of the open transactions, ascending: they begin as the log grows.
+        self._ongoing: dict[int, int] = {}
+        #: First offset -> offset of the marker, for transactions whose marker is not below the high watermark yet.
+        self._unreplicated: dict[int, int] = {}
+        self._snapshots = SnapshotFiles(directory, fs)
+
+    # --- what is known ------------------------------------------------------------------------------------------
+
+    @property
+    def producers(self) -> Mapping[int, ProducerEntry]:
+        return MappingProxyType(self._producers)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._producers and not self._unreplicated
+
+    @property
+    def first_undecided_offset(self) -> int | None:
+        """Where the oldest open transaction began."""
+        return next(iter(self._ongoing), None)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest transaction began that is open, or whose marker is not below the high watermark yet."""
+        ongoing = next(iter(self._ongoing)) if self._ongoing else None
+        if not self._unreplicated:
+            return ongoing
+        unreplicated = min(self._unreplicated)
+        return unreplicated if ongoing is None else min(ongoing, unreplicated)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Everything below is decided and replicated."""
+        first_unstable = self.first_unstable_offset
+        return high_watermark if first_unstable is None else min(high_watermark, first_unstable)
+
+    @property
+    def oldest_transaction_timestamp_ms(self) -> int:
+        """The last time anything was heard of the producer with the oldest open transaction; -1 without one."""
+        for producer_id in self._ongoing.values():
+            producer = self._producers.get(producer_id)
+            return producer.last_timestamp_ms if producer else NO_TIMESTAMP
+        return NO_TIMESTAMP
+
+    def has_late_transaction(self, now_ms: int) -> bool:
+        """Whether the oldest open transaction should have been ended long ago."""
+        last_ms = self.oldest_transaction_timestamp_ms
+        return last_ms > 0 and now_ms - last_ms > self.max_transaction_timeout_ms + LATE_TRANSACTION_BUFFER_MS
+
+    # --- appends ------------------------------------------------------------------------------------------------
+
+    def has_ongoing_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer has an open transaction here, of this epoch."""
+        known = self._producers.get(producer_id)
+        return known is not None and known.epoch == epoch and known.current_txn_first_offset is not None
+
+    def start_verification(
+        self, producer_id: int, sequence: int, epoch: int, *, supports_epoch_bump: bool = False
+    ) -> VerificationGuard | None:
+        """Before the coordinator is asked whether a transaction has this partition; None if it is known to have it.
+
+        The guard goes to `prepare`, with the first batch. Raises InvalidProducerEpochError for an old epoch.
+        """
+        known = self._producers.get(producer_id)
+        if known is not None and epoch < known.epoch:
+            raise InvalidProducerEpochError(
+                f"{self.name}: epoch {epoch} of producer {producer_id} is smaller than the last seen epoch {known.epoch}"
+            )
+        if self.has_ongoing_transaction(producer_id, epoch):
+            return None
+        return self.verifications.start(
+            producer_id,
+            sequence,
+            epoch,
+            supports_epoch_bump=supports_epoch_bump,
+            now_ms=self._clock.now_ms(),
+        ).guard
+
+    def prepare(
+        self, origin: AppendOrigin = "client", *, guard: VerificationGuard | None = None
+    ) -> ProducerUpdates:
+        """Begin an append; add its batches to the result, then `commit` it.
+
+        `guard` is that of a verification that has succeeded.
+        """
+        return ProducerUpdates(
+            self._producers,
+            origin,
+            self.name,
+            verifications=self.verifications,
+            guard=guard,
+            guard_required=self.verification_required,
+        )
+
+    def commit(self, updates: ProducerUpdates) -> list[AbortedTransaction]:
+        """Apply an append that is in the log now; gives what `aborted_by` gave before.
+
+        The caller moves `map_end_offset` on.
+        """
+        for producer_id, batches in updates.following.items():
+            producer = self._producers[producer_id]
+            producer.batches.extend(batches)
+            producer.last_timestamp_ms = batches[-1].timestamp_ms
+        if not updates.pending:
+            return []
+        aborted = self.aborted_by(updates)
+        for producer_id, pending in updates.pending.items():
+            current = self._producers.get(producer_id)
+            if current is None:
+                self._add(pending.updated)
+            else:
+                current.merge(pending.updated)
+            for first_offset in pending.started:
+                self._ongoing[first_offset] = producer_id
+            if pending.is_transactional:
+                self.verifications.pop(producer_id, None)
+        for completed in updates.completed:
+            self._ongoing.pop(completed.first_offset, None)
+            self._unreplicated[completed.first_offset] = completed.last_offset
+        return aborted
+
+    def aborted_by(self, updates: ProducerUpdates) -> list[AbortedTransaction]:
+        """What belongs into the transaction index of the segment that an append goes to; changes nothing."""
+        if not updates.completed:
+            return []
+        ongoing = dict(self._ongoing)
+        for producer_id, pending in updates.pending.items():
+            ongoing.update(dict.fromkeys(pending.started, producer_id))
+        aborted: list[AbortedTransaction] = []
+        for completed in updates.completed:
+            producer_id, first_offset, last_offset, is_aborted = completed
+            if is_aborted:
+                others = (first for first, other in ongoing.items() if other != producer_id)
+                stable = next(others, last_offset + 1)
+                aborted.append(AbortedTransaction(producer_id, first_offset, last_offset, stable))
+            ongoing.pop(first_offset, None)
+        return aborted
+
+    def check(
+        self, batch: RecordBatch, origin: AppendOrigin = "client", *, transaction_version: int = 0
+    ) -> DuplicateOf | None:
+        """Would this batch be taken? Errors as `ProducerUpdates.add`; changes nothing."""
+        return self.prepare(origin).add(batch, transaction_version=transaction_version)
+
+    def update(
+        self, batch: RecordBatch, origin: AppendOrigin = "replication", *, transaction_version: int = 0
+    ) -> AbortedTransaction | None:
+        """Validate and apply one batch, and move `map_end_offset` behind it. For a log that is read again.
+
+        Gives the entry for the transaction index if the batch is an abort marker.
+        """
+        updates = self.prepare(origin)
+        updates.add(batch, transaction_version=transaction_version)
+        aborted = self.commit(updates)
+        self.map_end_offset = batch.next_offset
+        return aborted[0] if aborted else None
+
+    def update_map_end_offset(self, offset: int) -> None:
+        self.map_end_offset = offset
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Markers below it are replicated: their transactions are stable."""
+        if self._unreplicated:
+            self._drop_replicated(high_watermark)
+
+    def _add(self, producer: ProducerEntry) -> None:
+        self._producers[producer.producer_id] = producer
+        if len(self._producers) * 4 > self._hash_table_size * 3:
+            self._hash_table_size *= 2
+
+    def _drop_replicated(self, offset: int) -> None:
+        for first_offset in [first for first, marker in self._unreplicated.items() if marker < offset]:
+            del self._unreplicated[first_offset]
+
+    # --- ageing, truncation ---------------------------------------------------------------------------------------
+
+    def remove_expired(self, now_ms: int) -> int:
+        """Forget producers that were silent for `expiration_ms` and have no open transaction; how many.
+
+        Verifications that are as old go too.
+        """
+        expired = [pid for pid, producer in self._producers.items() if self._is_expired(producer, now_ms)]
+        for producer_id in expired:
+            del self._producers[producer_id]
+        self.verifications.remove_expired(now_ms, self.expiration_ms)
+        return len(expired)
+
+    def _is_expired(self, producer: ProducerEntry, now_ms: int) -> bool:
+        return (
+            producer.current_txn_first_offset is None
+            and now_ms - producer.last_timestamp_ms >= self.expiration_ms
+        )
+
+    def on_log_start_offset(self, log_start_offset: int) -> None:
+        """The log begins later now."""
+        self._drop_replicated(log_start_offset)
+        self.map_end_offset = max(self.map_end_offset, log_start_offset)
+        latest = self.latest_snapshot_offset
+        self._last_snapshot_offset = log_start_offset if latest is None else latest
+
+    def truncate_and_reload(
+        self, log_start_offset: int, log_end_offset: int, now_ms: int | None = None
+    ) -> None:
+        """The log now spans these offsets: drop snapshots outside, and load the newest one unless we stand at the end.
+
+        `map_end_offset` then says from where on the caller has to feed batches to `update`. Damaged snapshots are
+        removed with a warning.
+        """
+        self._snapshots.delete_outside(log_start_offset, log_end_offset)
+        if log_end_offset == self.map_end_offset:
+            self.on_log_start_offset(log_start_offset)
+            return
+        self._clear()
+        self._load(log_start_offset, self._clock.now_ms() if now_ms is None else now_ms)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Forget everything, snapshots too."""
+        self._clear()
+        self._snapshots.delete_all()
+        self._last_snapshot_offset = 0
+        self.map_end_offset = offset
+
+    def _clear(self) -> None:
+        self._producers.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
+
+    def _load(self, log_start_offset: int, now_ms: int) -> None:
+        while (latest := self.latest_snapshot_offset) is not None:
+            try:
+                entries = producer_snapshot.read(self._snapshots.path_for(latest), self._fs)
+            except (CorruptSnapshotError, FileNotFoundError) as error:
+                logger.warning("%s: removing a producer snapshot that cannot be used: %s", self.name, error)
+                self.delete_snapshot(latest)
+                continue
+            for producer in map(ProducerEntry.from_snapshot, entries):
+                if not self._is_expired(producer, now_ms):
+                    self._add(producer)
+            self._ongoing = dict(
+                sorted(
+                    (producer.current_txn_first_offset, producer.producer_id)
+                    for producer in self._producers.values()
+                    if producer.current_txn_first_offset is not None
+                )
+            )
+            self._last_snapshot_offset = self.map_end_offset = latest
+            return
+        self._last_snapshot_offset = self.map_end_offset = log_start_offset
+
+    # --- snapshots ------------------------------------------------------------------------------------------------
+
+    @property
+    def snapshots(self) -> list[SnapshotFile]:
+        """Ascending by offset."""
+        return list(self._snapshots)
+
+    @property
+    def latest_snapshot_offset(self) -> int | None:
+        return self._snapshots.latest_offset
+
+    def snapshot_for(self, offset: int) -> Path | None:
+        return self._snapshots.get(offset)
+
+    def take_snapshot(self, offset: int | None = None, *, sync: bool = True) -> Path | None:
+        """Write the state as of `map_end_offset`, unless it did not move since the last one.
+
+        With `offset`, `map_end_offset` is set to that first.
+        """
+        if offset is not None:
+            self.map_end_offset = offset
+        end = self.map_end_offset
+        if end <= self._last_snapshot_offset:
+            return None
+        order = producer_snapshot.hash_order(self._producers, self._hash_table_size)
+        path = self._snapshots.path_for(end)
+        data = producer_snapshot.encode_packed([self._producers[pid].packed() for pid in order])
+        producer_snapshot.write_encoded(path, data, self._fs, sync=sync)
+        self._snapshots.add(end)
+        self._last_snapshot_offset = end
+        return path
+
+    def delete_snapshot(self, offset: int) -> None:
+        self._snapshots.delete(offset)
+
+    def delete_snapshots_before(self, offset: int) -> None:
+        self._snapshots.delete_before(offset)
+
+    def mark_snapshot_deleted(self, offset: int) -> Path | None:
+        """Rename a snapshot to `.deleted`, with its segment; its new path, for the removal later."""
+        return self._snapshots.mark_deleted(offset)
+
+    def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
+        """Delete snapshots that stand at no segment's base offset; one above all of them (clean shutdown) stays."""
+        self._snapshots.delete_strays(segment_base_offsets)
+
+    def moved_to(self, directory: StrPath) -> None:
+        """The partition directory was renamed: go on under the new name."""
+        self._snapshots.moved_to(directory)

@@ -1,0 +1,56 @@
+"""Whether the indexes of a segment can be right, as far as it costs the same for every segment: asked for each one when a
+log is opened.
+
+Sizes, first and last entries are looked at, and whether the last entries fit the batches that they speak of: so a file of
+another kind or of another segment is found. `index_check` holds every entry against the log.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stratalog.errors import CorruptIndexError
+from stratalog.log.format.offset_index_proof import is_true_entry
+from stratalog.log.index.txn_index import AbortedTransaction
+from stratalog.log.segment.segment import LogSegment
+from stratalog.records.batch_format import CONTROL_BIT
+from stratalog.util.filesystem import FileSystem
+
+#: So many entries of a transaction index are held against the log.
+_TRANSACTIONS_PROVED: Final = 64
+
+
+def check_index_ends(segment: LogSegment, fs: FileSystem) -> None:
+    """Raise CorruptIndexError for an index that is missing or cannot be right; CorruptRecordError for damage in the log
+    where an entry points."""
+    for path in (segment.offset_index_path, segment.time_index_path):
+        if not fs.exists(path):
+            raise CorruptIndexError(f"{path}: missing")
+    offsets, times, transactions = segment.offset_index, segment.time_index, segment.txn_index
+    offsets.check_ends()
+    times.check_ends()
+    transactions.sanity_check()
+    for transaction in transactions.all[-_TRANSACTIONS_PROVED:]:
+        if not _is_true_abort(segment, transaction):
+            raise CorruptIndexError(f"{transactions.path}: the log has no end of {transaction}")
+    last = offsets.last_entry
+    if offsets.entries and not is_true_entry(*last, segment.base_offset, segment.file, segment.size_bytes):
+        raise CorruptIndexError(
+            f"{offsets.path}: the last entry, {last}, points at no batch of the log with that offset"
+        )
+    largest = times.last_entry
+    if times.entries and not segment.is_true_time(largest):
+        raise CorruptIndexError(
+            f"{times.path}: the last entry, {largest}, is not the timestamp of the batch with that offset"
+        )
+
+
+def _is_true_abort(segment: LogSegment, transaction: AbortedTransaction) -> bool:
+    """Whether the producer's marker stands where an entry of the transaction index says."""
+    found = segment.translate_offset(transaction.last_offset)
+    if found is None or not transaction.first_offset < transaction.last_offset:
+        return False
+    for _, header in segment.headers(found.position, found.position + found.size):
+        is_marker = header[5] & CONTROL_BIT and header[9] == transaction.producer_id
+        return bool(is_marker and header[0] == transaction.last_offset)
+    return False

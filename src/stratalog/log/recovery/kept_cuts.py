@@ -1,0 +1,74 @@
+"""What recovery cuts from a log and must not throw away: bytes that are not what a torn write leaves.
+
+A process that is killed leaves a batch that ends with the file; one whose machine lost power, zeros besides. Nobody was
+told that such a batch is written. Anything else behind a cut - a batch with a wrong CRC, whole segments - may be records,
+and stays in the partition directory under a name that neither Kafka nor we take for a part of the log:
+
+    00000000000000001007.log.4096.cut    what stood from position 4096 on
+    00000000000000002014.log.cut         a whole segment behind a cut
+
+Zeros that a preallocated file ends in are not kept.
+
+They are for people to look at (`stratalog dump` reads them) and to remove.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from stratalog.log.recovery.segment_recovery import SoundBatches, is_torn_write
+from stratalog.log.resumption import content_end
+from stratalog.log.segment.checked_ranges import header_at
+from stratalog.log.segment.segment import LogSegment
+from stratalog.records.batch_format import LOG_OVERHEAD
+from stratalog.util.filesystem import FileSystem
+
+CUT_SUFFIX: Final = ".cut"
+_CHUNK_SIZE: Final = 1024 * 1024
+_ZEROS_KEPT: Final = 4096
+
+
+def keep_tail(
+    log_path: Path, view: memoryview, sound: SoundBatches, fs: FileSystem, *, is_last: bool
+) -> Path | None:
+    """Keep what of the `.log` in `view` lies behind the sound batches, unless a torn write left it; where it is kept.
+
+    `is_last`: nothing was written behind the file.
+    """
+    position = sound.size_bytes
+    if is_last and is_torn_write(view, position, sound.next_offset):
+        return None
+    path = log_path.with_name(f"{log_path.name}.{position}{CUT_SUFFIX}")
+    end = _end_of_remains(view, position)
+    with fs.open(path, create=True) as file:
+        file.truncate(0)
+        for start in range(position, end, _CHUNK_SIZE):
+            file.write_at(view[start : min(start + _CHUNK_SIZE, end)], start - position)
+        file.sync()
+    fs.sync_dir(path.parent)
+    return path
+
+
+def _end_of_remains(view: memoryview, position: int) -> int:
+    """Where what is worth keeping ends: batches may end in some zeros, only a preallocated file in many."""
+    limit = len(view)
+    header = header_at(view, position, limit)
+    own_end = 0 if header is None else position + header[1] + LOG_OVERHEAD
+    end = max(content_end(view, position), own_end if own_end <= limit else 0)
+    return min(end + _ZEROS_KEPT, limit)
+
+
+def has_content(segment: LogSegment) -> bool:
+    """Whether a `.log` holds anything but zeros."""
+    file = segment.file
+    starts = range(0, file.size(), _CHUNK_SIZE)
+    return any(file.pread(_CHUNK_SIZE, start).strip(b"\0") for start in starts)
+
+
+def keep_log(log_path: Path, fs: FileSystem) -> Path:
+    """Keep a whole `.log`, under its new name."""
+    path = log_path.with_name(log_path.name + CUT_SUFFIX)
+    fs.rename(log_path, path)
+    fs.sync_dir(path.parent)
+    return path

@@ -1,0 +1,146 @@
+"""From a partition directory to a log that is open: whose it is, its epochs, its producers, its segments.
+
+`recovery` does the segments. A log whose leader epochs are damaged finds them in its batches again.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID
+
+from stratalog.config.topic import LogConfig
+from stratalog.errors import CorruptCheckpointError, CorruptRecordError, InconsistentTopicIdError
+from stratalog.log.format.checkpoints import PartitionMetadataFile
+from stratalog.log.format.file_names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, parse_partition_dir
+from stratalog.log.format.values import EpochEntry
+from stratalog.log.leader_epochs import UNDEFINED_EPOCH, LeaderEpochCache
+from stratalog.log.local_log import LocalLog
+from stratalog.log.producers.producer_state import ProducerStateManager
+from stratalog.log.recovery.recovery import LogLoader
+from stratalog.log.segment.segments import Segments
+from stratalog.util.clock import Clock
+from stratalog.util.filesystem import FileSystem
+
+logger = logging.getLogger(__name__)
+
+
+class OpenedLog(NamedTuple):
+    """What a partition directory holds."""
+
+    topic: str
+    partition: int
+    topic_id: UUID | None
+    leader_epochs: LeaderEpochCache
+    local: LocalLog
+
+
+def open_directory(
+    directory: Path,
+    config: LogConfig,
+    *,
+    topic_id: UUID | None,
+    clock: Clock,
+    fs: FileSystem,
+    clean_shutdown: bool,
+    recovery_point: int | None,
+    log_start_offset: int,
+    producer_expiration_ms: int,
+) -> OpenedLog:
+    """What `PartitionLog.open` says."""
+    named = parse_partition_dir(directory.name)
+    if named is None:
+        raise ValueError(f"{directory}: not the name of a partition directory, <topic>-<partition>")
+    topic, partition = named
+    name = f"{topic}-{partition}"
+    fs.make_dirs(directory)
+    # Of a new log nothing has to be durable before its first records are: the first flush syncs these files as well.
+    is_new = not fs.list_dir(directory)
+    topic_id = _identify(directory, topic_id, fs, durable=not is_new)
+    epochs, epochs_lost = _open_epochs(directory / LEADER_EPOCH_CHECKPOINT, fs, durable=not is_new)
+    producers = ProducerStateManager(
+        name, directory, clock=clock, fs=fs, expiration_ms=producer_expiration_ms
+    )
+    loaded = LogLoader(
+        directory,
+        name,
+        config,
+        clock=clock,
+        fs=fs,
+        clean_shutdown=clean_shutdown,
+        recovery_point=recovery_point,
+        log_start_offset=log_start_offset,
+        leader_epochs=epochs,
+        producers=producers,
+    ).load()
+    if epochs_lost or not _fit(epochs, loaded.segments):
+        if not epochs_lost:
+            logger.warning(
+                "%s: leader epochs are missing or of another log: reading them from this one", epochs.path
+            )
+        _restore_epochs(epochs, loaded.segments, name)
+    local = LocalLog(directory, name, config, clock=clock, fs=fs, producers=producers, loaded=loaded)
+    return OpenedLog(topic, partition, topic_id, epochs, local)
+
+
+def _identify(directory: Path, topic_id: UUID | None, fs: FileSystem, *, durable: bool) -> UUID | None:
+    """The directory's topic id, written if it has none yet."""
+    metadata = PartitionMetadataFile(directory / PARTITION_METADATA, fs)
+    try:
+        stored = metadata.read()
+    except CorruptCheckpointError as error:
+        if topic_id is None:
+            raise
+        logger.warning("writing %s anew: %s", metadata.path, error)
+        stored = None
+    if stored is None:
+        if topic_id is not None:
+            metadata.write(topic_id, durable=durable)
+        return topic_id
+    if topic_id is not None and stored != topic_id:
+        raise InconsistentTopicIdError(f"{metadata.path}: topic id {stored}, expected {topic_id}")
+    return stored
+
+
+def _open_epochs(path: Path, fs: FileSystem, *, durable: bool) -> tuple[LeaderEpochCache, bool]:
+    """The leader epochs, and whether the file was damaged and they must be found in the batches."""
+    try:
+        return LeaderEpochCache(path, fs, durable=durable), False
+    except CorruptCheckpointError as error:
+        logger.warning("reading leader epochs from the log: %s", error)
+        fs.remove(path)
+        return LeaderEpochCache(path, fs), True
+
+
+def _restore_epochs(epochs: LeaderEpochCache, segments: Segments, name: str) -> None:
+    """Find the epochs in the batches; those of damaged ones cannot be known."""
+    found: list[EpochEntry] = []
+    latest = UNDEFINED_EPOCH
+    for segment in segments:
+        try:
+            for _, header in segment.headers():
+                if header[2] > latest:
+                    latest = header[2]
+                    found.append(EpochEntry(latest, header[0]))
+        except CorruptRecordError as error:
+            logger.warning("%s: leader epochs behind this are not known: %s", name, error)
+    epochs.clear()
+    epochs.assign_all(found)
+
+
+def _fit(epochs: LeaderEpochCache, segments: Segments) -> bool:
+    """Whether the epochs are true of the first batch, not before the first epoch, of the last segment that has one."""
+    earliest = epochs.earliest_entry
+    first_known = 0 if earliest is None else earliest.start_offset
+    for segment in reversed(segments.all):
+        offset = max(segment.base_offset, first_known)
+        try:
+            found = segment.translate_offset(offset)
+            if found is None:
+                continue
+            for _, header in segment.headers(found.position, found.position + found.size):
+                return header[2] < 0 or epochs.epoch_for_offset(max(offset, header[0])) == header[2]
+        except CorruptRecordError:
+            continue
+    return True

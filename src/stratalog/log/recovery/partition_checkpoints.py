@@ -1,0 +1,129 @@
+"""What the checkpoints of a log directory say of one partition, for whoever opens that one alone.
+
+The files are those that a broker keeps beside its partitions, so each finds what the other left:
+
+    recovery-point-offset-checkpoint    everything below is on disk; without an entry that is not known
+    log-start-offset-checkpoint         where the log begins; one that begins at 0 is not in it
+    .kafka_cleanshutdown                a broker stopped cleanly, and nobody was here since
+
+Several processes may have one partition each of the same directory: they take turns at these files (`flock` of the
+directory, where the file system has that).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from stratalog.errors import CorruptCheckpointError
+from stratalog.log.format.checkpoints import (
+    CLEAN_SHUTDOWN,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    OffsetCheckpoint,
+    TopicPartition,
+    decode_epochs,
+)
+from stratalog.log.format.file_names import LEADER_EPOCH_CHECKPOINT
+from stratalog.util.filesystem import FileSystem
+
+logger = logging.getLogger(__name__)
+
+_NAMES: Final = (RECOVERY_POINTS, LOG_START_OFFSETS)
+
+
+class Remembered(NamedTuple):
+    """What is known of a partition before it is opened. `recovery_point` None: not known."""
+
+    clean_shutdown: bool
+    recovery_point: int | None
+    log_start_offset: int
+
+
+class PartitionCheckpoints:
+    """See the module. `directory` is that of the partition. Not thread-safe; errors are OSErrors."""
+
+    def __init__(self, directory: Path, partition: TopicPartition, fs: FileSystem) -> None:
+        self._directory = directory
+        self._log_dir = directory.parent
+        self._partition = partition
+        self._fs = fs
+
+    def begin(self) -> Remembered:
+        """What is known; and from here on the log directory is not one that was left cleanly.
+
+        What is said of a directory that is not there was said of another one, and goes.
+        """
+        if not self._fs.is_dir(self._log_dir):
+            return Remembered(True, 0, 0)
+        with self._held():
+            offsets = {name: self._read(name).get(self._partition) for name in _NAMES}
+            if not self._fs.is_dir(self._directory):
+                for name in [name for name, offset in offsets.items() if offset is not None]:
+                    self._replace(name, None)
+                return Remembered(True, 0, 0)
+            mark = self._log_dir / CLEAN_SHUTDOWN
+            was_clean = self._fs.exists(mark)
+            if was_clean:
+                self._fs.remove(mark)
+                self._fs.sync_dir(self._log_dir)
+        start = plausible_start(self._directory, offsets[LOG_START_OFFSETS] or 0, self._fs)
+        return Remembered(was_clean, known_recovery_point(offsets[RECOVERY_POINTS]), start)
+
+    def write(self, recovery_point: int, log_start_offset: int) -> None:
+        """Write both down, durably."""
+        with self._held():
+            self._replace(LOG_START_OFFSETS, log_start_offset or None)
+            self._replace(RECOVERY_POINTS, recovery_point)
+
+    def _replace(self, name: str, offset: int | None) -> None:
+        """Set the partition's entry, or remove it; those of other partitions stay."""
+        before = self._read(name)
+        after = {key: known for key, known in before.items() if key != self._partition}
+        if offset is not None:
+            after[self._partition] = offset
+        if after != before:
+            OffsetCheckpoint(self._log_dir / name, self._fs).write(after)
+
+    def _read(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return OffsetCheckpoint(self._log_dir / name, self._fs).read()
+        except CorruptCheckpointError as error:
+            logger.warning("Going on without a checkpoint that is damaged: %s", error)
+            return {}
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        with self._fs.open(self._log_dir) as directory:
+            with suppress(OSError):  # no such locks here (NFS)
+                fcntl.flock(directory.fileno(), fcntl.LOCK_EX)
+            yield
+
+
+def known_recovery_point(offset: int | None) -> int | None:
+    """A recovery point as a checkpoint has it; None, not known, for a negative one, which nobody writes."""
+    return None if offset is None or offset < 0 else offset
+
+
+def plausible_start(path: Path, offset: int, fs: FileSystem) -> int:
+    """Where a log begins, of which a checkpoint says `offset`.
+
+    The log's own leader epochs follow its start, before the checkpoint is written; if they begin earlier, the checkpoint
+    is wrong (it has no checksum), and taking its word would delete what is not to be deleted.
+    """
+    checkpoint = path / LEADER_EPOCH_CHECKPOINT
+    if offset <= 0 or not fs.exists(checkpoint):
+        return max(offset, 0)
+    try:
+        epochs = decode_epochs(fs.read_bytes(checkpoint), str(checkpoint))
+    except CorruptCheckpointError:
+        return offset
+    if not epochs or epochs[0].start_offset >= offset:
+        return offset
+    logger.warning("%s: the checkpoint says that the log begins at offset %d, its leader epochs say %d: %d it is",
+                   path, offset, epochs[0].start_offset, epochs[0].start_offset)  # fmt: skip
+    return epochs[0].start_offset

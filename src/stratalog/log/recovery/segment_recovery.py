@@ -1,0 +1,265 @@
+"""The scan of a segment whose content is in doubt: which batches are sound, and the indexes made anew from them.
+
+Behind the offset up to which the log is known to be flushed, the first unsound byte ends the segment: that is what a
+crash leaves, and what Kafka does. Before it nothing is ever cut: a damaged place is stepped over, up to where the next
+sound batch is found, and stays in the file.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from stratalog.errors import CorruptRecordError, InvalidRecordError, StratalogError
+from stratalog.log.append.roll import RELATIVE_OFFSET_MAX
+from stratalog.log.format.values import TimestampOffset
+from stratalog.log.producers.producer_entry import BATCHES_KEPT
+from stratalog.log.resumption import content_end, next_sound
+from stratalog.log.segment.checked_ranges import crc_flaw, header_at
+from stratalog.log.segment.segment_indexes import SegmentIndexes
+from stratalog.records.batch import RecordBatch, batch_at
+from stratalog.records.batch_format import (
+    ATTRIBUTES_AT,
+    BATCH_SIZE_MIN,
+    CONTROL_BIT,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_MIN,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+)
+from stratalog.util.crc32c import crc32c
+
+_TRANSACTION_BITS: Final = TRANSACTIONAL_BIT | CONTROL_BIT
+
+_unpack_header = HEADER.unpack_from
+
+OnBatch = Callable[[RecordBatch], None]
+
+#: Reads the file from one position to another, or further, into memory; returns how far. Only what was read is looked at.
+Populate = Callable[[int, int], int]
+
+
+class OverflowedSegmentError(StratalogError):
+    """A segment is found to reach further than its indexes can say: it is to be split (`overflow`) and read again."""
+
+    def __init__(self, base_offset: int) -> None:
+        super().__init__(f"the segment {base_offset} reaches further than its indexes can say")
+        self.base_offset = base_offset
+
+
+class Damage(NamedTuple):
+    """A place in a `.log` that is no sound batch and was left as it is."""
+
+    position: int
+    end: int
+    #: What was to stand there: from this offset on, and up to before this one (-1: not known).
+    first_offset: int
+    end_offset: int
+    reason: str
+
+
+class _Gap(NamedTuple):
+    """The last batch does not follow on the one before it; and what was known before it."""
+
+    position: int
+    expected_offset: int
+    largest_timestamp: int
+    largest_offset: int
+
+
+class SoundBatches(NamedTuple):
+    """What a scan found."""
+
+    #: Bytes up to where the segment is to end.
+    size_bytes: int
+    max_timestamp: TimestampOffset
+    #: The offset behind the last sound batch.
+    next_offset: int
+    #: Where something is wrong in what is kept.
+    damage: tuple[Damage, ...]
+    #: Why the segment ends before the file does; None if it does not.
+    flaw: str | None
+
+
+def index_sound_batches(
+    view: memoryview,
+    populate: Populate,
+    indexes: SegmentIndexes,
+    on_batch: OnBatch,
+    *,
+    epoch: int,
+    flushed_to: int,
+    end_offset: int,
+    index_interval_bytes: int,
+    may_overflow: bool,
+    cut_torn_write: bool = False,
+    synced_to: int | None = None,
+) -> SoundBatches:
+    """Check every batch in the `.log` that `view` shows, and index those that are sound.
+
+    The contract of `LogSegment.recover` says what is sound, which batches `on_batch` is told, and what `flushed_to`,
+    `end_offset`, `may_overflow`, `cut_torn_write` and `synced_to` mean. The loop is flat for speed. The indexes are empty
+    before it.
+    """
+    limit = len(view)
+    position = last_index_entry = readable = 0
+    expected_offset = base_offset = indexes.base_offset
+    highest, last_indexable = (
+        min(base_offset + RELATIVE_OFFSET_MAX, end_offset - 1),
+        indexes.offset.format.position_max,
+    )
+    largest, largest_offset = NO_TIMESTAMP, base_offset
+    recent: dict[int, deque[int]] = {}
+    damage: list[Damage] = []
+    flaw: str | None = None
+    gap: _Gap | None = None
+    while position < limit:
+        if position + HEADER_SIZE > readable:
+            readable = populate(position, min(position + HEADER_SIZE, limit))
+        header = _unpack_header(view, position) if position + HEADER_SIZE <= limit else None
+        if header is None or header[3] != MAGIC or header[1] < LENGTH_MIN:
+            header = header_at(view, position, limit)
+        if header is None:
+            end = last_offset = -1
+        else:
+            end = position + header[1] + LOG_OVERHEAD
+            last_offset = header[0] + header[6]
+            if readable < end <= limit:
+                readable = populate(readable, end)
+        if (
+            header is None
+            or end > limit
+            or header[0] < expected_offset
+            or not header[0] <= last_offset <= highest
+            or (
+                crc32c(view[position + ATTRIBUTES_AT : end]) != header[4]
+                if header[3] == MAGIC
+                else not batch_at(view, position).is_crc_valid
+            )
+        ):
+            if readable < limit:
+                readable = populate(readable, limit)  # what follows looks anywhere behind
+            if (
+                may_overflow
+                and highest < end_offset - 1
+                and _is_sound_but_far(view, position, expected_offset, highest)
+            ):
+                raise OverflowedSegmentError(base_offset)
+            flaw = _flaw(view, position, header, expected_offset, highest)
+            if gap is not None and header is not None and gap.expected_offset <= header[0] < expected_offset:
+                # Offsets are not under the CRC: it is the batch before that has a wrong one.
+                flaw = f"its offset is followed by {header[0]}"
+                indexes.truncate_to(expected_offset - 1)
+                expected_offset, largest, largest_offset = gap[1:]
+                if expected_offset < flushed_to:
+                    damage.append(Damage(gap.position, position, expected_offset, header[0], flaw))
+                    gap = flaw = None
+                    continue
+                position = gap.position
+                break
+            if expected_offset >= flushed_to or (
+                cut_torn_write and is_torn_write(view, position, expected_offset)
+            ):
+                break
+            resumed, found_offset = next_sound(view, position, expected_offset, highest)
+            if found_offset < 0 and synced_to is not None and expected_offset >= synced_to:
+                break
+            damage.append(Damage(position, resumed, expected_offset, found_offset, flaw))
+            flaw, position, gap = None, resumed, None
+            last_index_entry = position - index_interval_bytes - 1  # readers get there by an entry of its own
+            continue
+        gap = (
+            None if header[0] == expected_offset else _Gap(position, expected_offset, largest, largest_offset)
+        )
+        if header[8] > largest:
+            largest, largest_offset = header[8], last_offset
+        if (
+            index_interval_bytes < position - last_index_entry
+            and 0 < position <= last_indexable
+            and not indexes.is_full
+        ):
+            indexes.append(last_offset, position, largest, largest_offset)
+            last_index_entry = position
+        producer_id = header[9]
+        if header[2] > epoch or (
+            producer_id >= 0 and (header[5] & _TRANSACTION_BITS or producer_id not in recent)
+        ):
+            try:
+                _tell(view, (*recent.get(producer_id, ()), position), on_batch)
+            except (CorruptRecordError, InvalidRecordError) as error:
+                if expected_offset >= flushed_to:
+                    flaw = str(error)
+                    break
+            if producer_id >= 0:
+                recent[producer_id] = deque(maxlen=BATCHES_KEPT)
+            epoch = max(epoch, header[2])
+        elif producer_id >= 0:
+            recent[producer_id].append(position)
+        expected_offset = last_offset + 1
+        position = end
+    for positions in recent.values():
+        _tell(view, (known for known in positions if known < position), on_batch)
+    return SoundBatches(
+        position, TimestampOffset(largest, largest_offset), expected_offset, tuple(damage), flaw
+    )
+
+
+def _tell(view: memoryview, positions: Iterable[int], on_batch: OnBatch) -> None:
+    for position in positions:
+        on_batch(batch_at(view, position))
+
+
+def _flaw(
+    view: memoryview, position: int, header: tuple[int, ...] | None, expected_offset: int, highest: int
+) -> str:
+    """Why there is no sound batch at `position`."""
+    if header is None:
+        rest = view[position:]
+        if len(rest) < BATCH_SIZE_MIN:
+            return f"{len(rest)} bytes are no whole batch header"
+        return "no batch header is there" if any(rest[:HEADER_SIZE]) else "there are zeros instead of a batch"
+    size = header[1] + LOG_OVERHEAD
+    if position + size > len(view):
+        return f"a batch of {size} bytes is cut off after {len(view) - position}"
+    last_offset = header[0] + header[6]
+    if header[0] < expected_offset or not header[0] <= last_offset <= highest:
+        return f"its offsets are {header[0]} to {last_offset}, expected from {expected_offset} on"
+    return crc_flaw(view, position, header) or "it is not sound"
+
+
+def _is_sound_but_far(view: memoryview, position: int, expected_offset: int, highest: int) -> bool:
+    """Whether the batch at `position` is at fault for nothing but an offset above `highest`.
+
+    Offsets are not under the CRC of a batch: only if another sound one follows behind it are they believed.
+    """
+    for _ in range(2):
+        header = header_at(view, position, len(view))
+        if header is None:
+            return False
+        end, last_offset = position + header[1] + LOG_OVERHEAD, header[0] + header[6]
+        if not expected_offset <= header[0] <= last_offset or last_offset <= highest:
+            return False
+        if end > len(view) or crc_flaw(view, position, header) is not None:
+            return False
+        position, expected_offset = end, last_offset + 1
+    return True
+
+
+def is_torn_write(view: memoryview, position: int, next_offset: int) -> bool:
+    """Whether the bytes from `position` on are the beginning of one batch of `next_offset`, or zeros, and nothing else."""
+    limit = len(view)
+    if content_end(view, position) - position < BATCH_SIZE_MIN:
+        return True
+    header = header_at(view, position, limit)
+    if header is None or position + header[1] + LOG_OVERHEAD <= limit or header[0] != next_offset:
+        return False
+    return not has_sound_batch(view, position, next_offset)
+
+
+def has_sound_batch(view: memoryview, position: int, expected_offset: int) -> bool:
+    """Whether behind the unsound bytes at `position` there is a batch that is sound: then no torn write left them."""
+    return next_sound(view, position, expected_offset, 0x7FFF_FFFF_FFFF_FFFF)[1] >= 0

@@ -1,0 +1,366 @@
+"""One segment: a `.log`, its three indexes, and what is known of its newest records.
+
+The `.log` is a plain sequence of record batches. An index entry is made for a batch when more than
+`index.interval.bytes` were appended since the batch of the last entry; the time index gets the largest timestamp so far
+with it, and once more when the segment stops being active. Source: Kafka's `LogSegment`; every file has its bytes.
+
+Thread safety: one writer at a time (the log's lock); `read`, `translate_offset` and the searches by any thread at any
+time. `size_bytes` grows only after the bytes are written, so a reader never sees a batch that is not whole. The `.log` of
+a segment that was deleted stays open as long as somebody holds the segment or a slice of it; its indexes may be gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from typing_extensions import Buffer
+
+from stratalog.config.topic import LogConfig
+from stratalog.log.append.roll import RELATIVE_OFFSET_MAX
+from stratalog.log.format.file_names import log_file, offset_index_file, time_index_file, txn_index_file
+from stratalog.log.format.offset_index_format import LARGE, LEGACY
+from stratalog.log.format.values import TimestampOffset
+from stratalog.log.index.offset_index import OffsetIndex
+from stratalog.log.index.time_index import TimeIndex
+from stratalog.log.index.txn_index import AbortedTransaction, TransactionIndex
+from stratalog.log.recovery.segment_recovery import SoundBatches, index_sound_batches
+from stratalog.log.segment.checked_ranges import SoundBytes
+from stratalog.log.segment.segment_indexes import SegmentIndexes, with_suffix
+from stratalog.log.segment.segment_times import TimedSegment
+from stratalog.records.batch import RecordBatch
+from stratalog.records.batch_format import NO_TIMESTAMP
+from stratalog.util.clock import Clock
+from stratalog.util.filesystem import File, FileSystem, closing_map, populate
+from stratalog.util.uuids import random_uuid
+
+if TYPE_CHECKING:
+    from stratalog.log.append.append import BatchFacts
+
+
+class LogSegment(TimedSegment):
+    """See the module. `base_offset` is a lower bound of all offsets in it."""
+
+    def __init__(
+        self,
+        directory: Path,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        clock: Clock,
+        fs: FileSystem,
+        suffix: str = "",
+        preallocate: bool = False,
+    ) -> None:
+        """Open the files of a segment, or make them. An index is opened, and made if it is missing, at its first use.
+
+        `preallocate` gives a new `.log` its full size at once, with `size_bytes` still 0.
+        """
+        self.base_offset = base_offset
+        #: Index entries hold offsets relative to the base offset in 32 bits, whatever the segment's size.
+        self.last_offset_max = base_offset + RELATIVE_OFFSET_MAX
+        self.log_path = directory / (log_file(base_offset) + suffix)
+        self.roll_jitter_ms = _roll_jitter_ms(config)
+        self._fs = fs
+        self._clock = clock
+        self.index_interval_bytes = config.index_interval_bytes
+        self._indexes = SegmentIndexes(
+            directory,
+            base_offset,
+            suffix=suffix,
+            size_max=config.segment_index_bytes,
+            fs=fs,
+            new_format=LARGE if config.use_large_index_format else LEGACY,
+        )
+        is_new = not fs.exists(self.log_path)
+        super().__init__(is_new=is_new)
+        self.file: File = fs.open(self.log_path, create=True)
+        self.size_bytes = 0 if is_new else self.file.size()
+        #: Which bytes may be handed out without another look.
+        self.sound = SoundBytes(self.log_path, base_offset, self.size_bytes)
+        self._is_preallocated = is_new and preallocate
+        if self._is_preallocated:
+            self.file.truncate(config.segment_bytes)
+        #: False: the files hold what is left of an append that failed.
+        self.is_tail_certain = True
+        self.created_ms = clock.now_ms()
+        self._bytes_since_index_entry = 0
+
+    @classmethod
+    def create(
+        cls,
+        directory: Path,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        clock: Clock,
+        fs: FileSystem,
+        suffix: str = "",
+    ) -> LogSegment:
+        """A new, empty segment, with both indexes at full size; files that a crash left under its name go first."""
+        names = (log_file, offset_index_file, time_index_file, txn_index_file)
+        for name in names:
+            fs.remove(directory / (name(base_offset) + suffix))
+        return cls(
+            directory, base_offset, config, clock=clock, fs=fs, suffix=suffix, preallocate=config.preallocate
+        )
+
+    def __repr__(self) -> str:
+        return f"LogSegment({self.log_path.name}, {self.size_bytes} bytes)"
+
+    # --- indexes ----------------------------------------------------------------------------------------------------
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        return self._indexes.offset
+
+    @property
+    def time_index(self) -> TimeIndex:
+        return self._indexes.time
+
+    @property
+    def txn_index(self) -> TransactionIndex:
+        return self._indexes.txn
+
+    @property
+    def offset_index_path(self) -> Path:
+        return self._indexes.offset_path
+
+    @property
+    def time_index_path(self) -> Path:
+        return self._indexes.time_path
+
+    @property
+    def index_paths(self) -> tuple[Path, Path, Path]:
+        """Offset index, time index, transaction index (which may not exist)."""
+        return self._indexes.paths
+
+    @property
+    def indexes_full(self) -> bool:
+        return self._indexes.is_full
+
+    @property
+    def size_max(self) -> int:
+        """The largest size that the positions of the offset index allow."""
+        return self.offset_index.format.position_max
+
+    def resize_indexes(self, size: int) -> None:
+        """Make room for more entries: the segment is the active one."""
+        self._indexes.resize(size)
+
+    def release_indexes(self) -> None:
+        """Let go of the indexes until they are used again: a log of many segments is opened without keeping thousands."""
+        self._indexes.release()
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        parts: Sequence[Buffer],
+        size: int,
+        batches: Sequence[BatchFacts],
+        aborted: Sequence[AbortedTransaction] = (),
+    ) -> None:
+        """Write whole batches, `size` bytes in all, at the end.
+
+        `batches` are those batches, in order, and `aborted` the transactions that markers among them abort. The caller
+        has seen to it that the segment can hold them: offsets below the base offset or too far from it are a ValueError,
+        and nothing is written. An OSError leaves the segment as it was; if even that fails, `is_tail_certain` says so: its
+        files may hold more than was acknowledged, and nothing is to be appended to it.
+        """
+        position = self.size_bytes
+        if not self.base_offset <= batches[0].base_offset <= batches[-1].last_offset <= self.last_offset_max:
+            raise ValueError(
+                f"{self.log_path}: offsets {batches[0].base_offset} to {batches[-1].last_offset} do not lie between"
+                f" {self.base_offset} and {self.last_offset_max}"
+            )
+        try:
+            if len(parts) == 1:
+                self.file.write_at(parts[0], position)
+            else:
+                self.file.writev_at(parts, position)
+        except OSError:
+            self._cut_back(position)
+            raise
+        try:
+            for transaction in aborted:
+                self.txn_index.append(transaction)
+            self._index(position, batches)
+        except OSError:
+            self._cut_back(position)
+            self._cut_back_indexes(batches[0].base_offset)
+            raise
+        if position == 0:
+            self._first_batch_timestamp = batches[0].max_timestamp
+        self.size_bytes = position + size
+
+    def _index(self, position: int, batches: Sequence[BatchFacts]) -> None:
+        """Make the index entries for batches that were written at `position`."""
+        largest_before = self.max_timestamp
+        largest, largest_offset = largest_before
+        since = self._bytes_since_index_entry
+        interval = self.index_interval_bytes
+        for batch in batches:
+            if batch.max_timestamp > largest:
+                largest, largest_offset = batch.max_timestamp, batch.last_offset
+            if since > interval and not self._indexes.is_full:
+                self._indexes.append(batch.last_offset, position, largest, largest_offset)
+                since = 0
+            position += batch.size
+            since += batch.size
+        self._bytes_since_index_entry = since
+        if largest > largest_before.timestamp_ms:
+            self.raise_max_timestamp(TimestampOffset(largest, largest_offset))
+
+    def _cut_back(self, size: int) -> None:
+        """Take back what a failed write left. A preallocated file is one no more: recovery would find the batch there."""
+        self._is_preallocated = False
+        try:
+            self.file.truncate(size)
+        except OSError:
+            self.is_tail_certain = False  # the first error tells more
+
+    def _cut_back_indexes(self, offset: int) -> None:
+        """Take back the entries of a failed write of batches from `offset` on."""
+        try:
+            self._indexes.truncate_to(offset)
+        except OSError:
+            self.is_tail_certain = False
+
+    def become_inactive(self, *, is_flushed: bool = False) -> None:
+        """The segment is full: add the last time index entry and cut all files to what they hold.
+
+        `is_flushed`: all records are durable, and no flush is to come. Then what cuts the `.log` is durable as well: zeros
+        that come back behind it would look like damage to what was flushed.
+        """
+        self._indexes.seal(self.max_timestamp)
+        if self._is_preallocated:
+            self.file.truncate(self.size_bytes)
+            self._is_preallocated = False
+            if is_flushed:
+                self.file.sync()
+
+    def write_out(self) -> None:
+        """Write what is still in memory of the indexes. An OSError changes nothing; it may be tried again."""
+        self._indexes.write_out()
+
+    def flush(self) -> None:
+        """Make everything that was appended so far durable."""
+        self.file.sync()
+        self._indexes.flush()
+
+    def truncate_to(self, offset: int) -> int:
+        """Drop every batch that ends at or behind `offset`; return how many bytes went.
+
+        A batch that holds `offset` among others goes whole.
+        """
+        found = self.translate_offset(offset)
+        self._indexes.truncate_to(offset)
+        self._indexes.resize(self._indexes.size_max)
+        removed = 0
+        if found is not None:
+            removed = self.size_bytes - found.position
+            self.size_bytes = found.position
+            self.sound.cut(found.position)
+            self.file.truncate(found.position)
+            self._is_preallocated = False
+        if self.size_bytes == 0:
+            self.created_ms = self._clock.now_ms()
+            self._first_batch_timestamp = None
+        self._bytes_since_index_entry = 0
+        self._max_timestamp, self._is_max_timestamp_proven = self._read_max_timestamp()
+        return removed
+
+    def recover(
+        self,
+        on_batch: Callable[[RecordBatch], None],
+        *,
+        epoch: int | None,
+        flushed_to: int,
+        end_offset: int,
+        may_overflow: bool = False,
+        cut_torn_write: bool = False,
+        synced_to: int | None = None,
+        before_cut: Callable[[memoryview, SoundBatches], object],
+    ) -> SoundBatches:
+        """Check every batch and make the indexes anew; return what was found.
+
+        A batch is sound if its header, its size and its CRC are, and its offsets lie behind those of the one before it,
+        not below the base offset and below `end_offset`. From the offset `flushed_to` on the file is cut before the first
+        one that is not; before that, damage is stepped over and stays, but with `cut_torn_write` for one batch that the
+        file ends in, or zeros. What nothing sound follows is cut from `synced_to` on already (default: `flushed_to`).
+        `before_cut` sees the file while it is whole.
+
+        `on_batch` is called for the first batch of each leader epoch after `epoch`, and for those batches of producers
+        with an id from which their state follows: of batches outside of transactions, the last few of each producer will
+        do. Its view is valid during the call only. A batch is not sound either if `on_batch` raises CorruptRecordError or
+        InvalidRecordError for it.
+
+        With `may_overflow`, OverflowedSegmentError if sound batches are found that lie too far from the base offset for the
+        indexes; without, they are not sound.
+        """
+        self._indexes.reset()
+        file_size = self.file.size()
+        self.size_bytes = file_size
+        sound = SoundBatches(0, TimestampOffset(NO_TIMESTAMP, self.base_offset), self.base_offset, (), None)
+        if file_size:
+            with closing_map(self._fs.map_file(self.file, file_size)) as data, memoryview(data) as view:
+                sound = index_sound_batches(
+                    view,
+                    partial(populate, data),
+                    self._indexes,
+                    on_batch,
+                    epoch=-1 if epoch is None else epoch,
+                    flushed_to=flushed_to,
+                    end_offset=end_offset,
+                    index_interval_bytes=self.index_interval_bytes,
+                    may_overflow=may_overflow,
+                    cut_torn_write=cut_torn_write,
+                    synced_to=synced_to,
+                )
+                if sound.size_bytes < file_size:
+                    before_cut(view, sound)
+        self.size_bytes, self._max_timestamp = sound.size_bytes, sound.max_timestamp
+        if self.size_bytes < file_size:
+            self.file.truncate(self.size_bytes)
+            # Nothing may be left to flush before a clean stop, behind which what was cut would not be cut again.
+            self.file.sync()
+        if sound.damage:
+            self.sound.distrust(self.size_bytes)
+        else:
+            self.sound.trust()
+        self._bytes_since_index_entry = 0
+        self._first_batch_timestamp = None
+        self._is_max_timestamp_proven = True
+        self._indexes.seal(self.max_timestamp)
+        return sound
+
+    # --- end --------------------------------------------------------------------------------------------------------
+
+    def change_suffix(self, old: str, new: str) -> None:
+        """Rename all files, `old` for `new` at the end; the `.log` stays open as it is.
+
+        The `.log` first: recovery takes what stands beside it under the same suffix for its own, and nothing else.
+        """
+        target = with_suffix(self.log_path, old, new)
+        self._fs.rename(self.log_path, target)
+        self.log_path = self.sound.path = target
+        self._indexes.change_suffix(old, new)
+
+    def remove_files(self) -> None:
+        """Remove all files; whoever holds the segment or a slice of it can still read its `.log`."""
+        for path in (*self.index_paths, self.log_path):
+            self._fs.remove(path)
+
+    def close(self) -> None:
+        """Let go of all files and leave them as they are; the `.log` stays open as long as a slice of it lives."""
+        self.file = File(self.log_path, -1)
+        self._indexes.close()
+
+
+def _roll_jitter_ms(config: LogConfig) -> int:
+    """A random time up to segment.jitter.ms, so that not all segments roll at once."""
+    limit = min(config.segment_jitter_ms, config.segment_ms)
+    return (random_uuid().int & 0xFFFF_FFFF_FFFF) % limit if limit > 0 else 0

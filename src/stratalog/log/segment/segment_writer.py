@@ -1,0 +1,224 @@
+"""Whole segments from encoded batches, without a log: what a bulk writer makes and a broker takes over.
+
+Every file has the bytes that `PartitionLog` writes for the same batches: it is the same `LogSegment`, and the same rule
+decides when a segment is full. What belongs to a partition rather than to a segment (`partition.metadata`, checkpoints of
+the data directory) is for whoever puts the segments into one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Executor, Future
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from stratalog.config.topic import LogConfig
+from stratalog.errors import RecordListTooLargeError
+from stratalog.log.append.append import BatchFacts
+from stratalog.log.append.roll import roll_reason, segment_ms_max, time_waited
+from stratalog.log.format.file_names import snapshot_file
+from stratalog.log.format.producer_snapshot import encode as encode_producers
+from stratalog.log.segment.segment import LogSegment
+from stratalog.util.clock import SYSTEM_CLOCK, Clock
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+
+if TYPE_CHECKING:
+    from stratalog.records.columns_encode import EncodedBatch
+
+
+#: With a thread to sync on, what is appended goes to the disk in such pieces: a large one at the end would be waited for.
+_SYNC_BYTES: Final = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenSegment:
+    """A finished segment. Offsets are inclusive, sizes in bytes.
+
+    `snapshot` is the state of producers behind it (there are none: the batches have no producer id). A transaction index
+    is not there, as Kafka makes none without aborted transactions.
+    """
+
+    base_offset: int
+    last_offset: int
+    max_timestamp_ms: int
+    size: int
+    records: int
+    log: Path
+    offset_index: Path
+    time_index: Path
+    snapshot: Path
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All of them, the `.log` last: where it is, the others are."""
+        return self.offset_index, self.time_index, self.snapshot, self.log
+
+
+class SegmentWriter:
+    """Appends batches to segments in `directory`, which exists and belongs to this writer alone. Not thread-safe.
+
+    `config` says when a segment is full (`segment.bytes`, `segment.ms`, index sizes), how dense the indexes are and which
+    format they have. Files are durable when `finish` returns. With `syncing`, which several writers may share, they are
+    synced there while more is written; what `taken` gives is durable with the next `finish` then. Errors are OSErrors but
+    for what `append` says.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        config: LogConfig,
+        *,
+        fs: FileSystem = REAL_FILESYSTEM,
+        clock: Clock = SYSTEM_CLOCK,
+        sync: bool = True,
+        syncing: Executor | None = None,
+    ) -> None:
+        self._directory = directory
+        self._config = config
+        self._fs = fs
+        self._clock = clock
+        self._sync = sync
+        self._syncing = syncing
+        self._syncs: list[Future[None]] = []
+        self._unsynced_bytes = 0
+        self._segment: LogSegment | None = None
+        self._records = 0
+        self._last_offset = -1
+        self._written: list[WrittenSegment] = []
+
+    def append(self, batch: EncodedBatch) -> None:
+        """Put a batch behind the ones before it.
+
+        RecordListTooLargeError for one larger than a segment; ValueError for offsets that do not ascend, and for a batch of
+        a producer with an id, whose state would have to follow.
+        """
+        size = batch.size
+        if batch.base_sequence >= 0:
+            raise ValueError("whole segments hold batches without producer id only")
+        if batch.base_offset <= self._last_offset:
+            raise ValueError(f"offset {batch.base_offset} does not lie behind {self._last_offset}")
+        if size > self._config.segment_bytes:
+            raise RecordListTooLargeError(
+                f"{self._directory}: a batch of {size} bytes, but segments have at most {self._config.segment_bytes}"
+            )
+        segment = self._segment
+        if segment is None or self._must_roll(segment, batch, size):
+            self.roll()
+            segment = self._begin(batch)
+        facts = BatchFacts(
+            batch.base_offset, batch.last_offset, batch.max_timestamp_ms, size, batch.leader_epoch
+        )
+        segment.append((batch.data,), size, (facts,))
+        self._last_offset = batch.last_offset
+        self._records += batch.records
+        self._unsynced_bytes += size
+        if self._unsynced_bytes >= _SYNC_BYTES:
+            self._write_out(segment)
+
+    def _write_out(self, segment: LogSegment) -> None:
+        """Have what was appended so far go to the disk, unless an earlier part is still on its way."""
+        if self._sync and self._syncing is not None and all(sync.done() for sync in self._syncs):
+            self._unsynced_bytes = 0
+            self._syncs.append(self._syncing.submit(segment.file.sync))
+
+    def roll(self) -> None:
+        """End the segment at hand, if there is one: the next batch begins another."""
+        segment = self._segment
+        if segment is None:
+            return
+        segment.become_inactive()
+        snapshot = self._directory / snapshot_file(self._last_offset + 1)
+        with self._fs.open(snapshot, create=True) as file:
+            file.write_at(encode_producers(()), 0)
+        self._written.append(
+            WrittenSegment(
+                segment.base_offset,
+                self._last_offset,
+                segment.max_timestamp.timestamp_ms,
+                segment.size_bytes,
+                self._records,
+                segment.log_path,
+                segment.offset_index_path,
+                segment.time_index_path,
+                snapshot,
+            )
+        )
+        if self._syncing is not None:
+            self._syncs.append(self._syncing.submit(self._close, segment, snapshot))
+        else:
+            self._close(segment, snapshot)
+        self._segment = None
+        self._records = self._unsynced_bytes = 0
+
+    def _close(self, segment: LogSegment, snapshot: Path) -> None:
+        """End a segment to which nothing is appended any more."""
+        try:
+            if self._sync:
+                segment.flush()
+                with self._fs.open(snapshot, write=True) as file:
+                    file.sync()
+        finally:
+            segment.close()
+
+    def _wait(self) -> None:
+        """Until everything that was given to `syncing` is done; the first error is raised."""
+        syncs, self._syncs = self._syncs, []
+        for sync in syncs:
+            sync.exception()
+        for sync in syncs:
+            sync.result()
+
+    def taken(self) -> Sequence[WrittenSegment]:
+        """The segments that were ended since this was asked last: they are the caller's now."""
+        written, self._written = self._written, []
+        return written
+
+    def finish(self) -> Sequence[WrittenSegment]:
+        """End the last segment; what `taken` has not given yet."""
+        self.roll()
+        self._wait()
+        if self._sync:
+            self._fs.sync_dir(self._directory)
+        return self.taken()
+
+    def abort(self) -> None:
+        """Remove what was written and not taken."""
+        with suppress(OSError):
+            self._wait()
+        if self._segment is not None:
+            self._segment.remove_files()
+            self._segment.close()
+            self._segment = None
+        for written in self.taken():
+            for path in written.files:
+                self._fs.remove(path)
+
+    def _begin(self, batch: EncodedBatch) -> LogSegment:
+        segment = LogSegment.create(
+            self._directory, batch.base_offset, self._config, clock=self._clock, fs=self._fs
+        )
+        self._segment = segment
+        return segment
+
+    def _must_roll(self, segment: LogSegment, batch: EncodedBatch, size: int) -> bool:
+        config = self._config
+        return (
+            roll_reason(
+                size=segment.size_bytes,
+                incoming_size=size,
+                segment_bytes_max=min(config.segment_bytes, segment.size_max),
+                waited_ms=time_waited(
+                    now_ms=self._clock.now_ms(),
+                    first_batch_timestamp=segment.first_batch_timestamp,
+                    created_ms=segment.created_ms,
+                    incoming_max_timestamp=batch.max_timestamp_ms,
+                ),
+                segment_ms_max=segment_ms_max(config),
+                indexes_full=segment.indexes_full,
+                base_offset=segment.base_offset,
+                incoming_last_offset=batch.last_offset,
+            )
+            is not None
+        )

@@ -1,0 +1,1 @@
+"""Messages of formats 0 and 1."""

@@ -1,0 +1,82 @@
+"""Which remote segments belong to the history that the leader vouches for.
+
+After unclean elections the remote tier can hold segments of histories that were given up, and segments that overlap.
+A lineage is the partition's leader epochs with their first offsets, ascending. Pure functions, as Kafka's
+`buildFilteredLeaderEpochMap` and `isRemoteSegmentWithinLeaderEpochs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from stratalog.log.format.values import EpochEntry
+from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata
+
+
+def lineage_of(entries: Iterable[EpochEntry]) -> dict[int, int]:
+    """Epochs that have records, with their first offsets: an epoch whose successor begins at the same offset has none."""
+    return without_empty_epochs({entry.epoch: entry.start_offset for entry in entries})
+
+
+def without_empty_epochs(epochs: Mapping[int, int]) -> dict[int, int]:
+    """`epochs`, ascending, without those whose successor begins where they do."""
+    ordered = sorted(epochs.items())
+    return {
+        epoch: start
+        for (epoch, start), following in zip(ordered, [*ordered[1:], None], strict=True)
+        if following is None or following[1] != start
+    }
+
+
+def is_within_lineage(
+    segment: RemoteLogSegmentMetadata, log_end_offset: int, lineage: Mapping[int, int]
+) -> bool:
+    """Whether a segment's epochs and offsets are those of the lineage.
+
+    The first epoch of the segment that the lineage still knows may begin anywhere when it is also the lineage's first
+    (older entries go as the log start offset moves); between the segment's first and last epoch both histories are equal;
+    its end lies within the last one, and below `log_end_offset`.
+    """
+    if not lineage or segment.end_offset >= log_end_offset:
+        return False
+    epochs = without_empty_epochs(segment.segment_leader_epochs)
+    first_known, last = min(lineage), max(epochs)
+    known = sorted(epoch for epoch in epochs if epoch >= first_known)
+    if not known or last > max(lineage):
+        return False
+    for epoch in known:
+        if epoch not in lineage:
+            return False
+        if epoch == known[0] and epoch != first_known and epochs[epoch] < lineage[epoch]:
+            return False
+        following = _entry_after(lineage, epoch)
+        if epoch == last:
+            if following is not None and segment.end_offset >= following[1]:
+                return False
+        elif following != _entry_after(epochs, epoch):
+            return False
+    return True
+
+
+def begins_in_lineage(
+    segment: RemoteLogSegmentMetadata, log_end_offset: int, lineage: Mapping[int, int]
+) -> bool:
+    """Whether a segment's first epoch that the lineage still knows begins there before it ends there.
+
+    So it is for every segment within the lineage, and for one that goes on with a history that was given up: readers get
+    what both have in common.
+    """
+    if not lineage:
+        return False
+    epochs = without_empty_epochs(segment.segment_leader_epochs)
+    first_known = min(lineage)
+    known = min((epoch for epoch in epochs if epoch >= first_known), default=None)
+    if known is None or known not in lineage:
+        return False
+    following = _entry_after(lineage, known)
+    end = log_end_offset if following is None else min(following[1], log_end_offset)
+    return (known == first_known or epochs[known] >= lineage[known]) and epochs[known] < end
+
+
+def _entry_after(epochs: Mapping[int, int], epoch: int) -> tuple[int, int] | None:
+    return min(((e, start) for e, start in epochs.items() if e > epoch), default=None)

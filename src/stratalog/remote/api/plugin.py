@@ -1,0 +1,135 @@
+"""What a storage plugin may say of itself beyond `RemoteStorageManager`, and the one way its records are fetched.
+
+All are optional, and looked for on the plugin by name:
+
+    position_max     int: the largest position that the plugin can be asked for, when it hands positions on to something of
+                     32 bits (2^31 - 1). Without it, or None, there is no limit. A segment that is larger is not copied,
+                     and no position behind the limit is ever asked for (KIP-1333: bounds are checked, never cut).
+    ensure_owner, is_read_only, release_owner    see `OwnsItsStore`: one cluster at a time writes to a store.
+    stored_segment   a method (metadata) -> StoredSegment: what the plugin has noted of a segment besides its metadata.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Protocol, runtime_checkable
+
+from stratalog.errors import RemoteStorageError, RetriableRemoteStorageError, UsageError
+from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata, RemoteStorageManager
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerIdentity:
+    """What every plugin is told of the broker beside its own options, as Kafka tells it."""
+
+    node_id: int
+    cluster_id: str
+    log_dir: Path
+
+    #: The names under which it is told.
+    KEYS: ClassVar[tuple[str, ...]] = ("broker.id", "node.id", "cluster.id", "log.dir")
+
+    def told(self) -> dict[str, str]:
+        """The values of `KEYS`."""
+        node_id = str(self.node_id)
+        return dict(zip(self.KEYS, (node_id, node_id, self.cluster_id, str(self.log_dir)), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSegment:
+    """The size of a segment's records as they are stored, and the entry size of its offset index where that is known."""
+
+    size_bytes: int
+    offset_index_entry_size: int | None
+
+
+@runtime_checkable
+class DescribesStoredSegments(Protocol):
+    """A storage plugin that can tell more of a segment than its metadata do."""
+
+    def stored_segment(self, metadata: RemoteLogSegmentMetadata) -> StoredSegment:
+        """Raises RemoteStorageError."""
+        ...
+
+
+class StoreOwnership(Protocol):
+    """A broker's claim to a store; `broker_ownership` has the one of buckets."""
+
+    @property
+    def is_read_only(self) -> bool: ...
+
+    def ensure(self) -> None:
+        """Raises NotOwnerError, other RemoteStorageErrors when the store does not tell."""
+        ...
+
+    def release(self) -> None: ...
+
+
+@runtime_checkable
+class OwnsItsStore(Protocol):
+    """A storage plugin that asks before each publication and deletion whether its store is still this cluster's."""
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether it only reads: it deletes nothing whatever it is asked for, and nothing is to be copied with it."""
+        ...
+
+    def ensure_owner(self) -> None:
+        """Raises NotOwnerError when nothing may be copied or deleted, other RemoteStorageErrors when nobody can tell."""
+        ...
+
+    def release_owner(self) -> None:
+        """Note that this broker stops. Raises nothing of the store's."""
+        ...
+
+
+def is_read_only(rsm: RemoteStorageManager) -> bool:
+    """Whether nothing is to be copied with this plugin."""
+    return isinstance(rsm, OwnsItsStore) and rsm.is_read_only
+
+
+def ensure_owner(rsm: RemoteStorageManager) -> None:
+    """Raise NotOwnerError when the plugin says that its store is another one's; one that only reads is asked nothing."""
+    if isinstance(rsm, OwnsItsStore) and not rsm.is_read_only:
+        rsm.ensure_owner()
+
+
+def name_of(rsm: RemoteStorageManager) -> str:
+    """The plugin as configuration names it."""
+    return f"{type(rsm).__module__}:{type(rsm).__qualname__}"
+
+
+def position_max(rsm: RemoteStorageManager) -> int | None:
+    """The plugin's largest position, None for one without a limit. UsageError when what it says is no number."""
+    found: object = getattr(rsm, "position_max", None)
+    if found is None:
+        return None
+    if not isinstance(found, int) or found < 1:
+        raise UsageError(
+            f"the storage plugin {name_of(rsm)} has position_max={found!r}, expected a positive number"
+        )
+    return found
+
+
+def ensure_reachable(rsm: RemoteStorageManager, segment: object, position: int) -> None:
+    """Raise RemoteStorageError when the plugin cannot be asked for `position` of `segment` (anything with a name)."""
+    limit = position_max(rsm)
+    if limit is not None and position > limit:
+        raise RemoteStorageError(
+            f"{segment}: position {position} is out of reach of the storage plugin {name_of(rsm)}, which takes positions "
+            f"up to {limit}; keep segment.bytes of tiered topics at {limit} or less, or use a plugin without this limit"
+        )
+
+
+def fetch_records(
+    rsm: RemoteStorageManager, metadata: RemoteLogSegmentMetadata, start: int, end: int
+) -> memoryview:
+    """The bytes [start, end) of a segment's records, which has them. Raises RemoteStorageError."""
+    ensure_reachable(rsm, metadata.segment_id, end)
+    view = memoryview(rsm.fetch_log_segment(metadata, start, end)).cast("B")
+    if len(view) != end - start:
+        raise RetriableRemoteStorageError(
+            f"{metadata.segment_id}: {len(view)} bytes came for positions {start} to {end} of the records"
+        )
+    return view

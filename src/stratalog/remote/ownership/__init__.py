@@ -1,0 +1,1 @@
+"""The one owner of a bucket prefix."""

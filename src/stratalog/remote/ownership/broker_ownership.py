@@ -1,0 +1,202 @@
+"""A broker's claim to its bucket: had before it writes there, looked at before each publication and deletion.
+
+    acquired      the newest generation of `_owner` names this cluster and this process
+    refused       another cluster's, or of nobody knows whom: nothing is copied or deleted, all is read
+    fenced        it was acquired, and somebody has taken it over since: as refused
+    read-only     the data directory was restored without taking the bucket over: as refused, and nobody complains
+
+A store that cannot be reached is tried again at the next copy or deletion. What was refused is looked at again as well: an
+operator may have decided in the meantime.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+from uuid import UUID
+
+from stratalog.errors import NotOwnerError, RemoteStorageError, RetriableRemoteStorageError
+from stratalog.remote.ownership.bucket_owner import (
+    BrokerLife,
+    BucketOwner,
+    generations,
+    makers,
+    read_owner,
+    replace_owner,
+)
+from stratalog.remote.ownership.owner_file import OwnershipFile
+from stratalog.remote.storage.manifest import Layout
+from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.util.clock import SYSTEM_CLOCK, Clock
+from stratalog.util.uuids import random_uuid, uuid_from_base64, uuid_to_base64
+
+logger = logging.getLogger(__name__)
+
+#: How long a clean stop waits for the store to note it.
+_RELEASE_TIMEOUT_S: Final = 5.0
+_ID_CHARACTERS: Final = 22
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """Who claims. `knows_topic` says whether a topic of an id is the cluster's."""
+
+    cluster_id: str
+    node_id: int
+    file: OwnershipFile
+    knows_topic: Callable[[UUID], bool]
+
+
+class BrokerOwnership:
+    """See the module. Thread-safe; `ensure` costs one listing of a few objects."""
+
+    def __init__(self, store: ObjectStore, claimant: Claimant, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._store = store
+        self._claimant = claimant
+        self._clock = clock
+        self.is_read_only = claimant.file.is_read_only
+        self._life = BrokerLife(uuid_to_base64(random_uuid()), running=True)
+        #: Key and entity tag of the generation that was seen last and is ours.
+        self._seen: tuple[str, str | None] | None = None
+        self._was_acquired = False
+        self._lock = threading.Lock()
+
+    def ensure(self) -> None:
+        """Return when this process owns the bucket as of now. NotOwnerError when another one does, or nobody knows who;
+        other RemoteStorageErrors when the store does not tell."""
+        if self.is_read_only:
+            raise NotOwnerError(
+                f"{self._store.url} is only read: its data directory was restored without taking it over"
+            )
+        with self._lock:
+            infos = generations(self._store)
+            newest = (infos[-1].key, infos[-1].etag) if infos else None
+            if newest is not None and newest == self._seen:
+                return
+            self._seen = None
+            self._acquire()
+
+    def _acquire(self) -> None:
+        owner = read_owner(self._store)
+        mine = self._claimant.cluster_id
+        if owner is None:
+            self._check_adoptable()
+        elif owner.cluster_id is not None and owner.cluster_id != mine:
+            raise self._refused(owner)
+        life = (
+            None if owner is None or owner.cluster_id is None else owner.brokers.get(self._claimant.node_id)
+        )
+        if life == self._life:
+            self._remember()
+            return
+        if self._was_acquired:
+            raise self._fenced(owner)
+        self._check_not_stale(life)
+        self._claim(owner, life)
+
+    def _claim(self, before: BucketOwner | None, life: BrokerLife | None) -> None:
+        """Put this process into the place of `life`, the one of this broker before it."""
+        mine = self._claimant
+        known = () if life is None else (life.incarnation,)
+        # Noted here first: after a crash in between, the next process knows both that the bucket may name.
+        mine.file.set_incarnations(self._store.url, (*known, self._life.incarnation))
+        others: Mapping[int, BrokerLife] = {}
+        if before is not None and before.cluster_id == mine.cluster_id:
+            others = before.brokers
+        after = BucketOwner(mine.cluster_id, "started", {**others, mine.node_id: self._life})
+        if replace_owner(self._store, before, after, self._clock) is None:
+            raise RetriableRemoteStorageError(
+                f"{self._store.url}: another process is taking it at this moment"
+            )
+        if before is None or before.cluster_id != mine.cluster_id:
+            logger.info("%s belongs to this cluster, %s, from now on", self._store.url, mine.cluster_id)
+        self._remember()
+
+    def _remember(self) -> None:
+        infos = generations(self._store)
+        self._was_acquired = True
+        owner = read_owner(self._store)
+        # What came between the two looks is seen at the next one.
+        if owner is not None and infos and owner.brokers.get(self._claimant.node_id) == self._life:
+            self._seen = (
+                (infos[-1].key, infos[-1].etag) if _generation(infos[-1].key) == owner.generation else None
+            )
+
+    # --- refusals -------------------------------------------------------------------------------------------------------
+
+    def _refused(self, owner: BucketOwner) -> NotOwnerError:
+        was = "has been taken over by" if self._was_acquired else "belongs to"
+        return NotOwnerError(
+            f"{self._store.url} {was} cluster {owner.cluster_id} ({owner.reason}); this one is {self._claimant.cluster_id}:"
+            f" nothing is copied there or deleted from there by this broker. Give it a prefix of its own, or, if that"
+            f" cluster is to write there no more: stop its brokers, and {self._how_to()}"
+        )
+
+    def _fenced(self, owner: BucketOwner | None) -> NotOwnerError:
+        reason = "its owner was removed" if owner is None else owner.reason
+        return NotOwnerError(
+            f"{self._store.url} was taken from this process ({reason}): a broker with the same node id has started on it,"
+            " or an operator has given it up. Nothing is copied there or deleted from there by this process;"
+            " two copies of one data directory must not run"
+        )
+
+    def _check_not_stale(self, life: BrokerLife | None) -> None:
+        if life is not None and life.incarnation not in self._claimant.file.all_incarnations:
+            raise NotOwnerError(
+                f"{self._store.url}: broker {self._claimant.node_id} of this cluster has run since with another data"
+                f" directory: {self._claimant.file.directory} is an old copy, whose metadata name segments that may be"
+                f" gone. Nothing is copied there or deleted from there. If this is the copy to go on with: stop this"
+                f" broker, and stratalog tier restore {self._store.url} --metadata-only --take-over --data-dir"
+                f" {self._claimant.file.directory}"
+            )
+
+    def _check_adoptable(self) -> None:
+        """A bucket without an owner is this cluster's when it is empty, or what brokers copied there is of its topics."""
+        for directory, maker in makers(self._store).items():
+            if maker is None:
+                continue
+            if maker is Layout.AIVEN:
+                raise NotOwnerError(
+                    f"{self._store.url}/{directory} is in the layout of Aiven's plugin: such a bucket is only read; give"
+                    " this broker a prefix of its own"
+                )
+            if not self._claimant.knows_topic(uuid_from_base64(directory[-_ID_CHARACTERS:])):
+                raise NotOwnerError(
+                    f"{self._store.url} has {directory}, which a broker copied and this cluster does not know: whose the"
+                    f" bucket is nobody has said. Nothing is copied there or deleted from there. If it is this cluster's:"
+                    f" {self._how_to()}"
+                )
+
+    def _how_to(self) -> str:
+        directory = self._claimant.file.directory
+        command = f"stratalog tier owner {self._store.url} --take-over --data-dir {directory}"
+        return f"{command}, then restart this broker" if self._was_acquired else command
+
+    # --- the end --------------------------------------------------------------------------------------------------------
+
+    def release(self) -> None:
+        """Note that this broker has stopped; the bucket stays the cluster's. What the store says to it is only logged."""
+        thread = threading.Thread(target=self._note_stop, name="remote-owner-release", daemon=True)
+        thread.start()
+        thread.join(_RELEASE_TIMEOUT_S)
+
+    def _note_stop(self) -> None:
+        node = self._claimant.node_id
+        try:
+            with self._lock:  # after a claim that is under way
+                if not self._was_acquired:
+                    return
+            owner = read_owner(self._store)
+            if owner is None or owner.brokers.get(node) != self._life:
+                return
+            stopped = {**owner.brokers, node: replace(self._life, running=False)}
+            replace_owner(self._store, owner, BucketOwner(owner.cluster_id, "stopped", stopped), self._clock)
+        except RemoteStorageError as error:
+            logger.info("%s could not be told that this broker stops: %s", self._store.url, error)
+
+
+def _generation(key: str) -> int:
+    return int(key.rsplit("/", 1)[-1].partition(".")[0])

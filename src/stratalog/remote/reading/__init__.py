@@ -1,0 +1,1 @@
+"""Reads of remote segments: blocks, indexes and their cache."""

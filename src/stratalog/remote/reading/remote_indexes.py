@@ -1,0 +1,179 @@
+"""The indexes of one remote segment as files on the local disk, and how they are told from files of another kind.
+
+Offset indexes are in the store with entries of 8 or of 12 bytes, as the segment had them when it was copied. Whoever
+copied it may have noted which (`plugin.StoredSegment`); else the content decides. Entries must ascend in both fields, and
+lie within the segment where its metadata is at hand. Read with 8 bytes for an entry, an index of entries of 12 descends at
+the third at the latest (a position's upper half stands where an offset should), so the shorter format is tried first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+from uuid import UUID
+
+from stratalog.errors import CorruptIndexError, RemoteStorageError
+from stratalog.log.format.file_names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
+from stratalog.log.format.offset_index_format import LARGE, LEGACY
+from stratalog.log.index.offset_index import OffsetIndex
+from stratalog.log.index.time_index import TimeIndex
+from stratalog.log.index.txn_index import TransactionIndex
+from stratalog.remote.api.interfaces import IndexType, RemoteLogSegmentMetadata
+from stratalog.util.filesystem import FileSystem
+
+SUFFIXES = {
+    IndexType.OFFSET: OFFSET_INDEX_SUFFIX,
+    IndexType.TIMESTAMP: TIME_INDEX_SUFFIX,
+    IndexType.TRANSACTION: TXN_INDEX_SUFFIX,
+}
+
+#: Entries looked at to tell formats and kinds apart, and the last one.
+_PROBED_ENTRIES = 64
+
+_Entry = TypeVar("_Entry")
+
+
+class RemoteIndexes:
+    """The three indexes of one remote segment; from `hold_open` on readable even when their files have gone.
+
+    `are_from_records` says that offset and time index were made anew, because what the store has is damaged. A damaged
+    transaction index cannot be made anew from a segment alone: its transactions may have begun before. It is missing then,
+    and asking for it raises `txn_damage`.
+    """
+
+    def __init__(
+        self,
+        key: UUID,
+        stem: Path,
+        start_offset: int,
+        entry_size: int,
+        fs: FileSystem,
+        *,
+        are_from_records: bool = False,
+        txn_damage: RemoteStorageError | None = None,
+    ) -> None:
+        self.key = key
+        self._stem = stem
+        self._fs = fs
+        self.are_from_records = are_from_records
+        self._txn_damage = txn_damage
+        self.offset_index = open_offset_index(
+            index_path(stem, IndexType.OFFSET), start_offset, entry_size, fs
+        )
+        self.time_index = open_time_index(index_path(stem, IndexType.TIMESTAMP), start_offset, fs)
+        self._txn_index = TransactionIndex(index_path(stem, IndexType.TRANSACTION), start_offset, fs=fs)
+        self.size_bytes = sum(fs.size(path) for path in self.paths() if fs.exists(path))
+        self.users = 0
+        self.evicted = False
+
+    @property
+    def txn_index(self) -> TransactionIndex:
+        """Raises RemoteStorageError when it is damaged in the store."""
+        if self._txn_damage is not None:
+            raise self._txn_damage
+        return self._txn_index
+
+    def check(self) -> None:
+        """Look at the indexes; CorruptIndexError for damage."""
+        self.offset_index.sanity_check()
+        self.time_index.sanity_check()
+        self._txn_index.sanity_check()
+
+    def hold_open(self) -> None:
+        """Their files are about to lose their names; whoever uses the indexes now reads on until `close`.
+
+        A file that cannot be opened is an error of those who have yet to read it.
+        """
+        for index in (self.offset_index, self.time_index, self._txn_index):
+            with suppress(OSError):
+                index.hold_open()
+
+    def close(self) -> None:
+        self.offset_index.close()
+        self.time_index.close()
+        self._txn_index.close()
+
+    def remove_files(self) -> None:
+        for path in self.paths():
+            self._fs.remove(path)
+
+    def paths(self) -> list[Path]:
+        """The files of the three indexes."""
+        return [index_path(self._stem, index_type) for index_type in SUFFIXES]
+
+
+def index_path(stem: Path, index_type: IndexType) -> Path:
+    """The file of an index beside the others of its segment."""
+    return stem.with_name(stem.name + SUFFIXES[index_type])
+
+
+def open_offset_index(path: Path, start_offset: int, entry_size: int, fs: FileSystem) -> OffsetIndex:
+    return OffsetIndex.open(path, start_offset, max_size=0, fs=fs, writable=False, entry_size=entry_size)
+
+
+def open_time_index(path: Path, start_offset: int, fs: FileSystem) -> TimeIndex:
+    return TimeIndex.open(path, start_offset, max_size=0, fs=fs, writable=False)
+
+
+# --- what a file is -----------------------------------------------------------------------------------------------------
+
+
+def detect_entry_size(
+    path: Path,
+    start_offset: int,
+    fs: FileSystem,
+    *,
+    metadata: RemoteLogSegmentMetadata | None = None,
+    noted: int | None = None,
+) -> int:
+    """The entry size of an offset index file: `noted`, when the content agrees, or that of the format that fits.
+
+    CorruptIndexError when neither does. Without `metadata` entries are not held against the segment.
+    """
+    for entry_size in (LEGACY.entry_size, LARGE.entry_size) if noted is None else (noted,):
+        with open_offset_index(path, start_offset, entry_size, fs) as index:
+            if _is_offset_index(index, metadata):
+                return entry_size
+    expected = "8 or 12" if noted is None else str(noted)
+    raise CorruptIndexError(f"{path} is no offset index with entries of {expected} bytes")
+
+
+def check_time_index(index: TimeIndex, metadata: RemoteLogSegmentMetadata) -> None:
+    """CorruptIndexError unless the entries can be those of the segment."""
+    index.sanity_check()
+    before = None
+    for entry in _probed(index.entries, index.entry):
+        if (
+            before is not None and (entry.timestamp_ms <= before.timestamp_ms or entry.offset < before.offset)
+        ) or not (
+            metadata.start_offset <= entry.offset <= metadata.end_offset
+            and entry.timestamp_ms <= metadata.max_timestamp_ms
+        ):
+            raise CorruptIndexError(f"{index.path}: the entry {entry} is none of {metadata.segment_id}")
+        before = entry
+
+
+def _is_offset_index(index: OffsetIndex, metadata: RemoteLogSegmentMetadata | None) -> bool:
+    try:
+        index.sanity_check()
+    except CorruptIndexError:
+        return False
+    before = (index.base_offset - 1, -1)
+    for entry in _probed(index.entries, index.entry):
+        if entry.offset <= before[0] or entry.position <= before[1]:
+            return False
+        if metadata is not None and (
+            entry.offset > metadata.end_offset or entry.position >= metadata.segment_size_bytes
+        ):
+            return False
+        before = entry
+    return True
+
+
+def _probed(entries: int, entry: Callable[[int], _Entry]) -> Iterator[_Entry]:
+    for slot in range(min(entries, _PROBED_ENTRIES)):
+        yield entry(slot)
+    if entries > _PROBED_ENTRIES:
+        yield entry(entries - 1)

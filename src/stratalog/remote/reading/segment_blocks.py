@@ -1,0 +1,150 @@
+"""Records of remote segments in blocks: fetched in large ranges, read ahead, and kept for a moment.
+
+A consumer reads a segment in pieces, one fetch after the other; a store is fast only for large ranges, several at a time.
+So ranges are fetched in blocks of `BLOCK_BYTES`; whoever reads one block after another gets the next ones fetched
+meanwhile; the last blocks stay in memory up to a limit.
+
+How many are fetched ahead follows the reader, partition by partition: one that has to wait for a block gets twice as many
+from there on, one that finds all of them there gets one less. Most consumers are slower than a store, and what is fetched
+for them in one go takes the cores from everyone else for as long.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
+
+from stratalog.errors import RetriableRemoteStorageError
+from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata, RemoteStorageManager, TopicIdPartition
+from stratalog.remote.api.plugin import fetch_records
+
+BLOCK_BYTES = 4 * 1024 * 1024
+BLOCKS_AHEAD = 4
+CAPACITY_BYTES = 128 * 1024 * 1024
+#: Partitions whose readers' pace is remembered.
+_PACES_MAX: Final = 4096
+
+_Key = tuple[bytes, int]
+
+
+class SegmentBlocks:
+    """Blocks of segments through `rsm`. Thread-safe; one fetch for a block, however many wait for it."""
+
+    def __init__(
+        self,
+        rsm: RemoteStorageManager,
+        *,
+        block_bytes: int = BLOCK_BYTES,
+        blocks_ahead: int = BLOCKS_AHEAD,
+        capacity_bytes: int = CAPACITY_BYTES,
+    ) -> None:
+        self._rsm = rsm
+        self._block_bytes = block_bytes
+        self._ahead_max = blocks_ahead
+        self._ahead: OrderedDict[TopicIdPartition, int] = OrderedDict()
+        self._blocks_max = max(capacity_bytes // block_bytes, blocks_ahead + 2)
+        self._blocks: OrderedDict[_Key, Future[memoryview]] = OrderedDict()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._pool = ThreadPoolExecutor(blocks_ahead, thread_name_prefix="remote-read-ahead")
+
+    def read(self, metadata: RemoteLogSegmentMetadata, start: int, end: int) -> list[memoryview]:
+        """The bytes [start, end) of a segment, as pieces in order; fewer only where the segment ends.
+
+        Raises RemoteStorageError.
+        """
+        end = min(end, metadata.segment_size_bytes)
+        if start >= end:
+            return []
+        size = self._block_bytes
+        first, last = start // size, (end - 1) // size
+        has_to_wait = self._is_done(metadata, first) is False
+        futures = [self._block(metadata, number) for number in range(first, last + 1)]
+        if self._was_read(metadata, first - 1) or last > first:
+            self._read_ahead(metadata, last + 1, has_to_wait=has_to_wait)
+        pieces = []
+        for number, future in zip(range(first, last + 1), futures, strict=True):
+            block = self._result(metadata, number, future)
+            at = number * size
+            pieces.append(block[max(start - at, 0) : end - at])
+        return pieces
+
+    def forget(self, segment_id: bytes) -> None:
+        """Drop the blocks of a segment."""
+        with self._lock:
+            for key in [key for key in self._blocks if key[0] == segment_id]:
+                del self._blocks[key]
+
+    def close(self) -> None:
+        """Fetch nothing more, and wait for what is being fetched: close the storage manager first."""
+        with self._lock:
+            self._closed = True
+            self._blocks.clear()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _was_read(self, metadata: RemoteLogSegmentMetadata, number: int) -> bool:
+        return number < 0 or self._is_done(metadata, number) is not None
+
+    def _is_done(self, metadata: RemoteLogSegmentMetadata, number: int) -> bool | None:
+        """Whether a block is here already; None when nobody has asked for it."""
+        future = self._blocks.get((metadata.segment_id.id.bytes, number))
+        return None if future is None else future.done()
+
+    def _read_ahead(self, metadata: RemoteLogSegmentMetadata, first: int, *, has_to_wait: bool) -> None:
+        behind = -(-metadata.segment_size_bytes // self._block_bytes)
+        count = self._count_ahead(metadata, first, behind, has_to_wait=has_to_wait)
+        for number in range(first, min(first + count, behind)):
+            self._block(metadata, number)
+
+    def _count_ahead(
+        self, metadata: RemoteLogSegmentMetadata, first: int, behind: int, *, has_to_wait: bool
+    ) -> int:
+        partition = metadata.topic_id_partition
+        with self._lock:
+            count = self._ahead.pop(partition, 1)
+            if has_to_wait:
+                count = min(2 * count, self._ahead_max)
+            elif all(self._is_done(metadata, number) for number in range(first, min(first + count, behind))):
+                count = max(count - 1, 1)
+            self._ahead[partition] = count
+            if len(self._ahead) > _PACES_MAX:
+                self._ahead.popitem(last=False)
+            return count
+
+    def _block(self, metadata: RemoteLogSegmentMetadata, number: int) -> Future[memoryview]:
+        """The block, being fetched or there already."""
+        key = (metadata.segment_id.id.bytes, number)
+        with self._lock:
+            if self._closed:
+                raise RetriableRemoteStorageError("the remote tier is being closed")
+            known = self._blocks.get(key)
+            if known is not None:
+                self._blocks.move_to_end(key)
+                return known
+            future = self._pool.submit(self._fetch, metadata, number)
+            self._blocks[key] = future
+            while len(self._blocks) > self._blocks_max:
+                self._blocks.popitem(last=False)
+            return future
+
+    def _result(
+        self, metadata: RemoteLogSegmentMetadata, number: int, future: Future[memoryview]
+    ) -> memoryview:
+        """The fetched block; a failure is forgotten, so that the next read tries again."""
+        try:
+            return future.result()
+        except BaseException as error:
+            key = (metadata.segment_id.id.bytes, number)
+            with self._lock:
+                if self._blocks.get(key) is future:
+                    del self._blocks[key]
+            if future.cancelled():
+                raise RetriableRemoteStorageError("the remote tier is being closed") from error
+            raise
+
+    def _fetch(self, metadata: RemoteLogSegmentMetadata, number: int) -> memoryview:
+        start = number * self._block_bytes
+        end = min(start + self._block_bytes, metadata.segment_size_bytes)
+        return fetch_records(self._rsm, metadata, start, end)

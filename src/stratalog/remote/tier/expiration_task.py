@@ -1,0 +1,206 @@
+"""Retention in the remote tier, and the removal of what failed copies and deletions left (Kafka's RLMExpirationTask)."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+
+from stratalog.remote.api.interfaces import (
+    RemoteLogMetadataManager,
+    RemoteLogSegmentMetadata,
+    TopicIdPartition,
+)
+from stratalog.remote.api.lineage import lineage_of
+from stratalog.remote.api.segment_state import RemoteLogSegmentState
+from stratalog.remote.reading.unclamped_sizes import KeepsVersions
+from stratalog.remote.tier.cancellation import Cancellation
+from stratalog.remote.tier.copied_offset import find_remote_start
+from stratalog.remote.tier.copy_task import CopiesInFlight
+from stratalog.remote.tier.deletion import SegmentDeleter
+from stratalog.remote.tier.log_view import LogView, segments_not_remote
+from stratalog.remote.tier.retention import (
+    Expiration,
+    ExpirationPlan,
+    ExpirationReason,
+    Quiet,
+    RetentionFacts,
+    plan_expiration,
+    quiet_until,
+)
+from stratalog.remote.tier.tier_facts import DeleteLag, RemoteTally
+from stratalog.remote.tier.watchdog import Progress
+from stratalog.util.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+_BY_RETENTION = (ExpirationReason.TIME, ExpirationReason.SIZE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Idle:
+    """A look at everything that found nothing to do: it need not be repeated while nothing that it saw has changed."""
+
+    version: int
+    facts: RetentionFacts
+    quiet: Quiet
+    last_offset: int
+
+    def still_is(self, facts: RetentionFacts, version: int | None) -> bool:
+        seen = replace(
+            self.facts,
+            now_ms=facts.now_ms,
+            only_local_bytes=facts.only_local_bytes,
+            log_end_offset=facts.log_end_offset,
+        )
+        return (
+            version == self.version
+            and facts == seen
+            and facts.log_end_offset > self.last_offset  # a segment behind the end is of no lineage
+            and self.quiet.holds(facts.now_ms, facts.only_local_bytes)
+        )
+
+
+def _idle(
+    segments: list[RemoteLogSegmentMetadata], facts: RetentionFacts, version: int | None, plan: ExpirationPlan
+) -> _Idle | None:
+    """None when there is something to do, or may be soon: all copies must be finished."""
+    if version is None or plan.expirations or not all(segment.is_readable for segment in segments):
+        return None
+    last_offset = max((segment.end_offset for segment in segments), default=-1)
+    if last_offset >= facts.log_end_offset:
+        return None
+    return _Idle(version, facts, quiet_until(segments, facts), last_offset)
+
+
+class ExpirationTask:
+    """Expires one partition. One thread at a time runs it; `delete_lag` and `tally` may be read at any time."""
+
+    def __init__(
+        self,
+        log: LogView,
+        partition: TopicIdPartition,
+        rlmm: RemoteLogMetadataManager,
+        *,
+        deleter: SegmentDeleter,
+        in_flight: CopiesInFlight,
+        clock: Clock,
+        progress: Progress,
+        cancelled: Cancellation,
+    ) -> None:
+        self._log = log
+        self._partition = partition
+        self._rlmm = rlmm
+        self._deleter = deleter
+        self._in_flight = in_flight
+        self._clock = clock
+        self._progress = progress
+        self._cancelled = cancelled
+        self._start_checked = False
+        self._idle: _Idle | None = None
+        self.delete_lag = DeleteLag()
+        self.tally = RemoteTally()
+
+    def run(self) -> int:
+        """Delete what may go; return how many segments went. Raises RemoteStorageError at the first that did not.
+
+        The log start offset is moved first: from then on no reader asks for what is being deleted.
+        """
+        log = self._log
+        self._progress.note("the metadata of its remote segments")
+        if not self._start_checked:
+            self._check_start()
+            self._start_checked = True
+        facts, version = self._facts(), self._metadata_version()
+        if self._idle is not None and self._idle.still_is(facts, version):
+            return 0
+        segments = self._settled_segments()
+        plan = plan_expiration(segments, facts)
+        self._idle = _idle(segments, facts, version, plan)
+        if plan.expirations:
+            self._deleter.ensure_allowed()
+        if plan.log_start_offset > log.log_start_offset:
+            self._cancelled.unless_set(
+                lambda: log.increment_log_start_offset(plan.log_start_offset, "remote retention")
+            )
+        left = list(plan.expirations)
+        try:
+            while left and not self._cancelled.is_set():
+                self._set_lag(left)
+                self._delete(left[0])
+                del left[0]
+        finally:
+            self._set_lag(left)
+        return len(plan.expirations) - len(left)
+
+    def _check_start(self) -> None:
+        """Let the log begin where there is something to read: a checkpoint may be older than the last expiration.
+
+        It may also be older than the last deletion of records, which is known by the leader epochs: nothing is read of an
+        offset whose epoch is not known.
+        """
+        log = self._log
+        first = find_remote_start(self._rlmm, self._partition, log)
+        start = log.local_log_start_offset
+        if first is not None:
+            known_from = log.leader_epochs.entries[0].start_offset
+            is_cut = first.start_offset < known_from <= first.end_offset
+            start = known_from if is_cut else min(start, first.start_offset)
+        if start > log.log_start_offset:
+            log.increment_log_start_offset(start, "nothing before that is in the remote tier")
+
+    def _facts(self) -> RetentionFacts:
+        log = self._log
+        config = log.config
+        deletes = "delete" in config.cleanup_policy
+        return RetentionFacts(
+            retention_ms=config.retention_ms if deletes else -1,
+            retention_bytes=config.retention_bytes if deletes else -1,
+            now_ms=self._clock.now_ms(),
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            only_local_bytes=sum(segment.size_bytes for segment in segments_not_remote(log)),
+            lineage=lineage_of(log.leader_epochs.entries),
+        )
+
+    def _metadata_version(self) -> int | None:
+        rlmm = self._rlmm
+        return rlmm.metadata_version(self._partition) if isinstance(rlmm, KeepsVersions) else None
+
+    def _settled_segments(self) -> list[RemoteLogSegmentMetadata]:
+        """All segments but those that are being copied.
+
+        A copy may finish between a look at its metadata and a look at the copies in flight. So an unfinished one that is
+        not in flight is looked at once more: its id was registered before its metadata, and leaves after its last event.
+        """
+        listed = self._tallied()
+        unfinished = {
+            segment.segment_id
+            for segment in listed
+            if segment.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED
+        }
+        if not unfinished:
+            return listed
+        failed = {segment_id for segment_id in unfinished if segment_id not in self._in_flight}
+        return [
+            segment
+            for segment in self._rlmm.list_remote_log_segments(self._partition)
+            if segment.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED or segment.segment_id in failed
+        ]
+
+    def _tallied(self) -> list[RemoteLogSegmentMetadata]:
+        """All segments, added up."""
+        started = self._clock.monotonic()
+        listed = self._rlmm.list_remote_log_segments(self._partition)
+        size = sum(segment.segment_size_bytes for segment in listed if segment.is_readable)
+        self.tally = RemoteTally(len(listed), size, (self._clock.monotonic() - started) * 1000)
+        return listed
+
+    def _delete(self, expiration: Expiration) -> None:
+        segment, reason = expiration.segment, expiration.reason
+        self._progress.note(f"the deletion of remote segment {segment.segment_id}")
+        level = logging.INFO if reason in _BY_RETENTION else logging.DEBUG
+        logger.log(level, "Deleting remote segment %s: %s", segment.segment_id, reason.value)
+        self._deleter.delete(segment)
+
+    def _set_lag(self, left: list[Expiration]) -> None:
+        self.delete_lag = DeleteLag(len(left), sum(e.segment.segment_size_bytes for e in left))

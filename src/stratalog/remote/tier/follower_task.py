@@ -1,0 +1,36 @@
+"""What a replica that copies nothing has to know: how far the leader has copied (Kafka's RLMFollowerTask)."""
+
+from __future__ import annotations
+
+from stratalog.remote.api.interfaces import RemoteLogMetadataManager, TopicIdPartition
+from stratalog.remote.tier.cancellation import Cancellation
+from stratalog.remote.tier.copied_offset import find_highest_remote_offset
+from stratalog.remote.tier.log_view import LogView
+from stratalog.remote.tier.watchdog import Progress
+
+
+class FollowerTask:
+    """Keeps the deletion guard of one partition's local log in step with the metadata."""
+
+    def __init__(
+        self,
+        log: LogView,
+        partition: TopicIdPartition,
+        rlmm: RemoteLogMetadataManager,
+        *,
+        progress: Progress,
+        cancelled: Cancellation,
+    ) -> None:
+        self._log = log
+        self._partition = partition
+        self._rlmm = rlmm
+        self._progress = progress
+        self._cancelled = cancelled
+
+    def run(self) -> int:
+        """Returns the highest offset that is finished remotely, -1 for none."""
+        self._progress.note("the metadata of its remote segments")
+        highest = find_highest_remote_offset(self._rlmm, self._partition, self._log)
+        if highest > self._log.highest_offset_in_remote_storage:
+            self._cancelled.unless_set(lambda: self._log.update_highest_offset_in_remote_storage(highest))
+        return highest

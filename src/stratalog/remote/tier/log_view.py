@@ -1,0 +1,82 @@
+"""A partition as the remote tier sees it: the part of `log.partition_log.PartitionLog` that its tasks use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+from uuid import UUID
+
+from stratalog.config.topic import LogConfig
+from stratalog.errors import RemoteStorageError
+from stratalog.log.leader_epochs import LeaderEpochCache
+from stratalog.log.segment.segment import LogSegment
+from stratalog.remote.api.interfaces import TopicIdPartition
+
+
+class LogView(Protocol):
+    """Thread-safe; every property is what holds at the moment.
+
+    log_start_offset <= local_log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset. `segments` are
+    in order, the active one last; all others are sealed and never change.
+    """
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def partition(self) -> int: ...
+
+    @property
+    def topic_id(self) -> UUID | None: ...
+
+    @property
+    def directory(self) -> Path: ...
+
+    @property
+    def config(self) -> LogConfig: ...
+
+    @property
+    def log_start_offset(self) -> int: ...
+
+    @property
+    def local_log_start_offset(self) -> int: ...
+
+    @property
+    def last_stable_offset(self) -> int: ...
+
+    @property
+    def high_watermark(self) -> int: ...
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    @property
+    def segments(self) -> Sequence[LogSegment]: ...
+
+    @property
+    def leader_epochs(self) -> LeaderEpochCache: ...
+
+    @property
+    def highest_offset_in_remote_storage(self) -> int:
+        """Up to here local segments may go; -1 when nothing is remote."""
+        ...
+
+    def update_highest_offset_in_remote_storage(self, offset: int) -> None: ...
+
+    def increment_log_start_offset(self, offset: int, reason: str) -> object:
+        """Move the log start offset up; nothing happens when it is there already."""
+        ...
+
+
+def topic_id_partition(log: LogView) -> TopicIdPartition:
+    """The identity of a log; RemoteStorageError when its topic has no id, which a tiered one must have."""
+    if log.topic_id is None:
+        raise RemoteStorageError(f"{log.topic}-{log.partition} has no topic id; a tiered topic needs one")
+    return TopicIdPartition(log.topic_id, log.topic, log.partition)
+
+
+def segments_not_remote(log: LogView) -> list[LogSegment]:
+    """The local segments, the active one included, that begin behind what is finished remotely."""
+    highest = log.highest_offset_in_remote_storage
+    return [segment for segment in log.segments if segment.base_offset > highest]

@@ -1,0 +1,473 @@
+"""The remote tier of one broker: plugins, caches, quotas, tasks and their threads, put together."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from stratalog.config.broker import BrokerConfig
+from stratalog.errors import (
+    OffsetOutOfRangeError,
+    RemoteStorageError,
+    RetriableRemoteStorageError,
+    StratalogError,
+)
+from stratalog.log.format.values import TimestampOffset
+from stratalog.remote.api.interfaces import (
+    RemoteLogMetadataManager,
+    RemoteLogSegmentMetadata,
+    RemoteStorageManager,
+    TopicIdPartition,
+)
+from stratalog.remote.api.plugin import OwnsItsStore, name_of, position_max
+from stratalog.remote.api.plugin_metrics import PluginMetrics
+from stratalog.remote.reading.index_cache import RemoteIndexCache
+from stratalog.remote.reading.reader import RemoteLogReader, RemoteReadResult
+from stratalog.remote.reading.segment_blocks import SegmentBlocks
+from stratalog.remote.reading.unclamped_sizes import TrueSizes
+from stratalog.remote.tier.copy_task import PartitionCount, not_known
+from stratalog.remote.tier.counters import RemoteCounts
+from stratalog.remote.tier.deletions import PartitionDeletions, RemembersDeletions
+from stratalog.remote.tier.health import RemoteHealth
+from stratalog.remote.tier.log_view import LogView, topic_id_partition
+from stratalog.remote.tier.quota import RateQuota
+from stratalog.remote.tier.schedule import Retries, Schedule
+from stratalog.remote.tier.task_factory import TaskFactory
+from stratalog.remote.tier.tier_facts import (
+    CopyLag,
+    DeleteLag,
+    PartitionGauges,
+    ReaderTime,
+    RemoteSizes,
+    RunResult,
+)
+from stratalog.remote.tier.tiered_partition import FOLLOWER, READ, TieredPartition
+from stratalog.remote.tier.watchdog import Watchdog
+from stratalog.remote.tier.worker_pool import WorkerPool
+from stratalog.util.clock import SYSTEM_CLOCK, Clock
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+
+__all__ = ["CopyLag", "RemoteLogManager", "RemoteSizes", "RunResult"]
+
+logger = logging.getLogger(__name__)
+
+#: How long a clean end waits for copies that are under way before it breaks them off.
+_CLOSE_GRACE_S = 5.0
+
+#: How often what stands still is looked for, and what left the index cache is removed.
+_LOOK_MS = 10_000
+
+
+class RemoteLogManager:
+    """See the module. Thread-safe; `read` and `offset_for_timestamp` block on the store.
+
+    `start` begins the background tasks; without it `run_once` does a partition's work on the calling thread.
+
+    For whoever shows what goes on: `counts`, `reader_time`, `gauges()`, the quotas' `throttled`, the pools (`readers`,
+    `copiers`, `expirers`, `followers`), `health`, `watchdog.stalls`. `engine.metrics_remote` has Kafka's names for them.
+    """
+
+    def __init__(
+        self,
+        rsm: RemoteStorageManager,
+        rlmm: RemoteLogMetadataManager,
+        config: BrokerConfig,
+        index_cache_dir: Path,
+        clock: Clock = SYSTEM_CLOCK,
+        *,
+        fs: FileSystem = REAL_FILESYSTEM,
+        partition_count: PartitionCount = not_known,
+    ) -> None:
+        self._rsm = rsm
+        #: The largest position that the storage plugin can be asked for; None for no limit.
+        self.position_max = position_max(rsm)
+        self._plain_rlmm = rlmm
+        #: What plugins show of themselves; filled by those who made them.
+        self.plugin_metrics: list[PluginMetrics] = []
+        self._rlmm = TrueSizes(rlmm, rsm)
+        self._clock = clock
+        self.health = RemoteHealth(clock)
+        self.counts = RemoteCounts()
+        self.reader_time = ReaderTime()
+        self.watchdog = Watchdog(config["stratalog.remote.stall.ms"], clock)
+        self.copy_quota = _quota("copy", config, clock)
+        self.fetch_quota = _quota("fetch", config, clock)
+        self.index_cache = RemoteIndexCache(
+            Path(index_cache_dir),
+            rsm,
+            capacity_bytes=config["remote.log.index.file.cache.total.size.bytes"],
+            ttl_ms=config["remote.log.index.file.cache.ttl.ms"],
+            clock=clock,
+            fs=fs,
+        )
+        self._blocks = SegmentBlocks(rsm)
+        self._reader = RemoteLogReader(self._rlmm, self.index_cache, self._blocks)
+        self._schedule = Schedule(config["remote.log.manager.task.interval.ms"], clock, _retries(config))
+        self.copiers = WorkerPool("remote-log-copier", config["remote.log.manager.copier.thread.pool.size"])
+        self.expirers = WorkerPool(
+            "remote-log-expiration", config["remote.log.manager.expiration.thread.pool.size"]
+        )
+        self.followers = WorkerPool(
+            "remote-log-follower", config["remote.log.manager.follower.thread.pool.size"]
+        )
+        #: What reads for clients: see `broker.remote_reads`.
+        self.readers = WorkerPool(
+            "remote-log-reader",
+            config["remote.log.reader.threads"],
+            pending_max=config["remote.log.reader.max.pending.tasks"],
+        )
+        self._watcher = WorkerPool("remote-log-watchdog", 1)
+        self._tasks = TaskFactory(
+            self._rlmm,
+            rsm,
+            config,
+            quota=self.copy_quota,
+            counts=self.counts,
+            watchdog=self.watchdog,
+            on_deleted=self._forget_segment,
+            partition_count=partition_count,
+            clock=clock,
+            fs=fs,
+        )
+        self._deletions = PartitionDeletions(
+            self._rlmm,
+            deleter=self._tasks.deleter,
+            broker_id=config["node.id"],
+            clock=clock,
+            health=self.health,
+            schedule=self._schedule,
+            pool=self.expirers,
+            on_deleted=self._partition_deleted,
+        )
+        self._tiered: dict[TopicIdPartition, TieredPartition] = {}
+        #: How many of them each topic has.
+        self._by_topic: Counter[str] = Counter()
+        #: Partitions that are tiered again before what they had is deleted, and whether as leader.
+        self._waiting: dict[TopicIdPartition, tuple[LogView, bool]] = {}
+        self._lock = threading.Lock()
+        #: Set once it is known what an earlier process left to delete; no task has its turn before.
+        self._resumed = threading.Event()
+        self._closed = False
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin the background tasks, and go on with deletions that an earlier process had begun."""
+        self._schedule.start()
+        self._schedule.add("resumption of deletions", self._resume_deletions, self.expirers, once=True)
+        self._schedule.add("watchdog", self._look, self._watcher, interval_ms=_LOOK_MS)
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Put in force what of the broker's configuration may change while it runs."""
+        self.copy_quota.bytes_per_second = config["remote.log.manager.copy.max.bytes.per.second"]
+        self.fetch_quota.bytes_per_second = config["remote.log.manager.fetch.max.bytes.per.second"]
+        self.copiers.resize(config["remote.log.manager.copier.thread.pool.size"])
+        self.expirers.resize(config["remote.log.manager.expiration.thread.pool.size"])
+        self.followers.resize(config["remote.log.manager.follower.thread.pool.size"])
+        self.readers.resize(config["remote.log.reader.threads"])
+        self.index_cache.resize(config["remote.log.index.file.cache.total.size.bytes"])
+
+    def close(self) -> None:
+        """End all tasks; copies get a moment to finish, and are broken off then. Harmless when called again."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            tiered = list(self._tiered.values())
+        for partition in tiered:
+            partition.cancelled.set()
+        self._schedule.close()
+        if not self._schedule.wait_idle(_CLOSE_GRACE_S):
+            logger.warning(
+                "Remote copies or deletions are still running; they are broken off, and done again later"
+            )
+        if isinstance(self._rsm, OwnsItsStore):
+            self._rsm.release_owner()
+        self._rsm.close()
+        for pool in (self.copiers, self.expirers, self.followers, self.readers, self._watcher):
+            pool.close()
+        self._blocks.close()
+        self.index_cache.close()
+        self._rlmm.close()
+
+    # --- partitions -------------------------------------------------------------------------------------------------
+
+    def on_leadership_change(self, leaders: Iterable[LogView], followers: Iterable[LogView] = ()) -> None:
+        """Tier these partitions from now on, as their leader or as a follower. Those that are known already are poked.
+
+        One whose remote segments are being deleted is tiered when they are gone.
+        """
+        leading = [(log, True) for log in leaders]
+        following = [(log, False) for log in followers]
+        self._rlmm.on_partition_leadership_changes(
+            [topic_id_partition(log) for log, _ in leading], [topic_id_partition(log) for log, _ in following]
+        )
+        for log, is_leader in (*leading, *following):
+            self._add(log, is_leader)
+
+    def _add(self, log: LogView, is_leader: bool) -> None:
+        partition = topic_id_partition(log)
+        with self._lock:
+            if self._closed:
+                return
+            if self._deletions.covers(partition):
+                self._waiting[partition] = (log, is_leader)
+                return
+            known = self._tiered.get(partition)
+            if known is not None and known.log is log and known.is_leader == is_leader:
+                self._schedule.poke(known.jobs)
+                return
+            if known is not None:
+                self._stop(known)
+            self._check_reach(log, partition)
+            tiered = self._tasks.make(log, partition, is_leader=is_leader)
+            self._tiered[partition] = tiered
+            self._by_topic[partition.topic] += known is None
+            pools = [self.copiers, self.expirers] if is_leader else [self.followers]
+            tiered.jobs = [
+                self._schedule.add(f"{name} of {partition}", self._guarded(tiered, name, run), pool)
+                for (name, run), pool in zip(tiered.turns(), pools, strict=True)
+            ]
+
+    def _check_reach(self, log: LogView, partition: TopicIdPartition) -> None:
+        """Say at once what would otherwise come out with the first large segment."""
+        limit, wanted = self.position_max, log.config.segment_bytes
+        if limit is not None and wanted > limit:
+            logger.warning(
+                "%s: segment.bytes is %d, but the storage plugin %s takes positions up to %d; segments that are larger are "
+                "not copied and stay local",
+                partition, wanted, name_of(self._rsm), limit,
+            )  # fmt: skip
+
+    def stop_partitions(self, partitions: Iterable[TopicIdPartition], *, delete_remote: bool = False) -> None:
+        """Stop the tasks of partitions, and with `delete_remote` delete all that they have remotely, in the background.
+
+        No task touches a partition's log from here on. The deletion is durably recorded when this returns, and goes on
+        after a restart. Raises RemoteStorageError when it could not be recorded.
+        """
+        doomed = list(partitions)
+        stopped: dict[TopicIdPartition, TieredPartition] = {}
+        for partition in doomed:
+            with self._lock:
+                known = self._take_out(partition)
+                self._waiting.pop(partition, None)
+            if known is not None:
+                self._stop(known)
+                stopped[partition] = known
+            self.health.forget(partition)
+            self.watchdog.forget(partition)
+        for topic in {partition.topic for partition in doomed}:
+            with self._lock:
+                is_gone = not self._by_topic[topic]
+                if is_gone:
+                    del self._by_topic[topic]
+            if is_gone:
+                self.counts.forget(topic)
+        if delete_remote:
+            for partition in doomed:
+                self._deletions.begin(partition, stopped.get(partition))
+        else:
+            self._rlmm.on_stop_partitions(doomed)
+
+    def _take_out(self, partition: TopicIdPartition) -> TieredPartition | None:
+        """Have no such tiered partition any more. Under the lock."""
+        known = self._tiered.pop(partition, None)
+        if known is not None:
+            self._by_topic[partition.topic] -= 1
+        return known
+
+    def is_deleting(self, partition: TopicIdPartition) -> bool:
+        """Whether all that a partition has remotely is being deleted."""
+        return self._deletions.covers(partition)
+
+    def _stop(self, tiered: TieredPartition) -> None:
+        tiered.cancelled.set()
+        for job in tiered.jobs:
+            self._schedule.cancel(job)
+
+    def _resume_deletions(self) -> bool:
+        """Before any task has its turn: what an earlier process had begun to delete is not to be read or added to."""
+        if isinstance(self._plain_rlmm, RemembersDeletions):
+            unfinished = list(self._plain_rlmm.unfinished_partition_deletes())
+            self._deletions.resume(unfinished)
+            with self._lock:
+                early = [
+                    tiered for partition in unfinished if (tiered := self._take_out(partition)) is not None
+                ]
+                for tiered in early:
+                    self._stop(tiered)
+                    self._waiting[tiered.partition] = (tiered.log, tiered.is_leader)
+        self._resumed.set()
+        self._schedule.poke()
+        return True
+
+    def _partition_deleted(self, partition: TopicIdPartition) -> None:
+        with self._lock:
+            waiting = self._waiting.pop(partition, None)
+        if waiting is not None:
+            log, is_leader = waiting
+            self.on_leadership_change([log] if is_leader else [], [] if is_leader else [log])
+
+    # --- tasks ------------------------------------------------------------------------------------------------------
+
+    def run_once(self, partition: TopicIdPartition) -> RunResult:
+        """One turn of a partition's tasks, on this thread. Raises what they raise."""
+        tiered = self._of(partition)
+        if not tiered.is_leader:
+            tiered.follow()
+            return RunResult()
+        return RunResult(tiered.copy(), tiered.expire())
+
+    def poke(self, partition: TopicIdPartition | None = None) -> None:
+        """Run the tasks of a partition (default: of all) now rather than at their next turn."""
+        if partition is None:
+            self._schedule.poke()
+            return
+        tiered = self._tiered.get(partition)
+        if tiered is not None:
+            self._schedule.poke(tiered.jobs)
+
+    def _guarded(self, tiered: TieredPartition, name: str, run: Callable[[], int]) -> Callable[[], bool]:
+        """A task for the schedule: what may go wrong is reported, and tried again."""
+
+        def guarded() -> bool:
+            if not self._resumed.is_set():
+                return True  # poked as soon as it is
+            try:
+                if not self._rlmm.is_ready(tiered.partition):
+                    logger.debug("%s: no %s yet, its metadata is still being read", tiered.partition, name)
+                    return True
+                done = run()
+            except (StratalogError, OSError) as error:
+                if not tiered.cancelled.is_set():
+                    self.health.failed(tiered.partition, name, error)
+                return False
+            used_store = name != FOLLOWER and done > 0
+            if self.health.succeeded(tiered.partition, name, used_store=used_store):
+                self._schedule.poke()
+            return True
+
+        return guarded
+
+    def _look(self) -> bool:
+        self.watchdog.look()
+        self.index_cache.purge()
+        return True
+
+    def _forget_segment(self, segment: RemoteLogSegmentMetadata) -> None:
+        self.index_cache.invalidate(segment.segment_id.id)
+        self._blocks.forget(segment.segment_id.id.bytes)
+        self._rlmm.forget(segment.segment_id)
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def read(
+        self,
+        partition: TopicIdPartition,
+        offset: int,
+        max_bytes: int,
+        *,
+        min_one_message: bool = True,
+        read_committed: bool = False,
+    ) -> RemoteReadResult:
+        """Batches of the remote tier from the one that holds `offset` on; see `RemoteLogReader.read`.
+
+        Empty and `throttled` while the fetch quota is used up.
+        """
+        log = self._of(partition).log
+        if self.fetch_quota.shed_ms() > 0:
+            return RemoteReadResult(b"", [] if read_committed else None, throttled=True)
+        counts = self.counts.topic(partition.topic)
+        counts.fetch_requests += 1
+        started = self._clock.monotonic()
+        try:
+            result = self._reader.read(
+                log,
+                partition,
+                offset,
+                max_bytes,
+                min_one_message=min_one_message,
+                read_committed=read_committed,
+            )
+        except OffsetOutOfRangeError:
+            raise  # the client's mistake, or retention was faster
+        except Exception as error:
+            counts.fetch_errors += 1
+            if isinstance(error, RemoteStorageError) and not isinstance(error, RetriableRemoteStorageError):
+                self.health.failed(partition, READ, error)
+            raise
+        finally:
+            self.reader_time.add((self._clock.monotonic() - started) * 1000)
+        if (partition, READ) in self.health.failures:
+            self.health.succeeded(partition, READ, used_store=False)
+        counts.fetch_bytes += len(result.records)
+        self.fetch_quota.record(len(result.records))
+        return result
+
+    def offset_for_timestamp(
+        self, partition: TopicIdPartition, timestamp_ms: int, start_offset: int
+    ) -> TimestampOffset | None:
+        """The first record at or after a time, of what lies below the local log; see `RemoteLogReader`."""
+        return self._reader.offset_for_timestamp(
+            self._of(partition).log, partition, timestamp_ms, start_offset
+        )
+
+    # --- what there is ----------------------------------------------------------------------------------------------
+
+    def partitions(self) -> list[TopicIdPartition]:
+        """Those that are tiered by this broker."""
+        with self._lock:
+            return sorted(self._tiered)
+
+    def gauges(self) -> dict[TopicIdPartition, PartitionGauges]:
+        """What Kafka's gauges say of every tiered partition."""
+        with self._lock:
+            tiered = dict(self._tiered)
+        return {partition: found.gauges for partition, found in tiered.items()}
+
+    def copying_stopped(self, partition: TopicIdPartition) -> bool:
+        """Whether a partition is no longer copied because its custom metadata is too large."""
+        return self._of(partition).copying_stopped
+
+    def copy_step(self, partition: TopicIdPartition) -> str:
+        """What the copy task of a partition is at, in words; "" when it is idle, or the partition is not tiered here."""
+        tiered = self._tiered.get(partition)
+        return "" if tiered is None else tiered.copy_step
+
+    def copy_lag(self, partition: TopicIdPartition) -> CopyLag:
+        """What is sealed and not remote, as of now: it grows while copies hang or fail."""
+        return self._of(partition).copy_lag
+
+    def delete_lag(self, partition: TopicIdPartition) -> DeleteLag:
+        """What the last turn of the expiration task has not deleted yet."""
+        return self._of(partition).delete_lag
+
+    def sizes(self, partition: TopicIdPartition) -> RemoteSizes:
+        """What the metadata says of a partition."""
+        return self._rlmm.sizes(partition)
+
+    def _of(self, partition: TopicIdPartition) -> TieredPartition:
+        found = self._tiered.get(partition)
+        if found is None:
+            raise RemoteStorageError(f"{partition} is not tiered by this broker")
+        return found
+
+
+def _retries(config: BrokerConfig) -> Retries:
+    prefix = "remote.log.manager.task.retry"
+    return Retries(
+        config[f"{prefix}.backoff.ms"], config[f"{prefix}.backoff.max.ms"], config[f"{prefix}.jitter"]
+    )
+
+
+def _quota(what: str, config: BrokerConfig, clock: Clock) -> RateQuota:
+    prefix = f"remote.log.manager.{what}"
+    return RateQuota(
+        config[f"{prefix}.max.bytes.per.second"],
+        config[f"{prefix}.quota.window.num"],
+        config[f"{prefix}.quota.window.size.seconds"],
+        clock,
+    )

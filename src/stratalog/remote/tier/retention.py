@@ -1,0 +1,165 @@
+"""Which remote segments may go: facts in, a plan out (Kafka's RLMExpirationTask and RemoteLogRetentionHandler).
+
+Times are inclusive here (largest timestamp <= now - retention.ms), where the local log's are strict. Sizes count what is
+finished and of the lineage, each offset once, plus what is only local; a copy that failed counts for nothing.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata
+from stratalog.remote.api.lineage import is_within_lineage
+from stratalog.remote.api.segment_state import RemoteLogSegmentState
+
+
+class ExpirationReason(enum.Enum):
+    """Why a remote segment goes."""
+
+    DELETE_STARTED = "its deletion was begun before"
+    FAILED_COPY = "its copy failed"
+    LOG_START_OFFSET = "it ends below the log start offset"
+    UNREFERENCED = "its leader epochs are older than any that the leader knows"
+    TIME = "retention time"
+    SIZE = "retention size"
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionFacts:
+    """What is so at one moment. Retention of -1 is no bound; `lineage` is without epochs that have no records."""
+
+    retention_ms: int
+    retention_bytes: int
+    now_ms: int
+    log_start_offset: int
+    log_end_offset: int
+    only_local_bytes: int
+    lineage: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Expiration:
+    """One segment that goes."""
+
+    segment: RemoteLogSegmentMetadata
+    reason: ExpirationReason
+
+
+@dataclass(frozen=True, slots=True)
+class ExpirationPlan:
+    """What goes, and the log start offset that must be in force before anything does."""
+
+    log_start_offset: int
+    expirations: tuple[Expiration, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(expiration.segment.segment_size_bytes for expiration in self.expirations)
+
+
+def plan_expiration(segments: Sequence[RemoteLogSegmentMetadata], facts: RetentionFacts) -> ExpirationPlan:
+    """Decide about all segments of a partition in any state; those that are being copied right now are not among them."""
+    by_retention = _breaches(segments, facts)
+    log_start = max([facts.log_start_offset, *(e.segment.end_offset + 1 for e in by_retention)])
+    planned = {expiration.segment.segment_id: expiration for expiration in by_retention}
+    for segment in segments:
+        reason = _plain_reason(segment, log_start, facts)
+        if reason is not None:
+            planned.setdefault(segment.segment_id, Expiration(segment, reason))
+    ordered = sorted(planned.values(), key=lambda e: (e.segment.start_offset, e.segment.end_offset))
+    return ExpirationPlan(log_start, tuple(ordered))
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """Until when a plan that takes nothing stays so, as long as segments and the other facts do not change.
+
+    None is no bound. Both bounds are the first values at which something goes.
+    """
+
+    now_ms: int | None
+    only_local_bytes: int | None
+
+    def holds(self, now_ms: int, only_local_bytes: int) -> bool:
+        return (self.now_ms is None or now_ms < self.now_ms) and (
+            self.only_local_bytes is None or only_local_bytes < self.only_local_bytes
+        )
+
+
+def quiet_until(segments: Sequence[RemoteLogSegmentMetadata], facts: RetentionFacts) -> Quiet:
+    """Return how long nothing goes, for segments of which `plan_expiration` takes none."""
+    counted = readable_sizes(segments, facts)
+    if not counted:
+        return Quiet(None, None)
+    oldest, size = counted[0]
+    remote = sum(bytes_ for _, bytes_ in counted)
+    return Quiet(
+        oldest.max_timestamp_ms + facts.retention_ms if facts.retention_ms >= 0 else None,
+        facts.retention_bytes + max(size, 1) - remote if facts.retention_bytes >= 0 else None,
+    )
+
+
+def _plain_reason(
+    segment: RemoteLogSegmentMetadata, log_start_offset: int, facts: RetentionFacts
+) -> ExpirationReason | None:
+    """Reasons that need no look at other segments."""
+    if segment.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
+        return ExpirationReason.DELETE_STARTED
+    if segment.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+        return ExpirationReason.FAILED_COPY
+    if segment.end_offset < log_start_offset:
+        return ExpirationReason.LOG_START_OFFSET
+    if facts.lineage and segment.last_epoch < min(facts.lineage):
+        return ExpirationReason.UNREFERENCED
+    return None
+
+
+def readable_sizes(
+    segments: Sequence[RemoteLogSegmentMetadata], facts: RetentionFacts
+) -> list[tuple[RemoteLogSegmentMetadata, int]]:
+    """`counted_sizes` of those that readers get records from: what retention by time and size looks at."""
+    return counted_sizes(
+        [
+            segment
+            for segment in segments
+            if segment.is_readable
+            and segment.end_offset >= facts.log_start_offset
+            and is_within_lineage(segment, facts.log_end_offset, facts.lineage)
+        ]
+    )
+
+
+def _breaches(segments: Sequence[RemoteLogSegmentMetadata], facts: RetentionFacts) -> list[Expiration]:
+    """Segments past the retention time or size, from the oldest on, up to the first that stays."""
+    counted = readable_sizes(segments, facts)
+    excess = sum(size for _, size in counted) + facts.only_local_bytes - facts.retention_bytes
+    found = []
+    for segment, size in counted:
+        if facts.retention_ms >= 0 and segment.max_timestamp_ms <= facts.now_ms - facts.retention_ms:
+            found.append(Expiration(segment, ExpirationReason.TIME))
+        elif facts.retention_bytes >= 0 and excess >= max(size, 1):
+            found.append(Expiration(segment, ExpirationReason.SIZE))
+        else:
+            break
+        excess -= size
+    return found
+
+
+def counted_sizes(segments: Sequence[RemoteLogSegmentMetadata]) -> list[tuple[RemoteLogSegmentMetadata, int]]:
+    """Segments in order of their offsets, each with the bytes of those offsets that no other one counts.
+
+    Left out is a segment that another one covers: it goes when the other one's end passes the log start offset. Where two
+    overlap in part, the later one counts for the part that is its own, in proportion to its offsets.
+    """
+    counted: list[tuple[RemoteLogSegmentMetadata, int]] = []
+    end = -1
+    for segment in sorted(segments, key=lambda s: (s.start_offset, -s.end_offset, s.event_timestamp_ms)):
+        if segment.end_offset <= end:
+            continue
+        offsets = segment.end_offset - segment.start_offset + 1
+        own = segment.end_offset - max(end, segment.start_offset - 1)
+        counted.append((segment, segment.segment_size_bytes * own // offsets))
+        end = segment.end_offset
+    return counted

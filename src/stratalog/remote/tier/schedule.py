@@ -1,0 +1,195 @@
+"""When the tasks of the remote tier run: each again and again, on a pool, with jitter, and slower while it fails."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stratalog.remote.tier.worker_pool import WorkerPool
+from stratalog.util.clock import Clock
+from stratalog.util.crc32c import crc32c
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """When a task that failed runs again: after `first_ms`, then twice as long each time up to `max_ms`.
+
+    The first pause is no longer than the tasks' interval, the longest no shorter. `jitter` spreads the tasks of many
+    partitions, also those that go well.
+    """
+
+    first_ms: int = 500
+    max_ms: int = 30_000
+    jitter: float = 0.2
+
+    def delay_ms(self, interval_ms: int, failures: int, chance: float) -> float:
+        """How long to wait after a run that was the `failures`-th failure in a row (0: it went well).
+
+        `chance` in [0, 1) picks a delay within +-`jitter` of what it would be.
+        """
+        if failures == 0:
+            delay = float(interval_ms)
+        else:
+            delay = min(
+                float(min(interval_ms, self.first_ms)) * 2 ** min(failures - 1, 30),
+                float(max(interval_ms, self.max_ms)),
+            )
+        return delay * (1 - self.jitter + 2 * self.jitter * chance)
+
+
+class Job:
+    """One task of one partition. Its state belongs to the schedule's lock."""
+
+    def __init__(
+        self, name: str, run: Callable[[], bool], pool: WorkerPool, *, once: bool, interval_ms: int
+    ) -> None:
+        self.name = name
+        self.run = run
+        self.pool = pool
+        self.once = once
+        self.interval_ms = interval_ms
+        self.failures = 0
+        self.runs = 0
+        self.ticket = 0
+        self.running = False
+        self.again = False
+        self.cancelled = False
+
+
+class Schedule:
+    """Runs jobs at fixed delays, a job never twice at a time. Thread-safe.
+
+    A job returns whether it went well; one that raises has failed too, and is logged. A job of `once` is over when it
+    went well.
+    """
+
+    def __init__(self, interval_ms: int, clock: Clock, retries: Retries | None = None) -> None:
+        self._interval_ms = interval_ms
+        self._retries = retries or Retries()
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._heap: list[tuple[float, int, Job]] = []
+        self._tickets = itertools.count(1)
+        self._jobs: set[Job] = set()
+        self._running = 0
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to run jobs; before, they are only collected."""
+        with self._changed:
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(target=self._run, name="remote-log-schedule", daemon=True)
+                self._thread.start()
+
+    def add(
+        self,
+        name: str,
+        run: Callable[[], bool],
+        pool: WorkerPool,
+        *,
+        once: bool = False,
+        interval_ms: int | None = None,
+    ) -> Job:
+        """Run a job as soon as its pool has a thread, and from then on at its delays.
+
+        `interval_ms` is the job's own in place of the schedule's.
+        """
+        job = Job(name, run, pool, once=once, interval_ms=interval_ms or self._interval_ms)
+        with self._changed:
+            self._jobs.add(job)
+            self._due(job, 0.0)
+        return job
+
+    def cancel(self, job: Job) -> None:
+        """Do not run a job again; a run that has begun goes on."""
+        with self._changed:
+            job.cancelled = True
+            self._jobs.discard(job)
+
+    def poke(self, jobs: list[Job] | None = None) -> None:
+        """Run jobs (default: all) now; one that runs at the moment runs once more after that."""
+        with self._changed:
+            for job in self._jobs if jobs is None else jobs:
+                if job.running:
+                    job.again = True
+                elif not job.cancelled:
+                    self._due(job, 0.0)
+
+    def wait_idle(self, timeout_s: float) -> bool:
+        """Wait until no job runs; whether that is so."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._running == 0, timeout_s)
+
+    def close(self) -> None:
+        """Start nothing more. Does not wait for what runs."""
+        with self._changed:
+            self._closed = True
+            self._jobs.clear()
+            self._changed.notify_all()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def _due(self, job: Job, after_ms: float) -> None:
+        job.ticket = next(self._tickets)
+        heapq.heappush(self._heap, (self._clock.monotonic() + after_ms / 1000, job.ticket, job))
+        self._changed.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                job = self._next()
+                if job is None:
+                    return
+                job.running = True
+                self._running += 1
+            try:
+                job.pool.submit(self._run_job, job)
+            except RuntimeError:  # the pool is shut down: so are we
+                self._finished(job, went_well=True)
+                return
+
+    def _next(self) -> Job | None:
+        """Wait for the next job that is due; None at the end."""
+        while not self._closed:
+            while self._heap and (self._heap[0][2].cancelled or self._heap[0][1] != self._heap[0][2].ticket):
+                heapq.heappop(self._heap)
+            wait = self._heap[0][0] - self._clock.monotonic() if self._heap else None
+            if wait is not None and wait <= 0:
+                return heapq.heappop(self._heap)[2]
+            self._changed.wait(wait)
+        return None
+
+    def _run_job(self, job: Job) -> None:
+        went_well = False
+        try:
+            if not self._closed and not job.cancelled:
+                went_well = job.run()
+        except Exception:
+            logger.exception("%s failed; it is tried again", job.name)
+        finally:
+            self._finished(job, went_well=went_well)
+
+    def _finished(self, job: Job, *, went_well: bool) -> None:
+        with self._changed:
+            job.running = False
+            self._running -= 1
+            job.runs += 1
+            job.failures = 0 if went_well else job.failures + 1
+            if went_well and job.once:
+                job.cancelled = True
+                self._jobs.discard(job)
+            if not (job.cancelled or self._closed):
+                chance = crc32c(f"{job.name} {job.runs}".encode()) / 2**32
+                self._due(
+                    job, 0.0 if job.again else self._retries.delay_ms(job.interval_ms, job.failures, chance)
+                )
+            job.again = False
+            self._changed.notify_all()

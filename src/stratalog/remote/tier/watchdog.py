@@ -1,0 +1,99 @@
+"""Tasks that make no progress: told once, with what they wait for, and once more when they go on."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+
+from stratalog.remote.api.interfaces import TopicIdPartition
+from stratalog.util.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """A turn of a task that has stood still since `since_ms` (wall clock), and what it waits for."""
+
+    since_ms: int
+    waiting_for: str
+
+
+class Progress:
+    """How far one task is. The task notes its steps; anybody may look. Idle between two turns."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._step: tuple[float, int, str] | None = None
+
+    def note(self, waiting_for: str) -> None:
+        """The task has come to something that may take long."""
+        self._step = (self._clock.monotonic(), self._clock.now_ms(), waiting_for)
+
+    def advance(self) -> None:
+        """What the task waits for is under way: it stands still from now on only."""
+        step = self._step
+        if step is not None:
+            self._step = (self._clock.monotonic(), self._clock.now_ms(), step[2])
+
+    def end(self) -> None:
+        """The turn is over."""
+        self._step = None
+
+    @property
+    def current(self) -> str:
+        """The step that the task is in; "" between two turns."""
+        step = self._step
+        return "" if step is None else step[2]
+
+    def stalled(self, stall_ms: int) -> Stall | None:
+        """The step that has taken longer than `stall_ms`, if the task is in one."""
+        step = self._step
+        if step is None or (self._clock.monotonic() - step[0]) * 1000 < stall_ms:
+            return None
+        return Stall(step[1], step[2])
+
+
+class Watchdog:
+    """Looks at the progress of tasks. `stalls` may be read at any time. Thread-safe."""
+
+    def __init__(self, stall_ms: int, clock: Clock) -> None:
+        self._stall_ms = stall_ms
+        self._clock = clock
+        self._watched: dict[tuple[TopicIdPartition, str], Progress] = {}
+        self._lock = threading.Lock()
+        #: The tasks that stand still.
+        self.stalls: dict[tuple[TopicIdPartition, str], Stall] = {}
+
+    def watch(self, partition: TopicIdPartition, task: str) -> Progress:
+        """The progress of a new task, which takes the place of an earlier one of the partition."""
+        progress = Progress(self._clock)
+        with self._lock:
+            self._watched[partition, task] = progress
+        return progress
+
+    def forget(self, partition: TopicIdPartition) -> None:
+        with self._lock:
+            for watched in (self._watched, self.stalls):
+                for key in [key for key in watched if key[0] == partition]:
+                    del watched[key]
+
+    def look(self) -> None:
+        """Compare all tasks with the last look, and tell what has changed."""
+        with self._lock:
+            for (partition, task), progress in self._watched.items():
+                found = progress.stalled(self._stall_ms)
+                known = self.stalls.pop((partition, task), None)
+                if found is not None:
+                    self.stalls[partition, task] = found
+                if found is not None and found != known:
+                    logger.warning(
+                        "%s of %s has made no progress for %.0f s; it waits for %s",
+                        task, partition, (self._clock.now_ms() - found.since_ms) / 1000, found.waiting_for,
+                    )  # fmt: skip
+                elif known is not None and found is None:
+                    logger.warning(
+                        "%s of %s goes on after %.0f s; it waited for %s",
+                        task, partition, (self._clock.now_ms() - known.since_ms) / 1000, known.waiting_for,
+                    )  # fmt: skip

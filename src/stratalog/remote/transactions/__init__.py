@@ -1,0 +1,1 @@
+"""Objects that nobody sees until one step makes all of them visible."""

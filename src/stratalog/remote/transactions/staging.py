@@ -1,0 +1,205 @@
+"""Segments that were written in bulk, put into a bucket without being visible; `publication` makes them so.
+
+A writer that does not know yet where his offsets will lie guesses. Where he guessed wrong, `move` puts the segment where it
+belongs, under a new segment id, so that no object ever changes. The first half of a segment id is the job's: what a job
+has left behind can be told from everything else (`sweep`, `is_of_job`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from stratalog.log.format.checkpoints import encode_epochs
+from stratalog.log.format.values import EpochEntry
+from stratalog.log.segment.renumbering import renumber
+from stratalog.log.segment.segment_writer import WrittenSegment
+from stratalog.remote.api.interfaces import (
+    LogSegmentData,
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    TopicIdPartition,
+)
+from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.remote.storage.object_key import CONTENTS, ObjectKey, ObjectKind, parse_topic_directory
+from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
+from stratalog.util.clock import SYSTEM_CLOCK, Clock
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+from stratalog.util.uuids import random_uuid
+
+#: No broker's: what is told of who copied a segment that no broker had.
+BULK_BROKER_ID: Final = -1
+
+_JOB_BYTES: Final = 8
+#: For ids that are made in a way of one's own (RFC 9562), and where an id has its version.
+_BULK_VERSION: Final = 8
+_VERSION_AT: Final = 76
+_PIECE_BYTES: Final = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """The leader epochs of a partition so far, ascending, never empty; the last one is that of what is written now."""
+
+    epochs: tuple[EpochEntry, ...]
+
+    @property
+    def latest(self) -> int:
+        return self.epochs[-1].epoch
+
+    def of(self, base_offset: int) -> dict[int, int]:
+        """The epochs of a segment that begins at `base_offset` behind all of them."""
+        return {self.latest: base_offset}
+
+
+def stage(
+    manager: ObjectStoreRemoteStorageManager,
+    partition: TopicIdPartition,
+    written: WrittenSegment,
+    lineage: Lineage,
+    *,
+    job: UUID,
+    index_entry_size: int,
+    topic_config: Mapping[str, str] | None = None,
+    partition_count: int | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> SegmentManifest:
+    """Put a written segment's objects; its manifest is returned. Raises RemoteStorageError."""
+    metadata = RemoteLogSegmentMetadata(
+        RemoteLogSegmentId(partition, segment_id(job)),
+        written.base_offset,
+        written.last_offset,
+        written.max_timestamp_ms if written.max_timestamp_ms >= 0 else clock.now_ms(),
+        BULK_BROKER_ID,
+        clock.now_ms(),
+        written.size,
+        lineage.of(written.base_offset),
+        txn_index_empty=True,
+    )
+    data = LogSegmentData(
+        written.log,
+        written.offset_index,
+        written.time_index,
+        None,
+        written.snapshot,
+        encode_epochs(_cut(lineage, written.base_offset)),
+        index_entry_size,
+        topic_config,
+        partition_count=partition_count,
+    )
+    return manager.stage(metadata, data)
+
+
+def move(
+    manager: ObjectStoreRemoteStorageManager,
+    manifest: SegmentManifest,
+    base_offset: int,
+    lineage: Lineage,
+    scratch: Path,
+    *,
+    job: UUID,
+    fs: FileSystem = REAL_FILESYSTEM,
+    clock: Clock = SYSTEM_CLOCK,
+) -> SegmentManifest:
+    """Stage a staged segment anew at `base_offset`, by way of files in the directory `scratch`; the old one stays.
+
+    Memory does not grow with the segment. Raises RemoteStorageError, OSError.
+    """
+    reader, shift = manager.reader, base_offset - manifest.base_offset
+    paths = {}
+    for kind in (
+        ObjectKind.LOG,
+        ObjectKind.OFFSET_INDEX,
+        ObjectKind.TIME_INDEX,
+        ObjectKind.PRODUCER_SNAPSHOT,
+    ):
+        path = paths[kind] = scratch / f"{manifest.segment_id}.{kind.value}"
+        size = manifest.objects[kind].size
+        with fs.open(path, create=True) as file:
+            for start in range(0, size, _PIECE_BYTES):
+                end = min(size, start + _PIECE_BYTES)
+                file.write_at(reader.read_range(manifest, kind, start, end, blocks=False), start)
+            if kind is ObjectKind.LOG:
+                renumber(file, shift, lineage.latest)
+    written = WrittenSegment(
+        base_offset,
+        manifest.end_offset + shift,
+        manifest.max_timestamp,
+        manifest.segment_size_in_bytes,
+        0,
+        paths[ObjectKind.LOG],
+        paths[ObjectKind.OFFSET_INDEX],
+        paths[ObjectKind.TIME_INDEX],
+        paths[ObjectKind.PRODUCER_SNAPSHOT],
+    )
+    try:
+        return stage(
+            manager,
+            manifest.topic_id_partition,
+            written,
+            lineage,
+            job=job,
+            index_entry_size=manifest.offset_index_entry_size or 8,
+            topic_config=manifest.topic_config,
+            partition_count=manifest.partition_count,
+            clock=clock,
+        )
+    finally:
+        for path in written.files:
+            fs.remove(path)
+
+
+def sweep(store: ObjectStore, job: UUID, topic: str | None) -> int:
+    """Delete what a job has put for `topic` (None: for any) and not published; return how many objects that were.
+
+    What is published is at its place by now: `finish_publications` comes first. Raises RemoteStorageError.
+    """
+    deleted = 0
+    for directory in store.list_level("").directories:
+        name = parse_topic_directory(directory)
+        if name is None or topic not in (None, name):
+            continue
+        own = [(info.key, key) for info in store.list(directory) if (key := ObjectKey.parse(info.key)) is not None
+               and is_of_job(key.segment_id.id, job)]  # fmt: skip
+        published = {key.segment_id for _, key in own if key.kind not in CONTENTS}
+        left = [text for text, key in own if key.segment_id not in published]
+        store.delete_together(left)
+        deleted += len(left)
+    return deleted
+
+
+def new_job() -> UUID:
+    """An id for a bulk load: of version 8, as no broker's are, so that its segments can be told from copies of brokers."""
+    drawn = random_uuid().int
+    return UUID(int=drawn & ~(0xF << _VERSION_AT) | _BULK_VERSION << _VERSION_AT)
+
+
+def is_bulk(segment: UUID) -> bool:
+    """Whether a segment with this id was staged by a bulk load."""
+    return segment.version == _BULK_VERSION
+
+
+def segment_id(job: UUID) -> UUID:
+    """A new one."""
+    return UUID(bytes=job.bytes[:_JOB_BYTES] + random_uuid().bytes[_JOB_BYTES:])
+
+
+def is_of_job(segment: UUID, job: UUID) -> bool:
+    """Whether a segment with this id is a job's."""
+    return job_of(segment) == job_of(job)
+
+
+def job_of(segment: UUID) -> bytes:
+    """What the ids of a job's segments have in common; of a segment that a broker has copied something of its own."""
+    return segment.bytes[:_JOB_BYTES]
+
+
+def _cut(lineage: Lineage, base_offset: int) -> list[EpochEntry]:
+    """The epochs up to the end of a segment; one that begins in it begins with it."""
+    return [entry for entry in lineage.epochs if entry.start_offset <= base_offset] or [
+        EpochEntry(lineage.latest, base_offset)
+    ]

@@ -1,0 +1,207 @@
+"""Where the bytes of segments lie, and reading them: local files, objects of the remote tier, and the way to the brokers.
+
+A `Place` is a plain value that goes to the workers; `Places` turns it into bytes there.
+"""
+
+from __future__ import annotations
+
+import enum
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+from typing_extensions import Buffer
+
+from stratalog.errors import RemoteResourceNotFoundError
+from stratalog.log.format.file_names import DELETED_SUFFIX, SWAP_SUFFIX
+from stratalog.remote.storage.plain_view import PlainView, open_bucket
+from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem
+from stratalog.wire.client import Cluster, ConnectionOptions
+
+if TYPE_CHECKING:
+    from stratalog.spark.options.read_options import ReadOptions
+
+
+class Tier(enum.Enum):
+    LOCAL = "local"
+    REMOTE = "remote"
+    #: What neither has: the brokers are asked for it.
+    BROKER = "broker"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The header of a batch at `position` of a `.log`, the last one that was planned: by it a reader knows the file.
+
+    A name is no proof: compaction puts another file in its place, and so does a topic that is deleted and created again.
+    The header has a CRC of all records of its batch, and it stands where it does because of everything before it.
+    """
+
+    position: int
+    header: bytes
+
+    def is_in(self, file: File) -> bool:
+        return file.pread(len(self.header), self.position) == self.header
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A local path, a key in the remote store, or a partition of the cluster.
+
+    Keys are never used twice; the name of a local `.log` may be, so that one has a `mark`, which is no part of its name.
+    """
+
+    tier: Tier
+    name: str
+    mark: Mark | None = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class PlaceMissingError(Exception):
+    """A file or object is not there (any more). Private signal; callers turn it into what it means for them."""
+
+
+class PlaceChangedError(PlaceMissingError):
+    """Another file has the name: what was planned is gone as well."""
+
+
+@dataclass(slots=True)
+class Places:
+    """Reads bytes of both tiers. Picklable: files, store and cluster are opened where they are used. Thread-safe.
+
+    `bytes_read` counts what was asked of files and store, for tests and benchmarks.
+    """
+
+    remote_url: str | None = None
+    remote_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    broker: ConnectionOptions | None = None
+    bytes_read: int = 0
+    fs: FileSystem = REAL_FILESYSTEM
+    _store: PlainView | None = None
+    _cluster: Cluster | None = None
+    #: A worker waits for a broker that is about to come back; a plan is told at once.
+    _is_patient: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_on_worker, (self.remote_url, dict(self.remote_options), self.broker))
+
+    @classmethod
+    def of(cls, options: ReadOptions) -> Self:
+        """Those of a query."""
+        return cls(options.remote_url, options.remote_options, options.broker)
+
+    @property
+    def store(self) -> PlainView:
+        """The remote store, in which every segment lies plain; UsageError when its URL or options cannot be used."""
+        with self._lock:
+            if self._store is None:
+                if self.remote_url is None:
+                    raise ValueError("there is no remote store")
+                self._store = open_bucket(self.remote_url, self.remote_options)
+            return self._store
+
+    @property
+    def cluster(self) -> Cluster:
+        """The brokers. UnreachableError, AuthenticationError, UsageError."""
+        with self._lock:
+            if self._cluster is None:
+                if self.broker is None:
+                    raise ValueError("there is no broker")
+                self._cluster = Cluster(self.broker, patient=self._is_patient)
+            return self._cluster
+
+    def close(self) -> None:
+        """Close what was opened; it is opened again when it is used again."""
+        with self._lock:
+            if self._cluster is not None:
+                self._cluster.close()
+                self._cluster = None
+
+    def describe(self, place: Place) -> str:
+        """Path, URL or partition, for messages."""
+        if place.tier is Tier.REMOTE:
+            return f"{self.remote_url}/{place.name}"
+        return place.name if place.tier is Tier.LOCAL else f"{place.name} through the broker"
+
+    def read(self, place: Place) -> bytes:
+        """All bytes of a small file or object. PlaceMissingError, RemoteStorageError, OSError."""
+        if place.tier is Tier.LOCAL:
+            with self.open_local(place) as file:
+                data = file.pread(file.size(), 0)
+        else:
+            try:
+                data = bytes(self.store.get(place.name))
+            except RemoteResourceNotFoundError as error:
+                raise PlaceMissingError(str(error)) from error
+        self._count(len(data))
+        return data
+
+    def read_range(self, place: Place, start: int, end: int) -> Buffer:
+        """Bytes [start, end), fewer only where the file or object ends. Errors as `read`."""
+        if place.tier is Tier.LOCAL:
+            with self.open_local(place) as file:
+                data: Buffer = file.pread(end - start, start)
+        else:
+            data = self.get_range(place, start, end)
+        self._count(memoryview(data).nbytes)
+        return data
+
+    def get_range(self, place: Place, start: int, end: int) -> Buffer:
+        """A ranged get of the remote store, not counted. Errors as `read`."""
+        try:
+            return self.store.get_range(place.name, start, end)
+        except RemoteResourceNotFoundError as error:
+            raise PlaceMissingError(str(error)) from error
+
+    def open_local(self, place: Place) -> File:
+        """Open a local file, also one that has got another name since: swapped in, or marked as deleted.
+
+        PlaceMissingError when it is gone, PlaceChangedError when another file stands in its place. What was opened stays
+        what it is, whatever becomes of its names.
+        """
+        plain = place.name.removesuffix(SWAP_SUFFIX)
+        error: PlaceMissingError = PlaceMissingError(f"{place.name} is not there")
+        for name in dict.fromkeys((place.name, plain, plain + DELETED_SUFFIX)):
+            try:
+                return self._open_proved(name, place.mark)
+            except PlaceChangedError as changed:
+                error = changed
+            except FileNotFoundError:
+                continue
+        try:  # it may have been renamed between two looks
+            return self._open_proved(plain, place.mark)
+        except FileNotFoundError:
+            raise error from None
+
+    def is_in_place(self, place: Place) -> bool:
+        """Whether a local `.log` still is what its name stands for, so that what lies beside it is its own."""
+        try:
+            self._open_proved(place.name, place.mark).close()
+        except (PlaceMissingError, FileNotFoundError):
+            return False
+        return True
+
+    def _open_proved(self, name: str, mark: Mark | None) -> File:
+        file = self.fs.open(name)
+        if mark is not None and not mark.is_in(file):
+            file.close()
+            raise PlaceChangedError(f"{name} is another file than when the query was planned")
+        return file
+
+    def count(self, size: int) -> None:
+        """Count bytes that were read through `open_local` or `get_range`."""
+        self._count(size)
+
+    def _count(self, size: int) -> None:
+        with self._lock:
+            self.bytes_read += size
+
+
+def _on_worker(
+    remote_url: str | None, remote_options: Mapping[str, str], broker: ConnectionOptions | None
+) -> Places:
+    return Places(remote_url, remote_options, broker, _is_patient=True)

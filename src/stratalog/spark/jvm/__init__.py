@@ -1,0 +1,1 @@
+"""What of Spark's inside is used: Java sources, workers, and whether this session has it."""

@@ -1,0 +1,76 @@
+"""PySpark's workers that leave without a word when Spark has no more use for them.
+
+Spark closes the socket of a worker that idles for a minute, or whose query ended. PySpark's daemon lets the worker's last
+flush fail with a BrokenPipeError and prints a traceback: always over Unix sockets, which sessions of ours use. Nothing is
+lost by it, and nobody can do anything about it.
+
+Workers of tasks come from a daemon of ours (`worker_daemon`). Those that plan (`pyspark.sql.worker.*`) always come from
+PySpark's own, which no property of Spark changes. But a planner that was forked for the source runs the source's code, and
+the daemon's loop in it looks up `worker` anew for each request: from the second on, the last one included, it finds ours.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from stratalog.errors import StratalogError
+
+if TYPE_CHECKING:
+    import socket
+
+    Worker: TypeAlias = Callable[[socket.socket, bool], int]
+
+#: What `python -m` has started where PySpark's own daemon runs.
+_STOCK: Final = "pyspark.daemon"
+
+#: And what workers without a daemon, planners without one, and our own daemon are.
+_WORKERS: Final = ("pyspark.", "stratalog.spark.jvm.worker_daemon")
+
+_MARK: Final = "_stratalog_is_quiet"
+
+
+def quietly(worker: Worker) -> Worker:
+    """`pyspark.daemon.worker`; a peer that is gone ends it like any other."""
+
+    @wraps(worker)
+    def quiet(sock: socket.socket, authenticated: bool) -> int:
+        try:
+            return worker(sock, authenticated)
+        except BrokenPipeError:
+            return 1
+
+    setattr(quiet, _MARK, True)
+    return quiet
+
+
+@contextmanager
+def without_traceback() -> Iterator[None]:
+    """Errors of ours say what is wrong: Spark is to show them without the frames of the worker that they come from.
+
+    A worker ends after an error, and takes with it what this sets.
+    """
+    try:
+        yield
+    except StratalogError:
+        if _main_module().startswith(_WORKERS):
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise
+
+
+def _main_module() -> str:
+    """The name of what `python -m` has started; "" of a script."""
+    return getattr(getattr(sys.modules.get("__main__"), "__spec__", None), "name", None) or ""
+
+
+def quiet_this_worker() -> None:
+    """In a process that PySpark's own daemon forked: let it leave quietly. Nothing in any other; may be called again."""
+    main: Any = sys.modules.get("__main__")
+    if _main_module() != _STOCK:
+        return
+    if not hasattr(main.worker, _MARK):
+        main.worker = quietly(main.worker)

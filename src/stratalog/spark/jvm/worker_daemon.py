@@ -1,0 +1,59 @@
+"""PySpark's worker daemon for sessions of ours (`spark.python.daemon.module`): workers that are ready, and leave quietly.
+
+Every worker is forked from this process. What reading needs is loaded here once, its native code included, so that no task
+of a worker's first query waits for it; it is shared by all workers.
+
+What that prints goes to standard error: on standard output Spark reads first of all where the daemon listens.
+
+Nor do workers print anything when Spark has no more use for them: see `quiet_workers`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from typing import Final
+
+from pyspark import daemon
+
+from stratalog.spark.jvm.quiet_workers import quietly
+
+#: Modules of a query that are otherwise loaded when it comes to them.
+_FIRST_QUERY: Final = (
+    "stratalog.spark.source",
+    "stratalog.spark.planning.planner",
+    "stratalog.spark.reading.decode",
+    "stratalog.spark.reading.prefetch",
+    "stratalog.spark.reading.split_reader",
+)
+
+
+def _load_ahead() -> None:
+    """What cannot be loaded here is told of by the task that needs it."""
+    with _output_to_stderr(), suppress(Exception):
+        for module in _FIRST_QUERY:
+            import_module(module)
+        from stratalog.spark.reading.split_rows import settle_worker
+
+        settle_worker()
+
+
+@contextmanager
+def _output_to_stderr() -> Iterator[None]:
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(stdout, 1)
+        os.close(stdout)
+
+
+if __name__ == "__main__":
+    _load_ahead()
+    daemon.worker = quietly(daemon.worker)  # type: ignore[assignment]
+    daemon.manager()
