@@ -128,6 +128,34 @@ def test_a_bucket_is_verified_mended_and_converted_and_its_manifests_agree(
         assert verify_indexes(spark, **place).changes == ()  # type: ignore[arg-type]
 
 
+def test_a_transaction_index_is_not_rebuilt_from_a_log_whose_last_batch_is_cut(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Without its marker the transaction would look as if nobody had aborted it."""
+    partition = Partition(tmp_path / "data")
+    base = partition.segment(
+        [
+            *steady(10, value_size=50),
+            Batch([T0, T0 + 1], producer_id=7, transactional=True),
+            Batch([T0 + 2], producer_id=7, marker=ControlType.ABORT),
+        ]
+    )
+    (partition.directory / "leader-epoch-checkpoint").write_bytes(b"0\n1\n0 0\n")
+    log = partition.file(base, "log")
+    log.write_bytes(log.read_bytes()[:-40])
+    store = ObjectStore.from_url((tmp_path / "bucket").as_uri())
+    partition.upload_to(store, base)
+    (manifest,) = list_remote_segments(store)
+    store.delete([manifest.key(ObjectKind.TXN_INDEX)])
+    before = content(tmp_path / "bucket")
+    for is_dry in (True, False):
+        done = rebuild_indexes(spark, remote=store.url, only_damaged=True, dry_run=is_dry)
+        (refused,) = (each for each in done.changes if each.place.endswith(".txnindex"))
+        assert refused.outcome is Outcome.SKIPPED
+        assert "bytes are no whole batch" in refused.detail
+    assert content(tmp_path / "bucket") == before
+
+
 def test_what_is_encrypted_is_verified_with_its_key_and_never_written(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -43,10 +43,13 @@ class Remade:
     as_before: frozenset[ObjectKind]
 
 
-def remake(view: PlainView, manifest: SegmentManifest, kinds: Iterable[ObjectKind]) -> Remade:
-    """Make contents anew and store them, all or none; the manifest that says so is given, not put.
+def remake(
+    view: PlainView, manifest: SegmentManifest, kinds: Iterable[ObjectKind], *, is_dry: bool = False
+) -> Remade:
+    """Rebuild contents and store them, all or none. The manifest that lists them is returned, not stored.
 
-    NotProvedError when the bucket does not tell what they were, or the records are damaged; nothing is changed then.
+    A dry run reads and proves the same, and stores nothing. Raises NotProvedError when the bucket does not tell what the
+    contents were, or the records are damaged; nothing is changed then.
     """
     wanted = list(kinds)
     contents: dict[ObjectKind, bytes] = {}
@@ -62,6 +65,8 @@ def remake(view: PlainView, manifest: SegmentManifest, kinds: Iterable[ObjectKin
     if ObjectKind.LEADER_EPOCHS in wanted:
         contents[ObjectKind.LEADER_EPOCHS] = encode_epochs(history.leader_epochs())
     as_before = frozenset(kind for kind, data in contents.items() if _is_as_before(manifest, kind, data))
+    if is_dry:
+        return Remade(manifest, contents, as_before)
     encoder = Encoder(view.inner, _encoding_of(view, manifest), manifest.metadata(), REAL_FILESYSTEM)
     objects = {kind: encoder.put(kind, data) for kind, data in contents.items()}
     changed = replace(manifest, objects={**manifest.objects, **objects})

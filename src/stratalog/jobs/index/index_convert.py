@@ -1,4 +1,4 @@
-"""Indexes of remote segments made anew or put in the other format, one segment at a time.
+"""Offset indexes of remote segments put in the other format, one segment at a time.
 
 The new object is put first, then the manifest with its size, checksum and entry size: whoever reads in between finds an
 index that does not match and makes his own from the records, as for a damaged one. What is encrypted or of Aiven's layout
@@ -7,21 +7,14 @@ is not changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from stratalog.errors import DamagedRemoteObjectError, RemoteStorageError
-from stratalog.jobs.fsck.producers import Replay
-from stratalog.log.format import offset_index_format, producer_snapshot
+from stratalog.errors import DamagedRemoteObjectError
+from stratalog.log.format import offset_index_format
 from stratalog.log.format.offset_index_format import OffsetIndexFormat, detect, format_of, used_size
-from stratalog.log.index import txn_index
-from stratalog.records.batch import RecordBatch, checked_batch_size, iter_batches
-from stratalog.records.batch_format import HEADER_SIZE_UP_TO_MAGIC
 from stratalog.remote.storage.manifest import Layout, SegmentManifest, StoredObject
 from stratalog.remote.storage.object_key import ObjectKind
 from stratalog.remote.storage.plain_view import PlainView
-
-_RANGE_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +55,7 @@ def convert_index(
         return Converted(True, len(entries), entries[-1].position)
     if not is_dry:
         packed = b"".join(form.entry.pack(e.offset - manifest.base_offset, e.position) for e in entries)
-        _put(view, manifest, ObjectKind.OFFSET_INDEX, packed, entry_size=form.entry_size)
+        _put(view, manifest, packed, form.entry_size)
     return Converted(True, len(entries))
 
 
@@ -81,66 +74,16 @@ def _format(manifest: SegmentManifest, data: memoryview, key: str) -> OffsetInde
     return found.format
 
 
-def remake_txn_index(
-    view: PlainView, manifest: SegmentManifest, before: SegmentManifest | None, *, is_dry: bool = False
-) -> int:
-    """Make the transaction index anew from the records, and from the producers that the segment before ended with.
-
-    The number of aborted transactions. RemoteStorageError when that is not to be had, or the records cannot be read.
-    """
-    replay = Replay(is_complete=True)
-    if before is None or before.end_offset + 1 != manifest.base_offset:
-        if manifest.base_offset != 0:
-            raise RemoteStorageError(
-                f"{manifest.key()}: the segment before it is not there, so what it had of transactions is not known"
-            )
-    elif ObjectKind.PRODUCER_SNAPSHOT in before.objects:
-        replay.load(producer_snapshot.decode(bytes(view.get(before.key(ObjectKind.PRODUCER_SNAPSHOT)))))
-    for batch in _batches(view, manifest):
-        if batch.producer_id >= 0:
-            replay.see(batch)
-    data = b"".join(map(txn_index.encode_entry, replay.aborted))
-    if not is_dry:
-        _put(view, manifest, ObjectKind.TXN_INDEX, data)
-    return len(replay.aborted)
-
-
-def _batches(view: PlainView, manifest: SegmentManifest) -> Iterator[RecordBatch]:
-    position, rest, size = 0, b"", manifest.segment_size_in_bytes
-    while position < size:
-        piece = bytes(view.get_range(manifest.key(), position, min(position + _RANGE_BYTES, size)))
-        position += len(piece)
-        data, consumed = rest + piece, 0
-        for batch in iter_batches(data):
-            yield batch
-            consumed = batch.start + batch.size
-        rest = data[consumed:]
-        if len(rest) >= HEADER_SIZE_UP_TO_MAGIC:
-            checked_batch_size(rest, 0)
-        if not piece:
-            raise DamagedRemoteObjectError(f"{manifest.key()} ends at {position} of {size} bytes")
-
-
-def _put(
-    view: PlainView,
-    manifest: SegmentManifest,
-    kind: ObjectKind,
-    data: bytes,
-    *,
-    entry_size: int | None = None,
-) -> None:
-    """The object, what is read back of it, then the manifest."""
-    store, key = view.inner, manifest.key(kind)
+def _put(view: PlainView, manifest: SegmentManifest, data: bytes, entry_size: int) -> None:
+    """Store the offset index, compare what is read back, then store the manifest."""
+    store, kind = view.inner, ObjectKind.OFFSET_INDEX
+    key = manifest.key(kind)
     uploaded = store.put(key, data)
     if bytes(store.get(key)) != data:
         raise DamagedRemoteObjectError(
             f"{store.url}/{key}: not what was put there; the manifest is as it was"
         )
     objects = {**manifest.objects, kind: StoredObject(uploaded.size, uploaded.crc32c, etag=uploaded.etag)}
-    changed = replace(manifest, objects=objects)
-    if entry_size is not None:
-        changed = replace(changed, offset_index_entry_size=entry_size)
-    if kind is ObjectKind.TXN_INDEX:
-        changed = replace(changed, txn_index_empty=not data)
+    changed = replace(manifest, objects=objects, offset_index_entry_size=entry_size)
     store.put(manifest.key(ObjectKind.MANIFEST), changed.to_json())
     view.reader.remember(changed)

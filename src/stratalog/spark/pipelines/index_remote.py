@@ -15,8 +15,10 @@ from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.jobs.audit.audit_findings import Kind, RemakeIndexes
 from stratalog.jobs.audit.audit_mend import carry_out
 from stratalog.jobs.audit.audit_read import read_segment
-from stratalog.jobs.index.index_convert import convert_index, remake_txn_index, why_untouchable
+from stratalog.jobs.audit.rebuild_objects import remake
+from stratalog.jobs.index.index_convert import convert_index, why_untouchable
 from stratalog.log.format.offset_index_format import format_of
+from stratalog.log.index import txn_index
 from stratalog.remote.ownership.bucket_owner import check_directories
 from stratalog.remote.storage.layouts import object_key, read_manifest
 from stratalog.remote.storage.manifest import SegmentManifest
@@ -37,8 +39,6 @@ class _Task:
     url: str
     options: dict[str, str] = field(hash=False)
     manifest_key: str
-    #: Of the segment before it, for what it knows of producers.
-    before_key: str | None
     size: int
     action: str
     entry_size: int | None
@@ -112,30 +112,20 @@ def _tasks(
     is_dry: bool,
     incarnations: frozenset[str] | None,
 ) -> list[_Task]:
-    tasks = []
-    before: SegmentManifest | None = None
-    for manifest in manifests:
-        if before is not None and before.topic_id_partition != manifest.topic_id_partition:
-            before = None
-        key = _manifest_key(manifest)
-        before_key = None if before is None else _manifest_key(before)
-        size = manifest.segment_size_in_bytes
-        tasks.append(
-            _Task(
-                url,
-                dict(options),
-                key,
-                before_key,
-                size,
-                action,
-                entry_size,
-                only_damaged,
-                is_dry,
-                incarnations,
-            )
+    return [
+        _Task(
+            url,
+            dict(options),
+            _manifest_key(manifest),
+            manifest.segment_size_in_bytes,
+            action,
+            entry_size,
+            only_damaged,
+            is_dry,
+            incarnations,
         )
-        before = manifest
-    return tasks
+        for manifest in manifests
+    ]
 
 
 def _writes(action: str, is_dry: bool) -> bool:
@@ -239,12 +229,15 @@ def _rebuild(task: _Task, view: PlainView, manifest: SegmentManifest) -> list[In
 
 def _rebuild_txn(task: _Task, view: PlainView) -> IndexChange:
     manifest = read_manifest(view.inner, task.manifest_key)
-    before = None if task.before_key is None else read_manifest(view.inner, task.before_key)
+    kind = ObjectKind.TXN_INDEX
     try:
-        count = remake_txn_index(view, manifest, before, is_dry=task.is_dry)
+        rebuilt = remake(view, manifest, (kind,), is_dry=task.is_dry)
     except RemoteStorageError as error:
-        return _change(task, manifest, ObjectKind.TXN_INDEX, Outcome.SKIPPED, str(error))
-    return _change(task, manifest, ObjectKind.TXN_INDEX, Outcome.REBUILT, f"{count} aborted transactions")
+        return _change(task, manifest, kind, Outcome.SKIPPED, str(error))
+    if not task.is_dry:
+        view.inner.put(task.manifest_key, rebuilt.manifest.to_json())
+    count = len(rebuilt.contents[kind]) // txn_index.ENTRY_SIZE
+    return _change(task, manifest, kind, Outcome.REBUILT, f"{count} aborted transactions")
 
 
 def _convert(task: _Task, view: PlainView, manifest: SegmentManifest) -> list[IndexChange]:
