@@ -29,10 +29,10 @@ from stratalog.broker.metadata.store import MetadataStore
 from stratalog.config.broker import BrokerConfig
 from stratalog.engine.tiering.metadata_topic import metadata_topic_configs
 from stratalog.engine.tiering.tier_status import tier_statuses
-from stratalog.jobs.restore.restore import write_restore
-from stratalog.jobs.restore.restore_bucket import RestoredTopic, RestorePlan
-from stratalog.jobs.restore.restore_files import METADATA_TOPIC
-from stratalog.jobs.restore.restore_plan import PartitionPlan
+from stratalog.jobs.restore.bucket import RestoredTopic, RestorePlan
+from stratalog.jobs.restore.files import METADATA_TOPIC
+from stratalog.jobs.restore.plan import PartitionPlan
+from stratalog.jobs.restore.run import write_restore
 from stratalog.log.format.values import EpochEntry
 from stratalog.remote.api.interfaces import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from stratalog.remote.api.segment_state import RemoteLogSegmentState

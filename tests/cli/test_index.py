@@ -15,7 +15,7 @@ from tests.log.log_model import batch_of
 
 from stratalog.cli.main import run
 from stratalog.config.topic import LogConfig
-from stratalog.jobs.index.index_rebuild import write_offset_index
+from stratalog.jobs.index.rebuild import write_offset_index
 from stratalog.log.format.offset_index_format import LARGE
 from stratalog.log.format.values import OffsetPosition
 from stratalog.log.partition_log import PartitionLog

@@ -10,9 +10,9 @@ from tests.engine.test_log_manager import TOPIC_ID, Running, batch, get
 
 from stratalog.config.topic import LogConfig
 from stratalog.engine.log_manager import TopicSpec
-from stratalog.jobs.retention.retention_facts import read_local_facts
-from stratalog.jobs.retention.retention_fate import Fate
-from stratalog.jobs.retention.retention_forecast import forecast_local
+from stratalog.jobs.retention.facts import read_local_facts
+from stratalog.jobs.retention.fate import Fate
+from stratalog.jobs.retention.forecast import forecast_local
 from stratalog.log.partition_log import PartitionLog
 from stratalog.log.retention.decision import RetentionLimits
 

@@ -12,7 +12,7 @@ import pytest
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import CorruptIndexError
-from stratalog.jobs.index.index_check import (
+from stratalog.jobs.index.check import (
     FINDINGS_MAX,
     Finding,
     FindingKind,
@@ -20,7 +20,7 @@ from stratalog.jobs.index.index_check import (
     verify_offset_index,
     verify_time_index,
 )
-from stratalog.jobs.index.index_rebuild import (
+from stratalog.jobs.index.rebuild import (
     convert_offset_index,
     format_for_rebuild,
     index_log,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stratalog.config.topic import LogConfig
-from stratalog.jobs.index.index_check import verify_offset_index, verify_time_index
+from stratalog.jobs.index.check import verify_offset_index, verify_time_index
 from stratalog.log.format.offset_index_format import LARGE, LEGACY, Evidence, OffsetIndexFormat
 from stratalog.log.format.offset_index_proof import prove
 from stratalog.log.format.values import Isolation, OffsetPosition

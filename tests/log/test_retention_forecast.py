@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.config.topic import LogConfig
-from stratalog.jobs.retention.retention_fate import Fate, Hold, LocalSegment
-from stratalog.jobs.retention.retention_forecast import forecast_local
-from stratalog.jobs.retention.retention_words import roll_text, span_text
+from stratalog.jobs.retention.fate import Fate, Hold, LocalSegment
+from stratalog.jobs.retention.forecast import forecast_local
+from stratalog.jobs.retention.words import roll_text, span_text
 from stratalog.log.retention.decision import RetentionLimits, plan_retention
 
 NOW_MS = 1_700_000_000_000

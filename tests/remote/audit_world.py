@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
 
-from stratalog.inspect.audit_data_dir import DataDirs
-from stratalog.inspect.audit_facts import LogFacts, PartitionMetadata
-from stratalog.jobs.audit.audit_findings import plan_repair
-from stratalog.jobs.audit.audit_mend import carry_out
-from stratalog.jobs.audit.audit_run import AuditOptions, AuditResult, audit_bucket
+from stratalog.inspect.data_dirs import DataDirs
+from stratalog.inspect.facts import LogFacts, PartitionMetadata
+from stratalog.jobs.audit.findings import plan_repair
+from stratalog.jobs.audit.repair import carry_out
+from stratalog.jobs.audit.run import AuditOptions, AuditResult, audit_bucket
 from stratalog.jobs.audit.segment_history import NotProvedError
 from stratalog.remote.api.interfaces import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from stratalog.remote.api.segment_state import RemoteLogSegmentState

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stratalog.jobs.audit.audit_findings import Kind, Severity, plan_repair
-from stratalog.jobs.audit.audit_mend import NotProvedError, carry_out
+from stratalog.jobs.audit.findings import Kind, Severity, plan_repair
+from stratalog.jobs.audit.repair import NotProvedError, carry_out
 from stratalog.remote.api.segment_state import RemoteLogSegmentState
 from stratalog.remote.storage.object_key import ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
@@ -455,7 +455,7 @@ def test_a_store_that_fails_at_any_step_of_repair_leaves_nothing_worse(name: str
 
 
 def test_the_store_tells_the_time_and_nothing_of_it_stays(sound: SoundBucket, tmp_path: Path) -> None:
-    from stratalog.jobs.audit.audit_mend import store_time_ms
+    from stratalog.jobs.audit.repair import store_time_ms
 
     store = ObjectStore.from_url(tmp_path.as_uri())
     assert abs(store_time_ms(store) - (later() - 5_000)) < 60_000

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from stratalog.inspect.audit_bucket import PARTITIONS_AHEAD, PartitionReader, find_partitions
+from stratalog.inspect.bucket import PARTITIONS_AHEAD, PartitionReader, find_partitions
 from stratalog.remote.api.interfaces import TopicIdPartition
 from stratalog.remote.storage.object_key import ObjectKind, partition_directory
 from stratalog.remote.storage.object_store import ObjectInfo, ObjectStore

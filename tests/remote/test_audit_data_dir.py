@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from stratalog.config.topic import LogConfig
-from stratalog.inspect.audit_data_dir import METADATA_TOPIC, DataDirs
-from stratalog.inspect.audit_facts import LogFacts, PartitionMetadata
+from stratalog.inspect.data_dirs import METADATA_TOPIC, DataDirs
+from stratalog.inspect.facts import LogFacts, PartitionMetadata
 from stratalog.log.format.checkpoints import LOG_START_OFFSETS, OffsetCheckpoint
 from stratalog.log.partition_log import PartitionLog
 from stratalog.records.batch_builder import build_batch

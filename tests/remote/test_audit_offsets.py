@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stratalog.inspect.audit_facts import LogFacts
-from stratalog.jobs.audit.audit_findings import Finding, Severity
-from stratalog.jobs.audit.audit_offsets import audit_offsets
+from stratalog.inspect.facts import LogFacts
+from stratalog.jobs.audit.findings import Finding, Severity
+from stratalog.jobs.audit.offsets import audit_offsets
 from stratalog.remote.storage.manifest import SegmentManifest, StoredObject
 from stratalog.remote.storage.object_key import ObjectKind
 from tests.remote.values import PARTITION, segment

@@ -11,7 +11,7 @@ from typing_extensions import Buffer
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import RemoteStorageError
-from stratalog.inspect.audit_bucket import PartitionReader, find_partitions
+from stratalog.inspect.bucket import PartitionReader, find_partitions
 from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.log.format.values import EpochEntry
 from stratalog.log.segment.segment_writer import SegmentWriter

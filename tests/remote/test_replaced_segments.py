@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stratalog.errors import RemoteResourceNotFoundError, RemoteStorageError
-from stratalog.jobs.audit.audit_run import AuditOptions, audit_bucket
+from stratalog.jobs.audit.run import AuditOptions, audit_bucket
 from stratalog.remote.storage.chunk_codec import Compression
 from stratalog.remote.storage.encoder import Encoding
 from stratalog.remote.storage.keyring import Keyring, key_id
@@ -106,7 +106,7 @@ def test_an_audit_tells_of_replaced_segments_and_repair_takes_them(tmp_path: Pat
     (young,) = audit_bucket(bucket.store, AuditOptions(now_ms=0, grace_ms=0)).findings
     assert young.severity.name == "NOTE"
     assert found.mend is not None
-    from stratalog.jobs.audit.audit_mend import carry_out
+    from stratalog.jobs.audit.repair import carry_out
 
     carry_out(bucket.store, found.mend)
     assert audit_bucket(bucket.store, AuditOptions(now_ms=2**60, grace_ms=0, deep=True)).findings == []

@@ -19,10 +19,10 @@ from stratalog.engine.partition import Partition, RemoteFetchData
 from stratalog.engine.tiering.metadata_log import LocalMetadataLog
 from stratalog.errors import DataDirError, OutOfOrderSequenceError, UsageError
 from stratalog.inspect.restore_marker import RESTORE_UNFINISHED
-from stratalog.jobs.restore.restore import check_target, restore_topics, write_restore
-from stratalog.jobs.restore.restore_bucket import KnownTopic, RestorePlan, plan_restore
-from stratalog.jobs.restore.restore_files import METADATA_TOPIC
-from stratalog.jobs.restore.restore_plan import Verdict
+from stratalog.jobs.restore.bucket import KnownTopic, RestorePlan, plan_restore
+from stratalog.jobs.restore.files import METADATA_TOPIC
+from stratalog.jobs.restore.plan import Verdict
+from stratalog.jobs.restore.run import check_target, restore_topics, write_restore
 from stratalog.log.format.values import FetchData, Isolation
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.config.topic import LogConfig
+from stratalog.jobs.retention.fate import Hold, Tier
 from stratalog.jobs.retention.remote_forecast import forecast_remote
-from stratalog.jobs.retention.retention_fate import Hold, Tier
 from stratalog.remote.tier.retention import ExpirationReason, plan_expiration
 from tests.remote.test_retention import FACTS, FINISHED, NOW, STARTED, finished, row
 from tests.remote.values import segment

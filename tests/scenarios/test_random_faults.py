@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from stratalog.errors import RemoteStorageError
-from stratalog.inspect.audit_facts import PartitionMetadata
-from stratalog.jobs.audit.audit_findings import plan_repair
-from stratalog.jobs.audit.audit_mend import carry_out
-from stratalog.jobs.audit.audit_run import AuditOptions, AuditResult, audit_bucket
+from stratalog.inspect.facts import PartitionMetadata
+from stratalog.jobs.audit.findings import plan_repair
+from stratalog.jobs.audit.repair import carry_out
+from stratalog.jobs.audit.run import AuditOptions, AuditResult, audit_bucket
 from stratalog.records.batch import iter_batches
 from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
 from stratalog.remote.api.segment_state import RemoteLogSegmentState

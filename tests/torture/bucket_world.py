@@ -25,8 +25,8 @@ import pyarrow as pa
 
 from stratalog.errors import NotOwnerError, RetriableRemoteStorageError, StratalogError
 from stratalog.inspect.bucket_catalog import list_remote_segments
-from stratalog.jobs.restore.restore_bucket import plan_restore
-from stratalog.jobs.restore.restore_files import _events, write_partition
+from stratalog.jobs.restore.bucket import plan_restore
+from stratalog.jobs.restore.files import _events, write_partition
 from stratalog.log.partition_log import PartitionLog
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch

@@ -11,10 +11,10 @@ import pytest
 
 from stratalog.cli.main import run
 from stratalog.errors import RemoteStorageError, RetriableRemoteStorageError
-from stratalog.jobs.audit.audit_findings import Severity, TakeBackUpload
-from stratalog.jobs.audit.audit_mend import carry_out
-from stratalog.jobs.audit.audit_uploads import audit_uploads
+from stratalog.jobs.audit.findings import Severity, TakeBackUpload
+from stratalog.jobs.audit.repair import carry_out
 from stratalog.jobs.audit.segment_history import NotProvedError
+from stratalog.jobs.audit.uploads import audit_uploads
 from stratalog.remote.storage.object_key import partition_directory
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.s3_uploads import PendingUpload, S3Uploads

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from stratalog.cli.main import run
 from stratalog.errors import UsageError
-from stratalog.jobs.audit.audit_run import AuditOptions, audit_bucket
+from stratalog.jobs.audit.run import AuditOptions, audit_bucket
 from stratalog.jobs.fsck.data_dir import check_dirs
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.spark.pipelines.audit import AuditFinding, audit

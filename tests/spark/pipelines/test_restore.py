@@ -14,7 +14,7 @@ from stratalog.cli.main import run
 from stratalog.errors import DataDirError, UsageError
 from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.inspect.restore_marker import RESTORE_UNFINISHED
-from stratalog.jobs.audit.audit_run import AuditOptions, audit_bucket
+from stratalog.jobs.audit.run import AuditOptions, audit_bucket
 from stratalog.jobs.fsck.data_dir import check_dirs
 from stratalog.jobs.fsck.findings import Severity
 from stratalog.remote.storage.chunk_codec import Compression

@@ -13,7 +13,7 @@ from stratalog.cli.index.targets import find_target
 from stratalog.cli.index.verify import verify_target
 from stratalog.cli.options import JsonLines
 from stratalog.errors import UsageError
-from stratalog.jobs.index.index_rebuild import INDEX_INTERVAL_BYTES
+from stratalog.jobs.index.rebuild import INDEX_INTERVAL_BYTES
 from stratalog.log.format.offset_index_format import OffsetIndexFormat, format_of
 
 _PathArgument = Annotated[

@@ -9,7 +9,7 @@ from typing import Any
 
 from stratalog.cli.index.targets import SegmentTarget, Target
 from stratalog.cli.tables import print_json, print_table
-from stratalog.jobs.index.index_check import offset_entries, time_entries
+from stratalog.jobs.index.check import offset_entries, time_entries
 from stratalog.log.format.offset_index_detection import detect_file
 from stratalog.log.format.offset_index_format import LARGE, Evidence
 from stratalog.log.format.values import OffsetPosition, TimestampOffset

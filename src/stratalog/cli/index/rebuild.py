@@ -11,8 +11,8 @@ from stratalog.cli.index.targets import SegmentTarget, Target
 from stratalog.cli.index.verify import findings_of, print_findings
 from stratalog.cli.tables import print_json
 from stratalog.errors import UsageError
-from stratalog.jobs.index.index_check import Finding, offset_entries, verify_offset_index
-from stratalog.jobs.index.index_rebuild import (
+from stratalog.jobs.index.check import Finding, offset_entries, verify_offset_index
+from stratalog.jobs.index.rebuild import (
     convert_offset_index,
     format_for_rebuild,
     index_log,

@@ -17,8 +17,8 @@ from stratalog.cli.retention.output import print_explained, print_explained_json
 from stratalog.cli.retention.sources import Sources, gather
 from stratalog.cli.tier.times import span_ms, time_ms
 from stratalog.errors import UnknownTopicOrPartitionError, UsageError
+from stratalog.jobs.retention.fate import Rhythm
 from stratalog.jobs.retention.remote_survey import config_of, survey
-from stratalog.jobs.retention.retention_fate import Rhythm
 from stratalog.util.clock import SYSTEM_CLOCK
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from stratalog.cli.log_dirs import describe_log_dirs
 from stratalog.cli.topic_configs import served_configs, stored_configs
 from stratalog.errors import UnknownTopicOrPartitionError, UnsupportedVersionError, UsageError
-from stratalog.inspect.audit_data_dir import DataDirs
+from stratalog.inspect.data_dirs import DataDirs
 from stratalog.jobs.retention.remote_survey import KnownOffsets, SurveyedPartition
 from stratalog.log.scan import list_partitions
 from stratalog.wire.client import (

@@ -22,7 +22,7 @@ from stratalog.errors import DataDirError, InvalidConfigError, UsageError
 from stratalog.util.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
-    from stratalog.jobs.restore.restore_bucket import RestoredTopic
+    from stratalog.jobs.restore.bucket import RestoredTopic
     from stratalog.spark.pipelines.restore import RestoreResult
 
 

@@ -12,7 +12,7 @@ from stratalog.cli.spark.options import places
 from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
 from stratalog.cli.tier.times import span_ms, time_ms
 from stratalog.cli.topic_configs import stored_configs
-from stratalog.jobs.retention.retention_fate import Rhythm
+from stratalog.jobs.retention.fate import Rhythm
 
 WhatIf = Annotated[
     list[str] | None,

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from stratalog.jobs.audit.audit_run import AuditProgress
+from stratalog.jobs.audit.run import AuditProgress
 
 
 @dataclass(slots=True)

@@ -34,9 +34,9 @@ from stratalog.cli.tier.store import (
 )
 from stratalog.cli.tier.times import span_ms
 from stratalog.errors import RemoteStorageError
-from stratalog.jobs.audit.audit_findings import RepairPlan, plan_repair
-from stratalog.jobs.audit.audit_mend import carry_out, store_time_ms
-from stratalog.jobs.audit.audit_run import AuditOptions
+from stratalog.jobs.audit.findings import RepairPlan, plan_repair
+from stratalog.jobs.audit.repair import carry_out, store_time_ms
+from stratalog.jobs.audit.run import AuditOptions
 from stratalog.remote.ownership.bucket_owner import check_no_owner, check_owner
 from stratalog.remote.ownership.owner_file import OwnershipFile
 from stratalog.remote.storage.object_store import ObjectStore

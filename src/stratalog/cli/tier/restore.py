@@ -26,11 +26,11 @@ from stratalog.config.topic import LogConfig
 from stratalog.engine.dirs.data_dir import is_served
 from stratalog.engine.tiering.metadata_topic import PARTITIONS_KEY, metadata_topic_configs
 from stratalog.errors import DataDirError, InvalidConfigError
-from stratalog.inspect.audit_data_dir import DataDirs
-from stratalog.jobs.audit.audit_run import AuditProgress
-from stratalog.jobs.restore.restore import Written, check_target, write_restore
-from stratalog.jobs.restore.restore_bucket import KnownTopic, RestoredTopic, RestorePlan, plan_restore
-from stratalog.jobs.restore.restore_files import METADATA_TOPIC
+from stratalog.inspect.data_dirs import DataDirs
+from stratalog.jobs.audit.run import AuditProgress
+from stratalog.jobs.restore.bucket import KnownTopic, RestoredTopic, RestorePlan, plan_restore
+from stratalog.jobs.restore.files import METADATA_TOPIC
+from stratalog.jobs.restore.run import Written, check_target, write_restore
 from stratalog.remote.ownership.bucket_owner import made_by_brokers, read_owner, take_over
 from stratalog.remote.ownership.owner_file import OwnershipFile
 from stratalog.remote.storage.object_store import ObjectStore

@@ -11,8 +11,8 @@ from stratalog.cli.tables import on_terminal, print_json
 from stratalog.cli.tier.columns import Column, print_columns
 from stratalog.cli.tier.progress import size_text
 from stratalog.config.topic import LogConfig
-from stratalog.jobs.restore.restore_bucket import RestorePlan
-from stratalog.jobs.restore.restore_plan import Judged, PartitionPlan, Verdict
+from stratalog.jobs.restore.bucket import RestorePlan
+from stratalog.jobs.restore.plan import Judged, PartitionPlan, Verdict
 from stratalog.util.uuids import uuid_to_base64
 
 _COLUMNS = (

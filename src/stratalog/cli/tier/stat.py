@@ -23,8 +23,8 @@ from stratalog.errors import (
     RemoteResourceNotFoundError,
     RemoteStorageError,
 )
-from stratalog.inspect.audit_bucket import PartitionObjects, PartitionReader, find_partitions
-from stratalog.inspect.audit_facts import group_objects
+from stratalog.inspect.bucket import PartitionObjects, PartitionReader, find_partitions
+from stratalog.inspect.facts import group_objects
 from stratalog.records.batch import batch_at
 from stratalog.records.batch_format import HEADER_SIZE
 from stratalog.remote.storage.aiven import keys as aiven_keys

@@ -17,7 +17,7 @@ from stratalog.cli.tier.data_dirs import open_data_dirs
 from stratalog.config.topic import LogConfig
 from stratalog.engine.tiering.tier_status import status_json
 from stratalog.errors import UsageError
-from stratalog.inspect.audit_data_dir import DataDirs
+from stratalog.inspect.data_dirs import DataDirs
 from stratalog.log.scan import SegmentFiles, list_partitions, list_segments
 from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata, TopicIdPartition
 from stratalog.remote.api.segment_state import RemoteLogSegmentState

@@ -21,8 +21,8 @@ from stratalog.errors import (
     RemoteStorageError,
     UnsupportedForMessageFormatError,
 )
-from stratalog.inspect.audit_bucket import read_manifest
-from stratalog.inspect.audit_facts import Manifest, ManifestFault, parse_key
+from stratalog.inspect.bucket import read_manifest
+from stratalog.inspect.facts import Manifest, ManifestFault, parse_key
 from stratalog.jobs.fsck.producers import Replay
 from stratalog.log.format import producer_snapshot
 from stratalog.log.format.checkpoints import decode_epochs

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from stratalog.jobs.index.index_rebuild import rebuild_indexes
+from stratalog.jobs.index.rebuild import rebuild_indexes
 from stratalog.log.format.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from stratalog.log.format.offset_index_format import OffsetIndexFormat
 from stratalog.log.recovery.kept_cuts import CUT_SUFFIX

@@ -1,4 +1,4 @@
-"""Offset and time index of a segment against its `.log`, as findings; the checks themselves are `log.index_check`."""
+"""Offset and time index of a segment against its `.log`, as findings; the checks themselves are `jobs.index.check`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Final
 from stratalog.jobs.fsck.actions import RebuildIndexes
 from stratalog.jobs.fsck.findings import Finding, Kind, Severity
 from stratalog.jobs.fsck.segment import SegmentFacts
-from stratalog.jobs.index import index_check
-from stratalog.jobs.index.index_rebuild import INDEX_INTERVAL_BYTES
+from stratalog.jobs.index import check
+from stratalog.jobs.index.rebuild import INDEX_INTERVAL_BYTES
 from stratalog.log.format.file_names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from stratalog.log.format.offset_index_detection import detect_file
 from stratalog.log.format.offset_index_format import LARGE, LEGACY, OffsetIndexFormat
@@ -20,8 +20,8 @@ from stratalog.log.segment.batch_spans import span_at, spans
 from stratalog.util.filesystem import File, FileSystem
 
 _KINDS: Final = {
-    index_check.FindingKind.MISSING: Kind.INDEX_MISSING,
-    index_check.FindingKind.FORMAT: Kind.INDEX_DAMAGED,
+    check.FindingKind.MISSING: Kind.INDEX_MISSING,
+    check.FindingKind.FORMAT: Kind.INDEX_DAMAGED,
 }
 
 
@@ -33,8 +33,8 @@ def check_indexes(
     index, times = log.with_suffix(OFFSET_INDEX_SUFFIX), log.with_suffix(TIME_INDEX_SUFFIX)
     form = index_format(facts, fs)
     action = RebuildIndexes(log, base_offset, form, INDEX_INTERVAL_BYTES) if can_rebuild else None
-    found = index_check.verify_offset_index(log, index, base_offset, expected=form, fs=fs)
-    found += index_check.verify_time_index(log, times, base_offset, is_sealed=is_sealed, fs=fs)
+    found = check.verify_offset_index(log, index, base_offset, expected=form, fs=fs)
+    found += check.verify_time_index(log, times, base_offset, is_sealed=is_sealed, fs=fs)
     findings = [
         Finding(
             Severity.ERROR, _KINDS.get(one.kind, Kind.INDEX_ENTRY), partition, one.path, one.message,
@@ -69,7 +69,7 @@ def _inexact(
     with fs.open(facts.path) as log:
         spans_at = (
             (slot, entry.offset, span_at(log, facts.size, entry.position))
-            for slot, entry in enumerate(index_check.offset_entries(index, facts.base_offset, form, fs))
+            for slot, entry in enumerate(check.offset_entries(index, facts.base_offset, form, fs))
         )
         slots = [slot for slot, offset, span in spans_at if span is None or span.last_offset != offset]
     if slots:
@@ -80,7 +80,7 @@ def _inexact(
             form.entry_size,
             "the last offset of the batch at the position, as since Kafka 4.1",
         )
-    entries = index_check.time_entries(times, facts.base_offset, fs)
+    entries = check.time_entries(times, facts.base_offset, fs)
     if entries:
         with fs.open(facts.path) as log:
             exact = _record_setters(log, facts.size)

@@ -20,7 +20,7 @@ from stratalog.jobs.fsck.actions import BeginSegment, CutTail, RebuildIndexes
 from stratalog.jobs.fsck.findings import Finding, Kind, Severity
 from stratalog.jobs.fsck.indexes import index_format
 from stratalog.jobs.fsck.segment import DAMAGE, Fault, SegmentFacts
-from stratalog.jobs.index.index_rebuild import INDEX_INTERVAL_BYTES
+from stratalog.jobs.index.rebuild import INDEX_INTERVAL_BYTES
 from stratalog.log.format.file_names import log_file
 from stratalog.log.segment.checked_ranges import header_at
 from stratalog.records.batch_format import BATCH_SIZE_MIN, HEADER_SIZE, LOG_OVERHEAD

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from stratalog.config.topic import LogConfig
-from stratalog.jobs.retention.retention_fate import Due, Fate, Hold, Rhythm, Tier
-from stratalog.jobs.retention.retention_words import span_text, time_text
+from stratalog.jobs.retention.fate import Due, Fate, Hold, Rhythm, Tier
+from stratalog.jobs.retention.words import span_text, time_text
 from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata
 from stratalog.remote.api.segment_state import RemoteLogSegmentState
 from stratalog.remote.tier.retention import ExpirationReason, RetentionFacts, plan_expiration, readable_sizes

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import CorruptCheckpointError
+from stratalog.jobs.retention.facts import LocalLogFacts, read_local_facts
+from stratalog.jobs.retention.fate import Fate, Rhythm
+from stratalog.jobs.retention.forecast import forecast_local
 from stratalog.jobs.retention.remote_forecast import forecast_remote
-from stratalog.jobs.retention.retention_facts import LocalLogFacts, read_local_facts
-from stratalog.jobs.retention.retention_fate import Fate, Rhythm
-from stratalog.jobs.retention.retention_forecast import forecast_local
 from stratalog.log.format.checkpoints import LOG_START_OFFSETS, OffsetCheckpoint, decode_epochs
 from stratalog.log.format.file_names import LEADER_EPOCH_CHECKPOINT
 from stratalog.log.retention.decision import RetentionLimits

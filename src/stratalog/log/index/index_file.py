@@ -4,7 +4,7 @@ While its segment is active the file has its maximum size, a hole behind the las
 its entries (`trim_to_valid_size`). A file that exists is taken to be full of entries, whatever they are. That is Kafka's
 `AbstractIndex`. Whether they are right is asked at three depths: `check_ends` looks at size, first and last entry, which
 costs the same for every index and so is done for each one when a log is opened; `sanity_check` looks at the order of all
-entries, for an index that comes from elsewhere or is about to be copied; `index_check` holds all of them against the log.
+entries, for an index that comes from elsewhere or is about to be copied; `jobs.index` holds all of them against the log.
 Reads need neither: who follows an entry looks whether the batch that stands there fits it.
 
 The file is never mapped: a map answers a full disk, a bad sector and a file that somebody else cut with SIGBUS, which ends

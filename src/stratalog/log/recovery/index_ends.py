@@ -2,7 +2,7 @@
 log is opened.
 
 Sizes, first and last entries are looked at, and whether the last entries fit the batches that they speak of: so a file of
-another kind or of another segment is found. `index_check` holds every entry against the log.
+another kind or of another segment is found. `jobs.index.check` holds every entry against the log.
 """
 
 from __future__ import annotations

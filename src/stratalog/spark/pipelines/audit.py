@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from stratalog.errors import UsageError
-from stratalog.inspect.audit_data_dir import DataDirs
+from stratalog.inspect.data_dirs import DataDirs
 from stratalog.spark.pipelines.audit_rows import AuditFinding, AuditResult, ordered
 from stratalog.spark.pipelines.progress import SILENT, Progress
 from stratalog.spark.pipelines.state import Ledger, State

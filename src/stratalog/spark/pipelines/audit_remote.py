@@ -1,6 +1,6 @@
 """The remote half of an audit: partitions listed and judged by tasks of their own, then the content of every segment.
 
-The rules are those of `stratalog tier audit --deep` (`remote.audit`). A segment whose content an earlier run found sound,
+The rules are those of `stratalog tier audit --deep` (`jobs.audit`). A segment whose content an earlier run found sound,
 and whose objects have the same sizes and entity tags since, is not read again.
 """
 
@@ -10,13 +10,13 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stratalog.inspect.audit_bucket import PartitionObjects, PartitionReader, find_partitions
-from stratalog.inspect.audit_data_dir import DataDirs
-from stratalog.inspect.audit_facts import LogFacts, PartitionMetadata
-from stratalog.jobs.audit.audit import audit
-from stratalog.jobs.audit.audit_findings import Finding
-from stratalog.jobs.audit.audit_run import beside_partitions, check_content, segments_to_read
-from stratalog.jobs.audit.audit_segment import SegmentFacts
+from stratalog.inspect.bucket import PartitionObjects, PartitionReader, find_partitions
+from stratalog.inspect.data_dirs import DataDirs
+from stratalog.inspect.facts import LogFacts, PartitionMetadata
+from stratalog.jobs.audit.findings import Finding
+from stratalog.jobs.audit.partition import audit
+from stratalog.jobs.audit.run import beside_partitions, check_content, segments_to_read
+from stratalog.jobs.audit.segment import SegmentFacts
 from stratalog.remote.api.interfaces import TopicIdPartition
 from stratalog.remote.storage.plain_view import open_bucket
 from stratalog.spark.pipelines.progress import Progress

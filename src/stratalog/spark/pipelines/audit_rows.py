@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Final
 
-from stratalog.jobs.audit.audit_findings import Finding as RemoteFinding
+from stratalog.jobs.audit.findings import Finding as RemoteFinding
 from stratalog.jobs.fsck.findings import Finding as LocalFinding
 from stratalog.log.format.file_names import parse_partition_dir
 from stratalog.spark.pipelines.report import Column, Report, Unit

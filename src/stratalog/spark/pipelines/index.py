@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stratalog.errors import UsageError
-from stratalog.jobs.index.index_rebuild import INDEX_INTERVAL_BYTES
+from stratalog.jobs.index.rebuild import INDEX_INTERVAL_BYTES
 from stratalog.remote.ownership.owner_file import OwnershipFile
 from stratalog.spark.pipelines.index_local import convert_local, rebuild_local, segments_of, verify_local
 from stratalog.spark.pipelines.index_remote import change_remote, check_may_write

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from stratalog.errors import UsageError
 from stratalog.jobs.fsck.findings import Finding, Kind
-from stratalog.jobs.index.index_check import offset_entries, verify_offset_index
-from stratalog.jobs.index.index_rebuild import (
+from stratalog.jobs.index.check import offset_entries, verify_offset_index
+from stratalog.jobs.index.rebuild import (
     convert_offset_index,
     format_for_rebuild,
     index_log,

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from stratalog.errors import RemoteStorageError, RetriableRemoteStorageError, UsageError
 from stratalog.inspect.bucket_catalog import list_remote_segments
-from stratalog.jobs.audit.audit_findings import Kind, RemakeIndexes
-from stratalog.jobs.audit.audit_mend import carry_out
-from stratalog.jobs.audit.audit_read import read_segment
+from stratalog.jobs.audit.findings import Kind, RemakeIndexes
+from stratalog.jobs.audit.reading import read_segment
 from stratalog.jobs.audit.rebuild_objects import remake
-from stratalog.jobs.index.index_convert import convert_index, why_untouchable
+from stratalog.jobs.audit.repair import carry_out
+from stratalog.jobs.index.convert import convert_index, why_untouchable
 from stratalog.log.format.offset_index_format import format_of
 from stratalog.log.index import txn_index
 from stratalog.remote.ownership.bucket_owner import check_directories

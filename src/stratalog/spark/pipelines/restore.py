@@ -4,7 +4,7 @@
     restore_to_bucket(spark, "s3://aiven-bucket/tiered", "s3://other/tiered", target_options={"compression": "zstd"})
 
 `stratalog tier restore` is the other way: it makes a data directory that leaves the records in the bucket. Here they are
-copied in parallel, a task a segment. The lineage decides what is taken, by the same rules (`remote.restore_plan`). A
+copied in parallel, a task a segment. The lineage decides what is taken, by the same rules (`jobs.restore.plan`). A
 directory is marked as unfinished until it is whole; a bucket gets all segments in one step. What was interrupted is run
 again.
 """
@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Final
 from stratalog.errors import NotOwnerError, UsageError
 from stratalog.inspect import restore_marker
 from stratalog.inspect.bucket_catalog import list_remote_segments
-from stratalog.jobs.restore.restore import begin_anew, check_target
-from stratalog.jobs.restore.restore_bucket import RestoredTopic, RestorePlan, plan_restore
-from stratalog.jobs.restore.restore_files import write_partition
-from stratalog.jobs.restore.restore_plan import PartitionPlan
+from stratalog.jobs.restore.bucket import RestoredTopic, RestorePlan, plan_restore
+from stratalog.jobs.restore.files import write_partition
+from stratalog.jobs.restore.plan import PartitionPlan
+from stratalog.jobs.restore.run import begin_anew, check_target
 from stratalog.log.format.checkpoints import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,

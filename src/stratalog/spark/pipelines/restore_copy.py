@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stratalog.errors import CorruptRecordError, RemoteStorageError
-from stratalog.jobs.index.index_rebuild import (
+from stratalog.jobs.index.rebuild import (
     format_for_rebuild,
     index_log,
     write_offset_index,

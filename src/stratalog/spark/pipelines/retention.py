@@ -4,8 +4,8 @@
                                   what_if={"retention.ms": "3600000"})
     forecast.by_topic().print()
 
-One task a partition; it reads headers at the ends of segments, or manifests. Nothing is changed. The rules are those of the
-engine (`log.retention_forecast`, `remote.retention_forecast`); `stratalog retention explain` tells of one topic at length.
+One task a partition; it reads headers at the ends of segments, or manifests. Nothing is changed. The rules are those of
+`jobs.retention`; `stratalog retention explain` tells of one topic at length.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from stratalog.errors import UsageError
-from stratalog.inspect.audit_bucket import PartitionReader, find_partitions
-from stratalog.inspect.audit_data_dir import DataDirs
+from stratalog.inspect.bucket import PartitionReader, find_partitions
+from stratalog.inspect.data_dirs import DataDirs
+from stratalog.jobs.retention.fate import Fate, Rhythm
 from stratalog.jobs.retention.remote_survey import SurveyedPartition, config_of, survey
-from stratalog.jobs.retention.retention_fate import Fate, Rhythm
 from stratalog.log.format.checkpoints import noted_topic_id
 from stratalog.log.scan import list_partitions
 from stratalog.remote.api.interfaces import TopicIdPartition

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from stratalog.config.topic import LogConfig
-from stratalog.jobs.retention.retention_fate import Fate, Hold, LocalSegment, Rhythm, Tier
-from stratalog.jobs.retention.retention_words import roll_text, span_text, time_text
+from stratalog.jobs.retention.fate import Fate, Hold, LocalSegment, Rhythm, Tier
+from stratalog.jobs.retention.words import roll_text, span_text, time_text
 from stratalog.log.retention.decision import DeletionReason, RetentionLimits
 
 

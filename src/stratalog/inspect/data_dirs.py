@@ -12,7 +12,7 @@ from pathlib import Path
 from uuid import UUID
 
 from stratalog.errors import CorruptCheckpointError, CorruptRecordError, UnsupportedForMessageFormatError
-from stratalog.inspect.audit_facts import LogFacts, PartitionMetadata
+from stratalog.inspect.facts import LogFacts, PartitionMetadata
 from stratalog.log.format.checkpoints import (
     LOG_START_OFFSETS,
     OffsetCheckpoint,

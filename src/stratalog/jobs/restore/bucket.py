@@ -14,10 +14,10 @@ from stratalog.errors import (
     RemoteResourceNotFoundError,
     UsageError,
 )
-from stratalog.inspect.audit_bucket import PartitionObjects, PartitionReader, find_partitions
-from stratalog.inspect.audit_data_dir import DataDirs
-from stratalog.jobs.audit.audit_run import plain_view
-from stratalog.jobs.restore.restore_plan import (
+from stratalog.inspect.bucket import PartitionObjects, PartitionReader, find_partitions
+from stratalog.inspect.data_dirs import DataDirs
+from stratalog.jobs.audit.run import plain_view
+from stratalog.jobs.restore.plan import (
     Judged,
     LocalPartition,
     NewestSegment,

@@ -17,7 +17,7 @@ from stratalog.errors import (
     CorruptSnapshotError,
     UnsupportedForMessageFormatError,
 )
-from stratalog.jobs.audit.audit_findings import Kind
+from stratalog.jobs.audit.findings import Kind
 from stratalog.log.format import offset_index_format, producer_snapshot
 from stratalog.log.format.checkpoints import decode_epochs
 from stratalog.log.format.offset_index_format import OffsetIndexFormat, detect, format_of, used_size

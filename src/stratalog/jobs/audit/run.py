@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from stratalog.errors import RemoteStorageError, RetriableRemoteStorageError
-from stratalog.inspect.audit_bucket import (
+from stratalog.inspect.bucket import (
     BucketPartitions,
     PartitionObjects,
     PartitionReader,
@@ -20,12 +20,12 @@ from stratalog.inspect.audit_bucket import (
     read_manifest,
     topic_ids,
 )
-from stratalog.inspect.audit_data_dir import DataDirs
-from stratalog.inspect.audit_facts import PartitionMetadata, group_objects
-from stratalog.jobs.audit.audit import audit
-from stratalog.jobs.audit.audit_findings import Finding, Kind, Severity
-from stratalog.jobs.audit.audit_read import read_segment
-from stratalog.jobs.audit.audit_segment import SegmentFacts, misfits, object_finding, state_of
+from stratalog.inspect.data_dirs import DataDirs
+from stratalog.inspect.facts import PartitionMetadata, group_objects
+from stratalog.jobs.audit.findings import Finding, Kind, Severity
+from stratalog.jobs.audit.partition import audit
+from stratalog.jobs.audit.reading import read_segment
+from stratalog.jobs.audit.segment import SegmentFacts, misfits, object_finding, state_of
 from stratalog.remote.api.interfaces import TopicIdPartition
 from stratalog.remote.storage.layouts import SegmentReader, object_key
 from stratalog.remote.storage.manifest import SegmentManifest
@@ -33,7 +33,7 @@ from stratalog.remote.storage.object_store import ObjectInfo, ObjectStore
 from stratalog.remote.storage.plain_view import PlainView
 from stratalog.util.uuids import uuid_to_base64
 
-#: The object that tells the store's time; see `audit_mend.store_time_ms`.
+#: The object that tells the store's time; see `repair.store_time_ms`.
 CLOCK_KEY = "stratalog-tier-clock"
 
 

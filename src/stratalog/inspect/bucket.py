@@ -14,7 +14,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from stratalog.errors import ManifestFromTheFutureError, RemoteResourceNotFoundError, RemoteStorageError
-from stratalog.inspect.audit_facts import Manifest, ManifestFault, parse_key
+from stratalog.inspect.facts import Manifest, ManifestFault, parse_key
 from stratalog.remote.api.interfaces import TopicIdPartition
 from stratalog.remote.ownership import bucket_owner
 from stratalog.remote.storage.aiven import manifest as aiven_manifest

@@ -15,8 +15,8 @@ from uuid import UUID
 
 from stratalog.errors import DataDirError
 from stratalog.inspect import restore_marker
-from stratalog.jobs.restore.restore_bucket import RestorePlan, plan_restore
-from stratalog.jobs.restore.restore_files import METADATA_TOPIC, write_metadata, write_partition
+from stratalog.jobs.restore.bucket import RestorePlan, plan_restore
+from stratalog.jobs.restore.files import METADATA_TOPIC, write_metadata, write_partition
 from stratalog.log.format.checkpoints import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,

@@ -1,7 +1,7 @@
 """An audit of one partition's objects in a bucket: facts in, findings out. Nothing is read here.
 
-Every rule is one function, and says one thing. What the objects hold is `audit_segment`'s business, what segments say of
-offsets together `audit_offsets`'; both are told from here. Source of the rules: the order of copy and delete
+Every rule is one function, and says one thing. What the objects hold is `segment`'s business, what segments say of
+offsets together `offsets`'; both are told from here. Source of the rules: the order of copy and delete
 (`docs/formats/remote_layout.md`), the states of `segment_state`, the lineage of `lineage`.
 """
 
@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from stratalog.inspect.audit_facts import LogFacts, Manifest, PartitionMetadata, group_objects
-from stratalog.jobs.audit.audit_findings import Finding, Kind, Severity
-from stratalog.jobs.audit.audit_offsets import audit_offsets
-from stratalog.jobs.audit.audit_segment import (
+from stratalog.inspect.facts import LogFacts, Manifest, PartitionMetadata, group_objects
+from stratalog.jobs.audit.findings import Finding, Kind, Severity
+from stratalog.jobs.audit.offsets import audit_offsets
+from stratalog.jobs.audit.segment import (
     SegmentFacts,
     State,
     audit_segment,

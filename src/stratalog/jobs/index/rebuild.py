@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from stratalog.errors import CorruptIndexError
-from stratalog.jobs.index.index_check import offset_entries, verify_offset_index
+from stratalog.jobs.index.check import offset_entries, verify_offset_index
 from stratalog.jobs.index.spans_over_damage import spans_over_damage
 from stratalog.log.format.offset_index_detection import detect_file
 from stratalog.log.format.offset_index_format import LARGE, LEGACY, OffsetIndexFormat

@@ -1,4 +1,4 @@
-"""What a forecast of retention is made of: segments in, fates out. Values only; the rules are in `retention_forecast`."""
+"""What a forecast of retention is made of: segments in, fates out. Values only; the rules are in `forecast`."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
     findings += verify_time_index(log_path, time_index_path, base_offset, is_sealed=True)
 
 Verifying changes nothing and needs no lock. Of a segment that is being written, entries that are made meanwhile may be
-missed. Batches are taken by their headers: whether their records are sound is for others to check. `index_rebuild` makes
+missed. Batches are taken by their headers: whether their records are sound is for others to check. `rebuild` makes
 indexes anew.
 """
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
-from stratalog.inspect.audit_facts import (
+from stratalog.inspect.facts import (
     REMAKEABLE,
     Manifest,
     ManifestFault,
     PartitionMetadata,
     SegmentObjects,
 )
-from stratalog.jobs.audit.audit_findings import (
+from stratalog.jobs.audit.findings import (
     DeleteObjects,
     Finding,
     Kind,

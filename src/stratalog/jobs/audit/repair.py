@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from stratalog.errors import (
     RemoteResourceNotFoundError,
 )
-from stratalog.inspect.audit_bucket import read_manifest
-from stratalog.inspect.audit_facts import REMAKEABLE
-from stratalog.jobs.audit.audit_contents import Expected, check_small
-from stratalog.jobs.audit.audit_findings import DeleteObjects, Mend, RemakeIndexes, TakeBackUpload, in_words
-from stratalog.jobs.audit.audit_read import read_segment, walk_records
-from stratalog.jobs.audit.audit_run import CLOCK_KEY, plain_view
+from stratalog.inspect.bucket import read_manifest
+from stratalog.inspect.facts import REMAKEABLE
+from stratalog.jobs.audit.contents import Expected, check_small
+from stratalog.jobs.audit.findings import DeleteObjects, Mend, RemakeIndexes, TakeBackUpload, in_words
+from stratalog.jobs.audit.reading import read_segment, walk_records
 from stratalog.jobs.audit.rebuild_objects import remake
+from stratalog.jobs.audit.run import CLOCK_KEY, plain_view
 from stratalog.jobs.audit.segment_history import NotProvedError
 from stratalog.log.format.offset_index_format import detect
 from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata

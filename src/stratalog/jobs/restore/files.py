@@ -13,7 +13,7 @@ from uuid import UUID
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import RemoteStorageError
-from stratalog.jobs.restore.restore_plan import PartitionPlan
+from stratalog.jobs.restore.plan import PartitionPlan
 from stratalog.log.format.checkpoints import PartitionMetadataFile, encode_epochs
 from stratalog.log.format.file_names import (
     LEADER_EPOCH_CHECKPOINT,

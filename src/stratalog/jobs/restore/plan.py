@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from uuid import UUID
 
-from stratalog.inspect.audit_bucket import PartitionObjects
-from stratalog.inspect.audit_facts import ManifestFault, SegmentObjects, group_objects
+from stratalog.inspect.bucket import PartitionObjects
+from stratalog.inspect.facts import ManifestFault, SegmentObjects, group_objects
 from stratalog.log.format.values import EpochEntry
 from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata, TopicIdPartition
 from stratalog.remote.api.lineage import is_within_lineage, lineage_of

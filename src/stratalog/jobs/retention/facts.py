@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stratalog.errors import CorruptRecordError, UnsupportedForMessageFormatError
-from stratalog.jobs.index.index_check import offset_entries, time_entries
-from stratalog.jobs.retention.retention_fate import LocalSegment
+from stratalog.jobs.index.check import offset_entries, time_entries
+from stratalog.jobs.retention.fate import LocalSegment
 from stratalog.log.format.offset_index_detection import detect_file
 from stratalog.log.format.values import OffsetPosition
 from stratalog.log.scan import SegmentFiles, list_segments, scan_headers

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing_extensions import Buffer
 
 from stratalog.errors import DamagedRemoteObjectError, RemoteResourceNotFoundError
-from stratalog.inspect.audit_facts import REMAKEABLE
-from stratalog.jobs.audit.audit_contents import ContentFault, Expected, IndexEntries, RecordsWalk, check_small
-from stratalog.jobs.audit.audit_findings import Kind
+from stratalog.inspect.facts import REMAKEABLE
+from stratalog.jobs.audit.contents import ContentFault, Expected, IndexEntries, RecordsWalk, check_small
+from stratalog.jobs.audit.findings import Kind
 from stratalog.remote.storage.manifest import Layout, SegmentManifest
 from stratalog.remote.storage.object_key import ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore

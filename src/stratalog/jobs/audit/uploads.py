@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from stratalog.inspect.audit_facts import parse_key
-from stratalog.jobs.audit.audit_findings import Finding, Kind, Severity, TakeBackUpload
+from stratalog.inspect.facts import parse_key
+from stratalog.jobs.audit.findings import Finding, Kind, Severity, TakeBackUpload
 from stratalog.remote.storage.s3_uploads import PendingUpload
 
 
