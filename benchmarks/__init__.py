@@ -1,6 +1,7 @@
 """Measurements, each against a peer in the same run: `python -m benchmarks.NAME`. See docs/benchmarks.md.
 
-A benchmark that is ended by SIGTERM leaves as one that is interrupted does: what it started, servers above all, is stopped.
+A benchmark that is ended by SIGTERM leaves as one that is interrupted does: what it started, servers above all, is
+stopped.
 """
 
 from __future__ import annotations

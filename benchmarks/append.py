@@ -43,9 +43,7 @@ class Job(NamedTuple):
     def batch(self) -> bytes:
         chance = random.Random(7)
         now_ms = time.time_ns() // 1_000_000
-        return build_batch(
-            [Record(i, now_ms, None, chance.randbytes(self.value_size)) for i in range(self.records)]
-        )
+        return build_batch([Record(i, now_ms, None, chance.randbytes(self.value_size)) for i in range(self.records)])
 
 
 JOBS = {"small": Job(1, 100, 100_000), "medium": Job(100, 100, 20_000), "large": Job(1_000, 1_024, 300)}
@@ -137,11 +135,7 @@ def measure(report: Report, kafka: Kafka, root: Path, name: str, job: Job, round
     def in_new_directory(who: str) -> Sample:
         directory = root / f"{who}{next(numbers)}-0"
         try:
-            return (
-                ours(directory, batch, job.appends)
-                if who == "ours"
-                else kafka.run(directory, path, job.appends)
-            )
+            return ours(directory, batch, job.appends) if who == "ours" else kafka.run(directory, path, job.appends)
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
@@ -153,9 +147,7 @@ def measure(report: Report, kafka: Kafka, root: Path, name: str, job: Job, round
     )
     what = f"in process, batches of {job.records} x {job.value_size} bytes"
     settings = job._asdict()
-    report.add(
-        Result.of(f"append {what}", result, "appends_per_second", unit="appends/s"), result, **settings
-    )
+    report.add(Result.of(f"append {what}", result, "appends_per_second", unit="appends/s"), result, **settings)
     line = Result.of(f"append {what}", result, "append_bytes_per_second", unit="MB/s", scale=1e6)
     report.add(line, **settings)
     line = Result.of(f"read {what}", result, "read_bytes_per_second", unit="MB/s", scale=1e6)

@@ -3,9 +3,9 @@
     python -m benchmarks.bucket_scale [--segments 100000] [--partitions 100] [--json FILE]
 
 A directory is filled with the objects of so many segments (sparse records, manifests as those of 1 GiB segments).
-Then, each in a process of its own: the plan of one partition for Spark, the same again in the same process, and `tier ls`,
-`tier stat` and `tier audit` of everything. Wall time and the largest resident memory of each; there is no peer, the targets
-are absolute: a plan within 2 s and 200 MB, the tools within 60 s and 500 MB.
+Then, each in a process of its own: the plan of one partition for Spark, the same again in the same process, and `tier
+ls`, `tier stat` and `tier audit` of everything. Wall time and the largest resident memory of each; there is no peer,
+the targets are absolute: a plan within 2 s and 200 MB, the tools within 60 s and 500 MB.
 """
 
 from __future__ import annotations
@@ -103,9 +103,7 @@ def measured(arguments: list[str]) -> tuple[float, float, str]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--segments", type=int, default=100_000)
     parser.add_argument("--partitions", type=int, default=100)
     parser.add_argument("--json", type=Path)
@@ -119,9 +117,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         before = time.monotonic()
         with ProcessPoolExecutor() as pool:
             each = options.segments // options.partitions
-            list(
-                pool.map(fill, *zip(*((directory, n, each) for n in range(options.partitions)), strict=True))
-            )
+            list(pool.map(fill, *zip(*((directory, n, each) for n in range(options.partitions)), strict=True)))
         print(f"filled in {time.monotonic() - before:.0f} s", file=sys.stderr)
         url = Path(directory).as_uri()
         me = [sys.executable, "-m", "benchmarks.bucket_scale"]
@@ -138,9 +134,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             print(f"{name:20}", "  ".join(f"{key} {value:,.2f}" for key, value in values.items()))
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))
-    print(
-        f"this process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB", file=sys.stderr
-    )
+    print(f"this process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB", file=sys.stderr)
 
 
 if __name__ == "__main__":

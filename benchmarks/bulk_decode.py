@@ -3,10 +3,10 @@
     python -m benchmarks.bulk_decode [--records 200000] [--rounds 5] [--codecs none,lz4,zstd,...] [--json FILE]
 
 All read the same bytes: batches of 16 KB (`batch.size` of the Java producer) and of 1 MB, keys of 10 and values of 90
-bytes. All verify every CRC. A peer iterates over the records and reads offset, timestamp, key, value and headers of each;
-in the jobs "to columns" it also makes the Arrow columns of them that `decode_columns` always makes. Measured is processor
-time of the one thread, so that a busy machine disturbs less. kafka-python has codecs only as far as optional packages
-are there: without one, that job is left out, with a line that says so.
+bytes. All verify every CRC. A peer iterates over the records and reads offset, timestamp, key, value and headers of
+each; in the jobs "to columns" it also makes the Arrow columns of them that `decode_columns` always makes. Measured is
+processor time of the one thread, so that a busy machine disturbs less. kafka-python has codecs only as far as optional
+packages are there: without one, that job is left out, with a line that says so.
 """
 
 from __future__ import annotations
@@ -161,9 +161,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                         rounds=options.rounds,
                     )
                     target = TARGETS[name] if codec is Codec.NONE else None
-                    result = Result.of(
-                        job, rounds, "records_per_s", unit="k records/s", scale=1e3, target=target
-                    )
+                    result = Result.of(job, rounds, "records_per_s", unit="k records/s", scale=1e3, target=target)
                     report.add(result, rounds)
     report.close()
 

@@ -2,11 +2,12 @@
 
     python -m benchmarks.bulk_ingest [--megabytes 512] [--rounds 3] [--json FILE]
 
-Parquet files with keys and values of 1 KB, and of 100 bytes, are written to a topic of 4 partitions: by Spark's Kafka sink
-through a broker; into a data directory by our `ingest`, whose tasks read the files, and by our sink, to which Spark hands
-the rows. Both sessions have the same settings and the same codec, and records go to the same partitions. Each write is a
-topic of its own. Both ends are counted: every record has to be there. Kafka's write is over when the broker has
-acknowledged everything, ours when the segments are synced and published. Listing the files counts for `ingest` alone.
+Parquet files with keys and values of 1 KB, and of 100 bytes, are written to a topic of 4 partitions: by Spark's Kafka
+sink through a broker; into a data directory by our `ingest`, whose tasks read the files, and by our sink, to which
+Spark hands the rows. Both sessions have the same settings and the same codec, and records go to the same partitions.
+Each write is a topic of its own. Both ends are counted: every record has to be there. Kafka's write is over when the
+broker has acknowledged everything, ours when the segments are synced and published. Listing the files counts for
+`ingest` alone.
 """
 
 from __future__ import annotations
@@ -156,13 +157,9 @@ def compare(report: Report, directory: Path, size: int, rounds: int) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=int, default=512, help="of values in each load (default: 512)")
-    parser.add_argument(
-        "--rounds", type=int, default=3, help="that count, after one that does not (default: 3)"
-    )
+    parser.add_argument("--rounds", type=int, default=3, help="that count, after one that does not (default: 3)")
     parser.add_argument("--json", help="write all samples there (- for stdout)")
     options = parser.parse_args(argv)
     report = Report(options.json)

@@ -1,14 +1,16 @@
-"""What cold readers cost a producer: p99 of its acknowledgements while 16 consumers read the remote tier, and without them.
+"""What cold readers cost a producer: p99 of its acknowledgements while 16 consumers read the remote tier, and without
+them.
 
     python -m benchmarks.cold_readers [--readers 16] [--reader-mb-per-second 2] [--rounds 5] [--json FILE]
 
-A broker with its remote tier on a real S3 server. One producer sends a record of 1 KiB every few milliseconds, each at its
-time whether or not the last was acknowledged in time, and waits for it (`acks=all`). Each reader reads its own topic, of
-which nothing but the active segment is local, from the beginning and again, at its pace (0: as fast as it can).
-Readers and broker share the cores with the server and the producer here, so a pace below what the machine can do says more.
-How much of the cost is the machine's and not the broker's, two more pairs of figures tell: the same producer beside readers
-that get the same bytes from the same store at the same pace with no broker between; and beside readers of the broker when
-the server and the readers have one core, and the broker and the producer another, as if they were machines of their own.
+A broker with its remote tier on a real S3 server. One producer sends a record of 1 KiB every few milliseconds, each at
+its time whether or not the last was acknowledged in time, and waits for it (`acks=all`). Each reader reads its own
+topic, of which nothing but the active segment is local, from the beginning and again, at its pace (0: as fast as it
+can). Readers and broker share the cores with the server and the producer here, so a pace below what the machine can do
+says more. How much of the cost is the machine's and not the broker's, two more pairs of figures tell: the same producer
+beside readers that get the same bytes from the same store at the same pace with no broker between; and beside readers
+of the broker when the server and the readers have one core, and the broker and the producer another, as if they were
+machines of their own.
 """
 
 from __future__ import annotations
@@ -114,9 +116,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = benchmark_parser(__doc__, rounds=5, unmeasured=1)
     parser.add_argument("--readers", type=int, default=16, help="(default: 16)")
     parser.add_argument("--megabytes", type=int, default=32, help="of records for each reader (default: 32)")
-    parser.add_argument(
-        "--reader-mb-per-second", type=float, default=2.0, help="of each; 0 for no limit (default: 2)"
-    )
+    parser.add_argument("--reader-mb-per-second", type=float, default=2.0, help="of each; 0 for no limit (default: 2)")
     parser.add_argument("--seconds", type=float, default=10.0, help="a round (default: 10)")
     options = parser.parse_args(argv)
     report = Report(options.json)
@@ -155,10 +155,14 @@ def measure(report: Report, directory: Path, options: Namespace, others: set[int
             read = rounds.median("beside readers", "read_bytes_per_second") / 1e6
             for which in ("p50", "p99"):
                 result = Result.of(
-                    f"produce beside {count} cold readers at {read:.0f} MB/s together{where}, {which}", rounds,
-                    f"{which}_seconds", unit="ms", scale=1e-3, target=target if which == "p99" else None,
+                    f"produce beside {count} cold readers at {read:.0f} MB/s together{where}, {which}",
+                    rounds,
+                    f"{which}_seconds",
+                    unit="ms",
+                    scale=1e-3,
+                    target=target if which == "p99" else None,
                     more_is_better=False,
-                )  # fmt: skip
+                )
                 report.add(result, rounds, readers=options.readers, reader_mb_per_second=pace / 1e6)
 
 

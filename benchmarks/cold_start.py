@@ -3,9 +3,9 @@
     python -m benchmarks.cold_start [--segments 100000] [--partitions 500] [--rounds 3] [--json FILE]
 
 Ours begins with the snapshots of the metadata that a clean stop left. The peer is the same broker on the same directory
-without them: it replays two events for each segment. Both load the same partitions, serve, and answer for every partition
-which remote segments there are; the target of 5 s is for the time that this takes with snapshots. Beside it the CPU time
-of one look at the tier status of every partition, as each scrape of the metrics takes.
+without them: it replays two events for each segment. Both load the same partitions, serve, and answer for every
+partition which remote segments there are; the target of 5 s is for the time that this takes with snapshots. Beside it
+the CPU time of one look at the tier status of every partition, as each scrape of the metrics takes.
 """
 
 from __future__ import annotations
@@ -72,9 +72,7 @@ def plan_of(segments: int, partitions: int) -> RestorePlan:
         topics.append(topic)
         for number in range(count):
             partition = TopicIdPartition(topic.topic_id, topic.name, number)
-            of_partition = (
-                segments * (first + number + 1) // partitions - segments * (first + number) // partitions
-            )
+            of_partition = segments * (first + number + 1) // partitions - segments * (first + number) // partitions
             end = of_partition * RECORDS_IN_SEGMENT
             remote = tuple(segment(partition, each) for each in range(of_partition))
             plans.append(PartitionPlan(partition, remote, 0, end, (EpochEntry(0, 0),), None))
@@ -86,9 +84,7 @@ def register(data_dir: Path, plan: RestorePlan, metadata_topic_id: UUID) -> None
     config = metadata_topic_configs(BrokerConfig.from_properties({}))
     store.create_topic(METADATA_TOPIC, METADATA_PARTITIONS, config, created_ms=0, topic_id=metadata_topic_id)
     for topic in plan.topics:
-        store.create_topic(
-            topic.name, topic.partition_count, topic.configs, created_ms=0, topic_id=topic.topic_id
-        )
+        store.create_topic(topic.name, topic.partition_count, topic.configs, created_ms=0, topic_id=topic.topic_id)
     store.close()
 
 

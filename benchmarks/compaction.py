@@ -3,11 +3,11 @@
     python -m benchmarks.compaction [--megabytes 200] [--full] [--record-size 1000] [--batch-bytes 16384]
                                    [--codecs none,zstd] [--rounds 3] [--json FILE]
 
-Half of the log is clean (each key once) and half is dirty: as many records, with keys at random among those, so that about
-two thirds of the keys have a newer value. Both clean from the page cache with a map of 128 MB and the default I/O buffers,
-and flush what they write; what is timed is the cleaning alone. Both processes clean a small log three times before: loops
-are compiled then, and the map is in memory. The target is stated for 1 GB of records of 1 KB (`--full`). Peak memory is
-that of the whole process.
+Half of the log is clean (each key once) and half is dirty: as many records, with keys at random among those, so that
+about two thirds of the keys have a newer value. Both clean from the page cache with a map of 128 MB and the default I/O
+buffers, and flush what they write; what is timed is the cleaning alone. Both processes clean a small log three times
+before: loops are compiled then, and the map is in memory. The target is stated for 1 GB of records of 1 KB (`--full`).
+Peak memory is that of the whole process.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""How often the format of an offset index is told wrongly: the rule of KIP-1333, ours without the log, ours with the log.
+"""How often the format of an offset index is told wrongly: the rule of KIP-1333, ours without the log, ours with the
+log.
 
-Random indexes, as a log with random batches makes them, of sizes that both entry sizes divide; the reader expects the other
-format, as after an upgrade. Only those are counted; for sizes that one entry size divides there is nothing to tell.
+Random indexes, as a log with random batches makes them, of sizes that both entry sizes divide; the reader expects the
+other format, as after an upgrade. Only those are counted; for sizes that one entry size divides there is nothing to
+tell.
 
     python -m benchmarks.detection --indexes 20000
 """
@@ -98,16 +100,12 @@ def ascends(form: OffsetIndexFormat, data: bytes) -> bool:
     return True
 
 
-def count_wrong(
-    profile: Profile, form: OffsetIndexFormat, indexes: int, chance: random.Random
-) -> Counter[str]:
+def count_wrong(profile: Profile, form: OffsetIndexFormat, indexes: int, chance: random.Random) -> Counter[str]:
     """How many of the indexes each rule takes for the other format, and how often it had to guess."""
     counts: Counter[str] = Counter()
     other = LARGE if form is LEGACY else LEGACY
     while counts["indexes"] < indexes:
-        entries = entries_of(
-            chance, profile, int(math.exp(chance.uniform(math.log(2), math.log(ENTRIES_MAX))))
-        )
+        entries = entries_of(chance, profile, int(math.exp(chance.uniform(math.log(2), math.log(ENTRIES_MAX)))))
         whole = 24 // form.entry_size
         del entries[len(entries) // whole * whole :]
         if not entries:
@@ -132,14 +130,13 @@ def rows(indexes: int, seed: int) -> list[Sequence[str]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--indexes", type=int, default=5000, help="for each row (default 5000)")
     parser.add_argument("--seed", type=int, default=1333)
     options = parser.parse_args()
     print(
-        "| written with | bytes in the log for each offset | the document's rule | ours, index alone | ours, with the log |"
+        "| written with | bytes in the log for each offset | the document's rule | ours, index alone | ours, with the "
+        "log |"
     )
     print("|---|---|---:|---:|---:|")
     for row in rows(options.indexes, options.seed):

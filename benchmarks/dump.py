@@ -4,7 +4,8 @@
                              [--json FILE]
 
 The segment holds records of 100 bytes (keys of 10, values of 81) in batches of 16 KB, the Java producer's `batch.size`.
-Both print to /dev/null. The target is stated for 1 GB (`--full`); a smaller file weighs the start of both processes more.
+Both print to /dev/null. The target is stated for 1 GB (`--full`); a smaller file weighs the start of both processes
+more.
 """
 
 from __future__ import annotations
@@ -97,9 +98,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 )
                 job = f"dump, {name}, {codec.name.lower()}, {megabytes} MB"
                 target = TARGET if options.full and name == "deep-iteration" else None
-                report.add(
-                    Result.of(job, rounds, "bytes_per_s", unit="MB/s", scale=1e6, target=target), rounds
-                )
+                report.add(Result.of(job, rounds, "bytes_per_s", unit="MB/s", scale=1e6, target=target), rounds)
     report.close()
 
 

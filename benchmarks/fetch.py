@@ -2,8 +2,8 @@
 
     python -m benchmarks.fetch [--rounds 5] [--mb 512] [--json FILE]
 
-Same client for both, one fetch after the other, `max.partition.fetch.bytes` as consumers have it. Batches are as large as
-a producer's default. Before anything is measured all of it is fetched once and compared, byte by byte.
+Same client for both, one fetch after the other, `max.partition.fetch.bytes` as consumers have it. Batches are as large
+as a producer's default. Before anything is measured all of it is fetched once and compared, byte by byte.
 """
 
 from __future__ import annotations
@@ -64,9 +64,7 @@ def one_round(broker: Broker, data: bytes, batches: int, fetch_bytes: int, passe
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = benchmark_parser(__doc__, rounds=5, unmeasured=1)
-    parser.add_argument(
-        "--passes", type=int, default=4, help="over the whole partition in a round (default: 4)"
-    )
+    parser.add_argument("--passes", type=int, default=4, help="over the whole partition in a round (default: 4)")
     parser.add_argument("--mb", type=int, default=512, help="size of the partition (default: 512)")
     parser.add_argument("--fetch-bytes", type=int, default=FETCH_BYTES, help="of one fetch (default: 1 MiB)")
     parser.add_argument("--dir", help="where the brokers keep their data (default: a temporary directory)")

@@ -2,9 +2,10 @@
 
     python -m benchmarks.large_segments [--gib 6] [--store s3|directory] [--directory DIR] [--skip-spark]
 
-`serve` at metadata.version 32 with segment.bytes of 8 GiB or more; a client of librdkafka produces real batches; fetches
-at sampled offsets; kill -9 and recovery; a dump behind the border of 2^32 bytes; the tier is switched on, the segment
-rolls, is copied, and deleted here; fetches again, now from the store; kill -9 once more; a Spark scan of the lot.
+`serve` at metadata.version 32 with segment.bytes of 8 GiB or more; a client of librdkafka produces real batches;
+fetches at sampled offsets; kill -9 and recovery; a dump behind the border of 2^32 bytes; the tier is switched on, the
+segment rolls, is copied, and deleted here; fetches again, now from the store; kill -9 once more; a Spark scan of the
+lot.
 
 Needs room for two copies of the records, with some to spare, and removes them at the end. Stops at the first check that
 fails.
@@ -97,10 +98,15 @@ class Records:
 
     def produce(self, bootstrap_servers: str, first: int, last: int) -> None:
         producer = Producer(
-            {"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "linger.ms": 20,
-             "batch.size": 900_000, "queue.buffering.max.kbytes": 256 * 1024,
-             "queue.buffering.max.messages": 100_000}
-        )  # fmt: skip
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "enable.idempotence": True,
+                "linger.ms": 20,
+                "batch.size": 900_000,
+                "queue.buffering.max.kbytes": 256 * 1024,
+                "queue.buffering.max.messages": 100_000,
+            }
+        )
         failed: list[str] = []
 
         def delivered(error: object, _: object) -> None:
@@ -136,9 +142,7 @@ class Records:
                     len(found) == 1,
                     f"the batch at offset {offset} has it, and not {batch.base_offset} to {batch.last_offset}",
                 )
-                check(
-                    found[0].value == self.value(offset), f"the record at offset {offset} is what was written"
-                )
+                check(found[0].value == self.value(offset), f"the record at offset {offset} is what was written")
 
 
 class Broker(Stratalog):
@@ -154,8 +158,7 @@ class Broker(Stratalog):
 
     def configure(self, config: Mapping[str, str]) -> None:
         entries = [
-            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
-            for key, value in config.items()
+            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in config.items()
         ]
         resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=entries)
         admin: AdminClient = self._admin()
@@ -209,9 +212,7 @@ class Run:
         samples = records.samples()
         with step("start, create the topic", f"segment.bytes={self.segment_bytes} is taken at level {LEVEL}"):
             broker.start()
-            broker.create(
-                {"segment.bytes": str(self.segment_bytes), "retention.ms": "-1", "file.delete.delay.ms": "0"}
-            )
+            broker.create({"segment.bytes": str(self.segment_bytes), "retention.ms": "-1", "file.delete.delay.ms": "0"})
         with step("produce", f"{records.count} records acknowledged, one segment", moved=self.size):
             records.produce(broker.bootstrap_servers, 0, records.count)
             check(self._segments() == [0], f"one segment, not {self._segments()}")
@@ -229,19 +230,13 @@ class Run:
     def _dump(self) -> None:
         """From an index entry behind 4 GiB on; of smaller sizes, behind two thirds."""
         border = 2**32 if self.size > 2**32 + 2**27 else self.size * 2 // 3
-        with OffsetIndex.open(
-            self._index, 0, max_size=0, writable=False, entry_size=LARGE.entry_size
-        ) as index:
+        with OffsetIndex.open(self._index, 0, max_size=0, writable=False, entry_size=LARGE.entry_size) as index:
             used = [entry for entry in index if entry.position]
         entry = next(entry for entry in used if entry.position > border)
         checked = f"the batch of offset {entry.offset} stands at {entry.position}"
         with self.steps.step(f"dump behind {border}", checked):
-            printed = self._stratalog(
-                "dump", str(self._log), "--from", f"@{entry.position}", "--max-bytes", "1000000"
-            )
-            check(
-                f"lastOffset: {entry.offset} " in printed, "the dump begins with the batch of the index entry"
-            )
+            printed = self._stratalog("dump", str(self._log), "--from", f"@{entry.position}", "--max-bytes", "1000000")
+            check(f"lastOffset: {entry.offset} " in printed, "the dump begins with the batch of the index entry")
             check(f"position: {entry.position} " in printed, "the dump says where it stands")
         with self.steps.step("verify the index by the log", f"{len(used)} entries"):
             self._stratalog("dump", str(self._index), "--verify-index-only")
@@ -289,14 +284,10 @@ class Run:
         options |= {f"remote.{name}": value for name, value in self.store_options.items()}
         few = min(1000, self.records.count)
         with Scanner(sys.executable, "stratalog") as scanner:
-            with self.steps.step(
-                "Spark, its first query", f"the first {few} records: workers start, code is compiled"
-            ):
+            with self.steps.step("Spark, its first query", f"the first {few} records: workers start, code is compiled"):
                 found = scanner.scan(options | {"endingOffsets": f'{{"{TOPIC}": {{"0": {few}}}}}'}, False)
                 check(found["records"] == few, f"Spark counts {found['records']} of {few} records")
-            with self.steps.step(
-                "Spark scan of both tiers", "count, bytes of values, last offset", moved=self.size
-            ):
+            with self.steps.step("Spark scan of both tiers", "count, bytes of values, last offset", moved=self.size):
                 found = scanner.scan(options, False)
         count = self.records.count + 1
         check(found["records"] == count, f"Spark counts {found['records']} of {count} records")
@@ -343,16 +334,10 @@ class Run:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gib", type=float, default=6, help="of records, in one segment (default: 6)")
-    parser.add_argument(
-        "--store", choices=("s3", "directory"), default="s3", help="the remote tier (default: s3)"
-    )
-    parser.add_argument(
-        "--directory", type=Path, help="where everything lies meanwhile (default: a temporary one)"
-    )
+    parser.add_argument("--store", choices=("s3", "directory"), default="s3", help="the remote tier (default: s3)")
+    parser.add_argument("--directory", type=Path, help="where everything lies meanwhile (default: a temporary one)")
     parser.add_argument("--skip-spark", action="store_true", help="leave out the scan, which needs Java")
     options = parser.parse_args(argv)
     size = int(options.gib * GIB)

@@ -2,10 +2,10 @@
 
     python -m benchmarks.lookup [--entries 10000000] [--lookups 200000] [--rounds 5] [--json FILE]
 
-Ours and Kafka's read the same files for the same targets, spread over the whole index or, as consumers ask, over its last
-8 KB, and what they find is compared. Kafka has no batched lookup: its loop of single ones, compiled, stands against ours.
-The design's targets are absolute: 1 M/s batched, 5 us (200,000/s) single. Times are those of the thread on its CPU: a
-lookup in memory waits for nothing, and so the figures hold where other work goes on.
+Ours and Kafka's read the same files for the same targets, spread over the whole index or, as consumers ask, over its
+last 8 KB, and what they find is compared. Kafka has no batched lookup: its loop of single ones, compiled, stands
+against ours. The design's targets are absolute: 1 M/s batched, 5 us (200,000/s) single. Times are those of the thread
+on its CPU: a lookup in memory waits for nothing, and so the figures hold where other work goes on.
 """
 
 from __future__ import annotations
@@ -63,7 +63,10 @@ def timed(run: Callable[[], int]) -> Answer:
 
 
 def write_indexes(directory: Path, entries: int) -> tuple[dict[str, Path], Array, Array]:
-    """An offset index in both formats and a time index; their offsets and timestamps. Steps vary as those of a log do."""
+    """An offset index in both formats and a time index; their offsets and timestamps.
+
+    Steps vary as those of a log do.
+    """
     chance = np.random.default_rng(7)
     offsets = np.cumsum(chance.integers(1, 2 * (2**31 - 1) // (2 * entries) - 1, entries))
     positions = np.cumsum(chance.integers(100, (2**31 - 1) // entries, entries))

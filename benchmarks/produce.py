@@ -105,9 +105,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 for which in ("p50", "p99"):
                     job = f"produce, small, one at a time, {which}"
                     what = f"{which}_seconds"
-                    result = Result.of(
-                        job, rounds, what, unit="us", scale=1e-6, target=0.8, more_is_better=False
-                    )
+                    result = Result.of(job, rounds, what, unit="us", scale=1e-6, target=0.8, more_is_better=False)
                     report.add(result, rounds, requests=options.latency_requests)
     report.close()
 

@@ -2,10 +2,10 @@
 
     python -m benchmarks.remote_copy [--megabytes 256] [--rounds 5] [--json FILE]
 
-Ours copies through `RemoteLogManager.run_once`, as the broker does: every batch checked, checksums of blocks, all objects
-of a segment, a look at what arrived, the manifest, metadata events. The peer puts the `.log` files in parts of the same
-size, as many at a time, and looks at nothing. Once against a real S3 server, once against a directory, where both sync what
-they have put: a copy is durable when it is said to be.
+Ours copies through `RemoteLogManager.run_once`, as the broker does: every batch checked, checksums of blocks, all
+objects of a segment, a look at what arrived, the manifest, metadata events. The peer puts the `.log` files in parts of
+the same size, as many at a time, and looks at nothing. Once against a real S3 server, once against a directory, where
+both sync what they have put: a copy is durable when it is said to be.
 """
 
 from __future__ import annotations
@@ -52,9 +52,13 @@ def put(partition: SealedPartition, url: str, options: dict[str, str]) -> Sample
     for path in partition.sealed_files:
         with path.open("rb") as file:
             obstore.put(
-                store._store, path.name, file, use_multipart=True,
-                chunk_size=UPLOAD_PART_BYTES, max_concurrency=UPLOAD_PARTS_AT_ONCE,
-            )  # fmt: skip
+                store._store,
+                path.name,
+                file,
+                use_multipart=True,
+                chunk_size=UPLOAD_PART_BYTES,
+                max_concurrency=UPLOAD_PARTS_AT_ONCE,
+            )
         store._sync(path.name)
         size += path.stat().st_size
     seconds = time.perf_counter() - start

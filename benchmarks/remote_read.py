@@ -1,10 +1,11 @@
-"""Sequential reads of the remote tier against raw ranged GETs of the same objects by the same client, on a real S3 server.
+"""Sequential reads of the remote tier against raw ranged GETs of the same objects by the same client, on a real S3
+server.
 
     python -m benchmarks.remote_read [--megabytes 256] [--rounds 5] [--json FILE]
 
 Ours reads every batch from the first offset on through `RemoteLogManager.read`, as a consumer's fetches do: metadata,
-indexes, checksums of blocks and batches, and the copy into an answer included; caches are empty at each round's start. The
-peer gets the records of the same segments in ranges of 4 MiB, one after the other, and looks at nothing.
+indexes, checksums of blocks and batches, and the copy into an answer included; caches are empty at each round's start.
+The peer gets the records of the same segments in ranges of 4 MiB, one after the other, and looks at nothing.
 """
 
 from __future__ import annotations
@@ -89,15 +90,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         S3Server(Path(directory) / "s3") as s3,
     ):
         for name, batch_records in BATCHES.items():
-            tier = Tier(
-                Path(directory) / str(batch_records), s3, batch_records, options.megabytes * 1_000_000
-            )
+            tier = Tier(Path(directory) / str(batch_records), s3, batch_records, options.megabytes * 1_000_000)
             rounds = alternate(
                 ("stratalog", partial(tier.read)), ("ranged GETs", partial(tier.get)), rounds=options.rounds
             )
             result = Result.of(
                 f"sequential remote read, {name}", rounds, "bytes_per_second", unit="MB/s", scale=1e6, target=0.7
-            )  # fmt: skip
+            )
             report.add(result, rounds)
             tier.log.close()
     report.close()

@@ -4,13 +4,14 @@
                                          [--rounds 3] [--kafka] [--json FILE]
 
 The log is that of `benchmarks.compaction`: half clean, half dirty, closed as a broker closes it, so that nobody has to
-recover it. Spark works on one core (`local[1]`); its session is there before, and has compacted the log three times, as the
-cleaners have cleaned a small one three times. What is timed is the whole job, from planning to the swap, and what its tasks
-took in sum (`core_seconds`); a cleaner's time is that of the cleaning alone. Both wait until what they wrote is
-on the disk. What a Spark job costs however small it is weighs less the larger the log is; its parts are printed.
+recover it. Spark works on one core (`local[1]`); its session is there before, and has compacted the log three times, as
+the cleaners have cleaned a small one three times. What is timed is the whole job, from planning to the swap, and what
+its tasks took in sum (`core_seconds`); a cleaner's time is that of the cleaning alone. Both wait until what they wrote
+is on the disk. What a Spark job costs however small it is weighs less the larger the log is; its parts are printed.
 
-Memory is that of the Python worker that has most, for each of the sizes: it should be the same for all. Anonymous pages are
-what it holds itself; the resident set has also what is mapped of libraries and shared with the daemon that it comes from.
+Memory is that of the Python worker that has most, for each of the sizes: it should be the same for all. Anonymous pages
+are what it holds itself; the resident set has also what is mapped of libraries and shared with the daemon that it comes
+from.
 """
 
 from __future__ import annotations
@@ -133,9 +134,7 @@ def on_spark(spark: object, scratch: Path, source: Path, first_dirty: int) -> Sa
     }
 
 
-def cleaner(
-    command: Sequence[object], scratch: Path, small: tuple[Path, int], large: tuple[Path, int]
-) -> Sample:
+def cleaner(command: Sequence[object], scratch: Path, small: tuple[Path, int], large: tuple[Path, int]) -> Sample:
     """The whole log a second: clean and dirty part, as for Spark."""
     sample = dict(run(command, scratch, small, large))
     size = sum(path.stat().st_size for path in large[0].glob("*.log"))
@@ -174,15 +173,12 @@ def main(argv: Sequence[str] | None = None) -> None:
                 is_warm = True
                 job = f"compaction on Spark, {options.record_size} B records, {megabytes} MB"
                 for what, words in (("bytes_per_s", "whole job"), ("bytes_per_core_s", "tasks alone")):
-                    result = Result.of(
-                        f"{job}, {words}", rounds, what, unit="MB/s a core", scale=1e6, target=TARGET
-                    )
+                    result = Result.of(f"{job}, {words}", rounds, what, unit="MB/s a core", scale=1e6, target=TARGET)
                     report.add(result, rounds)
                 times = ", ".join(f"{name} {rounds.median('spark', name):.2f}" for name in _PARTS)
                 print(f"{job}: {times}; all tasks {rounds.median('spark', 'core_seconds'):.2f} s")
                 memory = (
-                    f"{figure(rounds.median('spark', what) / 1e6)} MB {what}"
-                    for what in ("anonymous", "resident")
+                    f"{figure(rounds.median('spark', what) / 1e6)} MB {what}" for what in ("anonymous", "resident")
                 )
                 print(f"{job}: memory of a worker {', '.join(memory)}")
             shutil.rmtree(path.parent)

@@ -2,22 +2,22 @@
 
     python -m benchmarks.spark_scan [--megabytes 512] [--rounds 5] [--only scan|stream|remote|hour] [--codecs none,lz4]
 
-Apache Kafka gets a topic of 4 partitions with records of 1 KB, and one with records of 100 bytes, each uncompressed, with
-lz4 and with zstd (random bytes; with a codec, random words). Spark counts the records, adds up the lengths of the values
-and finds the largest offset and timestamp, and then, of the uncompressed ones, does the like with every column: through
-the Kafka source and the broker, and through ours straight from the broker's log directory. The sessions have the same
-settings; results must be equal.
+Apache Kafka gets a topic of 4 partitions with records of 1 KB, and one with records of 100 bytes, each uncompressed,
+with lz4 and with zstd (random bytes; with a codec, random words). Spark counts the records, adds up the lengths of the
+values and finds the largest offset and timestamp, and then, of the uncompressed ones, does the like with every column:
+through the Kafka source and the broker, and through ours straight from the broker's log directory. The sessions have
+the same settings; results must be equal.
 
 Streams: both follow the uncompressed topics from their beginning to what is there, as one micro-batch, and use value,
 offset and timestamp of each record; ours as it does, and with Spark taking rows of it.
 
 The remote tier: a partition of sealed segments of 1 KB records, scanned from its directory and from a real S3 server on
-this machine: once with Spark and the server on all cores, so that the server's work takes from Spark's; and once with Spark
-on one core and the server on another, so that Spark has the same cores in both cases.
+this machine: once with Spark and the server on all cores, so that the server's work takes from Spark's; and once with
+Spark on one core and the server on another, so that Spark has the same cores in both cases.
 
-The hour: a topic of a month of CreateTime records, each second some, and a filter on `timestamp` for one hour of it. Bytes
-are those that planning and reading ask of files. Without `timestampDisorder` everything after the hour is read too, because
-any later record might be older.
+The hour: a topic of a month of CreateTime records, each second some, and a filter on `timestamp` for one hour of it.
+Bytes are those that planning and reading ask of files. Without `timestampDisorder` everything after the hour is read
+too, because any later record might be older.
 """
 
 from __future__ import annotations
@@ -165,9 +165,7 @@ def compare(report: Report, directory: Path, codecs: Sequence[str], size: int, r
                 expected = theirs.scan(theirs_options, every_column)
                 found = ours.scan(ours_options, every_column)
                 if _answer(found) != _answer(expected) or found["records"] != count:
-                    raise SystemExit(
-                        f"{topic}: stratalog says {found}, Kafka {expected}, {count} were written"
-                    )
+                    raise SystemExit(f"{topic}: stratalog says {found}, Kafka {expected}, {count} were written")
                 measured = alternate(
                     ("stratalog", partial(_scan, ours, ours_options, every_column)),
                     ("Spark's Kafka source", partial(_scan, theirs, theirs_options, every_column)),
@@ -262,7 +260,7 @@ def _scan(scanner: Scanner, options: dict[str, str], every_column: bool) -> Samp
     return scanner.scan(options, every_column)
 
 
-# --- one hour of a month --------------------------------------------------------------------------------------------------
+# --- one hour of a month ----------------------------------------------------------------------------------------------
 
 
 def write_month(directory: Path, size: int) -> None:
@@ -323,19 +321,23 @@ def one_hour(report: Report, directory: Path, size: int) -> None:
             raise SystemExit(f"the hour has 3600 records, {records} were found")
         target = 1.1 if options else None
         report.add(
-            Result(f"one hour of a month, {name}", read / hour_bytes, read / 1000, hour_bytes / 1000, "kB", "that hour",
-                   target, more_is_better=False)
-        )  # fmt: skip
+            Result(
+                f"one hour of a month, {name}",
+                read / hour_bytes,
+                read / 1000,
+                hour_bytes / 1000,
+                "kB",
+                "that hour",
+                target,
+                more_is_better=False,
+            )
+        )
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=int, default=512, help="of records in each topic (default: 512)")
-    parser.add_argument(
-        "--rounds", type=int, default=5, help="that count, after one that does not (default: 5)"
-    )
+    parser.add_argument("--rounds", type=int, default=5, help="that count, after one that does not (default: 5)")
     parser.add_argument("--only", choices=("scan", "stream", "remote", "hour"), help="one of the parts")
     parser.add_argument("--codecs", default=",".join(CODECS), help="of the scans beside Kafka's source")
     parser.add_argument("--json", help="write all samples there (- for stdout)")

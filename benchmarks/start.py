@@ -33,9 +33,7 @@ def one_start(make: Callable[[Path], Broker], idle_seconds: float) -> Sample:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = benchmark_parser(__doc__, rounds=5, unmeasured=1)
-    parser.add_argument(
-        "--idle-seconds", type=float, default=10, help="before memory is looked at (default: 10)"
-    )
+    parser.add_argument("--idle-seconds", type=float, default=10, help="before memory is looked at (default: 10)")
     options = parser.parse_args(argv)
     report = Report(options.json)
     ours = Stratalog.name, partial(one_start, Stratalog, options.idle_seconds)

@@ -24,9 +24,7 @@ def row(result: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=Path, help="what --json wrote")
     reports = [json.loads(path.read_text(encoding="utf-8")) for path in parser.parse_args().files]
     print(HEAD)

@@ -1,7 +1,7 @@
 """Make `.venv` what `uv.lock` says, from nothing but this Python: `set_up.py KEY`, called by the launchers.
 
-Only the standard library is used. The steps: get uv (pinned, by pip, into `.setup/`), let it install the locked packages,
-look for a Java, compile the native loops ahead of their first use. After the last one KEY is written to
+Only the standard library is used. The steps: get uv (pinned, by pip, into `.setup/`), let it install the locked
+packages, look for a Java, compile the native loops ahead of their first use. After the last one KEY is written to
 `.venv/set-up.stamp`; the launchers compare it and come here only when it differs.
 
 One set-up runs at a time (a lock in `.setup/`, held by its children too). One that ended while it installed leaves
@@ -145,9 +145,7 @@ class Runner:
             process.wait()
             raise
         if status:
-            how = (
-                f"was ended by {signal.Signals(-status).name}" if status < 0 else f"exited with code {status}"
-            )
+            how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"exited with code {status}"
             raise StepFailedError(f"{name} {how}", tail)
         return list(tail)
 

@@ -64,9 +64,7 @@ class Client:
                 raise BrokerError(f"topic {topic} is not served: error {head.error_code}")
             time.sleep(0.01)
 
-    def produce_pipelined(
-        self, topic: str, request: bytes, count: int, *, window: int, records: int
-    ) -> float:
+    def produce_pipelined(self, topic: str, request: bytes, count: int, *, window: int, records: int) -> float:
         """Send `request` (of `records` records) `count` times with up to `window` unanswered; seconds that it took.
 
         Small requests leave in bunches of half a window, in one system call each. The topic must be empty.
@@ -133,10 +131,9 @@ class Client:
         at = head.records_at - 4
         return bytes(answer[at : at + head.records_size])
 
-    def fetch_all(
-        self, topic: str, *, end_offset: int, batch: bytes, partition_bytes_max: int, keep: bool
-    ) -> Fetched:
-        """Fetch from offset 0 to `end_offset`, one request after the other, of a topic that holds only copies of `batch`.
+    def fetch_all(self, topic: str, *, end_offset: int, batch: bytes, partition_bytes_max: int, keep: bool) -> Fetched:
+        """Fetch from offset 0 to `end_offset`, one request after the other, of a topic that holds only copies of
+        `batch`.
 
         With `keep` every byte is compared with what was produced (not for a measurement).
         """
@@ -147,9 +144,7 @@ class Client:
         start = time.perf_counter()
         while offset < end_offset:
             self._socket.sendall(
-                wire.fetch_request(
-                    topic, offset, partition_bytes_max=partition_bytes_max, bytes_max=len(buffer)
-                )
+                wire.fetch_request(topic, offset, partition_bytes_max=partition_bytes_max, bytes_max=len(buffer))
             )
             self._receive_into(view[:4])
             size = int.from_bytes(view[:4], "big")
@@ -157,13 +152,9 @@ class Client:
             head = wire.parse_fetch_head(topic, buffer)
             batches = head.records_size // len(batch)
             if head.error_code or not batches:
-                raise BrokerError(
-                    f"fetch at {offset}: error {head.error_code}, {head.records_size} bytes of records"
-                )
+                raise BrokerError(f"fetch at {offset}: error {head.error_code}, {head.records_size} bytes of records")
             if keep:
-                _check_fetched(
-                    view[head.records_at : head.records_at + batches * len(batch)], batch, offset, records
-                )
+                _check_fetched(view[head.records_at : head.records_at + batches * len(batch)], batch, offset, records)
             requests += 1
             offset += batches * records
             total += batches * len(batch)

@@ -1,7 +1,7 @@
 """Readers of cold topics in a process of their own: `ADDRESS READERS END BYTES_PER_SECOND SECONDS`.
 
-Reader n fetches topic `cold-n` from offset 0 to END and again, at its pace. Prints a line when all have begun, and at the
-end how many bytes a second they read together.
+Reader n fetches topic `cold-n` from offset 0 to END and again, at its pace. Prints a line when all have begun, and at
+the end how many bytes a second they read together.
 """
 
 from __future__ import annotations

@@ -14,7 +14,10 @@ def cores() -> list[int]:
 
 @contextmanager
 def on_cores(chosen: set[int]) -> Iterator[None]:
-    """This thread, and the processes that it begins meanwhile, stay on these cores; the processes stay there for good."""
+    """This thread, and the processes that it begins meanwhile, stay on these cores.
+
+    The processes stay there for good.
+    """
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, chosen)
     try:

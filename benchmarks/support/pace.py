@@ -11,7 +11,10 @@ Reads = Callable[[int], Iterator[int]]
 
 
 def read_at_pace(reads: Reads, readers: int, bytes_per_second: float, seconds: float) -> None:
-    """Print a line when all have begun, and at the end how many bytes a second they read together. A pace of 0 is none."""
+    """Print a line when all have begun, and at the end how many bytes a second they read together.
+
+    A pace of 0 is none.
+    """
     until = time.monotonic() + seconds
     sizes = [0] * readers
     started = threading.Barrier(readers + 1)

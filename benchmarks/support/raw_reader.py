@@ -1,7 +1,7 @@
 """Readers of the objects that cold topics lie in, no broker between: `URL OPTIONS READERS BYTES_PER_SECOND SECONDS`.
 
-Reader n gets the records of topic `cold-n` in ranges, from the first segment on and again, at its pace. OPTIONS are those
-of the store, as JSON. Prints what `cold_reader` prints.
+Reader n gets the records of topic `cold-n` in ranges, from the first segment on and again, at its pace. OPTIONS are
+those of the store, as JSON. Prints what `cold_reader` prints.
 """
 
 from __future__ import annotations

@@ -48,8 +48,6 @@ def spark_kafka_source() -> SparkKafkaSource:
 
 
 def _run(what: str, command: list[str]) -> None:
-    finished = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )
+    finished = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if finished.returncode:
         raise RuntimeError(f"{what} cannot be installed: {finished.stdout.strip()[-2000:]}")

@@ -57,7 +57,8 @@ class MetadataEvents:
 
 
 class SealedPartition:
-    """A partition of at least `size` bytes of random records, all of them in sealed segments, none of them remote yet."""
+    """A partition of at least `size` bytes of random records, all of them in sealed segments, none of them remote
+    yet."""
 
     def __init__(self, directory: Path, batch_records: int, size: int) -> None:
         self._directory = directory

@@ -381,7 +381,8 @@ class DataDirError(StratalogError):
 
 
 class UnusableDataDirError(DataDirError):
-    """A data directory that cannot be read or written, or whose identity is damaged: others beside it may still serve."""
+    """A data directory that cannot be read or written, or whose identity is damaged: others beside it may still
+    serve."""
 
 
 class CorruptIndexError(StratalogError):

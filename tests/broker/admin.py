@@ -18,29 +18,23 @@ def described(wire: Wire, type_: int, name: str) -> dict[str, Any]:
 
 def create(wire: Wire, name: str, partitions: int = 1, *, validate_only: bool = False, **configs: str) -> Any:
     topic = {
-        "name": name, "num_partitions": partitions, "replication_factor": 1,
+        "name": name,
+        "num_partitions": partitions,
+        "replication_factor": 1,
         "configs": [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()],
-    }  # fmt: skip
-    return wire.call(
-        ApiKey.CREATE_TOPICS, 7, topics=[topic], timeout=30_000, validate_only=validate_only
-    ).topics[0]
+    }
+    return wire.call(ApiKey.CREATE_TOPICS, 7, topics=[topic], timeout=30_000, validate_only=validate_only).topics[0]
 
 
 def alter(
     wire: Wire, type_: int, resource: str, *changes: tuple[str, int, str | None], validate_only: bool = False
 ) -> Any:
-    configs = [
-        {"name": name, "config_operation": operation, "value": value} for name, operation, value in changes
-    ]
+    configs = [{"name": name, "config_operation": operation, "value": value} for name, operation, value in changes]
     part = {"resource_type": type_, "resource_name": resource, "configs": configs}
-    return wire.call(
-        ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[part], validate_only=validate_only
-    ).responses[0]
+    return wire.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[part], validate_only=validate_only).responses[0]
 
 
-def replace_configs(
-    wire: Wire, type_: int, resource: str, *, validate_only: bool = False, **configs: str
-) -> Any:
+def replace_configs(wire: Wire, type_: int, resource: str, *, validate_only: bool = False, **configs: str) -> Any:
     """AlterConfigs: these are all that is set then."""
     pairs = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
     part = {"resource_type": type_, "resource_name": resource, "configs": pairs}
@@ -50,6 +44,4 @@ def replace_configs(
 def update_level(wire: Wire, level: int, kind: int = 1, *, validate_only: bool = False) -> Any:
     """UpdateFeatures: `metadata.version` to a level; kind 1 is an upgrade, 2 a safe downgrade, 3 an unsafe one."""
     update = {"feature": "metadata.version", "max_version_level": level, "upgrade_type": kind}
-    return wire.call(
-        ApiKey.UPDATE_FEATURES, 2, feature_updates=[update], timeout=10_000, validate_only=validate_only
-    )
+    return wire.call(ApiKey.UPDATE_FEATURES, 2, feature_updates=[update], timeout=10_000, validate_only=validate_only)

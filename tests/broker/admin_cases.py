@@ -41,17 +41,13 @@ def _results(key: ApiKey, response: Any) -> list[list[Any]]:
     if key is ApiKey.CREATE_PARTITIONS:
         return [[t.name, int(t.error_code), t.error_message] for t in response.results]
     if key is ApiKey.DESCRIBE_CONFIGS:
-        return [
-            [r.resource_name, int(r.error_code), r.error_message, *_described(r)] for r in response.results
-        ]
+        return [[r.resource_name, int(r.error_code), r.error_message, *_described(r)] for r in response.results]
     return [[r.resource_name, int(r.error_code), r.error_message] for r in response.responses]
 
 
 def _created(topic: Any) -> list[Any]:
     """Counts, and the configs that were set."""
-    set_here = [
-        [c.name, c.value, c.read_only, c.is_sensitive] for c in topic.configs or () if c.config_source == 1
-    ]
+    set_here = [[c.name, c.value, c.read_only, c.is_sensitive] for c in topic.configs or () if c.config_source == 1]
     return [topic.num_partitions, topic.replication_factor, set_here]
 
 
@@ -59,10 +55,17 @@ def _described(result: Any) -> list[Any]:
     if len(result.configs) > 8:
         return []
     return [
-        [c.name, c.value, c.read_only, c.config_source, c.is_sensitive, c.config_type,
-         [[s.name, s.value, s.source] for s in c.synonyms]]
+        [
+            c.name,
+            c.value,
+            c.read_only,
+            c.config_source,
+            c.is_sensitive,
+            c.config_type,
+            [[s.name, s.value, s.source] for s in c.synonyms],
+        ]
         for c in sorted(result.configs, key=lambda c: c.name)
-    ]  # fmt: skip
+    ]
 
 
 def _create(name: str, *topics: dict[str, Any], validate_only: bool = False) -> Case:
@@ -161,9 +164,7 @@ def _describe(name: str, type_: int, resource: str, *keys: str, synonyms: bool =
         ApiKey.DESCRIBE_CONFIGS,
         4,
         {
-            "resources": [
-                {"resource_type": type_, "resource_name": resource, "configuration_keys": keys or None}
-            ],
+            "resources": [{"resource_type": type_, "resource_name": resource, "configuration_keys": keys or None}],
             "include_synonyms": synonyms,
             "include_documentation": False,
         },
@@ -195,8 +196,12 @@ CASES = [
     _create("too many replicas", {"name": "p", "replication_factor": 2}),
     _create("too many partitions", {"name": "p", "num_partitions": 10_001}, validate_only=True),
     _create("too many partitions by far", {"name": "p", "num_partitions": 2**31 - 1}, validate_only=True),
-    _create("too many partitions together", {"name": "p", "num_partitions": 6_000}, {"name": "q", "num_partitions": 6_000},
-            validate_only=True),
+    _create(
+        "too many partitions together",
+        {"name": "p", "num_partitions": 6_000},
+        {"name": "q", "num_partitions": 6_000},
+        validate_only=True,
+    ),
     _create("no partitions and no replicas", {"name": "p", "num_partitions": 0, "replication_factor": 0}),
     # --- manual assignments
     _assign("assigned", (0, (1,)), (1, (1,))),
@@ -240,10 +245,14 @@ CASES = [
     _create_with("bad throttle list", leader_replication_throttled_replicas="zero"),
     _create_with("tiered without the system", remote_storage_enable="true"),
     _create_with("good configs", retention_ms="1000", cleanup_policy="compact, delete", preallocate="TRUE"),
-    _create("created with configs", {
-        "name": "configured", "num_partitions": 3,
-        "configs": [{"name": "retention.ms", "value": "60000"}, {"name": "cleanup.policy", "value": "delete"}],
-    }),
+    _create(
+        "created with configs",
+        {
+            "name": "configured",
+            "num_partitions": 3,
+            "configs": [{"name": "retention.ms", "value": "60000"}, {"name": "cleanup.policy", "value": "delete"}],
+        },
+    ),
     # --- CreatePartitions
     _partitions("more partitions", {"name": "configured", "count": 4}),
     _partitions("as many partitions", {"name": "configured", "count": 4}),
@@ -264,8 +273,11 @@ CASES = [
     _alter("set for a bad name", (TOPIC, "a b", [("retention.ms", SET, "120000")])),
     _alter("set to null", (TOPIC, "configured", [("retention.ms", SET, None)])),
     _alter("set twice", (TOPIC, "configured", [("retention.ms", SET, "1"), ("retention.ms", SET, "2")])),
-    _alter("resource twice", (TOPIC, "configured", [("retention.ms", SET, "1")]),
-           (TOPIC, "configured", [("retention.ms", SET, "2")])),
+    _alter(
+        "resource twice",
+        (TOPIC, "configured", [("retention.ms", SET, "1")]),
+        (TOPIC, "configured", [("retention.ms", SET, "2")]),
+    ),
     _alter("set unknown", (TOPIC, "configured", [("no.such.config", SET, "1")])),
     _alter("set bad", (TOPIC, "configured", [("retention.ms", SET, "x")])),
     _alter("append to no list", (TOPIC, "configured", [("retention.ms", APPEND, "1")])),
@@ -301,8 +313,17 @@ CASES = [
     _alter("cluster: delete", (BROKER, "", [("log.retention.ms", DELETE, None)])),
     _describe("broker: after delete", BROKER, "1", "log.cleaner.threads", "log.retention.ms"),
     # --- DescribeConfigs
-    _describe("a topic", TOPIC, "configured", "segment.jitter.ms", "flush.messages", "compression.type",
-              "follower.replication.throttled.replicas", "remote.storage.enable", "message.timestamp.type"),
+    _describe(
+        "a topic",
+        TOPIC,
+        "configured",
+        "segment.jitter.ms",
+        "flush.messages",
+        "compression.type",
+        "follower.replication.throttled.replicas",
+        "remote.storage.enable",
+        "message.timestamp.type",
+    ),
     _describe("without synonyms", TOPIC, "configured", "flush.messages", synonyms=False),
     _describe("unknown key", TOPIC, "configured", "no.such.config"),
     _describe("no topic", TOPIC, "nowhere"),
@@ -325,7 +346,7 @@ CASES = [
     _delete("a name twice", {"name": "configured", "topic_id": None}, {"name": "configured", "topic_id": None}),
     _delete("deleted", {"name": "configured", "topic_id": None}),
     _delete("deleted again", {"name": "configured", "topic_id": None}),
-]  # fmt: skip
+]
 
 
 def run(bootstrap_servers: str, *, settle_s: float = 0) -> dict[str, list[list[Any]]]:

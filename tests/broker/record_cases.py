@@ -197,7 +197,7 @@ def _cases(asker: Asker) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield from _other_cases(asker)
 
 
-# --- Produce ------------------------------------------------------------------------------------------------------------
+# --- Produce ----------------------------------------------------------------------------------------------------------
 
 
 def _produce(
@@ -208,9 +208,7 @@ def _produce(
         if version >= 13:
             key = {"topic_id": asker.topic_ids.get(topic, UNKNOWN_ID)}
         topics = [{**key, "partition_data": [{"index": partition, "records": records}]}]
-        response = asker.ask(
-            ApiKey.PRODUCE, version, **{"acks": -1, "timeout": 5000, **fields, "topic_data": topics}
-        )
+        response = asker.ask(ApiKey.PRODUCE, version, **{"acks": -1, "timeout": 5000, **fields, "topic_data": topics})
         if isinstance(response, dict):  # messages are worded by each broker
             for answer in response["responses"]:
                 for done in answer["partition_responses"]:
@@ -239,9 +237,7 @@ def _produce_cases(asker: Asker) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "Produce to an unknown partition", _produce(asker, "plain", RECORDS["one"], partition=7)
     for acks in (1, 2, -2):
         yield f"Produce with acks {acks}", _produce(asker, "plain", RECORDS["one"], acks=acks)
-    for step, (sequence, epoch) in enumerate(
-        [(0, 0), (0, 0), (2, 0), (1, 0), (0, 0), (1, 0), (0, 1), (5, 0), (1, 1)]
-    ):
+    for step, (sequence, epoch) in enumerate([(0, 0), (0, 0), (2, 0), (1, 0), (0, 0), (1, 0), (0, 1), (5, 0), (1, 1)]):
         records = batch(b"v", producer_id=4711, producer_epoch=epoch, base_sequence=sequence)
         yield (
             f"Produce step {step}: sequence {sequence} of epoch {epoch}",
@@ -249,13 +245,19 @@ def _produce_cases(asker: Asker) -> Iterator[tuple[str, Callable[[], Any]]]:
         )
 
 
-# --- Fetch --------------------------------------------------------------------------------------------------------------
+# --- Fetch ------------------------------------------------------------------------------------------------------------
 
 
 def _fetch(
-    asker: Asker, topic: str, offset: int = 0, *, version: int = 12, partition: int = 0,
-    entry: dict[str, Any] | None = None, **fields: Any,
-) -> Callable[[], Any]:  # fmt: skip
+    asker: Asker,
+    topic: str,
+    offset: int = 0,
+    *,
+    version: int = 12,
+    partition: int = 0,
+    entry: dict[str, Any] | None = None,
+    **fields: Any,
+) -> Callable[[], Any]:
     def ask() -> Any:
         key: dict[str, Any] = {"topic": topic}
         if version >= 13:
@@ -303,14 +305,12 @@ def _fetch_cases(asker: Asker) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "Fetch of an unknown session", _fetch(asker, "plain", session_id=12_345, session_epoch=2)
 
 
-# --- the others -----------------------------------------------------------------------------------------------------------
+# --- the others -------------------------------------------------------------------------------------------------------
 
 
 def _list_offsets_cases(asker: Asker, topic: str) -> Iterator[tuple[str, Callable[[], Any]]]:
     def ask(version: int, *timestamps: int, partition: int = 0, **entry: Any) -> Callable[[], Any]:
-        entries = [
-            {"partition_index": partition, "timestamp": timestamp, **entry} for timestamp in timestamps
-        ]
+        entries = [{"partition_index": partition, "timestamp": timestamp, **entry} for timestamp in timestamps]
         return lambda: asker.ask(
             ApiKey.LIST_OFFSETS, version, replica_id=-1, topics=[{"name": topic, "partitions": entries}]
         )

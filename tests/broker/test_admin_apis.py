@@ -64,10 +64,16 @@ def test_a_topic_is_described_as_by_kafka_key_for_key(tmp_path: Path) -> None:
     assert set(known_here) <= set(theirs)
     for name in set(known_here) - DIFFERENT_TOPIC_KEYS.keys():
         facts = [
-            (c.value, c.read_only, c.config_source, c.is_sensitive, c.config_type,
-             [(s.name, s.value, s.source) for s in c.synonyms])
+            (
+                c.value,
+                c.read_only,
+                c.config_source,
+                c.is_sensitive,
+                c.config_type,
+                [(s.name, s.value, s.source) for s in c.synonyms],
+            )
             for c in (theirs[name], ours_[name])
-        ]  # fmt: skip
+        ]
         assert facts[0] == facts[1], name
 
 
@@ -123,9 +129,7 @@ def test_deletion_can_be_switched_off(tmp_path: Path) -> None:
         assert broker.state.metadata.topic("kept") is not None
 
 
-def test_a_topic_is_deleted_by_its_id_with_its_directories(
-    broker: Broker, wire: Wire, tmp_path: Path
-) -> None:
+def test_a_topic_is_deleted_by_its_id_with_its_directories(broker: Broker, wire: Wire, tmp_path: Path) -> None:
     topic_id = create(wire, "t", 2).topic_id
     assert len(list(tmp_path.glob("t-[01]"))) == 2
     deleted = wire.call(ApiKey.DELETE_TOPICS, 6, topics=[{"name": None, "topic_id": topic_id}], timeout=1_000)
@@ -178,9 +182,7 @@ def test_log_directories_tell_sizes_and_room(wire: Wire, tmp_path: Path) -> None
     assert everything.total_bytes > everything.usable_bytes > 0
     asked = [{"topic": "a", "partitions": (1, 7)}]
     some = wire.call(ApiKey.DESCRIBE_LOG_DIRS, 5, topics=asked).results[0]
-    assert [(topic.name, [p.partition_index for p in topic.partitions]) for topic in some.topics] == [
-        ("a", [1])
-    ]
+    assert [(topic.name, [p.partition_index for p in topic.partitions]) for topic in some.topics] == [("a", [1])]
 
 
 def test_partitions_are_described_page_by_page(wire: Wire) -> None:
@@ -190,9 +192,12 @@ def test_partitions_are_described_page_by_page(wire: Wire) -> None:
     cursor, pages = None, 0
     while pages == 0 or cursor is not None:
         page = wire.call(
-            ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, topics=(), response_partition_limit=2,
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+            0,
+            topics=(),
+            response_partition_limit=2,
             cursor=cursor and {"topic_name": cursor.topic_name, "partition_index": cursor.partition_index},
-        )  # fmt: skip
+        )
         found = [(topic.name, part.partition_index) for topic in page.topics for part in topic.partitions]
         assert len(found) <= 2
         seen += found

@@ -141,9 +141,7 @@ def test_the_second_cluster_on_a_bucket_serves_and_copies_nothing_and_says_why(
         assert segments_of(bucket) == before
 
 
-def test_a_restore_that_takes_the_bucket_over_shuts_production_out(
-    bucket: ObjectStore, tmp_path: Path
-) -> None:
+def test_a_restore_that_takes_the_bucket_over_shuts_production_out(bucket: ObjectStore, tmp_path: Path) -> None:
     with broker_on(bucket, tmp_path / "production") as production:
         partition = tiered(production)
         eventually(lambda: partition.log.highest_offset_in_remote_storage == SEGMENTS - 1)
@@ -181,9 +179,7 @@ def test_an_operator_says_whose_a_bucket_is(
     assert (last[1], last[2], last[4]) == (one.state.cluster_id, "stopped", "none")
     restored(bucket, tmp_path / "copy")
     capsys.readouterr()
-    assert (
-        run(["tier", "owner", bucket.url, "--take-over", "--data-dir", str(tmp_path / "copy"), "--json"]) == 0
-    )
+    assert run(["tier", "owner", bucket.url, "--take-over", "--data-dir", str(tmp_path / "copy"), "--json"]) == 0
     assert '"reason":"taken over"' in capsys.readouterr().out
     assert run(["tier", "owner", bucket.url, "--give-up"]) == 0
     assert capsys.readouterr().out.splitlines()[-1].split("\t")[1] == "nobody"

@@ -29,10 +29,7 @@ def test_cleaner_threads_change_at_once(broker: Broker, wire: Wire) -> None:
 def test_more_than_double_is_refused_in_kafkas_words(broker: Broker, wire: Wire) -> None:
     refused = alter(wire, BROKER, "", ("log.cleaner.threads", SET, "3"))
     assert refused.error_code == 42
-    assert (
-        "Log cleaner threads cannot be increased to more than double the current value 1"
-        in refused.error_message
-    )
+    assert "Log cleaner threads cannot be increased to more than double the current value 1" in refused.error_message
     assert described(wire, BROKER, "1")["log.cleaner.threads"].value == "1"
 
 

@@ -1,4 +1,7 @@
-"""Unmodified clients produce and consume: librdkafka (confluent-kafka), kafka-python, aiokafka; codecs, headers, nulls."""
+"""Unmodified clients produce and consume: librdkafka (confluent-kafka), kafka-python, aiokafka.
+
+Codecs, headers, nulls.
+"""
 
 from __future__ import annotations
 
@@ -79,16 +82,12 @@ def confluent_produce(broker: Broker, topic: str, sent: list[Message], **config:
 
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 5, **config})
     for key, value, headers, timestamp in sent:
-        producer.produce(
-            topic, key=key, value=value, headers=headers, timestamp=timestamp, on_delivery=delivered
-        )
+        producer.produce(topic, key=key, value=value, headers=headers, timestamp=timestamp, on_delivery=delivered)
     assert producer.flush(30) == 0
     return offsets
 
 
-def confluent_consume(
-    broker: Broker, topic: str, count: int, offset: int = 0, **config: Any
-) -> list[Message]:
+def confluent_consume(broker: Broker, topic: str, count: int, offset: int = 0, **config: Any) -> list[Message]:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "unused", **config})
     consumer.assign([TopicPartition(topic, 0, offset)])
     got: list[Message] = []

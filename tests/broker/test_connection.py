@@ -178,9 +178,7 @@ def test_a_request_may_come_in_pieces(broker: Broker, piece: int) -> None:
 
 
 @given(
-    sizes=st.lists(
-        st.sampled_from([1, 5_000, 131_000, 131_200, 262_000, 262_200, 2_200_000]), min_size=1, max_size=6
-    )
+    sizes=st.lists(st.sampled_from([1, 5_000, 131_000, 131_200, 262_000, 262_200, 2_200_000]), min_size=1, max_size=6)
 )
 @settings(deadline=None, max_examples=25)
 def test_requests_of_any_size_arrive_as_they_were_sent(broker: Broker, sizes: list[int]) -> None:
@@ -376,15 +374,9 @@ def test_a_version_of_api_versions_that_is_not_known_is_answered_in_version_0(br
         correlation_id, message = read_response(ApiKey.API_VERSIONS, 0, receive_frame(sock))
         assert correlation_id == 5
         assert message.error_code == 35
-        assert [(entry.api_key, entry.min_version, entry.max_version) for entry in message.api_keys] == [
-            (18, 0, 4)
-        ]
+        assert [(entry.api_key, entry.min_version, entry.max_version) for entry in message.api_keys] == [(18, 0, 4)]
         sock.sendall(
-            framed(
-                request_frame(
-                    ApiKey.API_VERSIONS, 3, {"client_software_name": "a", "client_software_version": "1"}
-                )
-            )
+            framed(request_frame(ApiKey.API_VERSIONS, 3, {"client_software_name": "a", "client_software_version": "1"}))
         )
         assert read_response(ApiKey.API_VERSIONS, 3, receive_frame(sock))[1].error_code == 0
 
@@ -402,9 +394,7 @@ def test_idle_connections_are_closed(tmp_path: Path) -> None:
 
 def acceptor_of(broker: Broker) -> Acceptor:
     """Where its connections are."""
-    found = [
-        entry for entry in gc.get_objects() if isinstance(entry, Acceptor) and entry.state is broker.state
-    ]
+    found = [entry for entry in gc.get_objects() if isinstance(entry, Acceptor) and entry.state is broker.state]
     return found[0]
 
 
@@ -497,7 +487,7 @@ def test_connections_beyond_the_limit_wait_for_a_free_place(tmp_path: Path) -> N
         second.close()
 
 
-# --- clients that go ----------------------------------------------------------------------------------------------------
+# --- clients that go --------------------------------------------------------------------------------------------------
 
 
 def test_what_a_request_began_to_change_is_finished_without_its_client(
@@ -516,9 +506,7 @@ def test_what_a_request_began_to_change_is_finished_without_its_client(
         monkeypatch.setattr(broker.state.topics, "create", slowly)
         topics = [{"name": f"t{n}", "num_partitions": 1, "replication_factor": 1} for n in range(10)]
         with connect(broker) as sock:
-            sock.sendall(
-                framed(request_frame(ApiKey.CREATE_TOPICS, 5, {"topics": topics, "timeout": 30_000}))
-            )
+            sock.sendall(framed(request_frame(ApiKey.CREATE_TOPICS, 5, {"topics": topics, "timeout": 30_000})))
             assert begun.wait(30)
         wait_until(lambda: not acceptor_of(broker).connections)
         go_on.set()
@@ -526,9 +514,7 @@ def test_what_a_request_began_to_change_is_finished_without_its_client(
         wait_until(lambda: not acceptor_of(broker)._unfinished)
 
 
-def test_a_stop_does_not_wait_for_requests_without_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stop_does_not_wait_for_requests_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stratalog.broker.server.acceptor._DRAIN_S", 0.05)
     with Broker(data_dir=tmp_path) as broker:
         ended: list[str] = []

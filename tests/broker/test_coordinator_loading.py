@@ -1,4 +1,7 @@
-"""Groups and transactional ids are read back while the broker serves; until then their clients are asked to come again."""
+"""Groups and transactional ids are read back while the broker serves.
+
+Until then their clients are asked to come again.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +33,7 @@ CONFIG = {
 LOADING, NOT_COORDINATOR, NOT_ENOUGH_REPLICAS = 14, 16, 19
 GROUPS, IDS = "__consumer_offsets", "__transaction_state"
 #: Groups whose records lie in partition 0 and 1.
-FIRST, SECOND = (
-    next(f"group-{n}" for n in range(99) if partition_for(f"group-{n}", 2) == number) for number in (0, 1)
-)
+FIRST, SECOND = (next(f"group-{n}" for n in range(99) if partition_for(f"group-{n}", 2) == number) for number in (0, 1))
 
 
 class SlowReads:
@@ -92,9 +93,8 @@ def held(data: Path, reads: SlowReads) -> Iterator[tuple[Broker, Wire]]:
 
 def init(wire: Wire, name: str) -> Any:
     return wire.call(
-        ApiKey.INIT_PRODUCER_ID, 5, transactional_id=name, transaction_timeout=60_000, producer_id=-1,
-        producer_epoch=-1,
-    )  # fmt: skip
+        ApiKey.INIT_PRODUCER_ID, 5, transactional_id=name, transaction_timeout=60_000, producer_id=-1, producer_epoch=-1
+    )
 
 
 def fetch(wire: Wire, group: str, version: int = 9) -> tuple[int, list[int]]:
@@ -121,45 +121,62 @@ def eventually(condition: Callable[[], object], what: str) -> None:
 def let_go(broker: Broker, reads: SlowReads) -> None:
     reads.held = set()
     state = broker.state
-    eventually(
-        lambda: state.groups.loading.is_over and state.transactions.loading.is_over, "the load does not end"
-    )
+    eventually(lambda: state.groups.loading.is_over and state.transactions.loading.is_over, "the load does not end")
 
 
-# --- what clients get -----------------------------------------------------------------------------------------------------
+# --- what clients get -------------------------------------------------------------------------------------------------
 
 _MEMBER = {"group_id": FIRST, "member_id": "me", "generation_id": 3}
 _PRODUCER = {"transactional_id": FIRST, "producer_id": 1, "producer_epoch": 0}
 _PARTITIONS = [{"name": TOPIC, "partitions": (0,)}]
 REFUSED: dict[str, tuple[ApiKey, int, dict[str, Any]]] = {
-    "join": (ApiKey.JOIN_GROUP, 5, {
-        "group_id": FIRST, "member_id": "", "protocol_type": "consumer", "session_timeout": 30_000,
-        "rebalance_timeout": 30_000, "protocols": [{"name": "range", "metadata": b""}],
-    }),
+    "join": (
+        ApiKey.JOIN_GROUP,
+        5,
+        {
+            "group_id": FIRST,
+            "member_id": "",
+            "protocol_type": "consumer",
+            "session_timeout": 30_000,
+            "rebalance_timeout": 30_000,
+            "protocols": [{"name": "range", "metadata": b""}],
+        },
+    ),
     "sync": (ApiKey.SYNC_GROUP, 3, {**_MEMBER, "assignments": []}),
     "leave": (ApiKey.LEAVE_GROUP, 3, {"group_id": FIRST, "members": [{"member_id": "me"}]}),
     "leave alone": (ApiKey.LEAVE_GROUP, 1, {"group_id": FIRST, "member_id": "me"}),
     "describe": (ApiKey.DESCRIBE_GROUPS, 5, {"groups": (FIRST,)}),
     "list": (ApiKey.LIST_GROUPS, 4, {}),
     "delete": (ApiKey.DELETE_GROUPS, 2, {"groups_names": (FIRST,)}),
-    "delete offsets": (ApiKey.OFFSET_DELETE, 0, {
-        "group_id": FIRST, "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0}]}],
-    }),
-    "commit in a transaction": (ApiKey.TXN_OFFSET_COMMIT, 3, {
-        **_PRODUCER, "group_id": FIRST, "member_id": "", "generation_id": -1,
-        "topics": [{"name": TOPIC, "partitions": [
-            {"partition_index": 0, "committed_offset": 5, "committed_metadata": ""},
-        ]}],
-    }),
+    "delete offsets": (
+        ApiKey.OFFSET_DELETE,
+        0,
+        {"group_id": FIRST, "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0}]}]},
+    ),
+    "commit in a transaction": (
+        ApiKey.TXN_OFFSET_COMMIT,
+        3,
+        {
+            **_PRODUCER,
+            "group_id": FIRST,
+            "member_id": "",
+            "generation_id": -1,
+            "topics": [
+                {"name": TOPIC, "partitions": [{"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}]}
+            ],
+        },
+    ),
     "init": (ApiKey.INIT_PRODUCER_ID, 2, {"transactional_id": FIRST, "transaction_timeout": 60_000}),
-    "add partitions": (ApiKey.ADD_PARTITIONS_TO_TXN, 3, {
-        **{f"v3_and_below_{name}": value for name, value in _PRODUCER.items()}, "v3_and_below_topics": _PARTITIONS,
-    }),
+    "add partitions": (
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        3,
+        {**{f"v3_and_below_{name}": value for name, value in _PRODUCER.items()}, "v3_and_below_topics": _PARTITIONS},
+    ),
     "add offsets": (ApiKey.ADD_OFFSETS_TO_TXN, 3, {**_PRODUCER, "group_id": FIRST}),
     "end": (ApiKey.END_TXN, 3, {**_PRODUCER, "committed": True}),
     "describe transactions": (ApiKey.DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": (FIRST,)}),
     "list transactions": (ApiKey.LIST_TRANSACTIONS, 0, {}),
-}  # fmt: skip
+}
 
 
 def test_clients_are_asked_to_come_again(held: tuple[Broker, Wire], reads: SlowReads) -> None:
@@ -202,9 +219,13 @@ def test_records_of_a_transaction_are_asked_for_again(held: tuple[Broker, Wire])
         [Record(0, 0, None, b"x")], producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True
     )
     answer = wire.call(
-        ApiKey.PRODUCE, 11, transactional_id=FIRST, acks=-1, timeout=5000,
+        ApiKey.PRODUCE,
+        11,
+        transactional_id=FIRST,
+        acks=-1,
+        timeout=5000,
         topic_data=[{"name": TOPIC, "partition_data": [{"index": 0, "records": records}]}],
-    )  # fmt: skip
+    )
     assert answer.responses[0].partition_responses[0].error_code == NOT_ENOUGH_REPLICAS
 
 
@@ -245,7 +266,7 @@ def test_a_partition_that_cannot_be_read_is_not_coordinated(data: Path, reads: S
         assert fetch(wire, FIRST) == (0, [10])
 
 
-# --- what happens beside a load -------------------------------------------------------------------------------------------
+# --- what happens beside a load ---------------------------------------------------------------------------------------
 
 
 def test_a_stop_does_not_wait_for_the_load(data: Path, reads: SlowReads) -> None:
@@ -258,9 +279,7 @@ def test_a_stop_does_not_wait_for_the_load(data: Path, reads: SlowReads) -> None
         assert fetch(wire, SECOND) == (0, [10])
 
 
-def test_the_commits_of_a_topic_deleted_meanwhile_go_with_it(
-    held: tuple[Broker, Wire], reads: SlowReads
-) -> None:
+def test_the_commits_of_a_topic_deleted_meanwhile_go_with_it(held: tuple[Broker, Wire], reads: SlowReads) -> None:
     broker, wire = held
     wire.send(ApiKey.DELETE_TOPICS, 5, topic_names=(TOPIC,), timeout=30_000)
     eventually(lambda: broker.state.metadata.topic(TOPIC) is None, "the topic is not deleted")
@@ -289,9 +308,7 @@ def test_a_deletion_that_was_interrupted_goes_on_when_commits_are_there(data: Pa
         assert fetch(wire, FIRST) == (0, [-1])
 
 
-def test_a_topic_of_a_coordinator_may_be_deleted_while_it_is_read(
-    held: tuple[Broker, Wire], reads: SlowReads
-) -> None:
+def test_a_topic_of_a_coordinator_may_be_deleted_while_it_is_read(held: tuple[Broker, Wire], reads: SlowReads) -> None:
     broker, wire = held
     eventually(lambda: f"{GROUPS}-0" in reads.read, "nothing is read")
     wire.send(ApiKey.DELETE_TOPICS, 5, topic_names=(GROUPS,), timeout=30_000)
@@ -322,9 +339,13 @@ def test_a_transaction_that_ends_meanwhile_ends_for_its_commits(
         with monkeypatch.context() as patch:
             patch.setattr(Partition, "append", no_marker)
             ended = s.asker.ask(
-                ApiKey.END_TXN, 5, transactional_id="tx", producer_id=mine[0], producer_epoch=mine[1],
+                ApiKey.END_TXN,
+                5,
+                transactional_id="tx",
+                producer_id=mine[0],
+                producer_epoch=mine[1],
                 committed=committed,
-            )  # fmt: skip
+            )
             assert ended["error_code"] == 0
             broker.close()
     reads.read = set()

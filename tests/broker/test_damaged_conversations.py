@@ -1,5 +1,5 @@
-"""Whatever a client sends, nothing of it stays behind: conversations cut at every byte, with each byte flipped, and good
-clients on the same connection and on another one afterwards.
+"""Whatever a client sends, nothing of it stays behind: conversations cut at every byte, with each byte flipped, and
+good clients on the same connection and on another one afterwards.
 
 Invariant: every record that is in a log was sent to that topic, and is there once.
 """
@@ -51,18 +51,14 @@ class Client:
         value = b"%s %07d" % (topic.encode(), next(_number))
         records = build_batch([Record(0, 1_700_000_000_000, None, value)])
         topics = [{"name": topic, "partition_data": [{"index": 0, "records": records}]}]
-        body = request_frame(
-            ApiKey.PRODUCE, self.version, {"acks": -1, "timeout": 1000, "topic_data": topics}
-        )
+        body = request_frame(ApiKey.PRODUCE, self.version, {"acks": -1, "timeout": 1000, "topic_data": topics})
         return struct.pack(">i", len(body)) + body
 
     def receive(self) -> int | None:
         """The error code of the next answer; None when the broker has closed the connection."""
         answer = b""
         while len(answer) < 4 or len(answer) < 4 + struct.unpack(">i", answer[:4])[0]:
-            need = (
-                4 - len(answer) if len(answer) < 4 else 4 + struct.unpack(">i", answer[:4])[0] - len(answer)
-            )
+            need = 4 - len(answer) if len(answer) < 4 else 4 + struct.unpack(">i", answer[:4])[0] - len(answer)
             try:
                 piece = self.sock.recv(need)
             except ConnectionResetError:
@@ -130,7 +126,10 @@ def test_a_damaged_conversation_leaves_nothing_behind(broker: Broker, version: i
 
 
 def test_a_client_whose_request_was_damaged_is_answered_or_closed(broker: Broker) -> None:
-    """Never silent: behind a request that cannot be read, the connection ends; behind one that is refused, it goes on."""
+    """Never silent: behind a request that cannot be read, the connection ends.
+
+    Behind one that is refused, it goes on.
+    """
     answered = 0
     position = 3  # behind the size
     while True:

@@ -71,9 +71,7 @@ def answered(broker: Broker, key: ApiKey, version: int, **values: Any) -> tuple[
 
 @pytest.mark.parametrize("version", range(1, 5))
 @pytest.mark.parametrize("synonyms", [False, True])
-def test_configs_are_described_as_by_the_message_library(
-    broker: Broker, version: int, synonyms: bool
-) -> None:
+def test_configs_are_described_as_by_the_message_library(broker: Broker, version: int, synonyms: bool) -> None:
     resources = [
         {"resource_type": type_, "resource_name": name, "configuration_keys": keys}
         for type_, name, keys in (
@@ -107,13 +105,15 @@ def test_configs_are_described_as_by_the_message_library(
 @pytest.mark.parametrize("version", range(2, 8))
 def test_created_topics_are_answered_as_by_the_message_library(broker: Broker, version: int) -> None:
     topics = [
-        {"name": "new", "num_partitions": 3, "replication_factor": 1,
-         "configs": [{"name": name, "value": value} for name, value in SET.items()]},
+        {
+            "name": "new",
+            "num_partitions": 3,
+            "replication_factor": 1,
+            "configs": [{"name": name, "value": value} for name, value in SET.items()],
+        },
         {"name": "plain", "num_partitions": 1, "replication_factor": 1},
-    ]  # fmt: skip
-    message, _ = answered(
-        broker, ApiKey.CREATE_TOPICS, version, topics=topics, timeout=30_000, validate_only=True
-    )
+    ]
+    message, _ = answered(broker, ApiKey.CREATE_TOPICS, version, topics=topics, timeout=30_000, validate_only=True)
     new, plain = message.topics
     assert (int(new.error_code), int(plain.error_code)) == (0, 36)
     if version >= 5:
@@ -264,8 +264,6 @@ def test_what_topics_do_not_set_is_looked_up_once_and_others_have_their_turn(
 def test_an_array_is_put_in_only_where_there_is_an_empty_one() -> None:
     assert with_parts(b"\7\0\0\0\0", [b"ab", b"c"], flexible=False) == b"\7\0\0\0\2abc"
     assert with_parts(b"\7\1\0", [b"ab"], flexible=True) == b"\7\2ab\0"
-    assert with_parts(b"\7\1\5\6\0", [b"ab"] * 200, flexible=True, behind=2) == (
-        b"\7\xc9\1" + b"ab" * 200 + b"\5\6\0"
-    )
+    assert with_parts(b"\7\1\5\6\0", [b"ab"] * 200, flexible=True, behind=2) == (b"\7\xc9\1" + b"ab" * 200 + b"\5\6\0")
     with pytest.raises(ValueError, match="no empty array 1 bytes before the end"):
         with_parts(b"\7\0\0\0\0\1\1", [], flexible=False, behind=1)

@@ -1,4 +1,5 @@
-"""What clients see of a log directory that failed: KAFKA_STORAGE_ERROR from its partitions, everything from the others."""
+"""What clients see of a log directory that failed: KAFKA_STORAGE_ERROR from its partitions, everything from the
+others."""
 
 from __future__ import annotations
 
@@ -41,18 +42,25 @@ def answers(broker: Broker, number: int) -> list[int]:
     """Error codes of Produce, Fetch and ListOffsets for one partition."""
     with Wire(broker.bootstrap_servers) as wire:
         data = [{"name": "orders", "partition_data": [{"index": number, "records": RECORDS}]}]
-        produced = wire.call(
-            ApiKey.PRODUCE, 9, transactional_id=None, acks=-1, timeout=1_000, topic_data=data
-        )
+        produced = wire.call(ApiKey.PRODUCE, 9, transactional_id=None, acks=-1, timeout=1_000, topic_data=data)
         part = {"partition": number, "fetch_offset": 0, "partition_max_bytes": 1_000}
         fetched = wire.call(
-            ApiKey.FETCH, 11, replica_id=-1, max_wait=0, min_bytes=0, max_bytes=1_000, isolation_level=0,
+            ApiKey.FETCH,
+            11,
+            replica_id=-1,
+            max_wait=0,
+            min_bytes=0,
+            max_bytes=1_000,
+            isolation_level=0,
             topics=[{"topic": "orders", "partitions": [part]}],
-        )  # fmt: skip
+        )
         listed = wire.call(
-            ApiKey.LIST_OFFSETS, 4, replica_id=-1, isolation_level=0,
+            ApiKey.LIST_OFFSETS,
+            4,
+            replica_id=-1,
+            isolation_level=0,
             topics=[{"name": "orders", "partitions": [{"partition_index": number, "timestamp": -1}]}],
-        )  # fmt: skip
+        )
     return [
         int(produced.responses[0].partition_responses[0].error_code),
         int(fetched.responses[0].partitions[0].error_code),
@@ -70,9 +78,7 @@ def described(broker: Broker) -> dict[str, tuple[int, int]]:
     }
 
 
-def test_partitions_of_a_directory_that_fails_while_it_serves_say_so(
-    broker: Broker, dirs: list[Path]
-) -> None:
+def test_partitions_of_a_directory_that_fails_while_it_serves_say_so(broker: Broker, dirs: list[Path]) -> None:
     bad, good = (partition_in(broker, directory) for directory in dirs)
     logs = broker.state.logs
     assert answers(broker, bad) == [0, 0, 0]

@@ -59,9 +59,15 @@ REQUESTS = st.fixed_dictionaries(
 )
 #: First version of each field that not all versions have.
 SINCE = {
-    "session_id": 7, "session_epoch": 7, "rack_id": 11, "cluster_id": 12,
-    "current_leader_epoch": 9, "last_fetched_epoch": 12, "log_start_offset": 5, "replica_directory_id": 17,
-}  # fmt: skip
+    "session_id": 7,
+    "session_epoch": 7,
+    "rack_id": 11,
+    "cluster_id": 12,
+    "current_leader_epoch": 9,
+    "last_fetched_epoch": 12,
+    "log_start_offset": 5,
+    "replica_directory_id": 17,
+}
 
 
 def _has(version: int, field: str) -> bool:
@@ -217,9 +223,7 @@ def test_kio_reads_what_is_encoded(
             if version >= 5:
                 assert got.log_start_offset == expected.log_start_offset
             aborted = got.aborted_transactions
-            pairs = (
-                None if aborted is None else [(entry.producer_id, entry.first_offset) for entry in aborted]
-            )
+            pairs = None if aborted is None else [(entry.producer_id, entry.first_offset) for entry in aborted]
             assert pairs == expected.aborted
             if version >= 11:
                 assert got.preferred_read_replica == -1

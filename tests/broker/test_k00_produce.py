@@ -50,9 +50,7 @@ def batch(*values: bytes, **options: Any) -> bytes:
     return build_batch([Record(n, NOW + n, b"k", value) for n, value in enumerate(values)], **options)
 
 
-def topics_of(
-    broker: Broker, version: int, topic: str, partitions: dict[int, bytes | None]
-) -> list[dict[str, Any]]:
+def topics_of(broker: Broker, version: int, topic: str, partitions: dict[int, bytes | None]) -> list[dict[str, Any]]:
     known = broker.state.metadata.topic(topic)
     key: dict[str, Any] = {"name": topic}
     if version >= 13:
@@ -71,9 +69,7 @@ def produce(
     **fields: Any,
 ) -> Any:
     topics = topics_of(broker, version, topic, {partition: records})
-    response = wire.call(
-        ApiKey.PRODUCE, version, **{"acks": -1, "timeout": 1000, **fields, "topic_data": topics}
-    )
+    response = wire.call(ApiKey.PRODUCE, version, **{"acks": -1, "timeout": 1000, **fields, "topic_data": topics})
     return response.responses[0].partition_responses[0]
 
 
@@ -97,9 +93,7 @@ def test_appends_in_every_version(broker: Broker, wire: Wire, topic: str, versio
     assert values_in(broker, topic) == [b"a", b"b", b"c"]
 
 
-def test_appends_to_many_partitions_of_many_topics_in_one_request(
-    broker: Broker, wire: Wire, topic: str
-) -> None:
+def test_appends_to_many_partitions_of_many_topics_in_one_request(broker: Broker, wire: Wire, topic: str) -> None:
     other = broker.state.topics.create(f"{topic}-other", 2).name
     topics = [
         *topics_of(broker, 9, topic, {n: batch(b"%d" % n) for n in range(3)}),
@@ -241,9 +235,7 @@ def test_a_producer_without_transactional_id_cannot_slip_into_a_transaction(tmp_
         broker.state.topics.create("t", 1)
         options: dict[str, Any] = {"producer_id": 1, "producer_epoch": 0}
         codes = [
-            produce(
-                broker, wire, "t", batch(b"v", base_sequence=n, is_transactional=n == 4, **options)
-            ).error_code
+            produce(broker, wire, "t", batch(b"v", base_sequence=n, is_transactional=n == 4, **options)).error_code
             for n in range(5)
         ]
     assert codes == [0, 0, 0, 0, 53]
@@ -278,15 +270,10 @@ def test_a_batch_of_an_idempotent_producer_is_stored_once(broker: Broker, wire: 
 def test_a_batch_without_a_sequence_from_a_producer_with_an_id_is_refused(
     broker: Broker, wire: Wire, topic: str
 ) -> None:
-    assert (
-        produce(
-            broker, wire, topic, batch(b"v", producer_id=5, producer_epoch=0, base_sequence=-1)
-        ).error_code
-        == 87
-    )
+    assert produce(broker, wire, topic, batch(b"v", producer_id=5, producer_epoch=0, base_sequence=-1)).error_code == 87
 
 
-# --- the short way (produce_template) -------------------------------------------------------------------------------------
+# --- the short way (produce_template) ---------------------------------------------------------------------------------
 
 STEPS = st.fixed_dictionaries(
     {
@@ -298,9 +285,7 @@ STEPS = st.fixed_dictionaries(
             ["small", "small", "large", "huge", "sequenced", "damaged", "two", "cut", "null", "short"]
         ),
         "repeat": st.integers(1, 4),
-        "config": st.sampled_from(
-            [None, None, None, {"max.message.bytes": "100"}, {"min.insync.replicas": "2"}]
-        ),
+        "config": st.sampled_from([None, None, None, {"max.message.bytes": "100"}, {"min.insync.replicas": "2"}]),
     }
 )
 STEP_RECORDS = {
@@ -347,9 +332,7 @@ def test_many_requests_on_one_connection_are_answered_as_on_one_connection_each(
                 answers.append((answer.error_code, answer.base_offset, answer.log_start_offset, message))
         wire.close()
         ends = [
-            partition.log.log_end_offset
-            for name in names.values()
-            for partition in broker.state.logs.partitions(name)
+            partition.log.log_end_offset for name in names.values() for partition in broker.state.logs.partitions(name)
         ]
         runs.append([answers, ends])
         for name in names.values():
@@ -389,9 +372,7 @@ PIPELINED = st.lists(
 
 @given(steps=PIPELINED)
 @settings(deadline=None, max_examples=60)
-def test_requests_that_arrive_together_are_answered_as_one_by_one(
-    broker: Broker, steps: list[tuple[int, str]]
-) -> None:
+def test_requests_that_arrive_together_are_answered_as_one_by_one(broker: Broker, steps: list[tuple[int, str]]) -> None:
     """Requests that are received at once may be appended by one write: neither answers nor log can tell."""
     records = {**STEP_RECORDS, "one": batch(b"1"), "large": batch(b"x" * 5_000)}
     runs = []
@@ -425,9 +406,7 @@ def test_requests_that_arrive_together_are_answered_as_one_by_one(
     assert runs[0] == runs[1]
 
 
-def test_a_new_configuration_holds_for_the_next_request_of_a_row(
-    broker: Broker, wire: Wire, topic: str
-) -> None:
+def test_a_new_configuration_holds_for_the_next_request_of_a_row(broker: Broker, wire: Wire, topic: str) -> None:
     for _ in range(4):
         produce(broker, wire, topic, batch(b"v"))
     broker.state.topics.set_configs(topic, {"min.insync.replicas": "2"})
@@ -460,10 +439,9 @@ def test_the_largest_timestamp_is_that_of_the_records_whatever_the_header_says(
 
 
 @pytest.mark.parametrize("codec", [codec for codec in Codec if codec])
-def test_a_bomb_costs_neither_memory_nor_another_client(
-    broker: Broker, wire: Wire, topic: str, codec: Codec
-) -> None:
-    """Zeros without end behind a right CRC: refused at the first of them, also on the short way and to compacted topics."""
+def test_a_bomb_costs_neither_memory_nor_another_client(broker: Broker, wire: Wire, topic: str, codec: Codec) -> None:
+    """Zeros without end behind a right CRC: refused at the first of them, also on the short way and to compacted
+    topics."""
     record_scan.load_native()
     compacted = broker.state.topics.create(f"t{next(_topic_number)}", 1, {"cleanup.policy": "compact"}).name
     bomb = with_payload(codec, compress(codec, bytes(48 << 20)), 1)
@@ -475,9 +453,7 @@ def test_a_bomb_costs_neither_memory_nor_another_client(
         assert set(values_in(broker, name)) == {b"v"}
 
 
-def test_a_broker_that_does_not_look_at_records_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_broker_that_does_not_look_at_records_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with Broker(data_dir=tmp_path, config={"stratalog.produce.validation": "header"}) as broker:
         broker.state.topics.create("t", 1)
         lies = bytearray(batch(b"v"))

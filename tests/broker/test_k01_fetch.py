@@ -58,9 +58,7 @@ def append(broker: Broker, topic: str, *values: bytes, partition: int = 0, **opt
 
 
 def asked(broker: Broker, version: int, topic: str, *entries: dict[str, Any]) -> dict[str, Any]:
-    partitions = [
-        {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 10**6, **entry} for entry in entries
-    ]
+    partitions = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 10**6, **entry} for entry in entries]
     if version < 13:
         return {"topic": topic, "partitions": partitions}
     known = broker.state.metadata.topic(topic)
@@ -75,9 +73,15 @@ def call(broker: Broker, wire: Wire, version: int, topics: list[dict[str, Any]],
 
 
 def fetch(
-    broker: Broker, wire: Wire, topic: str, offset: int = 0, *, version: int = 12, entry: dict[str, Any] | None = None,
+    broker: Broker,
+    wire: Wire,
+    topic: str,
+    offset: int = 0,
+    *,
+    version: int = 12,
+    entry: dict[str, Any] | None = None,
     **fields: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     topics = [asked(broker, version, topic, {"fetch_offset": offset, **(entry or {})})]
     return call(broker, wire, version, topics, **fields).responses[0].partitions[0]
 
@@ -152,9 +156,7 @@ def test_the_broker_has_a_limit_of_its_own(broker: Broker, wire: Wire, topic: st
 # --- waiting ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_fetch_at_the_end_is_answered_empty_when_its_time_is_over(
-    broker: Broker, wire: Wire, topic: str
-) -> None:
+def test_a_fetch_at_the_end_is_answered_empty_when_its_time_is_over(broker: Broker, wire: Wire, topic: str) -> None:
     begun = time.monotonic()
     answer = fetch(broker, wire, topic, 0, max_wait=100)
     assert (answer.error_code, answer.records, answer.high_watermark) == (0, b"", 0)
@@ -203,9 +205,7 @@ def test_a_request_for_nothing_is_answered_at_once(broker: Broker, wire: Wire) -
 # --- sessions, epochs, replicas ---------------------------------------------------------------------------------------
 
 
-def test_sessions_are_refused_so_that_clients_send_full_requests(
-    broker: Broker, wire: Wire, topic: str
-) -> None:
+def test_sessions_are_refused_so_that_clients_send_full_requests(broker: Broker, wire: Wire, topic: str) -> None:
     append(broker, topic, b"v")
     topics = [asked(broker, 12, topic, {})]
     opened = call(broker, wire, 12, topics, session_id=0, session_epoch=0)
@@ -244,7 +244,7 @@ def test_a_broker_that_is_no_replica_is_refused(broker: Broker, wire: Wire, topi
     assert fetch(broker, wire, topic, 0, version=version, **who).error_code == 6
 
 
-# --- transactions -------------------------------------------------------------------------------------------------------
+# --- transactions -----------------------------------------------------------------------------------------------------
 
 
 def test_read_committed_stops_at_an_open_transaction_and_lists_aborted_ones(
@@ -268,9 +268,7 @@ def test_read_committed_stops_at_an_open_transaction_and_lists_aborted_ones(
     assert fetch(broker, wire, topic, 0).aborted_transactions is None
 
 
-def test_read_committed_at_an_open_transaction_waits_for_its_end(
-    broker: Broker, wire: Wire, topic: str
-) -> None:
+def test_read_committed_at_an_open_transaction_waits_for_its_end(broker: Broker, wire: Wire, topic: str) -> None:
     options: dict[str, Any] = {"producer_id": 9, "producer_epoch": 0, "is_transactional": True}
     append(broker, topic, b"open", base_sequence=0, **options)
     marker = end_transaction_marker(
@@ -297,9 +295,7 @@ class FakeRemote:
         monkeypatch.setattr(partition, "is_remote", lambda offset: 0 <= offset < 2)
         monkeypatch.setattr(partition, "read_remote", self.read)
 
-    def read(
-        self, offset: int, max_bytes: int, *, isolation: Isolation, min_one_message: bool
-    ) -> RemoteFetchData:
+    def read(self, offset: int, max_bytes: int, *, isolation: Isolation, min_one_message: bool) -> RemoteFetchData:
         self.calls.append((offset, max_bytes, isolation))
         self.may_answer.wait(30)
         if isinstance(self.answer, Exception):
@@ -394,16 +390,12 @@ def test_remote_partitions_share_the_size_of_one_response(
 ) -> None:
     remotes = [FakeRemote(partition_of(broker, topic, number), monkeypatch) for number in range(2)]
     entries = [{"partition": number, "partition_max_bytes": 700} for number in range(2)]
-    answers = (
-        call(broker, wire, 12, [asked(broker, 12, topic, *entries)], max_bytes=1_000).responses[0].partitions
-    )
+    answers = call(broker, wire, 12, [asked(broker, 12, topic, *entries)], max_bytes=1_000).responses[0].partitions
     assert [values_of(answer) for answer in answers] == [[b"remote"], [b"remote"]]
     assert [remote.calls[0][1] for remote in remotes] == [700, 300]
 
 
-def test_every_answer_begins_with_the_batch_that_was_asked_for(
-    broker: Broker, wire: Wire, topic: str
-) -> None:
+def test_every_answer_begins_with_the_batch_that_was_asked_for(broker: Broker, wire: Wire, topic: str) -> None:
     """The frame's size counts file ranges: one answer ends where the next begins, at every length of its varints."""
     for size in (30, 60, 16_300, 16_320, 16_400):
         append(broker, topic, b"v" * size)

@@ -1,4 +1,7 @@
-"""KIP-1333, test plan: metadata version gating. Segments past 2 GiB are for those who asked for them, and then for good."""
+"""KIP-1333, test plan: metadata version gating.
+
+Segments past 2 GiB are for those who asked for them, and then for good.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         return found
 
 
-# --- UpdateFeatures as Kafka answers it ---------------------------------------------------------------------------------
+# --- UpdateFeatures as Kafka answers it -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", [case.name for case in CASES])
@@ -124,7 +127,7 @@ def test_other_features_of_kafka_are_kept_at_their_level(tmp_path: Path) -> None
         assert told.finalized_features_epoch == 2
 
 
-# --- the first level ----------------------------------------------------------------------------------------------------
+# --- the first level --------------------------------------------------------------------------------------------------
 
 
 def test_a_new_directory_can_start_with_large_segments(tmp_path: Path) -> None:
@@ -168,7 +171,7 @@ def test_a_store_at_a_level_of_the_future_is_refused(tmp_path: Path) -> None:
         Broker(data_dir=tmp_path)
 
 
-# --- the range of segment.bytes -----------------------------------------------------------------------------------------
+# --- the range of segment.bytes ---------------------------------------------------------------------------------------
 
 
 def test_a_server_properties_with_too_large_segments_is_refused_before_anything_is_written(
@@ -257,7 +260,7 @@ def test_an_index_that_is_too_small_for_the_segment_is_warned_of_with_the_size_i
         assert len([text for text in caplog.messages if "too small" in text]) == 2
 
 
-# --- in force without a restart -----------------------------------------------------------------------------------------
+# --- in force without a restart ---------------------------------------------------------------------------------------
 
 
 def produce(broker: Broker, topic: str, numbers: range, size: int = 10) -> None:
@@ -269,9 +272,7 @@ def produce(broker: Broker, topic: str, numbers: range, size: int = 10) -> None:
 
 def consume(broker: Broker, topic: str, count: int) -> list[int]:
     """The keys of `count` records from the beginning on."""
-    consumer = Consumer(
-        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "enable.auto.commit": False}
-    )
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[int] = []
     try:
@@ -283,7 +284,8 @@ def consume(broker: Broker, topic: str, count: int) -> list[int]:
 
 
 def test_dynamic_segment_size_1_gb_to_4_gb_to_1_gb_live(broker: Broker, wire: Wire) -> None:
-    """The document's live end-to-end run: 3000 records at 1 GB, 1000 at 4 GB, 500 at 1 GB, all of them there each time."""
+    """The document's live end-to-end run: 3000 records at 1 GB, 1000 at 4 GB, 500 at 1 GB, all of them there each
+    time."""
     create(wire, "t", segment_bytes=str(GIB))
     produce(broker, "t", range(3000))
     assert consume(broker, "t", 3000) == list(range(3000))

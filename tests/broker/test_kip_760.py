@@ -98,9 +98,7 @@ def test_a_brokers_own_minimum_wins_over_the_clusters(wire: Wire) -> None:
     assert alter(wire, TOPIC, "t", ("segment.ms", SET, "20")).error_code == 0
 
 
-@pytest.mark.parametrize(
-    ("key", "value"), [("min.topic.segment.ms", "-1"), ("min.topic.segment.bytes", str(2**31))]
-)
+@pytest.mark.parametrize(("key", "value"), [("min.topic.segment.ms", "-1"), ("min.topic.segment.bytes", str(2**31))])
 def test_a_minimum_that_is_none_is_refused(wire: Wire, key: str, value: str) -> None:
     assert alter(wire, BROKER, "", (key, SET, value)).error_code == 42
 
@@ -158,15 +156,10 @@ def test_a_start_warns_of_topics_below_the_minimums_in_the_documents_words(
     ]
 
 
-def test_a_start_heeds_a_minimum_that_was_set_dynamically(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_start_heeds_a_minimum_that_was_set_dynamically(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with Broker(data_dir=tmp_path) as broker, Wire(broker.bootstrap_servers) as wire:
         create(wire, "t", segment_ms="3600000")
         assert alter(wire, BROKER, "", ("min.topic.segment.ms", SET, "7200000")).error_code == 0
     with Broker(data_dir=tmp_path):
         pass
-    assert (
-        "Topic t has segment.ms (3600000) that is less than min.topic.segment.ms (7200000)."
-        in caplog.messages
-    )
+    assert "Topic t has segment.ms (3600000) that is less than min.topic.segment.ms (7200000)." in caplog.messages

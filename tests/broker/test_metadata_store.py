@@ -1,4 +1,5 @@
-"""The embedded metadata store: what was acknowledged is there after a restart, and bad files are refused in one line."""
+"""The embedded metadata store: what was acknowledged is there after a restart, and bad files are refused in one
+line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A storage plugin of 32-bit positions: larger segments of tiered topics are refused before anything is set (KIP-1333)."""
+"""A storage plugin of 32-bit positions: larger segments of tiered topics are refused before anything is set
+(KIP-1333)."""
 
 from __future__ import annotations
 
@@ -45,10 +46,7 @@ def test_a_tiered_topic_cannot_have_segments_that_the_plugin_cannot_reach(broker
     assert create(wire, "local", **LARGE).error_code == 0
     assert alter(wire, TOPIC, "local", ("remote.storage.enable", SET, "true")).error_code == INVALID_CONFIG
     assert create(wire, "tiered", **TIERED).error_code == 0
-    assert (
-        alter(wire, TOPIC, "tiered", ("segment.bytes", SET, LARGE["segment.bytes"])).error_code
-        == INVALID_CONFIG
-    )
+    assert alter(wire, TOPIC, "tiered", ("segment.bytes", SET, LARGE["segment.bytes"])).error_code == INVALID_CONFIG
     tiered = broker.state.metadata.topic("tiered")
     assert tiered is not None
     assert "segment.bytes" not in tiered.configs

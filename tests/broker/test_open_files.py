@@ -82,9 +82,7 @@ def test_idle_connections_leave_descriptors_for_a_roll(tmp_path: Path) -> None:
         wait_until(lambda: len(os.listdir(fds)) >= 370, "connections take what they may have")
         errors: list[object] = []
         for n in range(6):
-            producer.produce(
-                "orders", bytes([n]) * 600_000, partition=0, on_delivery=lambda e, _: errors.append(e)
-            )
+            producer.produce("orders", bytes([n]) * 600_000, partition=0, on_delivery=lambda e, _: errors.append(e))
             assert producer.flush(30) == 0
         assert errors == [None] * 6
         assert len(list(tmp_path.glob("orders-0/*.log"))) > 2
@@ -100,7 +98,7 @@ def test_serve_takes_the_hard_limit_of_open_files(tmp_path: Path) -> None:
         assert line.split()[3:5] == ["900", "900"]
 
 
-# --- each place where a file is opened ---------------------------------------------------------------------------------
+# --- each place where a file is opened --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE])

@@ -34,9 +34,7 @@ REQUESTS = st.fixed_dictionaries(
         "transactional_id": st.none() | NAMES,
         "acks": st.integers(-1, 1),
         "timeout": st.integers(0, 2**31 - 1),
-        "topics": st.lists(
-            st.tuples(NAMES, IDS, st.lists(st.tuples(INT32, RECORDS), max_size=4)), max_size=4
-        ),
+        "topics": st.lists(st.tuples(NAMES, IDS, st.lists(st.tuples(INT32, RECORDS), max_size=4)), max_size=4),
     }
 )
 BAD_BYTES = (InvalidRequestError, IndexError, struct.error)
@@ -45,9 +43,7 @@ BAD_BYTES = (InvalidRequestError, IndexError, struct.error)
 def _kio_values(version: int, request: dict[str, Any]) -> dict[str, Any]:
     topics = []
     for name, topic_id, partitions in request["topics"]:
-        key: dict[str, Any] = (
-            {"topic_id": UUID(bytes=topic_id)} if version >= TOPIC_IDS_FROM else {"name": name}
-        )
+        key: dict[str, Any] = {"topic_id": UUID(bytes=topic_id)} if version >= TOPIC_IDS_FROM else {"name": name}
         entries = [{"index": index, "records": records} for index, records in partitions]
         topics.append({**key, "partition_data": entries})
     return {**{k: v for k, v in request.items() if k != "topics"}, "topic_data": topics}
@@ -71,10 +67,7 @@ def test_parses_what_kio_writes(version: int, request: dict[str, Any]) -> None:
     found = [
         (
             key,
-            [
-                (entry.partition, None if entry.records is None else bytes(entry.records))
-                for entry in partitions
-            ],
+            [(entry.partition, None if entry.records is None else bytes(entry.records)) for entry in partitions],
         )
         for key, partitions in parsed.topics
     ]
@@ -108,9 +101,7 @@ def test_unknown_tagged_fields_are_passed_over() -> None:
     topic = b"\x02\x02t\x02" + struct.pack(">i", 3) + bytes([len(records) + 1]) + records + tags + tags
     message = b"\x00" + struct.pack(">hi", -1, 5000) + topic + tags
     parsed = parse_produce(memoryview(bytearray(message)), 0, FLEXIBLE_FROM)
-    assert [(entry.partition, bytes(entry.records or b"")) for entry in parsed.topics[0].partitions] == [
-        (3, records)
-    ]
+    assert [(entry.partition, bytes(entry.records or b"")) for entry in parsed.topics[0].partitions] == [(3, records)]
 
 
 def test_records_can_be_changed_in_place() -> None:
@@ -134,9 +125,7 @@ RESULTS = st.builds(
     st.just(-1) | st.integers(0, 2**41),
     INT64,
     st.none() | st.text(max_size=200),
-    st.lists(
-        st.builds(RecordError, st.integers(0, 2**31 - 1), st.none() | st.text(max_size=200)), max_size=3
-    ),
+    st.lists(st.builds(RecordError, st.integers(0, 2**31 - 1), st.none() | st.text(max_size=200)), max_size=3),
 )
 
 
@@ -149,9 +138,7 @@ RESULTS = st.builds(
 def test_kio_reads_what_is_encoded(
     version: int, topics: list[tuple[str, bytes, list[PartitionResult]]], correlation_id: int
 ) -> None:
-    keyed = [
-        (topic_id if version >= TOPIC_IDS_FROM else name.encode(), done) for name, topic_id, done in topics
-    ]
+    keyed = [(topic_id if version >= TOPIC_IDS_FROM else name.encode(), done) for name, topic_id, done in topics]
     frame = encode_produce(version, correlation_id, keyed)
     got_id, message = read_response(ApiKey.PRODUCE, version, bytes(frame))
     assert got_id == correlation_id
@@ -164,9 +151,7 @@ def test_kio_reads_what_is_encoded(
         for got, expected in zip(topic.partition_responses, done, strict=True):
             assert (got.index, got.error_code, got.base_offset) == expected[:3]
             append_time = got.log_append_time
-            assert (
-                -1 if append_time is None else round(append_time.timestamp() * 1000)
-            ) == expected.log_append_time_ms
+            assert (-1 if append_time is None else round(append_time.timestamp() * 1000)) == expected.log_append_time_ms
             if version >= 5:
                 assert got.log_start_offset == expected.log_start_offset
             if version >= 8:

@@ -1,4 +1,5 @@
-"""Producer ids with the metadata store failing at every step: none is given out twice, and none of a block that failed."""
+"""Producer ids with the metadata store failing at every step: none is given out twice, and none of a block that
+failed."""
 
 from __future__ import annotations
 
@@ -34,9 +35,7 @@ class FailingConnection:
 
 @pytest.mark.parametrize("is_done", [False, True])
 @pytest.mark.parametrize("step", range(1, 5))
-def test_ids_are_given_once_whatever_statement_of_a_new_block_fails(
-    tmp_path: Path, step: int, is_done: bool
-) -> None:
+def test_ids_are_given_once_whatever_statement_of_a_new_block_fails(tmp_path: Path, step: int, is_done: bool) -> None:
     store = MetadataStore.open(tmp_path)
     ids = ProducerIds(store)
     given = [ids.next() for _ in range(1_000)]  # the first block, whole

@@ -48,16 +48,12 @@ def append(broker: Broker, topic: str, *timestamps: int, **options: Any) -> None
     partition_of(broker, topic).append(build_batch(records, **options))
 
 
-# --- ListOffsets --------------------------------------------------------------------------------------------------------
+# --- ListOffsets ------------------------------------------------------------------------------------------------------
 
 
-def list_offset(
-    wire: Wire, topic: str, timestamp: int, *, version: int = 9, partition: int = 0, **entry: Any
-) -> Any:
+def list_offset(wire: Wire, topic: str, timestamp: int, *, version: int = 9, partition: int = 0, **entry: Any) -> Any:
     entries = [{"partition_index": partition, "timestamp": timestamp, **entry}]
-    response = wire.call(
-        ApiKey.LIST_OFFSETS, version, replica_id=-1, topics=[{"name": topic, "partitions": entries}]
-    )
+    response = wire.call(ApiKey.LIST_OFFSETS, version, replica_id=-1, topics=[{"name": topic, "partitions": entries}])
     return response.topics[0].partitions[0]
 
 
@@ -154,13 +150,11 @@ def test_list_offsets_refuses_what_it_should(broker: Broker, wire: Wire, topic: 
     assert list_offset(wire, "nobody-knows", -1).error_code == 3
     assert list_offset(wire, topic, -1, current_leader_epoch=7).error_code == 75
     entry = {"partition_index": 0, "timestamp": -1}
-    response = wire.call(
-        ApiKey.LIST_OFFSETS, 9, replica_id=-1, topics=[{"name": topic, "partitions": [entry, entry]}]
-    )
+    response = wire.call(ApiKey.LIST_OFFSETS, 9, replica_id=-1, topics=[{"name": topic, "partitions": [entry, entry]}])
     assert [answer.error_code for answer in response.topics[0].partitions] == [42]
 
 
-# --- OffsetForLeaderEpoch -----------------------------------------------------------------------------------------------
+# --- OffsetForLeaderEpoch ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
@@ -171,9 +165,7 @@ def test_where_a_leader_epoch_ended(broker: Broker, wire: Wire, topic: str, vers
 
     def ask(epoch: int, current: int = -1, partition: int = 0) -> tuple[int, int, int]:
         entry = {"partition": partition, "current_leader_epoch": current, "leader_epoch": epoch}
-        response = wire.call(
-            ApiKey.OFFSET_FOR_LEADER_EPOCH, version, topics=[{"topic": topic, "partitions": [entry]}]
-        )
+        response = wire.call(ApiKey.OFFSET_FOR_LEADER_EPOCH, version, topics=[{"topic": topic, "partitions": [entry]}])
         answer = response.topics[0].partitions[0]
         return answer.error_code, answer.leader_epoch, answer.end_offset
 
@@ -187,7 +179,7 @@ def test_where_a_leader_epoch_ended(broker: Broker, wire: Wire, topic: str, vers
     assert ask(0, partition=9) == (3, -1, -1)
 
 
-# --- InitProducerId -----------------------------------------------------------------------------------------------------
+# --- InitProducerId ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -206,7 +198,7 @@ def test_producer_ids_are_not_given_again_after_a_restart(tmp_path: Path) -> Non
     assert len(set(seen)) == len(seen)
 
 
-# --- Metadata -----------------------------------------------------------------------------------------------------------
+# --- Metadata ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", range(14))
@@ -232,19 +224,13 @@ def test_metadata_tells_brokers_and_topics(broker: Broker, wire: Wire, topic: st
     if version >= 10:
         assert described.topic_id == known.topic_id
     if version >= 12:
-        (by_id,) = wire.call(
-            ApiKey.METADATA, version, topics=[{"name": None, "topic_id": known.topic_id}]
-        ).topics
+        (by_id,) = wire.call(ApiKey.METADATA, version, topics=[{"name": None, "topic_id": known.topic_id}]).topics
         assert by_id.name == topic
-        (unknown,) = wire.call(
-            ApiKey.METADATA, version, topics=[{"name": None, "topic_id": UUID(int=99)}]
-        ).topics
+        (unknown,) = wire.call(ApiKey.METADATA, version, topics=[{"name": None, "topic_id": UUID(int=99)}]).topics
         assert unknown.error_code == 100
 
 
-def test_all_topics_are_asked_for_by_null_or_in_version_0_by_nothing(
-    broker: Broker, wire: Wire, topic: str
-) -> None:
+def test_all_topics_are_asked_for_by_null_or_in_version_0_by_nothing(broker: Broker, wire: Wire, topic: str) -> None:
     everything = {entry.name for entry in broker.state.metadata.topics()}
     assert topic in everything
     assert {entry.name for entry in wire.call(ApiKey.METADATA, 0, topics=[]).topics} == everything
@@ -253,22 +239,16 @@ def test_all_topics_are_asked_for_by_null_or_in_version_0_by_nothing(
 
 
 def test_a_topic_that_is_asked_for_is_created_where_that_is_allowed(broker: Broker, wire: Wire) -> None:
-    (refused,) = wire.call(
-        ApiKey.METADATA, 12, topics=[{"name": "new"}], allow_auto_topic_creation=False
-    ).topics
+    (refused,) = wire.call(ApiKey.METADATA, 12, topics=[{"name": "new"}], allow_auto_topic_creation=False).topics
     assert refused.error_code == 3
-    (created,) = wire.call(
-        ApiKey.METADATA, 12, topics=[{"name": "new"}], allow_auto_topic_creation=True
-    ).topics
+    (created,) = wire.call(ApiKey.METADATA, 12, topics=[{"name": "new"}], allow_auto_topic_creation=True).topics
     assert (created.error_code, len(created.partitions)) == (0, 4)
     assert broker.state.metadata.topic("new") is not None
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "ä", "x" * 250, "a/b"])
 def test_a_topic_cannot_have_every_name(broker: Broker, wire: Wire, name: str) -> None:
-    (refused,) = wire.call(
-        ApiKey.METADATA, 12, topics=[{"name": name}], allow_auto_topic_creation=True
-    ).topics
+    (refused,) = wire.call(ApiKey.METADATA, 12, topics=[{"name": name}], allow_auto_topic_creation=True).topics
     assert refused.error_code == 17
     assert broker.state.metadata.topic(name) is None
 
@@ -286,9 +266,7 @@ def test_topics_are_not_created_when_the_broker_says_no(tmp_path: Path) -> None:
         Broker(data_dir=tmp_path, config={"auto.create.topics.enable": "false"}) as broker,
         Wire(broker.bootstrap_servers) as wire,
     ):
-        (refused,) = wire.call(
-            ApiKey.METADATA, 12, topics=[{"name": "n"}], allow_auto_topic_creation=True
-        ).topics
+        (refused,) = wire.call(ApiKey.METADATA, 12, topics=[{"name": "n"}], allow_auto_topic_creation=True).topics
         assert refused.error_code == 3
         assert broker.state.metadata.topics() == []
 
@@ -309,7 +287,7 @@ def test_authorized_operations_are_told_when_asked_for(wire: Wire, topic: str) -
     assert (asked.cluster_authorized_operations, asked.topics[0].topic_authorized_operations) == (8096, 3576)
 
 
-# --- ApiVersions --------------------------------------------------------------------------------------------------------
+# --- ApiVersions ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -330,7 +308,4 @@ def test_api_versions_tells_what_is_registered(wire: Wire, version: int) -> None
 
 @pytest.mark.parametrize("name", ["", "-x", "x-", "a b", "x" * 10 + "\n"])
 def test_software_names_that_break_the_rules_are_refused(wire: Wire, name: str) -> None:
-    assert (
-        wire.call(ApiKey.API_VERSIONS, 3, client_software_name=name, client_software_version="1").error_code
-        == 42
-    )
+    assert wire.call(ApiKey.API_VERSIONS, 3, client_software_name=name, client_software_version="1").error_code == 42

@@ -57,13 +57,9 @@ def _partition(broker: Broker, number: int) -> Partition:
 
 
 def _list(wire: Wire, *numbers: int, version: int = 9, time_ms: int = 500, **fields: Any) -> list[Any]:
-    entries = [
-        {"partition_index": number, "current_leader_epoch": -1, "timestamp": time_ms} for number in numbers
-    ]
+    entries = [{"partition_index": number, "current_leader_epoch": -1, "timestamp": time_ms} for number in numbers]
     topics = [{"name": "t", "partitions": entries}]
-    response = wire.call(
-        ApiKey.LIST_OFFSETS, version, replica_id=-1, isolation_level=0, topics=topics, **fields
-    )
+    response = wire.call(ApiKey.LIST_OFFSETS, version, replica_id=-1, isolation_level=0, topics=topics, **fields)
     return list(response.topics[0].partitions)
 
 
@@ -79,9 +75,7 @@ def test_a_search_that_takes_too_long_times_out_and_its_work_goes_on(
     assert search.ended.wait(60)
 
 
-def test_a_request_may_say_how_long_it_waits(
-    broker: Broker, wire: Wire, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_request_may_say_how_long_it_waits(broker: Broker, wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
     search = SlowSearch(_partition(broker, 0), monkeypatch)
     search.may_answer.set()
     (answer,) = _list(wire, 0, version=10, timeout=60_000)

@@ -30,9 +30,7 @@ from stratalog.wire.api_keys import ApiKey
 
 def contents(directory: Path) -> dict[str, bytes]:
     """Every file below a directory."""
-    return {
-        str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()
-    }
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def append(broker: Broker, topic: str, *values: bytes, **options: Any) -> int:
@@ -71,9 +69,7 @@ def test_a_restart_finds_everything_again(tmp_path: Path) -> None:
         assert partition is not None
         assert (partition.log.log_end_offset, partition.log.high_watermark) == (2, 2)
         assert partition.leader_epoch == 0
-        assert (
-            append(broker, "t", b"a", b"b", producer_id=5, producer_epoch=0, base_sequence=0) == 0
-        )  # a duplicate
+        assert append(broker, "t", b"a", b"b", producer_id=5, producer_epoch=0, base_sequence=0) == 0  # a duplicate
         assert append(broker, "t", b"c", producer_id=5, producer_epoch=0, base_sequence=2) == 2
         assert broker.state.load_report.recovered == 0
 
@@ -101,13 +97,9 @@ def test_a_deletion_that_was_interrupted_is_finished_at_the_next_start(tmp_path:
         assert append(broker, "doomed", b"anew") == 0
 
 
-def test_a_creation_that_fails_half_way_leaves_no_topic(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_creation_that_fails_half_way_leaves_no_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Broker(data_dir=tmp_path) as broker:
-        monkeypatch.setattr(
-            broker.state.logs, "create_topic", fail_with(OSError(28, "No space left on device"))
-        )
+        monkeypatch.setattr(broker.state.logs, "create_topic", fail_with(OSError(28, "No space left on device")))
         with pytest.raises(StratalogError, match="No space left"):
             broker.state.topics.create("t", 1)
         monkeypatch.undo()
@@ -133,7 +125,7 @@ def test_several_directories_share_the_partitions(tmp_path: Path) -> None:
         assert len(broker.state.logs.partitions("t")) == 4
 
 
-# --- what it refuses ----------------------------------------------------------------------------------------------------
+# --- what it refuses --------------------------------------------------------------------------------------------------
 
 
 def one_line(error: BaseException) -> str:
@@ -155,9 +147,7 @@ def test_a_port_in_use_is_one_line_and_leaves_no_directory(tmp_path: Path) -> No
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize(
-    "listen", ["nonsense", "127.0.0.1", "127.0.0.1:99999", "127.0.0.1:-1", "a:b:c", ":x", "[::1]"]
-)
+@pytest.mark.parametrize("listen", ["nonsense", "127.0.0.1", "127.0.0.1:99999", "127.0.0.1:-1", "a:b:c", ":x", "[::1]"])
 def test_an_address_that_is_none_is_one_line(tmp_path: Path, listen: str) -> None:
     with pytest.raises(UsageError) as caught:
         Broker(data_dir=tmp_path / "new", listen=listen)
@@ -230,9 +220,7 @@ def test_a_directory_in_use_is_refused_and_goes_on(tmp_path: Path) -> None:
         ("version=1", "version", "damaged"),
     ],
 )
-def test_a_directory_of_another_kind_is_refused_as_it_is(
-    tmp_path: Path, old: str, new: str, said: str
-) -> None:
+def test_a_directory_of_another_kind_is_refused_as_it_is(tmp_path: Path, old: str, new: str, said: str) -> None:
     with Broker(data_dir=tmp_path):
         pass
     meta = tmp_path / "meta.properties"
@@ -268,9 +256,7 @@ def test_a_store_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-def test_nothing_is_left_running_after_a_start_that_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_left_running_after_a_start_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stratalog.broker.state.BrokerState.start", fail_with(UsageError("no store")))
     before = set(threading.enumerate())  # threads of an earlier broker among them may end meanwhile
     with pytest.raises(UsageError, match="no store"):
@@ -281,7 +267,7 @@ def test_nothing_is_left_running_after_a_start_that_failed(
         pass
 
 
-# --- running ------------------------------------------------------------------------------------------------------------
+# --- running ----------------------------------------------------------------------------------------------------------
 
 
 def test_close_may_be_called_again_and_clients_are_let_go(tmp_path: Path) -> None:
@@ -290,9 +276,13 @@ def test_close_may_be_called_again_and_clients_are_let_go(tmp_path: Path) -> Non
     with Wire(broker.bootstrap_servers) as wire:
         entry = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}
         wire.send(
-            ApiKey.FETCH, 11, max_wait=600_000, min_bytes=1, session_epoch=-1,
+            ApiKey.FETCH,
+            11,
+            max_wait=600_000,
+            min_bytes=1,
+            session_epoch=-1,
             topics=[{"topic": "t", "partitions": [entry]}],
-        )  # fmt: skip
+        )
         broker.close()
         broker.close()
         with pytest.raises(ConnectionError):

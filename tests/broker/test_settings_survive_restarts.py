@@ -1,7 +1,7 @@
 """Nothing that a client may set makes the next start impossible, whatever the broker answered.
 
-Invariant: after any sequence of AlterConfigs and IncrementalAlterConfigs, each refused or accepted, a broker starts from
-the same directory with the same file; what was refused has changed nothing.
+Invariant: after any sequence of AlterConfigs and IncrementalAlterConfigs, each refused or accepted, a broker starts
+from the same directory with the same file; what was refused has changed nothing.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _make_topics(wire: Wire) -> None:
         assert create(wire, name, **configs).error_code == 0
 
 
-# --- checked before it is stored ---------------------------------------------------------------------------------------
+# --- checked before it is stored --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
         ({"max.connections": "0"}, "it could not be changed again"),
         ({"num.recovery.threads.per.data.dir": "5"}, "should not be greater than double the current value 2"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("level", ["", "1"])
 def test_a_setting_of_the_broker_that_does_not_fit_is_refused_and_not_stored(
     broker: Broker, wire: Wire, changes: dict[str, str], said: str, level: str
@@ -126,11 +126,15 @@ def test_a_client_sets_no_key_of_a_plugin(tmp_path: Path) -> None:
 def test_the_count_of_the_metadata_topics_partitions_is_not_the_clients(tmp_path: Path) -> None:
     with Broker(tmp_path / "data") as broker, Wire(broker.bootstrap_servers) as wire:
         assert create(wire, "__remote_log_metadata", 3).error_code == INVALID_PARTITIONS
-        wire.call(ApiKey.METADATA, 12, topics=[{"name": "__remote_log_metadata"}],
-                  allow_auto_topic_creation=True)  # fmt: skip
+        wire.call(ApiKey.METADATA, 12, topics=[{"name": "__remote_log_metadata"}], allow_auto_topic_creation=True)
         assert broker.state.topics.known("__remote_log_metadata").partition_count == 50
-        grown = wire.call(ApiKey.CREATE_PARTITIONS, 3, timeout=10_000, validate_only=False,
-                          topics=[{"name": "__remote_log_metadata", "count": 51, "assignments": None}])  # fmt: skip
+        grown = wire.call(
+            ApiKey.CREATE_PARTITIONS,
+            3,
+            timeout=10_000,
+            validate_only=False,
+            topics=[{"name": "__remote_log_metadata", "count": 51, "assignments": None}],
+        )
         assert grown.results[0].error_code == INVALID_PARTITIONS
     with Broker(tmp_path / "data", config={"remote.log.storage.system.enable": "true"}):
         pass
@@ -143,7 +147,7 @@ def test_a_metadata_topic_whose_deletion_was_interrupted_is_made_again(tmp_path:
         assert broker.state.topics.known("__remote_log_metadata").partition_count == 1
 
 
-# --- found at a start --------------------------------------------------------------------------------------------------
+# --- found at a start -------------------------------------------------------------------------------------------------
 
 
 def _store(directory: Path, statement: str, *values: str) -> None:
@@ -200,9 +204,7 @@ def test_the_file_itself_has_to_fit_together(tmp_path: Path) -> None:
 
 
 def test_settings_that_fit_only_together_count_together() -> None:
-    static = BrokerConfig(
-        {"log.cleaner.min.compaction.lag.ms": "10", "log.cleaner.max.compaction.lag.ms": "20"}
-    )
+    static = BrokerConfig({"log.cleaner.min.compaction.lag.ms": "10", "log.cleaner.max.compaction.lag.ms": "20"})
     dynamic = {
         "log.cleaner.max.compaction.lag.ms": "5",
         "log.cleaner.min.compaction.lag.ms": "1",
@@ -286,9 +288,7 @@ def test_a_topic_that_breaks_newer_rules_is_served_and_nothing_of_it_is_deleted_
         assert logs.partitions("tiered")[0].log.config.cleanup_policy == {"delete"}
 
 
-def test_a_cleaner_works_with_the_threads_that_the_system_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cleaner_works_with_the_threads_that_the_system_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from stratalog.engine.cleaning import log_cleaner
 
     started = 0
@@ -307,10 +307,30 @@ def test_a_cleaner_works_with_the_threads_that_the_system_has(
         assert len(broker.state.logs.cleaner.threads) == 2
 
 
-# --- anything at all -----------------------------------------------------------------------------------------------------
+# --- anything at all --------------------------------------------------------------------------------------------------
 
-_TEXTS = ("", "-1", "0", "1", "5", "100", "3600000", "604800000", "2147483647", "9223372036854775807", "x", "nan", "1e400",
-          "compact", "delete", "compact,delete", "true", "false", "é\x00\ud7ff", "-2")  # fmt: skip
+_TEXTS = (
+    "",
+    "-1",
+    "0",
+    "1",
+    "5",
+    "100",
+    "3600000",
+    "604800000",
+    "2147483647",
+    "9223372036854775807",
+    "x",
+    "nan",
+    "1e400",
+    "compact",
+    "delete",
+    "compact,delete",
+    "true",
+    "false",
+    "é\x00\ud7ff",
+    "-2",
+)
 
 
 def _value(random_: random.Random, key: ConfigKey) -> str:
@@ -324,8 +344,7 @@ def _value(random_: random.Random, key: ConfigKey) -> str:
 def _changes(random_: random.Random, keys: list[ConfigKey]) -> list[tuple[str, int, str | None]]:
     chosen = random_.sample(keys, random_.choice((1, 1, 2, 3)))
     return [
-        (key.name, DELETE, None) if random_.random() < 0.15 else (key.name, SET, _value(random_, key))
-        for key in chosen
+        (key.name, DELETE, None) if random_.random() < 0.15 else (key.name, SET, _value(random_, key)) for key in chosen
     ]
 
 
@@ -347,9 +366,7 @@ def test_any_settings_leave_a_directory_that_starts(tmp_path: Path, seed: int) -
         _make_topics(wire)
     for _ in range(5):
         with Broker(tmp_path / "data", config=TIERING) as broker, Wire(broker.bootstrap_servers) as wire:
-            assert not any(
-                broker.state.topics.in_force(topic).problem for topic in broker.state.metadata.topics()
-            )
+            assert not any(broker.state.topics.in_force(topic).problem for topic in broker.state.metadata.topics())
             for _ in range(40):
                 if random_.random() < 0.5:
                     type_, name = BROKER, random_.choice(("", "1"))
@@ -390,35 +407,39 @@ def test_any_records_in_the_brokers_own_topics_leave_a_directory_that_starts(
         for owner in ("a", "\x00", "é" * 3000, "__consumer_offsets"):
             for key_type in (0, 1):
                 wire.call(ApiKey.FIND_COORDINATOR, 4, key_type=key_type, coordinator_keys=[owner])
-            commit = {"partition_index": 0, "committed_offset": -(2**63), "committed_metadata": "\x00" * 100,
-                      "committed_leader_epoch": -5}  # fmt: skip
-            wire.call(ApiKey.OFFSET_COMMIT, 7, group_id=owner, generation_id_or_member_epoch=-1, member_id="",
-                      topics=[{"name": "t", "partitions": [commit]}])  # fmt: skip
+            commit = {
+                "partition_index": 0,
+                "committed_offset": -(2**63),
+                "committed_metadata": "\x00" * 100,
+                "committed_leader_epoch": -5,
+            }
+            wire.call(
+                ApiKey.OFFSET_COMMIT,
+                7,
+                group_id=owner,
+                generation_id_or_member_epoch=-1,
+                member_id="",
+                topics=[{"name": "t", "partitions": [commit]}],
+            )
             wire.call(ApiKey.INIT_PRODUCER_ID, 2, transactional_id=owner, transaction_timeout=1000)
     for _ in range(3):
         with Broker(tmp_path / "data", config={**TIERING, **few}) as broker:
             for topic in ("__consumer_offsets", "__transaction_state", "__remote_log_metadata"):
                 (partition,) = broker.state.logs.partitions(topic)
-                known = [
-                    (key, stored.value or b"") for key, stored in read_contents(partition).latest.items()
-                ]
+                known = [(key, stored.value or b"") for key, stored in read_contents(partition).latest.items()]
                 partition.append(build_batch([_nearly(random_, at, known) for at in range(100)]))
 
 
 def _nearly(random_: random.Random, offset: int, known: list[tuple[bytes, bytes]]) -> Record:
     """A record like one of `known` with bytes of it changed or cut off, or one of random bytes."""
     if not known or random_.random() < 0.3:
-        return Record(
-            offset, 1000, random_.randbytes(random_.randrange(30)), random_.randbytes(random_.randrange(60))
-        )
+        return Record(offset, 1000, random_.randbytes(random_.randrange(30)), random_.randbytes(random_.randrange(60)))
     parts = []
     for part in random_.choice(known):
         damaged = bytearray(part)
         for _ in range(random_.randrange(3) if damaged else 0):
             damaged[random_.randrange(len(damaged))] = random_.randrange(256)
-        parts.append(
-            bytes(damaged[: random_.randrange(len(damaged) + 1)] if random_.random() < 0.3 else damaged)
-        )
+        parts.append(bytes(damaged[: random_.randrange(len(damaged) + 1)] if random_.random() < 0.3 else damaged))
     return Record(offset, 1000, parts[0], parts[1])
 
 

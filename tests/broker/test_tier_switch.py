@@ -200,10 +200,8 @@ def test_pools_caches_and_quotas_change_live(broker: Broker, wire: Wire) -> None
         ("remote.log.manager.task.interval.ms", "7", "Cannot update these configs dynamically"),
         ("remote.log.manager.copy.quota.window.num", "7", "Cannot update these configs dynamically"),
     ],
-)  # fmt: skip
-def test_what_kafka_refuses_to_change_is_refused(
-    broker: Broker, wire: Wire, name: str, value: str, said: str
-) -> None:
+)
+def test_what_kafka_refuses_to_change_is_refused(broker: Broker, wire: Wire, name: str, value: str, said: str) -> None:
     answer = alter(wire, BROKER, str(broker.state.node_id), (name, SET, value))
     assert answer.error_code == INVALID_REQUEST
     assert said in answer.error_message
@@ -214,9 +212,7 @@ def test_a_broker_with_tiered_topics_does_not_start_without_its_remote_tier(tmp_
         for name in "abcd":
             create(wire, name, remote_storage_enable="true")
         create(wire, "plain")
-    with pytest.raises(
-        InvalidConfigError, match=r"remote\.storage\.enable=true: a, b, c and 1 more\. Set remote\.log"
-    ):
+    with pytest.raises(InvalidConfigError, match=r"remote\.storage\.enable=true: a, b, c and 1 more\. Set remote\.log"):
         Broker(tmp_path / "data")
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()  # nothing was touched
     with Broker(tmp_path / "data", config=SETTINGS) as broker, Wire(broker.bootstrap_servers) as wire:

@@ -1,4 +1,5 @@
-"""What groups have committed goes with its topic: a new topic of the name begins without, whatever happens on the way."""
+"""What groups have committed goes with its topic: a new topic of the name begins without, whatever happens on the
+way."""
 
 from __future__ import annotations
 
@@ -62,9 +63,7 @@ def found(broker: Broker) -> list[int]:
             if topic is not None:
                 calls.append((10, [{"topic_id": topic.topic_id, **asked}]))
             for version, topics in calls:
-                answer = wire.call(
-                    ApiKey.OFFSET_FETCH, version, groups=[{"group_id": group, "topics": topics}]
-                )
+                answer = wire.call(ApiKey.OFFSET_FETCH, version, groups=[{"group_id": group, "topics": topics}])
                 offsets += [part.committed_offset for of in answer.groups[0].topics for part in of.partitions]
     return [offset for offset in offsets if offset != -1]
 
@@ -93,9 +92,7 @@ def test_a_deletion_goes_on_when_its_client_goes(broker: Broker, monkeypatch: py
     wire.send(ApiKey.DELETE_TOPICS, 5, topic_names=(TOPIC,), timeout=30_000)
     assert begun.wait(30)
     wire.close()
-    with Wire(
-        broker.bootstrap_servers
-    ) as other:  # the loop has seen the end of the other connection before this one
+    with Wire(broker.bootstrap_servers) as other:  # the loop has seen the end of the other connection before this one
         other.call(ApiKey.LIST_GROUPS, 0)
     gone.set()
     eventually(lambda: not broker.state.metadata.deleting_topics(), "the deletion is not finished")
@@ -133,9 +130,7 @@ class Killed:
         return stepping
 
 
-def test_a_kill_at_any_step_of_a_deletion_leaves_no_commit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kill_at_any_step_of_a_deletion_leaves_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Broker(data_dir=tmp_path / "data", config=CONFIG) as broker:
         commit_all(broker)
         killed = Killed(broker, tmp_path, monkeypatch)
@@ -155,9 +150,7 @@ def test_a_kill_at_any_step_of_a_deletion_leaves_no_commit(
 def test_a_commit_for_an_earlier_topic_of_the_name_does_not_count(broker: Broker, tmp_path: Path) -> None:
     """What a power failure may bring back, and what Kafka leaves in a directory that we take over."""
     commit_all(broker)
-    partition = broker.state.partition(
-        "__consumer_offsets", broker.state.groups.log.partition_number(GROUPS[0])
-    )
+    partition = broker.state.partition("__consumer_offsets", broker.state.groups.log.partition_number(GROUPS[0]))
     assert partition is not None
     for at, topic_id in enumerate((random_uuid(), broker.state.metadata.topic(TOPIC).topic_id)):  # type: ignore[union-attr]
         key = encode_offset_key(OffsetKey(GROUPS[0], TopicPartition(TOPIC, at)))

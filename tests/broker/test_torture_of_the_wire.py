@@ -1,7 +1,7 @@
 """Requests of all kinds, cut at every byte and with each byte flipped, and clients that behave in no sensible way.
 
-Invariant: a good client is answered at any time, the broker has as many connections afterwards as before, it logs no error
-of its own, and no record is in a log twice.
+Invariant: a good client is answered at any time, the broker has as many connections afterwards as before, it logs no
+error of its own, and no record is in a log twice.
 """
 
 from __future__ import annotations

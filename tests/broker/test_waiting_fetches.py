@@ -1,4 +1,5 @@
-"""A Fetch that waits for `fetch.min.bytes`: it ends when there are so many, and an append does not mean a read for it."""
+"""A Fetch that waits for `fetch.min.bytes`: it ends when there are so many, and an append does not mean a read for
+it."""
 
 from __future__ import annotations
 
@@ -43,9 +44,7 @@ class World:
         assert found is not None
         return found
 
-    def wait_for(
-        self, min_bytes: int, *offsets: int, isolation: Isolation = Isolation.HIGH_WATERMARK
-    ) -> PendingFetch:
+    def wait_for(self, min_bytes: int, *offsets: int, isolation: Isolation = Isolation.HIGH_WATERMARK) -> PendingFetch:
         """Wait for so many bytes behind these offsets of partitions 0, 1, ..."""
         wanted = [
             Wanted(self.partition(number), FetchPartition(number, -1, offset, -1, 1 << 20), None)

@@ -30,9 +30,7 @@ LONG_NAME = "a.topic.with.a.rather.long.name." + "x" * 150
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    sync_api = pytest.importorskip(
-        "playwright.sync_api", reason="playwright is not installed: no browser tests"
-    )
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser tests")
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if path is None:
         pytest.skip("no Chromium on the path: apt install chromium")

@@ -18,12 +18,37 @@ LOG_NAME = "00000000000000000000.log"
 
 #: Text, and what is none: malformed at every place where a decoder may differ.
 TEXTS = (
-    b"", b"plain", b"with spaces, [brackets] and \"quotes\"\t", "größe €".encode(), "😀 end".encode(), b"\x00\x7f",
-    b"\xff", b"\xc0\x80", b"\xc3", b"\xc3(", b"\xe2\x82", b"\xe2\x82(", b"\xe2(", b"\xe0\x80\x80", b"\xe0\xa0",
-    b"\xed\xa0\x80", b"\xed\xa0", b"\xed\xa0(", b"\xed\xbf\xbfx", b"\xed\x9f\xbf", b"\xf0\x9f\x98", b"\xf0\x9f(",
-    b"\xf0\x80\x80\x80", b"\xf4\x90\x80\x80", b"\xf4\x8f\xbf\xbf", b"\xf5\x80\x80\x80", b"\xf8\x88\x80\x80\x80",
-    b"\x80\x80", b"\xef\xbf\xbd", b"a\xf0\x9f\x98\x80\xffb",
-)  # fmt: skip
+    b"",
+    b"plain",
+    b'with spaces, [brackets] and "quotes"\t',
+    "größe €".encode(),
+    "😀 end".encode(),
+    b"\x00\x7f",
+    b"\xff",
+    b"\xc0\x80",
+    b"\xc3",
+    b"\xc3(",
+    b"\xe2\x82",
+    b"\xe2\x82(",
+    b"\xe2(",
+    b"\xe0\x80\x80",
+    b"\xe0\xa0",
+    b"\xed\xa0\x80",
+    b"\xed\xa0",
+    b"\xed\xa0(",
+    b"\xed\xbf\xbfx",
+    b"\xed\x9f\xbf",
+    b"\xf0\x9f\x98",
+    b"\xf0\x9f(",
+    b"\xf0\x80\x80\x80",
+    b"\xf4\x90\x80\x80",
+    b"\xf4\x8f\xbf\xbf",
+    b"\xf5\x80\x80\x80",
+    b"\xf8\x88\x80\x80\x80",
+    b"\x80\x80",
+    b"\xef\xbf\xbd",
+    b"a\xf0\x9f\x98\x80\xffb",
+)
 
 
 def random_text(chosen: random.Random) -> bytes | None:

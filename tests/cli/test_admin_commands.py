@@ -74,8 +74,10 @@ def test_a_topic_is_created_listed_described_grown_and_deleted(cli: CommandLine,
 
 def test_topics_are_told_to_machines(cli: CommandLine) -> None:
     assert cli.good("topics", "create", "t", "--config", "retention.ms=5000", "--json").json == {
-        "topic": "t", "created": True, "dryRun": False,
-    }  # fmt: skip
+        "topic": "t",
+        "created": True,
+        "dryRun": False,
+    }
     assert cli.good("topics", "list", "--json").json == {"topic": "t"}
     topic = cli.good("topics", "describe", "t", "--json").json
     assert (topic["topic"], topic["configs"]) == ("t", {"retention.ms": "5000"})
@@ -142,16 +144,17 @@ def test_configs_of_a_topic_are_set_shown_and_deleted(cli: CommandLine) -> None:
     policy = "cleanup.policy=compact,delete"
     assert cli.good("configs", "describe", *entity).out.splitlines() == [
         "Dynamic configs for topic t are:",
-        f"  {policy} sensitive=false synonyms={{DYNAMIC_TOPIC_CONFIG:{policy}, DEFAULT_CONFIG:log.cleanup.policy=delete}}",
+        (
+            f"  {policy} sensitive=false "
+            f"synonyms={{DYNAMIC_TOPIC_CONFIG:{policy}, DEFAULT_CONFIG:log.cleanup.policy=delete}}"
+        ),
         "  flush.ms=7 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:flush.ms=7}",
     ]
     cli.good("configs", "alter", *entity, "--delete-config", "flush.ms,cleanup.policy")
     assert cli.good("configs", "describe", *entity).out == "Dynamic configs for topic t are:\n"
     everything = cli.good("configs", "describe", *entity, "--all").out
     assert everything.startswith("All configs for topic t are:\n")
-    assert (
-        "  segment.bytes=1073741824 sensitive=false synonyms={DEFAULT_CONFIG:log.segment.bytes" in everything
-    )
+    assert "  segment.bytes=1073741824 sensitive=false synonyms={DEFAULT_CONFIG:log.segment.bytes" in everything
 
 
 def test_configs_of_brokers_are_set_for_one_or_for_all(cli: CommandLine) -> None:
@@ -201,13 +204,14 @@ def test_features_are_described_as_kafka_features_does(cli: CommandLine) -> None
     )
     told = cli.good("features", "describe", "--json").json
     assert told["epoch"] == 0
-    assert [feature["feature"] for feature in told["features"]] == sorted(
-        [*OTHER_FEATURES, "metadata.version"]
-    )
+    assert [feature["feature"] for feature in told["features"]] == sorted([*OTHER_FEATURES, "metadata.version"])
     assert told["features"][3] == {
-        "feature": "metadata.version", "supportedMinVersion": 7, "supportedMaxVersion": 33,
-        "finalizedVersionLevel": 31, "finalizedVersion": "4.4-IV0",
-    }  # fmt: skip
+        "feature": "metadata.version",
+        "supportedMinVersion": 7,
+        "supportedMaxVersion": 33,
+        "finalizedVersionLevel": 31,
+        "finalizedVersion": "4.4-IV0",
+    }
 
 
 def test_the_release_switches_large_segments_on_and_nothing_switches_them_off(cli: CommandLine) -> None:
@@ -223,9 +227,7 @@ def test_the_release_switches_large_segments_on_and_nothing_switches_them_off(cl
         said = cli.refused("features", "downgrade", "--feature", "metadata.version=31", *options)
         assert said.startswith("Could not downgrade metadata.version to 31: INVALID_UPDATE_VERSION: ")
         assert "segments past 2 GiB" in said
-    (line,) = [
-        line for line in cli.good("features", "describe").out.splitlines() if "metadata.version" in line
-    ]
+    (line,) = [line for line in cli.good("features", "describe").out.splitlines() if "metadata.version" in line]
     assert "4.4-IV2" in line.split("FinalizedVersionLevel")[1]
 
 
@@ -254,8 +256,7 @@ def test_log_directories_are_told_in_kafkas_shape(cli: CommandLine, tmp_path: Pa
                 "logDirs": [
                     {
                         "partitions": [
-                            {"partition": f"b-{n}", "size": 0, "offsetLag": 0, "isFuture": False}
-                            for n in range(2)
+                            {"partition": f"b-{n}", "size": 0, "offsetLag": 0, "isFuture": False} for n in range(2)
                         ],
                         "error": None,
                         "logDir": str(tmp_path / "data"),
@@ -281,9 +282,11 @@ def test_log_directories_tell_the_remote_sizes_of_tiered_partitions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = {
-        "remote.log.storage.system.enable": "true", "remote.log.metadata.topic.num.partitions": "1",
-        "remote.log.manager.task.interval.ms": "20", "stratalog.remote.url": f"file://{tmp_path}/bucket",
-    }  # fmt: skip
+        "remote.log.storage.system.enable": "true",
+        "remote.log.metadata.topic.num.partitions": "1",
+        "remote.log.manager.task.interval.ms": "20",
+        "stratalog.remote.url": f"file://{tmp_path}/bucket",
+    }
     with Broker(data_dir=tmp_path / "data", config=config) as broker:
         cli = CommandLine(broker.bootstrap_servers, capsys)
         small = ("--config", "internal.segment.bytes=1000")
@@ -294,9 +297,7 @@ def test_log_directories_tell_the_remote_sizes_of_tiered_partitions(
             producer.produce("tiered", value=bytes(800), key=str(number).encode())
             assert producer.flush(30) == 0
         deadline = time.monotonic() + 60
-        while (sizes := remote_sizes(cli))["tiered-0"] == 0 or sizes["tiered-0"] != copied(
-            tmp_path / "bucket"
-        ):
+        while (sizes := remote_sizes(cli))["tiered-0"] == 0 or sizes["tiered-0"] != copied(tmp_path / "bucket"):
             assert time.monotonic() < deadline, sizes
             time.sleep(0.05)
         assert sizes["local-0"] is None
@@ -313,7 +314,7 @@ def copied(bucket: Path) -> int:
     return sum(path.stat().st_size for path in segments) if len(segments) == 4 else -1
 
 
-# --- for all of them ----------------------------------------------------------------------------------------------------
+# --- for all of them --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("terminal")
@@ -344,9 +345,7 @@ def test_the_first_address_that_answers_is_taken(broker: Broker, capsys: pytest.
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\x0a" + b"\xff" * 10])
-def test_something_that_is_no_broker_is_one_line_and_exit_2(
-    capsys: pytest.CaptureFixture[str], answer: bytes
-) -> None:
+def test_something_that_is_no_broker_is_one_line_and_exit_2(capsys: pytest.CaptureFixture[str], answer: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -390,9 +389,7 @@ def test_something_that_is_no_broker_is_one_line_and_exit_2(
         (("topics", "list", "--nonsense"), "--nonsense"),
     ],
 )
-def test_a_wrong_command_line_is_one_line_and_exit_2(
-    cli: CommandLine, command: tuple[str, ...], why: str
-) -> None:
+def test_a_wrong_command_line_is_one_line_and_exit_2(cli: CommandLine, command: tuple[str, ...], why: str) -> None:
     assert why in cli.refused(*command, code=2)
 
 

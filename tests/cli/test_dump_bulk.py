@@ -89,9 +89,7 @@ def test_extreme_numbers_are_written_in_full(path: Path) -> None:
         batch = bytearray(build_batch([Record(0, 5, b"k", b"v")], base_offset=0))
         for at, form in ((0, "q"), (12, "i"), (27, "q"), (35, "q"), (43, "q"), (51, "h"), (53, "i")):
             bits = 8 * struct.calcsize(form)
-            number = chosen.choice(
-                (-(1 << (bits - 1)), (1 << (bits - 1)) - 1, -1, 0, 9, 10, 99, 10 ** (bits // 4))
-            )
+            number = chosen.choice((-(1 << (bits - 1)), (1 << (bits - 1)) - 1, -1, 0, 9, 10, 99, 10 ** (bits // 4)))
             struct.pack_into(f">{form}", batch, at, number)
         made.append(with_right_crc(bytes(batch)))
     path.write_bytes(b"".join(made))
@@ -117,7 +115,5 @@ def test_a_large_file_takes_the_native_loops_and_a_small_one_does_not(
     for limit, expected in ((10**9, "PlainPrinter"), (0, "BulkPrinter")):
         taken.clear()
         monkeypatch.setattr(log_dump, "BULK_SIZE_MIN", limit)
-        log_dump.dump_log(
-            LocalSource(str(path), path), 0, "", TextOutput(io.BytesIO(), OPTIONS[2]), Problems()
-        )
+        log_dump.dump_log(LocalSource(str(path), path), 0, "", TextOutput(io.BytesIO(), OPTIONS[2]), Problems())
         assert taken == [expected]

@@ -91,9 +91,7 @@ def test_any_damaged_byte_is_told_or_outside_every_check(capfdbinary: Captured, 
         log.write_bytes(data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :])
         status, out, err = dump(capfdbinary, log, "--print-data-log")
         assert out[:2] == [f"Dumping {log}", "Log starting offset: 0"]
-        is_covered = (
-            at - size >= 16 or 8 <= at - size < 12
-        )  # base offset and leader epoch are outside the CRC
+        is_covered = at - size >= 16 or 8 <= at - size < 12  # base offset and leader epoch are outside the CRC
         assert status == (1 if is_covered else 0)
         if is_covered:
             assert str(log) in err[0]
@@ -111,9 +109,7 @@ def test_a_wrong_crc_does_not_end_the_dump(capfdbinary: Captured, log: Path) -> 
     assert len(err) == 2
 
 
-def test_malformed_records_under_a_right_crc_are_told_with_their_batch(
-    capfdbinary: Captured, tmp_path: Path
-) -> None:
+def test_malformed_records_under_a_right_crc_are_told_with_their_batch(capfdbinary: Captured, tmp_path: Path) -> None:
     good = build_batch([Record(0, 5, None, b"v"), Record(1, 5, None, b"v")], base_offset=0)
     bad = with_right_crc(good[:-1] + b"\x7f")
     (tmp_path / LOG_NAME).write_bytes(bad + good)
@@ -152,9 +148,7 @@ def test_zeros_behind_the_batches_are_told_with_their_position(capfdbinary: Capt
 
 def test_gaps_between_offsets_are_told_but_are_no_damage(capfdbinary: Captured, tmp_path: Path) -> None:
     path = tmp_path / LOG_NAME
-    path.write_bytes(
-        b"".join(build_batch([Record(n, 5, None, None)], base_offset=n) for n in (0, 1, 5, 6, 9))
-    )
+    path.write_bytes(b"".join(build_batch([Record(n, 5, None, None)], base_offset=n) for n in (0, 1, 5, 6, 9)))
     status, _, err = dump(capfdbinary, path, "--deep-iteration")
     assert status == 0
     assert err == [f"Non-consecutive offsets in {path}", "  1 is followed by 5", "  6 is followed by 9"]
@@ -192,9 +186,7 @@ def test_an_index_in_use_is_printed_up_to_its_zeros(capfdbinary: Captured, log: 
     )
 
 
-def test_an_index_without_its_log_is_printed_and_cannot_be_verified(
-    capfdbinary: Captured, tmp_path: Path
-) -> None:
+def test_an_index_without_its_log_is_printed_and_cannot_be_verified(capfdbinary: Captured, tmp_path: Path) -> None:
     index = tmp_path / INDEX_NAME
     index.write_bytes(struct.pack(">ii", 1, 100))
     status, out, err = dump(capfdbinary, index)
@@ -215,10 +207,7 @@ def test_an_index_without_its_log_that_ascends_either_way_is_read_as_legacy_with
         ["offset: 0 position: 0", "offset: 20 position: 4096", "offset: 41 position: 8192"],
     )
     assert len(err) == 2
-    assert (
-        "24 bytes are a multiple of 8 and of 12, and the entries ascend read either way; read as legacy"
-        in err[1]
-    )
+    assert "24 bytes are a multiple of 8 and of 12, and the entries ascend read either way; read as legacy" in err[1]
 
 
 def test_an_index_of_odd_size_fails_the_sanity_check(capfdbinary: Captured, log: Path) -> None:
@@ -230,9 +219,7 @@ def test_an_index_of_odd_size_fails_the_sanity_check(capfdbinary: Captured, log:
     assert dump(capfdbinary, index)[0] == 1
 
 
-def test_a_large_format_index_is_read_with_positions_beyond_4_gib(
-    capfdbinary: Captured, tmp_path: Path
-) -> None:
+def test_a_large_format_index_is_read_with_positions_beyond_4_gib(capfdbinary: Captured, tmp_path: Path) -> None:
     position = 5 * 2**30
     with (tmp_path / LOG_NAME).open("wb") as file:
         file.seek(position)
@@ -267,9 +254,7 @@ def test_a_time_index_that_lies_is_told(capfdbinary: Captured, log: Path) -> Non
         "partition.metadata",
     ],
 )
-def test_small_files_cut_anywhere_never_end_in_a_traceback(
-    capfdbinary: Captured, tmp_path: Path, name: str
-) -> None:
+def test_small_files_cut_anywhere_never_end_in_a_traceback(capfdbinary: Captured, tmp_path: Path, name: str) -> None:
     data = (HERE / "transactions" / name).read_bytes()
     path = tmp_path / name
     for size in range(len(data)):
@@ -285,8 +270,14 @@ def test_random_bytes_are_never_a_traceback(capfdbinary: Captured, tmp_path: Pat
     import random
 
     chosen = random.Random(11)
-    names = (LOG_NAME, INDEX_NAME, TIME_INDEX_NAME, "00000000000000000000.txnindex", "00000000000000000000.snapshot",
-             "replication-offset-checkpoint")  # fmt: skip
+    names = (
+        LOG_NAME,
+        INDEX_NAME,
+        TIME_INDEX_NAME,
+        "00000000000000000000.txnindex",
+        "00000000000000000000.snapshot",
+        "replication-offset-checkpoint",
+    )
     for _ in range(40):
         for name in names:
             (tmp_path / name).write_bytes(chosen.randbytes(chosen.randrange(300)))
@@ -309,9 +300,7 @@ def test_a_url_is_read_like_a_path(capfdbinary: Captured, tmp_path: Path) -> Non
     assert by_url[0] == f"Dumping {url}/{key}"
     assert by_url[1:] == by_path[1:]
     assert dump(capfdbinary, f"file://{path}", "--print-data-log")[1][1:] == by_path[1:]
-    status, out, err = dump(
-        capfdbinary, "memory://dumped/orders/0/00000000000000000000-BBBBBBBBBBBBBBBBBBBBBB.log"
-    )
+    status, out, err = dump(capfdbinary, "memory://dumped/orders/0/00000000000000000000-BBBBBBBBBBBBBBBBBBBBBB.log")
     assert (status, out, len(err)) == (2, [], 1)
     status, out, err = dump(capfdbinary, f"file://{tmp_path}/none/{LOG_NAME}")
     assert (status, out, len(err)) == (2, [], 1)
@@ -357,9 +346,7 @@ def test_json_is_one_object_a_line_with_nothing_lost(capfdbinary: Captured, tmp_
     assert lines[8]["lastBatch"]["lastSequence"] == 2
 
 
-def test_every_log_of_the_cases_is_valid_json_and_as_many_lines_as_text(
-    capfdbinary: Captured, tmp_path: Path
-) -> None:
+def test_every_log_of_the_cases_is_valid_json_and_as_many_lines_as_text(capfdbinary: Captured, tmp_path: Path) -> None:
     for seed in range(5):
         path = tmp_path / LOG_NAME
         path.write_bytes(b"".join(batches(seed, 10)))

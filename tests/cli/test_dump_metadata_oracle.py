@@ -66,17 +66,13 @@ class RandomMessage:
     def fields(self, fields: list[dict[str, Any]]) -> bytes:
         present = [field for field in fields if holds(field["versions"], self.version)]
         tagged = [
-            field
-            for field in present
-            if self.flexible and "tag" in field and holds(field["tagged"], self.version)
+            field for field in present if self.flexible and "tag" in field and holds(field["tagged"], self.version)
         ]
         plain = b"".join(self.value(field, field["type"]) for field in present if field not in tagged)
         if not self.flexible:
             return plain
         known = [field for field in tagged if field["name"] not in _TOO_NEW_FIELDS]
-        kept = sorted(
-            (field for field in known if self.chosen.random() < 0.7), key=lambda field: int(field["tag"])
-        )
+        kept = sorted((field for field in known if self.chosen.random() < 0.7), key=lambda field: int(field["tag"]))
         values = [(field["tag"], self.value(field, field["type"])) for field in kept]
         return (
             plain
@@ -99,9 +95,7 @@ class RandomMessage:
         if kind == "uuid":
             return chosen.randbytes(16)
         if kind == "float64":
-            return struct.pack(
-                ">d", chosen.choice((0.0, 1024.0, 0.001, 9.9e-4, 1e7, 12345678.9, -2.5e300, 1 / 3))
-            )
+            return struct.pack(">d", chosen.choice((0.0, 1024.0, 0.001, 9.9e-4, 1e7, 12345678.9, -2.5e300, 1 / 3)))
         if kind in ("string", "bytes"):
             data = chosen.choice((b"", b"name", 'größe "1"'.encode(), b"\t"))
             form = ">h" if kind == "string" else ">i"
@@ -122,9 +116,7 @@ def versions(schema: dict[str, Any]) -> range:
     return range(int(first), int(last or first) + 1)
 
 
-def test_every_metadata_record_in_every_version_is_printed_the_same(
-    capfdbinary: Captured, tmp_path: Path
-) -> None:
+def test_every_metadata_record_in_every_version_is_printed_the_same(capfdbinary: Captured, tmp_path: Path) -> None:
     records: list[Record] = []
     for key, entry in schemas()["metadata"].items():
         schema = entry["value"]
@@ -189,11 +181,10 @@ def test_every_control_record_of_kraft_is_printed_the_same(capfdbinary: Captured
     assert printed.count("KRaftVoters {") == 8
 
 
-@pytest.mark.parametrize("option", [(), ("--deep-iteration",), ("--print-data-log",),
-                                    ("--print-data-log", "--skip-record-metadata")])  # fmt: skip
-def test_old_messages_are_printed_the_same(
-    capfdbinary: Captured, tmp_path: Path, option: tuple[str, ...]
-) -> None:
+@pytest.mark.parametrize(
+    "option", [(), ("--deep-iteration",), ("--print-data-log",), ("--print-data-log", "--skip-record-metadata")]
+)
+def test_old_messages_are_printed_the_same(capfdbinary: Captured, tmp_path: Path, option: tuple[str, ...]) -> None:
     files = []
     for path in sorted(LEGACY.glob("*.log")):
         target = tmp_path / path.stem / LOG_NAME
@@ -256,9 +247,22 @@ def test_a_file_of_another_kind_is_passed_over_by_both(capfdbinary: Captured, tm
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.0, "0.0"), (-0.0, "-0.0"), (1.0, "1.0"), (0.001, "0.001"), (9.99e-4, "9.99E-4"), (9999999.0, "9999999.0"),
-     (1e7, "1.0E7"), (1e22, "1.0E22"), (123456.75, "123456.75"), (-2.5e300, "-2.5E300"), (5e-324, "4.9E-324"),
-     (float("nan"), '"NaN"'), (float("inf"), '"Infinity"'), (float("-inf"), '"-Infinity"')],
-)  # fmt: skip
+    [
+        (0.0, "0.0"),
+        (-0.0, "-0.0"),
+        (1.0, "1.0"),
+        (0.001, "0.001"),
+        (9.99e-4, "9.99E-4"),
+        (9999999.0, "9999999.0"),
+        (1e7, "1.0E7"),
+        (1e22, "1.0E22"),
+        (123456.75, "123456.75"),
+        (-2.5e300, "-2.5E300"),
+        (5e-324, "4.9E-324"),
+        (float("nan"), '"NaN"'),
+        (float("inf"), '"Infinity"'),
+        (float("-inf"), '"-Infinity"'),
+    ],
+)
 def test_doubles_are_written_as_java_does(value: float, text: str) -> None:
     assert java_double(value) == text

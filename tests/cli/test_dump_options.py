@@ -1,4 +1,5 @@
-"""What `dump` can be asked for beyond the whole of a file: a part of it, other decoders, other spellings, other files."""
+"""What `dump` can be asked for beyond the whole of a file: a part of it, other decoders, other spellings, other
+files."""
 
 from __future__ import annotations
 
@@ -80,16 +81,11 @@ def test_a_range_of_offsets_is_printed_in_whole_batches(
     assert base_offsets(out) == list(expected)
 
 
-def test_a_range_of_positions_begins_with_the_first_batch_from_there_on(
-    capfdbinary: Captured, log: Path
-) -> None:
+def test_a_range_of_positions_begins_with_the_first_batch_from_there_on(capfdbinary: Captured, log: Path) -> None:
     sizes = [len(batch) for batch in triples(10)]
     second, fourth = sizes[0], sum(sizes[:3])
     for start, expected in ((second, 3), (second - 1, 3), (second + 1, 6)):
-        assert (
-            base_offsets(dump(capfdbinary, log, "--from", f"@{start}", "--to", f"@{fourth}")[1])[0]
-            == expected
-        )
+        assert base_offsets(dump(capfdbinary, log, "--from", f"@{start}", "--to", f"@{fourth}")[1])[0] == expected
     out = dump(capfdbinary, log, "--from", f"@{second}", "--to", f"@{fourth}")[1]
     assert base_offsets(out) == [3, 6]
     assert f" position: {second} " in out[2]
@@ -132,9 +128,7 @@ def test_a_range_holds_for_the_entries_of_indexes(capfdbinary: Captured, log: Pa
 
 
 @pytest.mark.parametrize("bound", ["x", "-1", "@", "@x", "1.5", ""])
-def test_a_bound_that_is_none_is_one_line_and_exit_code_2(
-    capfdbinary: Captured, log: Path, bound: str
-) -> None:
+def test_a_bound_that_is_none_is_one_line_and_exit_code_2(capfdbinary: Captured, log: Path, bound: str) -> None:
     for option in ("--from", "--to"):
         status, out, err = dump(capfdbinary, log, f"{option}={bound}")
         assert (status, out, len(err)) == (2, [], 1)
@@ -172,16 +166,19 @@ def test_numbers_are_decoded_by_kafkas_decoders(capfdbinary: Captured, tmp_path:
     log.write_bytes(build_batch([Record(n, 5, key, value) for n, (key, value) in enumerate(rows)]))
     package = "org.apache.kafka.tools.api."
     status, out, _ = dump(
-        capfdbinary, log, "--skip-record-metadata",
-        "--key-decoder-class", f"{package}IntegerDecoder", "--value-decoder-class", f"{package}LongDecoder",
-    )  # fmt: skip
+        capfdbinary,
+        log,
+        "--skip-record-metadata",
+        "--key-decoder-class",
+        f"{package}IntegerDecoder",
+        "--value-decoder-class",
+        f"{package}LongDecoder",
+    )
     assert status == 0
     assert out[3] == "| key: -7 payload: 1099511627776"
     assert out[4].startswith("| key: Error at offset 1, skipping.")
     assert out[5] == f"| payload: {int.from_bytes(b'12345678', 'big')}"
-    out = dump(
-        capfdbinary, log, "--skip-record-metadata", "--value-decoder-class", f"{package}DefaultDecoder"
-    )[1]
+    out = dump(capfdbinary, log, "--skip-record-metadata", "--value-decoder-class", f"{package}DefaultDecoder")[1]
     assert out[5] == "| payload: MTIzNDU2Nzg="
 
 
@@ -191,12 +188,8 @@ def test_a_python_function_decodes(capfdbinary: Captured, log: Path) -> None:
     assert json.loads(out[3])["payload"] == ""
 
 
-@pytest.mark.parametrize(
-    "name", ["com.example.MyDecoder", "no_such_module:f", "json:no_such", "json:__name__", ":"]
-)
-def test_a_decoder_that_cannot_be_had_is_refused_with_what_to_do(
-    capfdbinary: Captured, log: Path, name: str
-) -> None:
+@pytest.mark.parametrize("name", ["com.example.MyDecoder", "no_such_module:f", "json:no_such", "json:__name__", ":"])
+def test_a_decoder_that_cannot_be_had_is_refused_with_what_to_do(capfdbinary: Captured, log: Path, name: str) -> None:
     status, out, err = dump(capfdbinary, log, "--value-decoder-class", name)
     assert (status, out, len(err)) == (2, [], 1)
     assert name in err[0]
@@ -228,14 +221,10 @@ def test_what_is_no_metadata_record_is_told_in_its_place(capfdbinary: Captured, 
 
 def test_what_is_no_remote_metadata_is_told_in_its_place(capfdbinary: Captured, tmp_path: Path) -> None:
     log = tmp_path / LOG_NAME
-    log.write_bytes(
-        build_batch([Record(n, 5, None, value) for n, value in enumerate((b"\x7f\x7f", b"", None))])
-    )
+    log.write_bytes(build_batch([Record(n, 5, None, value) for n, value in enumerate((b"\x7f\x7f", b"", None))]))
     status, out, _ = dump(capfdbinary, log, "--remote-log-metadata-decoder")
     assert status == 0
-    assert [f"payload: Error at offset {n}, skipping." in line for n, line in enumerate(out[3:])] == [
-        True
-    ] * 3
+    assert [f"payload: Error at offset {n}, skipping." in line for n, line in enumerate(out[3:])] == [True] * 3
 
 
 def test_a_file_that_may_not_be_read_is_one_line_and_exit_code_2(
@@ -245,9 +234,7 @@ def test_a_file_that_may_not_be_read_is_one_line_and_exit_code_2(
         raise PermissionError(13, "Permission denied", str(log))
 
     monkeypatch.setattr("stratalog.util.filesystem.FileSystem.open", refuse)
-    assert dump(capfdbinary, log, "--remote-log-metadata-decoder") == (
-        2, [], [f"stratalog: {log}: Permission denied"],
-    )  # fmt: skip
+    assert dump(capfdbinary, log, "--remote-log-metadata-decoder") == (2, [], [f"stratalog: {log}: Permission denied"])
 
 
 def test_a_control_record_that_is_cut_is_told_with_its_batch(capfdbinary: Captured, tmp_path: Path) -> None:
@@ -268,9 +255,7 @@ def test_a_snapshot_of_the_metadata_log_is_json_too(capfdbinary: Captured) -> No
     assert json.loads(lines[5]["payload"])["type"] == "FEATURE_LEVEL_RECORD"
 
 
-def test_small_files_of_a_data_directory_are_printed_entry_by_entry(
-    capfdbinary: Captured, tmp_path: Path
-) -> None:
+def test_small_files_of_a_data_directory_are_printed_entry_by_entry(capfdbinary: Captured, tmp_path: Path) -> None:
     for name, content in (
         ("meta.properties", "#\ncluster.id=abc\nnode.id=1\nversion=1\n"),
         (".kafka_cleanshutdown", '{"version":0,"brokerEpoch":-1}'),
@@ -292,9 +277,12 @@ def test_small_files_of_a_data_directory_are_printed_entry_by_entry(
     ]
     kinds = [json.loads(line) for line in dump(capfdbinary, *paths, "--json")[1]]
     assert [line["kind"] for line in kinds if line["type"] == "file"] == [
-        "kafka_cleanshutdown", "cleaner-offset-checkpoint", "meta.properties", "quorum-state",
+        "kafka_cleanshutdown",
+        "cleaner-offset-checkpoint",
+        "meta.properties",
+        "quorum-state",
         "replication-offset-checkpoint",
-    ]  # fmt: skip
+    ]
     for path in paths:
         path.write_bytes(b"[\xff")
     status, _, err = dump(capfdbinary, *paths)

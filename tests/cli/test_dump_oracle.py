@@ -46,8 +46,9 @@ def assert_same(capture: Captured, files: list[Path], *options: str) -> str:
     return ours
 
 
-@pytest.mark.parametrize("options", [(), ("--deep-iteration",), ("--print-data-log",),
-                                     ("--print-data-log", "--skip-record-metadata")])  # fmt: skip
+@pytest.mark.parametrize(
+    "options", [(), ("--deep-iteration",), ("--print-data-log",), ("--print-data-log", "--skip-record-metadata")]
+)
 def test_random_logs_are_printed_the_same(
     capfdbinary: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
 ) -> None:
@@ -69,9 +70,7 @@ def test_remote_log_metadata_is_printed_the_same(capfdbinary: Captured, tmp_path
             segment_id, 0, 99, T0, 1, T0 + 1, 1000, {7: 0}, custom_metadata=CustomMetadata(b"abc")
         ),
         RemoteLogSegmentMetadataUpdate(segment_id, T0 + 2, None, state.COPY_SEGMENT_FINISHED, 1),
-        RemoteLogSegmentMetadataUpdate(
-            segment_id, T0 + 2, CustomMetadata(b""), state.DELETE_SEGMENT_STARTED, 1
-        ),
+        RemoteLogSegmentMetadataUpdate(segment_id, T0 + 2, CustomMetadata(b""), state.DELETE_SEGMENT_STARTED, 1),
         RemotePartitionDeleteMetadata(partition, deletion.DELETE_PARTITION_MARKED, T0 + 3, 1),
     ]
     path = tmp_path / LOG_NAME
@@ -90,18 +89,14 @@ def test_what_no_decoder_can_read_is_told_in_its_place(capfdbinary: Captured, tm
     printed = assert_same(capfdbinary, [path], "--offsets-decoder")
     assert "Unknown record type 99 at offset 0, skipping." in printed
     assert "<DELETE>" in printed
-    path.write_bytes(
-        build_batch([Record(0, T0, key[:-1], b"\0\1"), Record(1, T0, key, b"\0\1\0")], base_offset=0)
-    )
+    path.write_bytes(build_batch([Record(0, T0, key[:-1], b"\0\1"), Record(1, T0, key, b"\0\1\0")], base_offset=0))
     assert run(["dump", str(path), "--offsets-decoder"]) == 0
     ours = capfdbinary.readouterr().out.decode()
     theirs = dump_log(["--files", str(path), "--offsets-decoder"])
     assert ours.count("Error at offset") == theirs.count("Error at offset") == 2
 
 
-def test_an_index_that_lies_and_one_in_use_are_printed_the_same(
-    capfdbinary: Captured, tmp_path: Path
-) -> None:
+def test_an_index_that_lies_and_one_in_use_are_printed_the_same(capfdbinary: Captured, tmp_path: Path) -> None:
     log = tmp_path / LOG_NAME
     batches = [build_batch([Record(n, T0 + n, None, b"v" * 50)], base_offset=n) for n in range(6)]
     log.write_bytes(b"".join(batches))

@@ -32,9 +32,7 @@ def data(tmp_path: Path) -> Path:
     """A log directory with one partition of two batches, whose last one is torn."""
     partition = tmp_path / "data" / "t-0"
     partition.mkdir(parents=True)
-    parts = [
-        build_batch([Record(n, 5, None, b"v")], base_offset=n, partition_leader_epoch=0) for n in range(3)
-    ]
+    parts = [build_batch([Record(n, 5, None, b"v")], base_offset=n, partition_leader_epoch=0) for n in range(3)]
     (partition / log_file(0)).write_bytes(b"".join(parts)[:-3])
     (partition / "00000000000000000000.index").write_bytes(b"")
     (partition / "00000000000000000000.timeindex").write_bytes(b"")
@@ -72,15 +70,25 @@ def test_json_is_one_object_a_line(capsys: Captured, data: Path) -> None:
     assert (status, err) == (1, [])
     finding, summary = map(json.loads, out)
     assert finding == {
-        "type": "finding", "severity": "error", "kind": "torn-tail", "partition": "t-0",
-        "file": str(data / "t-0" / log_file(0)), "position": 138, "bytes": 66,
+        "type": "finding",
+        "severity": "error",
+        "kind": "torn-tail",
+        "partition": "t-0",
+        "file": str(data / "t-0" / log_file(0)),
+        "position": 138,
+        "bytes": 66,
         "found": "behind the last sound batch: a batch of 69 bytes, of which 66 are there",
         "expected": "the end of the log, at offset 2",
         "repair": f"cut at 138, keep the rest as {log_file(0)}.138.cut",
-    }  # fmt: skip
+    }
     assert {key: summary[key] for key in ("type", "partitions", "segments", "batches", "bytes", "errors")} == {
-        "type": "summary", "partitions": 1, "segments": 1, "batches": 2, "bytes": 204, "errors": 1,
-    }  # fmt: skip
+        "type": "summary",
+        "partitions": 1,
+        "segments": 1,
+        "batches": 2,
+        "bytes": 204,
+        "errors": 1,
+    }
 
 
 def test_repair_says_first_what_it_will_do_and_changes_nothing_unasked(
@@ -128,9 +136,7 @@ def test_repair_with_json_tells_plan_and_outcome(capsys: Captured, data: Path) -
 
 
 def test_what_cannot_be_repaired_is_said(capsys: Captured, data: Path) -> None:
-    (data / "t-0" / log_file(0)).write_bytes(
-        build_batch([Record(0, 5, None, b"v")], partition_leader_epoch=0)
-    )
+    (data / "t-0" / log_file(0)).write_bytes(build_batch([Record(0, 5, None, b"v")], partition_leader_epoch=0))
     (data / "notes.txt").write_text("?")
     status, out, _ = fsck(capsys, data, "--repair", "--yes")
     assert status == 1
@@ -174,9 +180,7 @@ def test_the_directory_is_locked_meanwhile_and_free_afterwards(
     program = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'w'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
 
     def try_to_lock(*_: object) -> int:
-        done = subprocess.run(
-            [sys.executable, "-c", program, str(data / ".lock")], capture_output=True, check=False
-        )
+        done = subprocess.run([sys.executable, "-c", program, str(data / ".lock")], capture_output=True, check=False)
         tries.append(done.returncode)
         return 0
 
@@ -195,9 +199,7 @@ def test_a_check_makes_no_file(capsys: Captured, data: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["none", "file"])
-def test_what_is_no_directory_is_one_line_and_exit_code_2(
-    capsys: Captured, tmp_path: Path, name: str
-) -> None:
+def test_what_is_no_directory_is_one_line_and_exit_code_2(capsys: Captured, tmp_path: Path, name: str) -> None:
     (tmp_path / "file").write_text("")
     status, out, err = fsck(capsys, tmp_path / name)
     assert (status, out, len(err)) == (2, [], 1)
@@ -215,9 +217,12 @@ def test_a_terminal_gets_a_table_of_its_width_and_a_bar_on_stderr(data: Path) ->
     for columns in (100, 200):
         parent, child = pty.openpty()
         done = subprocess.Popen(
-            [sys.executable, "-m", "stratalog", "fsck", str(data)], stdout=child, stderr=child, stdin=child,
+            [sys.executable, "-m", "stratalog", "fsck", str(data)],
+            stdout=child,
+            stderr=child,
+            stdin=child,
             env={**os.environ, "COLUMNS": str(columns), "TERM": "xterm", "NO_COLOR": "1"},
-        )  # fmt: skip
+        )
         os.close(child)
         text = b""
         try:

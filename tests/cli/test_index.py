@@ -156,9 +156,7 @@ def test_conversion_there_and_back_changes_nothing_and_the_log_opens_either_way(
     }
 
 
-def test_an_interrupted_conversion_goes_on_where_it_was(
-    data_dir: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupted_conversion_goes_on_where_it_was(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second, *_ = indexes(data_dir)
     assert run(["index", "convert", "--to", "12", str(first)]) == 0
     done = first.stat().st_ino

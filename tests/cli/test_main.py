@@ -93,9 +93,7 @@ def test_a_wrong_command_line_is_exit_2_and_says_where_help_is(
 
 
 @pytest.mark.parametrize("spec", COMMANDS, ids=lambda spec: spec.name)
-def test_every_command_has_help_with_an_example(
-    capsys: pytest.CaptureFixture[str], spec: CommandSpec
-) -> None:
+def test_every_command_has_help_with_an_example(capsys: pytest.CaptureFixture[str], spec: CommandSpec) -> None:
     assert cli.run([spec.name, "--help"]) == 0
     help_text = capsys.readouterr().out
     assert f"stratalog {spec.name}" in help_text

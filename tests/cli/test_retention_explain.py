@@ -25,9 +25,7 @@ def data_dir(tmp_path: Path) -> Path:
     for hour in range(3):
         partition.segment(steady(12, start=T0 + hour * HOUR_MS, step_ms=HOUR_MS // 60))
     store = MetadataStore.open(tmp_path / "data")
-    store.create_topic(
-        "orders", 1, {"retention.ms": str(24 * HOUR_MS)}, created_ms=T0, topic_id=partition.topic_id
-    )
+    store.create_topic("orders", 1, {"retention.ms": str(24 * HOUR_MS)}, created_ms=T0, topic_id=partition.topic_id)
     store.close()
     return tmp_path / "data"
 
@@ -42,9 +40,7 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     return found
 
 
-def test_offline_every_segment_has_its_reason_and_its_time(
-    data_dir: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_offline_every_segment_has_its_reason_and_its_time(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     at = T0 + 25 * HOUR_MS
     found = told(capsys, "--data-dir", str(data_dir), "--at", str(at))
     (partition,) = found["partitions"]
@@ -71,9 +67,7 @@ def test_the_text_teaches_what_keeps_a_record_beyond_its_time(
     assert "retention.ms is the least that a record stays" in out
 
 
-def test_what_if_tells_what_would_go_and_what_goes_as_it_is(
-    data_dir: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_if_tells_what_would_go_and_what_goes_as_it_is(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     at = str(T0 + 4 * HOUR_MS)
     found = told(capsys, "--data-dir", str(data_dir), "--at", at, "--what-if", f"retention.ms={HOUR_MS}")
     (partition,) = found["partitions"]
@@ -116,17 +110,13 @@ def test_wrong_usage_is_one_line(
     assert errors.count("\n") == 1
 
 
-def test_settings_that_no_file_tells_are_named_as_guessed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_settings_that_no_file_tells_are_named_as_guessed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Partition(tmp_path / "kafka").segment(steady(3))
     assert explain("--data-dir", str(tmp_path / "kafka")) == 0
     assert "Kafka's defaults are taken" in capsys.readouterr().out
 
 
-def test_live_settings_and_offsets_are_the_brokers(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_live_settings_and_offsets_are_the_brokers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data_dir = tmp_path / "data"
     with Broker(data_dir=data_dir) as broker:
         client = {"bootstrap.servers": broker.bootstrap_servers}

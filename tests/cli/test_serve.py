@@ -117,7 +117,7 @@ def test_a_directory_that_is_served_is_not_served_twice(tmp_path: Path) -> None:
             "ftp://host/x is no object store URL",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_meant_is_refused_by_name(tmp_path: Path, arguments: list[str], said: str) -> None:
     assert said in refused("--data-dir", str(tmp_path / "data"), *arguments)
 
@@ -144,9 +144,13 @@ def _file(tmp_path: Path, *lines: str) -> str:
 def test_a_file_alone_is_enough(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.3", 0)) as free:
         port = free.getsockname()[1]
-    config = _file(tmp_path, f"listeners=PLAINTEXT://127.0.0.3:{port},CONTROLLER://:9093",
-                   "controller.listener.names=CONTROLLER", "process.roles=broker,controller",
-                   "log.retention.hour=1")  # fmt: skip
+    config = _file(
+        tmp_path,
+        f"listeners=PLAINTEXT://127.0.0.3:{port},CONTROLLER://:9093",
+        "controller.listener.names=CONTROLLER",
+        "process.roles=broker,controller",
+        "log.retention.hour=1",
+    )
     process = subprocess.Popen(
         [*COMMAND, "--config", config], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -162,13 +166,11 @@ def test_a_file_alone_is_enough(tmp_path: Path) -> None:
 
 
 def test_options_win_over_the_file(tmp_path: Path) -> None:
-    config = _file(
-        tmp_path, "listeners=PLAINTEXT://127.0.0.3:9", "advertised.listeners=PLAINTEXT://elsewhere:9"
-    )
+    config = _file(tmp_path, "listeners=PLAINTEXT://127.0.0.3:9", "advertised.listeners=PLAINTEXT://elsewhere:9")
     served = Served("--config", config, "--data-dir", str(tmp_path / "data"))
-    assert str(
-        AdminClient({"bootstrap.servers": served.address}).list_topics(timeout=30).brokers[1]
-    ).startswith(served.address)
+    assert str(AdminClient({"bootstrap.servers": served.address}).list_topics(timeout=30).brokers[1]).startswith(
+        served.address
+    )
     assert "does not count beside --listen" in served.end()
     assert not (tmp_path / "one").exists()
 
@@ -181,7 +183,7 @@ def test_options_win_over_the_file(tmp_path: Path) -> None:
         ("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "authorizer.class.name"),
         ("controller.quorum.voters=1@a:1,2@b:1", "controller.quorum.voters"),
     ],
-)  # fmt: skip
+)
 def test_what_a_file_asks_for_and_cannot_be_kept_refuses_the_start(
     tmp_path: Path, line: str, key: str, more: list[str]
 ) -> None:
@@ -198,18 +200,23 @@ def test_without_a_directory_it_is_told_how_to_give_one() -> None:
 
 def test_a_store_out_of_reach_is_one_line_and_the_local_tier_is_served(tmp_path: Path) -> None:
     served = Served(
-        "--data-dir", str(tmp_path),
-        "--set", "remote.log.storage.system.enable=true",
-        "--set", "stratalog.remote.url=s3://bucket/prefix",
-        "--set", "rsm.config.endpoint=http://127.0.0.1:9",
-        "--set", "rsm.config.access_key_id=a",
-        "--set", "rsm.config.secret_access_key=b",
-        "--set", "rsm.config.max.retries=0",
-    )  # fmt: skip
-    admin = AdminClient({"bootstrap.servers": served.address})
-    admin.create_topics([NewTopic("orders", 1, config={"remote.storage.enable": "true"})])["orders"].result(
-        30
+        "--data-dir",
+        str(tmp_path),
+        "--set",
+        "remote.log.storage.system.enable=true",
+        "--set",
+        "stratalog.remote.url=s3://bucket/prefix",
+        "--set",
+        "rsm.config.endpoint=http://127.0.0.1:9",
+        "--set",
+        "rsm.config.access_key_id=a",
+        "--set",
+        "rsm.config.secret_access_key=b",
+        "--set",
+        "rsm.config.max.retries=0",
     )
+    admin = AdminClient({"bootstrap.servers": served.address})
+    admin.create_topics([NewTopic("orders", 1, config={"remote.storage.enable": "true"})])["orders"].result(30)
     line = served.next_error()
     assert served.end() == ""
     assert "The object store of the remote tier cannot be used now" in line

@@ -53,9 +53,7 @@ class Tier:
         manifests = self.keys(ObjectKind.MANIFEST)
         self.store.delete([self.keys(ObjectKind.OFFSET_INDEX)[0], manifests[1]])
         self.store.put(f"{manifests[0][:-50]}.log", b"")
-        self.store.put(
-            "t-dfcT2RzVTaa2kKZb1VMYtg/0/00000000000000009999-hB5yJqzOSDmxmNHsV7oUaw.log", b"x" * 77
-        )
+        self.store.put("t-dfcT2RzVTaa2kKZb1VMYtg/0/00000000000000009999-hB5yJqzOSDmxmNHsV7oUaw.log", b"x" * 77)
 
     def content(self) -> dict[str, bytes]:
         return {str(path): path.read_bytes() for path in sorted(self.bucket.rglob("*")) if path.is_file()}
@@ -86,7 +84,7 @@ def objects(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-# --- ls -----------------------------------------------------------------------------------------------------------------
+# --- ls ---------------------------------------------------------------------------------------------------------------
 
 
 def test_ls_lists_every_segment(tier: Tier, capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,9 +105,7 @@ def test_ls_lists_every_segment(tier: Tier, capsys: pytest.CaptureFixture[str]) 
     assert lines[0].split("\t")[:2] == ["t-0", f"0-{first['endOffset']}"]
 
 
-def test_ls_filters_by_topic_partition_offset_and_time(
-    tier: Tier, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ls_filters_by_topic_partition_offset_and_time(tier: Tier, capsys: pytest.CaptureFixture[str]) -> None:
     tier.run("ls", "--json")
     listed = objects(capsys)
 
@@ -130,9 +126,7 @@ def test_ls_filters_by_topic_partition_offset_and_time(
     assert bases("--from-time", "2023-01-01T00:00:00Z") == every
 
 
-def test_what_is_asked_for_by_name_and_does_not_exist_is_exit_1(
-    tier: Tier, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_asked_for_by_name_and_does_not_exist_is_exit_1(tier: Tier, capsys: pytest.CaptureFixture[str]) -> None:
     tier.run("ls")
     capsys.readouterr()
     for command in ("ls", "stat", "audit", "repair"):
@@ -187,7 +181,7 @@ def test_ls_tells_states(tier: Tier, capsys: pytest.CaptureFixture[str]) -> None
     assert [one["state"] for one in objects(capsys)[:3]] == ["damaged", "incomplete", "replaced"]
 
 
-# --- stat ---------------------------------------------------------------------------------------------------------------
+# --- stat -------------------------------------------------------------------------------------------------------------
 
 
 def test_stat_sums_bytes_by_kind(tier: Tier, capsys: pytest.CaptureFixture[str]) -> None:
@@ -205,7 +199,7 @@ def test_stat_sums_bytes_by_kind(tier: Tier, capsys: pytest.CaptureFixture[str])
     assert f"bytes={one['bytes']}" in capsys.readouterr().out
 
 
-# --- audit --------------------------------------------------------------------------------------------------------------
+# --- audit ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("deep", [[], ["--deep"]], ids=["listing", "deep"])
@@ -220,9 +214,7 @@ def test_audit_of_a_sound_bucket(
     assert (summary["readBytes"] > 0) == bool(deep)
 
 
-def test_audit_names_what_is_wrong_and_changes_nothing(
-    tier: Tier, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_audit_names_what_is_wrong_and_changes_nothing(tier: Tier, capsys: pytest.CaptureFixture[str]) -> None:
     tier.spoil()
     before = tier.content()
     assert tier.run("audit", "--json", "--data-dir", str(tier.data_dir), "--grace", "0") == 1
@@ -263,7 +255,7 @@ def test_records_that_neither_tier_has_are_told(tier: Tier, capsys: pytest.Captu
     assert len({tuple(one["offsets"]) for one in findings}) == 1
 
 
-# --- repair -------------------------------------------------------------------------------------------------------------
+# --- repair -----------------------------------------------------------------------------------------------------------
 
 
 def test_repair_is_a_dry_run_unless_told_otherwise(tier: Tier, capsys: pytest.CaptureFixture[str]) -> None:
@@ -276,9 +268,7 @@ def test_repair_is_a_dry_run_unless_told_otherwise(tier: Tier, capsys: pytest.Ca
     assert tier.content() == before
 
 
-def test_repair_mends_and_a_second_one_has_nothing_to_do(
-    tier: Tier, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_repair_mends_and_a_second_one_has_nothing_to_do(tier: Tier, capsys: pytest.CaptureFixture[str]) -> None:
     sound = tier.content()
     tier.spoil()
     args = ("repair", "--json", "--data-dir", str(tier.data_dir), "--grace", "0", "--apply")
@@ -311,9 +301,7 @@ def test_old_leftovers_go_by_the_time_of_the_store(tier: Tier) -> None:
     assert tier.run("repair", "--data-dir", str(tier.data_dir), "--apply") == 0
 
 
-def test_repair_keeps_away_from_a_directory_that_is_served(
-    tier: Tier, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_repair_keeps_away_from_a_directory_that_is_served(tier: Tier, capsys: pytest.CaptureFixture[str]) -> None:
     tier.spoil()
     before = tier.content()
     served = DataDir.open(tier.data_dir, cluster_id="c", node_id=1)
@@ -328,7 +316,7 @@ def test_repair_keeps_away_from_a_directory_that_is_served(
     assert tier.content() == before
 
 
-# --- bad input ----------------------------------------------------------------------------------------------------------
+# --- bad input --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("command", ["ls", "stat", "audit", "repair"])
@@ -359,9 +347,7 @@ def test_a_bucket_that_is_not_there_is_one_line(
         (["stat", "--store-option", "endpoint=x"], "takes no option endpoint"),
     ],
 )
-def test_wrong_usage_is_one_line(
-    args: list[str], message: str, tier: Tier, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_usage_is_one_line(args: list[str], message: str, tier: Tier, capsys: pytest.CaptureFixture[str]) -> None:
     assert tier.run(*args) == 2
     error = capsys.readouterr().err
     assert message in error
@@ -405,7 +391,7 @@ def test_a_bucket_that_takes_no_writes_is_refused_before_anything_is_done(
     assert tier.content() == before
 
 
-# --- a real S3 server ---------------------------------------------------------------------------------------------------
+# --- a real S3 server -------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -466,9 +452,8 @@ def test_repair_of_a_bucket_in_s3(tier: Tier, s3: S3Server, capsys: pytest.Captu
     ids=["wrong secret", "unknown key", "no bucket", "unreachable"],
 )
 def test_what_is_wrong_with_the_store_is_one_line(
-    command: str, bucket: str, changes: dict[str, str], message: str, s3: S3Server,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    command: str, bucket: str, changes: dict[str, str], message: str, s3: S3Server, capsys: pytest.CaptureFixture[str]
+) -> None:
     ObjectStore.from_url(s3.url("tier"), s3.options).put("there", b"x")
     assert run(["tier", command, s3.url(bucket), *options(s3, **changes)]) == 2
     error = capsys.readouterr().err

@@ -29,9 +29,7 @@ def tier(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def bucket(tmp_path: Path) -> Path:
     """Three segments of the golden bucket, offsets 0 to 599: plain, compressed, encrypted."""
-    shutil.copytree(
-        GOLDEN / "bucket", tmp_path / "bucket", ignore=lambda _, names: [n for n in names if "0600-" in n]
-    )
+    shutil.copytree(GOLDEN / "bucket", tmp_path / "bucket", ignore=lambda _, names: [n for n in names if "0600-" in n])
     return tmp_path / "bucket"
 
 

@@ -75,9 +75,7 @@ def test_what_retention_takes_as_soon_as_it_is_served_is_said_before(
 ) -> None:
     """Records of 2023 under the default retention of a week: serving them would delete them from the bucket."""
     valid = ["--topic-config", "segment.bytes=1048576"]
-    assert (
-        restore(tier, tmp_path / "new", "--dry-run", *valid, "--topic-config", "retention.ms=604800000") == 0
-    )
+    assert restore(tier, tmp_path / "new", "--dry-run", *valid, "--topic-config", "retention.ms=604800000") == 0
     out = capsys.readouterr().out
     assert re.search(
         r"note  t: (\d+) of \1 segments \(.*\) are older than retention.ms=604800000 and are not served any more, "

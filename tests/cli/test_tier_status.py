@@ -1,4 +1,7 @@
-"""`stratalog tier status` from a cluster, a web address and the files of a broker that was ended; and what it refuses."""
+"""`stratalog tier status` from a cluster, a web address and the files of a broker that was ended.
+
+And what it refuses.
+"""
 
 from __future__ import annotations
 
@@ -82,9 +85,7 @@ def live(data_dir: Path) -> Iterator[tuple[Broker, WebServer]]:
         yield broker, web
 
 
-def test_a_cluster_its_web_address_and_its_files_tell_the_same(
-    live: tuple[Broker, WebServer], data_dir: Path
-) -> None:
+def test_a_cluster_its_web_address_and_its_files_tell_the_same(live: tuple[Broker, WebServer], data_dir: Path) -> None:
     broker, web = live
     by_cluster = told("--bootstrap-server", broker.bootstrap_servers)
     assert set(by_cluster) == {("orders", 0), ("lagging", 0)}

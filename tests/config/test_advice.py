@@ -18,9 +18,7 @@ TIERING = {"remote.log.storage.system.enable": "true"}
 
 
 def _advice(**properties: str) -> list[str]:
-    return list(
-        broker_advice(BrokerConfig({name.replace("_", "."): value for name, value in properties.items()}))
-    )
+    return list(broker_advice(BrokerConfig({name.replace("_", "."): value for name, value in properties.items()})))
 
 
 def test_keys_without_an_effect_are_named_when_they_are_set_to_another_value() -> None:
@@ -65,22 +63,16 @@ def test_a_key_of_kafkas_or_like_none_is_named_alone() -> None:
 def test_settings_of_a_remote_tier_that_is_switched_off_are_named() -> None:
     properties = {"stratalog.remote.url": "s3://bucket/prefix", "rsm.config.timeout_ms": "1"}
     (line,) = broker_advice(BrokerConfig(properties))
-    assert line.startswith(
-        "rsm.config.timeout_ms, stratalog.remote.url: no effect while remote.log.storage.system"
-    )
+    assert line.startswith("rsm.config.timeout_ms, stratalog.remote.url: no effect while remote.log.storage.system")
     assert list(broker_advice(BrokerConfig({**properties, **TIERING}))) == []
     plugin = {"remote.log.storage.manager.class.name": "m:C"}
     (line,) = broker_advice(BrokerConfig({**properties, **TIERING, **plugin}))
     assert line.startswith("stratalog.remote.url: no effect beside remote.log.storage.manager.class.name")
 
 
-def test_what_does_nothing_on_a_topic_is_told_when_it_is_set(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_does_nothing_on_a_topic_is_told_when_it_is_set(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert list(topic_advice("t", {"unclean.leader.election.enable": "false"})) == []
     caplog.set_level(logging.WARNING)
     with Broker(tmp_path) as broker, Wire(broker.bootstrap_servers) as wire:
         assert create(wire, "t", unclean_leader_election_enable="true").error_code == 0
-    assert (
-        "Topic t: unclean.leader.election.enable=true has no effect here: a partition has one" in caplog.text
-    )
+    assert "Topic t: unclean.leader.election.enable=true has no effect here: a partition has one" in caplog.text

@@ -1,4 +1,7 @@
-"""The keys of the remote log manager are Kafka 4.4.0's, with its defaults and bounds; the golden says how it was made."""
+"""The keys of the remote log manager are Kafka 4.4.0's, with its defaults and bounds.
+
+The golden says how it was made.
+"""
 
 from __future__ import annotations
 

@@ -12,9 +12,7 @@ def test_defaults_are_the_same_by_both_ways() -> None:
 
 
 def test_every_broker_key_of_a_topic_key_is_declared() -> None:
-    assert [
-        key.broker_key for key in TOPIC_KEYS if key.broker_key and key.broker_key not in BROKER_KEYS
-    ] == []
+    assert [key.broker_key for key in TOPIC_KEYS if key.broker_key and key.broker_key not in BROKER_KEYS] == []
 
 
 def test_the_topic_wins_over_the_broker_and_the_broker_over_the_default() -> None:
@@ -155,9 +153,7 @@ def test_a_copy_lag_in_time_alone_is_not_undone_by_the_default_in_bytes() -> Non
         (610, 0, 120),  # an entry a batch, and no batch is smaller than its header
     ],
 )
-def test_an_index_is_sized_by_entries_of_12_bytes(
-    segment_bytes: int, interval_bytes: int, needed: int
-) -> None:
+def test_an_index_is_sized_by_entries_of_12_bytes(segment_bytes: int, interval_bytes: int, needed: int) -> None:
     config = LogConfig(segment_bytes=segment_bytes, index_interval_bytes=interval_bytes)
     assert index_size_needed(config) == needed
 

@@ -1,4 +1,7 @@
-"""What a `server.properties` asks for and cannot be kept refuses the start, by one line; what is of no harm does not."""
+"""What a `server.properties` asks for and cannot be kept refuses the start, by one line.
+
+What is of no harm does not.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,7 @@ def test_kafkas_file_of_a_single_node_can_be_used_as_it_is() -> None:
         ("process.roles", "controller"),
         ("process.roles", "broker"),
     ],
-)  # fmt: skip
+)
 def test_a_key_of_safety_is_refused_with_file_key_and_what_to_do(key: str, value: str) -> None:
     line = _refused(**{key: value})
     named = "controller.quorum.bootstrap.servers" if (key, value) == ("process.roles", "broker") else key
@@ -160,6 +163,12 @@ def test_a_properties_file_is_read_as_java_reads_it() -> None:
         "authorizer.class.name:x.Y=1\nutf=\\u00e9\\t|\nempty=\n"
     )
     assert parse_properties(text, "f") == {
-        "key": "value", "other": "1", "spaced": "x y", "long": "a,b,c", "k=1": "x\\",
-        "authorizer.class.name": "x.Y=1", "utf": "é\t|", "empty": "",
-    }  # fmt: skip
+        "key": "value",
+        "other": "1",
+        "spaced": "x y",
+        "long": "a,b,c",
+        "k=1": "x\\",
+        "authorizer.class.name": "x.Y=1",
+        "utf": "é\t|",
+        "empty": "",
+    }

@@ -31,9 +31,7 @@ LEAVES = list(leaves())
 IDS = [" ".join(path) for path, _ in LEAVES]
 
 
-def help_of(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, path: tuple[str, ...]
-) -> str:
+def help_of(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, path: tuple[str, ...]) -> str:
     monkeypatch.setenv("COLUMNS", "100")
     assert cli.run([*path, "--help"]) == 0
     return capsys.readouterr().out

@@ -73,6 +73,4 @@ def _is_read(key: ConfigKey) -> bool:
 
 @pytest.mark.parametrize("key", [*BROKER_KEYS, *TOPIC_KEYS], ids=lambda key: key.name)
 def test_a_key_is_read_or_said_to_have_no_effect(key: ConfigKey) -> None:
-    assert _is_read(key) or key.no_effect, (
-        f"nothing reads {key.name}: let it do what it says, or say no_effect="
-    )
+    assert _is_read(key) or key.no_effect, f"nothing reads {key.name}: let it do what it says, or say no_effect="

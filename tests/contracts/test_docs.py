@@ -21,9 +21,7 @@ _LINK = re.compile(r"\]\((?!https?:)([^)#]+)(#[^)]*)?\)")
 def test_the_table_of_apis_is_what_the_broker_speaks() -> None:
     text = (ROOT / "docs" / "COMPATIBILITY.md").read_text()
     documented = [(name, int(key), int(low), int(high)) for name, key, low, high in _ROW.findall(text)]
-    spoken = [
-        (api.key.message, key, api.min_version, api.max_version) for key, api in sorted(load_apis().items())
-    ]
+    spoken = [(api.key.message, key, api.min_version, api.max_version) for key, api in sorted(load_apis().items())]
     assert documented == spoken
 
 
@@ -44,7 +42,6 @@ def test_every_test_that_is_named_is_there(path: Path) -> None:
     missing = [
         (file, test)
         for file, test in named
-        if not texts[file]
-        or (test and not re.search(rf"^\s*(def|class) {test}\b", texts[file], re.MULTILINE))
+        if not texts[file] or (test and not re.search(rf"^\s*(def|class) {test}\b", texts[file], re.MULTILINE))
     ]
     assert missing == []

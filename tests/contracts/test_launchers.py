@@ -1,7 +1,7 @@
 """`./stratalog` and `./run-tests` set up once, say in a line why they cannot, and then cost next to nothing.
 
-Each test runs the real launchers in a copy of the repository that holds no more than they need, with a `PATH` of its own.
-No network is used: where the set-up has to go on, pip's and uv's parts are played by small scripts.
+Each test runs the real launchers in a copy of the repository that holds no more than they need, with a `PATH` of its
+own. No network is used: where the set-up has to go on, pip's and uv's parts are played by small scripts.
 """
 
 from __future__ import annotations
@@ -199,9 +199,7 @@ def test_a_failed_step_is_named_with_its_code_and_the_end_of_its_output(with_uv:
 
 def test_pip_that_cannot_reach_anything_is_told(checkout: Checkout) -> None:
     checkout.add_python()
-    done = checkout.run(
-        "stratalog", PIP_NO_INDEX="1", PIP_FIND_LINKS=str(checkout.root), PIP_CONFIG_FILE=os.devnull
-    )
+    done = checkout.run("stratalog", PIP_NO_INDEX="1", PIP_FIND_LINKS=str(checkout.root), PIP_CONFIG_FILE=os.devnull)
     assert done.returncode == 2
     assert "set-up failed at 'getting uv by pip'" in done.stderr
     assert "No matching distribution found for uv==" in done.stderr

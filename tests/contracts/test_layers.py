@@ -14,7 +14,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "stratalog"
 
-#: Where the outside world may be touched directly; everybody else takes it from util, so that tests can stand in for it.
+#: Where the outside world may be touched directly; everybody else takes it from util, so that tests can stand in for
+#: it.
 DOORS = ("util", "testing", "cli", "web")
 
 
@@ -38,9 +39,7 @@ HEAVY = {"numba", "numpy", "pyarrow", "pyspark", "pandas", "obstore", "uvloop", 
 )
 def test_a_light_import_stays_light(module: str) -> None:
     program = f"import json, sys, {module}; print(json.dumps(sorted(sys.modules)))"
-    loaded = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    ).stdout
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert set(json.loads(loaded)) & HEAVY == set()
 
 
@@ -72,9 +71,19 @@ def test_files_clocks_and_chance_come_from_util() -> None:
 
 
 FORBIDDEN_CALLS = {
-    "time.time", "time.time_ns", "time.sleep", "time.monotonic", "os.open", "io.open", "os.urandom", "uuid.uuid4",
-    "datetime.now", "datetime.utcnow", "datetime.datetime.now", "datetime.datetime.utcnow",
-}  # fmt: skip
+    "time.time",
+    "time.time_ns",
+    "time.sleep",
+    "time.monotonic",
+    "os.open",
+    "io.open",
+    "os.urandom",
+    "uuid.uuid4",
+    "datetime.now",
+    "datetime.utcnow",
+    "datetime.datetime.now",
+    "datetime.datetime.utcnow",
+}
 FORBIDDEN_MODULES = {"random", "secrets"}
 
 

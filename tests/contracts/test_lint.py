@@ -20,7 +20,5 @@ ROOT = Path(__file__).parents[2]
     ],
 )
 def test_has_nothing_to_say(command: list[str]) -> None:
-    result = subprocess.run(
-        [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    result = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr

@@ -41,9 +41,7 @@ assert run(["fsck", sys.argv[1] + "/orders-0"]) == 0
 
 
 def test_a_plain_install_serves_dumps_and_checks(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SERVE, str(tmp_path)], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", SERVE, str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "orders" in done.stdout
 
@@ -94,9 +92,7 @@ with stratalog.open_log(sys.argv[1] + "/orders-0", config={{"max.message.bytes":
 
 
 def test_a_plain_install_takes_batches_of_every_codec_small_and_large(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", CODECS, str(tmp_path)], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", CODECS, str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 

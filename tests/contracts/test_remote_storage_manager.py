@@ -1,4 +1,5 @@
-"""What every object store must do, and the storage manager over every one of them: a directory, memory, a real S3 server.
+"""What every object store must do, and the storage manager over every one of them: a directory, memory, a real S3
+server.
 
 A new kind of store is one more line in `STORES`.
 """
@@ -269,9 +270,7 @@ def test_wrong_credentials_are_named(s3_server: S3Server) -> None:
             store.check()
 
 
-def test_a_bucket_that_is_read_only_is_named_and_goes_on_being_read(
-    s3_server: S3Server, tmp_path: Path
-) -> None:
+def test_a_bucket_that_is_read_only_is_named_and_goes_on_being_read(s3_server: S3Server, tmp_path: Path) -> None:
     url = s3_server.url(f"readonly-{random_uuid().hex}")
     writer = ObjectStoreRemoteStorageManager(ObjectStore.from_url(url, s3_server.options))
     metadata, data, records = _segment(tmp_path, 100)
@@ -284,9 +283,7 @@ def test_a_bucket_that_is_read_only_is_named_and_goes_on_being_read(
         lambda: reader.copy_log_segment_data(metadata, data),
         lambda: reader.delete_log_segment_data(metadata),
     ):
-        with pytest.raises(
-            RemoteStorageError, match=r"this account may not write there, or the bucket is read-only"
-        ):
+        with pytest.raises(RemoteStorageError, match=r"this account may not write there, or the bucket is read-only"):
             write()
     assert bytes(writer.fetch_log_segment(metadata, 0)) == records
     writer.close()

@@ -78,9 +78,7 @@ class World:
         log.append_as_leader(build_batch(records), leader_epoch=0)
         log.update_high_watermark(log.log_end_offset)
 
-    def put(
-        self, log: PartitionLog, *pairs: tuple[bytes, bytes | None], timestamp_ms: int | None = None
-    ) -> None:
+    def put(self, log: PartitionLog, *pairs: tuple[bytes, bytes | None], timestamp_ms: int | None = None) -> None:
         """One batch of these keys and values, of now."""
         now_ms = self.clock.now_ms() if timestamp_ms is None else timestamp_ms
         records = [Record(i, now_ms, key, value) for i, (key, value) in enumerate(pairs)]

@@ -1,4 +1,7 @@
-"""The files of a data directory, damaged in every way: a start, or one line that says why not; and no record is gone."""
+"""The files of a data directory, damaged in every way: a start, or one line that says why not.
+
+And no record is gone.
+"""
 
 from __future__ import annotations
 

@@ -42,9 +42,12 @@ class Cleaned:
         properties = {"log.cleaner.backoff.ms": "1", "log.cleaner.dedupe.buffer.size": "240000"}
         properties |= {name.replace("_", "."): value for name, value in config.items()}
         self.cleaner = LogCleaner(
-            BrokerConfig.from_properties(properties), self.world.manager, clock=SYSTEM_CLOCK, fs=UNSYNCED,
+            BrokerConfig.from_properties(properties),
+            self.world.manager,
+            clock=SYSTEM_CLOCK,
+            fs=UNSYNCED,
             on_disk_error=lambda path, why: None,
-        )  # fmt: skip
+        )
         self.cleaner.start()
 
     def stop(self) -> None:
@@ -61,9 +64,7 @@ class Cleaned:
                 self.offset += 1
         return made
 
-    def append(
-        self, log: PartitionLog, codec: Codec, keys: range, *, size: int = 20, duplicates: int = 3
-    ) -> None:
+    def append(self, log: PartitionLog, codec: Codec, keys: range, *, size: int = 20, duplicates: int = 3) -> None:
         """Batches of three records, and a roll now and then; the active segment is empty at the end."""
         records = self.records(keys, duplicates, size)
         for at in range(0, len(records), 3):
@@ -93,9 +94,7 @@ def cleaned(tmp_path: Path) -> Iterator[Cleaned]:
 
 
 @pytest.mark.parametrize("codec", Codec, ids=lambda codec: codec.name.lower())
-def test_duplicates_go_whatever_the_codec_before_the_start_and_while_it_runs(
-    cleaned: Cleaned, codec: Codec
-) -> None:
+def test_duplicates_go_whatever_the_codec_before_the_start_and_while_it_runs(cleaned: Cleaned, codec: Codec) -> None:
     log = cleaned.world.log(min_cleanable_dirty_ratio=0.0)
     cleaned.append(log, codec, range(100))
     before = log.size_bytes

@@ -169,9 +169,7 @@ def test_a_dirty_offset_within_the_active_segment_is_no_mistake(world: World) ->
     assert world.stored() == {KEY: 25}
 
 
-def test_a_damaged_checkpoint_file_makes_everything_dirty(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_damaged_checkpoint_file_makes_everything_dirty(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.log(segments=2)
     (world.dirs[0] / CLEANER_OFFSETS).write_text("0\n1\nlog 0")
     world.restarted()
@@ -182,18 +180,14 @@ def test_a_damaged_checkpoint_file_makes_everything_dirty(
 # --- retention ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("policy", "taken"), [("delete", False), ("compact", True), ("compact,delete", True)]
-)
+@pytest.mark.parametrize(("policy", "taken"), [("delete", False), ("compact", True), ("compact,delete", True)])
 def test_the_retention_of_compacted_logs_is_the_cleaners(world: World, policy: str, taken: bool) -> None:
     world.log(segments=1, policy=policy)
     assert (KEY in world.manager.take_for_retention()) is taken
     assert (world.manager.state(KEY) == IN_PROGRESS) is taken
 
 
-@pytest.mark.parametrize(
-    ("policy", "taken"), [("delete", True), ("compact", False), ("compact,delete", False)]
-)
+@pytest.mark.parametrize(("policy", "taken"), [("delete", True), ("compact", False), ("compact,delete", False)])
 def test_the_retention_of_all_others_is_not(world: World, policy: str, taken: bool) -> None:
     world.log(segments=1, policy=policy)
     assert (KEY in world.manager.pause_not_compacted()) is taken

@@ -172,9 +172,7 @@ def test_a_topic_is_deleted_in_the_middle_of_its_cleaning(engine: Engine, endles
     assert engine.stored() == {}
 
 
-def test_a_topic_that_is_not_compacted_any_more_is_cleaned_no_longer(
-    engine: Engine, endless: Endless
-) -> None:
+def test_a_topic_that_is_not_compacted_any_more_is_cleaned_no_longer(engine: Engine, endless: Endless) -> None:
     assert engine.manager is not None
     engine.manager.update_config("users", spec("delete").config)
     assert endless.ended.is_set()
@@ -216,9 +214,7 @@ def test_a_changed_broker_configuration_reaches_the_cleaner(engine: Engine) -> N
     manager = engine.start(spec())
     assert manager.cleaner is not None
     manager.update_broker_config(
-        BrokerConfig.from_properties(
-            {"node.id": "1", "log.cleaner.threads": "2", "log.cleaner.backoff.ms": "1"}
-        )
+        BrokerConfig.from_properties({"node.id": "1", "log.cleaner.threads": "2", "log.cleaner.backoff.ms": "1"})
     )
     assert len(manager.cleaner.threads) == 2
     engine.put(b"1", b"2")

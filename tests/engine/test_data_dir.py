@@ -55,9 +55,7 @@ def test_two_brokers_cannot_serve_one_directory(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; from stratalog.engine.dirs.data_dir import DataDir\n"
         "DataDir.open(Path(sys.argv[1]), cluster_id='c1', node_id=1)"
     )
-    other = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False
-    )
+    other = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False)
     assert "in use by another broker" in other.stderr
     held.close(clean=True)
     open_dir(tmp_path).close(clean=True)
@@ -67,9 +65,7 @@ def test_two_brokers_cannot_serve_one_directory(tmp_path: Path) -> None:
     ("other", "message"),
     [({"cluster_id": "c2"}, "cluster.id is c1, expected c2"), ({"node_id": 2}, "node.id is 1, expected 2")],
 )
-def test_a_directory_of_another_installation_is_refused(
-    tmp_path: Path, other: dict[str, object], message: str
-) -> None:
+def test_a_directory_of_another_installation_is_refused(tmp_path: Path, other: dict[str, object], message: str) -> None:
     open_dir(tmp_path).close(clean=True)
     before = sorted(os.listdir(tmp_path))
     with pytest.raises(DataDirError, match=message):
@@ -114,9 +110,7 @@ def test_the_marker_is_gone_for_good_before_anything_is_written(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("renames", range(0, 26, 3))
-def test_a_start_finishes_a_publication_that_was_killed_or_shows_nothing_of_it(
-    tmp_path: Path, renames: int
-) -> None:
+def test_a_start_finishes_a_publication_that_was_killed_or_shows_nothing_of_it(tmp_path: Path, renames: int) -> None:
     with open_log(tmp_path / "orders-0") as log:
         log.append([Record(0, 5, b"k", b"v")] * 7)
     job = [staged(tmp_path, 0, 300), staged(tmp_path, 1, 30)]

@@ -114,9 +114,7 @@ def on_delete(two: Two) -> None:
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO], ids=["full", "broken"])
 @pytest.mark.parametrize("failure", [on_append, on_flush, on_roll, on_read, on_checkpoint, on_retention])
-def test_a_directory_whose_disk_refuses_is_offline_and_the_other_serves(
-    two: Two, failure: Failure, error: int
-) -> None:
+def test_a_directory_whose_disk_refuses_is_offline_and_the_other_serves(two: Two, failure: Failure, error: int) -> None:
     bad, good = two.dirs
     number = two.number_in(bad)
     two.fs.fail(bad, error)

@@ -87,7 +87,7 @@ def raises(error: BaseException) -> Callable[[PartitionLog, Callable[[], None]],
     return do
 
 
-# --- a turn -------------------------------------------------------------------------------------------------------------
+# --- a turn -----------------------------------------------------------------------------------------------------------
 
 
 def test_duplicates_and_old_tombstones_go_and_the_newest_stay(world: World) -> None:
@@ -184,7 +184,7 @@ def test_segments_before_the_log_start_go_from_compacted_logs_too(world: World, 
     assert [segment.base_offset for segment in log.segments] == [10, 20]
 
 
-# --- failures -----------------------------------------------------------------------------------------------------------
+# --- failures ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("error", [CorruptRecordError("position 7"), RuntimeError("a mistake")])
@@ -268,9 +268,7 @@ def test_an_aborted_cleaning_is_no_failure(world: World, fake: FakeCleaner) -> N
     assert world.stored() == {KEY: 0}
 
 
-def test_a_failure_of_retention_marks_the_log(
-    world: World, fake: FakeCleaner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_of_retention_marks_the_log(world: World, fake: FakeCleaner, monkeypatch: pytest.MonkeyPatch) -> None:
     world.log(segments=1, min_cleanable_dirty_ratio=1.0)
 
     def fail(_: PartitionLog) -> None:
@@ -282,7 +280,7 @@ def test_a_failure_of_retention_marks_the_log(
     assert world.manager.state(KEY) == IDLE
 
 
-# --- threads ------------------------------------------------------------------------------------------------------------
+# --- threads ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -324,9 +322,12 @@ def test_the_threads_clean_what_gets_dirty(live: World, threaded: Callable[..., 
 
 
 def test_a_thread_survives_an_error_that_nobody_foresaw(
-    live: World, threaded: Callable[..., Cleaning], fake: FakeCleaner, monkeypatch: pytest.MonkeyPatch,
+    live: World,
+    threaded: Callable[..., Cleaning],
+    fake: FakeCleaner,
+    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+) -> None:
     live.log(segments=4)
     real, failures = live.manager.take_filthiest, iter([RuntimeError("a mistake")])
 
@@ -381,9 +382,7 @@ def test_closing_ends_a_cleaning_at_its_next_piece(
     assert live.manager.checkpointed(log) == 0
 
 
-def test_closing_wakes_a_throttled_cleaning(
-    live: World, threaded: Callable[..., Cleaning], fake: FakeCleaner
-) -> None:
+def test_closing_wakes_a_throttled_cleaning(live: World, threaded: Callable[..., Cleaning], fake: FakeCleaner) -> None:
     live.log(segments=4)
     begun = threading.Event()
     cleaning = threaded(live, **{"log.cleaner.io.max.bytes.per.second": 0.001})
@@ -424,13 +423,11 @@ def test_a_truncation_waits_for_the_cleaning_and_goes_before_it(
     assert fake.calls[-1] == (0, 0, 10)
 
 
-# --- configuration ------------------------------------------------------------------------------------------------------
+# --- configuration ----------------------------------------------------------------------------------------------------
 
 
 def config(**values: object) -> BrokerConfig:
-    return BrokerConfig.from_properties(
-        {name.replace("_", "."): str(value) for name, value in values.items()}
-    )
+    return BrokerConfig.from_properties({name.replace("_", "."): str(value) for name, value in values.items()})
 
 
 def test_the_buffers_are_shared_among_the_threads(
@@ -440,9 +437,7 @@ def test_the_buffers_are_shared_among_the_threads(
         live.log(number, segments=4)
     both = threading.Barrier(2, timeout=30)
     fake.does = lambda log, check: both.wait()
-    threaded(
-        live, log_cleaner_threads=2, log_cleaner_dedupe_buffer_size=4_000_000, log_cleaner_io_buffer_size=8000
-    )
+    threaded(live, log_cleaner_threads=2, log_cleaner_dedupe_buffer_size=4_000_000, log_cleaner_io_buffer_size=8000)
     until(lambda: len(fake.settings) == 2)
     assert {(s.dedupe_buffer_bytes, s.io_buffer_bytes, s.load_factor) for s in fake.settings} == {
         (2_000_000, 2000, 0.9)
@@ -490,15 +485,11 @@ def test_closing_waits_for_the_threads_of_an_earlier_configuration_too(
 def test_the_rate_changes_for_what_is_going_on(live: World, threaded: Callable[..., Cleaning]) -> None:
     cleaning = threaded(live, **{"log.cleaner.io.max.bytes.per.second": 1e6})
     assert cleaning.log_cleaner.throttle.bytes_per_second == 1e6
-    cleaning.log_cleaner.reconfigure(
-        config(log_cleaner_io_max_bytes_per_second=5e6, log_cleaner_backoff_ms=1)
-    )
+    cleaning.log_cleaner.reconfigure(config(log_cleaner_io_max_bytes_per_second=5e6, log_cleaner_backoff_ms=1))
     assert cleaning.log_cleaner.throttle.bytes_per_second == 5e6
 
 
-def test_a_configuration_that_says_the_same_leaves_the_threads(
-    live: World, threaded: Callable[..., Cleaning]
-) -> None:
+def test_a_configuration_that_says_the_same_leaves_the_threads(live: World, threaded: Callable[..., Cleaning]) -> None:
     cleaning = threaded(live)
     before = cleaning.log_cleaner.threads
     cleaning.log_cleaner.reconfigure(config(log_cleaner_backoff_ms=1, log_retention_ms=5))

@@ -139,9 +139,7 @@ def test_a_new_partition_that_was_flushed_survives_a_power_failure(tmp_path: Pat
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_new_partitions_come_back_from_a_power_failure_as_they_were_acknowledged(
-    tmp_path: Path, seed: int
-) -> None:
+def test_new_partitions_come_back_from_a_power_failure_as_they_were_acknowledged(tmp_path: Path, seed: int) -> None:
     """Nothing is synced as they are made: what the disk lost of them is made again, and a flush makes them durable."""
     fs = LossyFileSystem(tmp_path, seed)
     config = BrokerConfig.from_properties({"node.id": "1"})
@@ -267,9 +265,7 @@ def test_log_start_offsets_are_written_down_at_an_interval_of_their_own(
 ) -> None:
     planned: dict[int, Callable[[], object]] = {}
 
-    def schedule(
-        _: Scheduler, name: str, run: Callable[[], object], *, period_ms: int = 0, **__: object
-    ) -> None:
+    def schedule(_: Scheduler, name: str, run: Callable[[], object], *, period_ms: int = 0, **__: object) -> None:
         planned[period_ms] = run
 
     monkeypatch.setattr(Scheduler, "schedule", schedule)
@@ -357,9 +353,7 @@ def test_files_of_an_earlier_topic_of_the_same_name_are_set_aside(running: Runni
 def test_a_producer_that_was_silent_too_long_is_forgotten(running: Running) -> None:
     manager = running.start(spec())
     partition = get(manager)
-    idempotent = build_batch(
-        [Record(0, NOW_MS, None, b"a")], producer_id=7, producer_epoch=0, base_sequence=0
-    )
+    idempotent = build_batch([Record(0, NOW_MS, None, b"a")], producer_id=7, producer_epoch=0, base_sequence=0)
     partition.append(idempotent)
     assert partition.append(idempotent).duplicate
     running.clock.advance(24 * 3600 * 1000 + 1)
@@ -368,14 +362,10 @@ def test_a_producer_that_was_silent_too_long_is_forgotten(running: Running) -> N
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_producer_is_remembered_over_a_restart_for_as_long_as_is_configured(
-    running: Running, clean: bool
-) -> None:
+def test_a_producer_is_remembered_over_a_restart_for_as_long_as_is_configured(running: Running, clean: bool) -> None:
     """Another tool that opens the directory in between does not know for how long, and forgets nothing."""
     week = {"producer_id_expiration_ms": str(7 * 86_400_000)}
-    idempotent = build_batch(
-        [Record(0, NOW_MS, None, b"a")], producer_id=7, producer_epoch=0, base_sequence=0
-    )
+    idempotent = build_batch([Record(0, NOW_MS, None, b"a")], producer_id=7, producer_epoch=0, base_sequence=0)
     get(running.start(spec(), **week)).append(idempotent)
     running.clock.advance(2 * 86_400_000)
     running.stop(clean=clean)
@@ -444,9 +434,7 @@ def test_a_topic_with_the_longest_name_can_be_deleted(running: Running) -> None:
 
 def test_retention_by_size_and_its_absence(running: Running) -> None:
     manager = running.start(
-        TopicSpec(
-            "orders", TOPIC_ID, 1, LogConfig(segment_bytes=1000, retention_bytes=2500, retention_ms=-1)
-        ),
+        TopicSpec("orders", TOPIC_ID, 1, LogConfig(segment_bytes=1000, retention_bytes=2500, retention_ms=-1)),
         TopicSpec("kept", TOPIC_ID, 1, LogConfig(segment_bytes=1000, retention_bytes=-1, retention_ms=-1)),
     )
     for topic in ("orders", "kept"):
@@ -475,9 +463,7 @@ def test_a_directory_named_in_other_words_is_the_same(tmp_path: Path) -> None:
     running.manager.write_checkpoints()
     running.stop(clean=False)
     assert get(running.start(spec())).log.log_end_offset == 2
-    assert OffsetCheckpoint(tmp_path / "data" / "recovery-point-offset-checkpoint").read() == {
-        ("orders", 0): 0
-    }
+    assert OffsetCheckpoint(tmp_path / "data" / "recovery-point-offset-checkpoint").read() == {("orders", 0): 0}
     running.stop()
 
 
@@ -516,9 +502,7 @@ def test_the_high_watermark_never_moves_back_while_many_append(running: Running)
     partition = get(running.start(spec()))
     seen: list[int] = []
     partition.add_listener(lambda of: seen.append(of.log.high_watermark))
-    threads = [
-        threading.Thread(target=lambda: [partition.append(batch(b"x")) for _ in range(200)]) for _ in range(4)
-    ]
+    threads = [threading.Thread(target=lambda: [partition.append(batch(b"x")) for _ in range(200)]) for _ in range(4)]
     for thread in threads:
         thread.start()
     highest = 0
@@ -549,9 +533,7 @@ def test_a_partition_that_lies_in_another_directory_is_not_begun_twice(tmp_path:
     get(manager, number=1).append(batch(b"a"))
     running.stop()
     manager = running.start(spec("orders", 1))
-    manager.create_topic(
-        TopicSpec("more", uuid4(), 3, LogConfig())
-    )  # so that the other directory is the emptier one
+    manager.create_topic(TopicSpec("more", uuid4(), 3, LogConfig()))  # so that the other directory is the emptier one
     partitions = manager.create_topic(spec("orders", 2))
     assert {p.partition: p.log.directory for p in partitions} == written
     assert values(partitions[1]) == [b"a"]
@@ -638,8 +620,8 @@ def test_a_truncation_is_in_the_checkpoint_at_once(running: Running) -> None:
 def test_what_checkpoints_say_of_a_deleted_topic_does_not_count_for_a_new_one_of_its_name(
     running: Running, deleted: str
 ) -> None:
-    """Also when the process is killed before they are written again: a recovery point or log start offset of the earlier
-    topic would have the new one's torn tail kept, or its records dropped."""
+    """Also when the process is killed before they are written again: a recovery point or log start offset of the
+    earlier topic would have the new one's torn tail kept, or its records dropped."""
     partition = get(running.start(spec(preallocate="true", segment_bytes="1048576")))
     for _ in range(5):
         partition.append(batch(b"old"))
@@ -656,10 +638,7 @@ def test_what_checkpoints_say_of_a_deleted_topic_does_not_count_for_a_new_one_of
         running.stop()
         manager = running.start(again)
     get(manager).append(batch(b"new"))
-    assert (
-        OffsetCheckpoint(running.dirs[0] / "recovery-point-offset-checkpoint").read().get(("orders", 0))
-        is None
-    )
+    assert OffsetCheckpoint(running.dirs[0] / "recovery-point-offset-checkpoint").read().get(("orders", 0)) is None
     running.stop(clean=False)
     partition = get(running.start(again))
     assert (partition.log.log_start_offset, partition.log.log_end_offset) == (0, 1)

@@ -156,9 +156,7 @@ def test_a_flipped_bit_costs_a_start_only_the_events_of_its_batch(
     assert "--metadata-only" in caplog.text
 
 
-def test_a_snapshot_lies_beside_the_segments_and_survives_a_reopening(
-    log: LocalMetadataLog, tmp_path: Path
-) -> None:
+def test_a_snapshot_lies_beside_the_segments_and_survives_a_reopening(log: LocalMetadataLog, tmp_path: Path) -> None:
     assert log.read_snapshot(0) is None
     log.write_snapshot(0, b"all of it")
     assert log.read_snapshot(0) == b"all of it"
@@ -172,8 +170,6 @@ def test_a_snapshot_lies_beside_the_segments_and_survives_a_reopening(
 def test_the_value_cut_out_of_a_batch_is_the_one_that_decoding_gives(
     size: int, key: bytes | None, count: int, headers: tuple[tuple[str, bytes], ...]
 ) -> None:
-    records = [
-        Record(number, 5 + number, key, bytes([number + 1]) * size, headers) for number in range(count)
-    ]
+    records = [Record(number, 5 + number, key, bytes([number + 1]) * size, headers) for number in range(count)]
     batch = batch_at(build_batch(records))
     assert events_of(batch) == [(record.offset, bytes(record.value or b"")) for record in batch.records()]

@@ -111,9 +111,7 @@ def test_copies_that_fail_are_counted_and_say_why(tiered: Tiered, fault: Fault) 
     tiered.faults.always(fault)
     tiered.topic()
     tiered.remote.start()
-    found = tiered.when(
-        lambda values: values.get(("stratalog_tier_failures_in_a_row", "t", "0", "copy"), 0) >= 2
-    )
+    found = tiered.when(lambda values: values.get(("stratalog_tier_failures_in_a_row", "t", "0", "copy"), 0) >= 2)
     assert found[BY_TOPIC + "remotecopyerrors_total", "t"] >= 2
     assert found[BY_TOPIC + "remotecopybytes_total", ""] == 0
     assert found[BY_TOPIC + "remotecopylagsegments", "t"] == 2

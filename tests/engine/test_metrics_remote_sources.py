@@ -1,4 +1,5 @@
-"""Each metric of the remote tier says its own thing: in a world where all of them differ, every single value is right."""
+"""Each metric of the remote tier says its own thing: in a world where all of them differ, every single value is
+right."""
 
 from __future__ import annotations
 
@@ -93,9 +94,7 @@ class Still:
         """Every metric of the remote tier; of a timer the sum and how often."""
         view = RemoteView(self.logs)
         return {
-            (metric.name, *sample.labels): (
-                (sample.value, sample.times) if metric.kind is Kind.TIMER else sample.value
-            )
+            (metric.name, *sample.labels): ((sample.value, sample.times) if metric.kind is Kind.TIMER else sample.value)
             for metric in metrics_remote.METRICS
             for sample in metric.read(view)
         }
@@ -245,9 +244,7 @@ def test_every_metric_of_the_remote_tier_has_the_value_of_its_own_thing(still: S
     found = still.values()
     assert found.keys() == expected.keys()
     assert {key: value for key, value in found.items() if value != expected[key]} == {}
-    totals = [
-        value for (name, *labels), value in found.items() if name.startswith(BY_TOPIC) and labels == [""]
-    ]
+    totals = [value for (name, *labels), value in found.items() if name.startswith(BY_TOPIC) and labels == [""]]
     assert len(set(totals)) == len(totals), "two that are mixed up would not be seen"
     assert {name for name, *_ in found} == {metric.name for metric in metrics_remote.METRICS}
 

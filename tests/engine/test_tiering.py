@@ -143,7 +143,7 @@ def test_a_storage_plugin_gets_the_keys_under_its_prefix(tmp_path: Path, made: l
         ({"remote.log.metadata.manager.class.name": "json:Nothing"}, "cannot be loaded: module 'json' has no"),
         ({"stratalog.remote.url": "ftp://host/x"}, "ftp://host/x is no object store URL"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_used_is_refused_by_name(
     tmp_path: Path, made: list[Tiered], settings: dict[str, str], said: str
 ) -> None:
@@ -181,8 +181,12 @@ def test_a_metadata_plugin_gets_no_metadata_topic_but_its_keys_and_the_brokers_a
     assert RecordingMetadata.configured == {
         "remote.log.metadata.common.client.bootstrap.servers": "127.0.0.1:19092",
         "remote.log.metadata.common.client.security.protocol": "PLAINTEXT",
-        "broker.id": "1", "node.id": "1", "cluster.id": "c1", "log.dir": str(tmp_path), "own.key": "x",
-    }  # fmt: skip
+        "broker.id": "1",
+        "node.id": "1",
+        "cluster.id": "c1",
+        "log.dir": str(tmp_path),
+        "own.key": "x",
+    }
 
 
 def test_metrics_of_a_plugin_are_shown_with_its_class_and_key(tmp_path: Path, made: list[Tiered]) -> None:

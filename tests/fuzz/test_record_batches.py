@@ -141,9 +141,7 @@ def test_random_records_raise_nothing_but_our_errors(codec: int, payload: bytes,
 
 @given(st.sampled_from(Codec), st.binary(max_size=120), COUNTS)
 @settings(deadline=None, max_examples=300)
-def test_random_records_well_compressed_raise_nothing_but_our_errors(
-    codec: Codec, payload: bytes, count: int
-) -> None:
+def test_random_records_well_compressed_raise_nothing_but_our_errors(codec: Codec, payload: bytes, count: int) -> None:
     """Invariant: as before, for what stands behind the decompression."""
     outcome(with_payload(codec, compress(codec, payload), count))
 

@@ -42,9 +42,7 @@ class Written:
 
     def add(self, records: Iterable[Record], first_offset: int, *, committed: bool = True) -> None:
         for record in records:
-            seen = Seen(
-                first_offset + record.offset, record.timestamp_ms, record.key, record.value, record.headers
-            )
+            seen = Seen(first_offset + record.offset, record.timestamp_ms, record.key, record.value, record.headers)
             self.all.append(seen)
             if committed:
                 self.committed.append(seen)
@@ -141,9 +139,7 @@ def read_log(log: PartitionLog, *, committed_only: bool = False) -> list[Seen]:
                 for producer_id, first, last in aborted_spans
             )
             if not batch.is_control and not is_aborted:
-                seen.extend(
-                    Seen(r.offset, r.timestamp_ms, r.key, r.value, r.headers) for r in batch.records()
-                )
+                seen.extend(Seen(r.offset, r.timestamp_ms, r.key, r.value, r.headers) for r in batch.records())
             offset = batch.last_offset + 1
     return seen
 

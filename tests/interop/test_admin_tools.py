@@ -84,9 +84,9 @@ def in_order(described: list[str]) -> set[str]:
 
 def test_topics_are_made_grown_described_and_deleted_by_either(tools: tuple[JavaTools, CommandLine]) -> None:
     java, cli = tools
-    assert java.topics(
-        "--create", "--topic", "theirs", "--partitions", "2", "--config", "retention.ms=7"
-    ) == ["Created topic theirs."]
+    assert java.topics("--create", "--topic", "theirs", "--partitions", "2", "--config", "retention.ms=7") == [
+        "Created topic theirs."
+    ]
     assert cli.good("topics", "create", "ours", "--config", "flush.ms=7").out == "Created topic ours.\n"
     assert settled(cli, "topics", "list", until=lambda out: "ours" in out) == ["ours", "theirs"]
     assert java.topics("--list") == ["ours", "theirs"]
@@ -165,9 +165,7 @@ def test_features_go_up_and_down_by_either(tools: tuple[JavaTools, CommandLine])
         assert without_epoch(java.features("describe")) == lines
 
     check("4.4-IV0")
-    assert java.features("downgrade", "--feature", "metadata.version=30") == [
-        "metadata.version was downgraded to 30."
-    ]
+    assert java.features("downgrade", "--feature", "metadata.version=30") == ["metadata.version was downgraded to 30."]
     up = cli.good("features", "upgrade", "--feature", "metadata.version=31").out
     assert up == "metadata.version was upgraded to 31.\n"
     assert java.features("upgrade", "--feature", "metadata.version=32", "--dry-run") == [
@@ -177,10 +175,7 @@ def test_features_go_up_and_down_by_either(tools: tuple[JavaTools, CommandLine])
     why = "Unsupported metadata.version downgrade from 32 to 31. Refusing to perform the requested downgrade"
     assert why in java.features("downgrade", "--feature", "metadata.version=31")[0]
     assert why in cli.refused("features", "downgrade", "--feature", "metadata.version=31")
-    assert (
-        "metadata.version was upgraded to 33."
-        in cli.good("features", "upgrade", "--release-version", "4.4").out
-    )
+    assert "metadata.version was upgraded to 33." in cli.good("features", "upgrade", "--release-version", "4.4").out
     check("4.4-IV2")
 
 

@@ -23,17 +23,13 @@ def test_kafka_serves_what_the_sink_wrote(kafka: ReferenceKafka) -> None:
     admin.create_topics([NewTopic(TOPIC, 1, 1, config={"retention.ms": "-1"})])[TOPIC].result(60)
     _produce(kafka, "before")
     with kafka.stopped() as data_dir:
-        options = {
-            "path": str(data_dir), "topic": TOPIC, "codec": "zstd", "segmentBytes": "64k", "batchBytes": "4k"
-        }  # fmt: skip
+        options = {"path": str(data_dir), "topic": TOPIC, "codec": "zstd", "segmentBytes": "64k", "batchBytes": "4k"}
         writer = BulkWriter(SinkOptions.parse(options), SCHEMA, overwrite=False)
         half = [f"{n:050} of the bulk" for n in range(COUNT)]
         tasks = (half[: COUNT // 2], half[COUNT // 2 :])
         writer.commit([writer.write(iter([rows(task, start_ms=T0)])) for task in tasks])
         logs = sorted((data_dir / f"{TOPIC}-0").glob("*.log"))
-        indexes = [
-            path for log in logs for path in (log.with_suffix(".index"), log.with_suffix(".timeindex"))
-        ]
+        indexes = [path for log in logs for path in (log.with_suffix(".index"), log.with_suffix(".timeindex"))]
         assert len(logs) > 2
         told = kafka.dump_log(["--files", ",".join(map(str, logs)), "--deep-iteration", "--print-data-log"])
         assert told.count(" of the bulk") == COUNT

@@ -24,9 +24,7 @@ def _kafka_tools() -> None:
 
 
 def run(broker: stratalog.Broker, name: str, *args: str, stdin: str | None = None) -> str:
-    return tool(
-        f"org.apache.kafka.tools.{name}", ["--bootstrap-server", broker.bootstrap_servers, *args], stdin=stdin
-    )
+    return tool(f"org.apache.kafka.tools.{name}", ["--bootstrap-server", broker.bootstrap_servers, *args], stdin=stdin)
 
 
 def create(broker: stratalog.Broker, partitions: int = 1, **config: str) -> None:
@@ -62,12 +60,9 @@ def test_a_group_of_the_verifiable_consumer_gets_what_the_verifiable_producer_wa
     broker: stratalog.Broker,
 ) -> None:
     create(broker, partitions=3)
-    produced = run(
-        broker, "VerifiableProducer", "--topic", TOPIC, "--max-messages", str(RECORDS), "--acks", "-1"
-    )
+    produced = run(broker, "VerifiableProducer", "--topic", TOPIC, "--max-messages", str(RECORDS), "--acks", "-1")
     acknowledged = {
-        (event["partition"], event["offset"], event["value"])
-        for event in events(produced, "producer_send_success")
+        (event["partition"], event["offset"], event["value"]) for event in events(produced, "producer_send_success")
     }
     assert len(acknowledged) == RECORDS
     consumed = run(
@@ -118,9 +113,7 @@ def test_the_performance_tools_finish(broker: stratalog.Broker) -> None:
         *("--command-property", "enable.idempotence=true"),
     )
     assert "20000 records sent" in produced
-    consumed = run(
-        broker, "ConsumerPerformance", "--topic", TOPIC, "--num-records", "20000", "--timeout", "30000"
-    )
+    consumed = run(broker, "ConsumerPerformance", "--topic", TOPIC, "--num-records", "20000", "--timeout", "30000")
     columns = consumed.strip().splitlines()[-1].split(", ")
     assert columns[4] == "20000"
 

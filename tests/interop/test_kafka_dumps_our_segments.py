@@ -1,4 +1,5 @@
-"""kafka-dump-log reads the segments and indexes that we write, without complaint, and finds in them what we put there."""
+"""kafka-dump-log reads the segments and indexes that we write, without complaint, and finds in them what we put
+there."""
 
 from __future__ import annotations
 

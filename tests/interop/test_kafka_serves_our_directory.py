@@ -1,7 +1,7 @@
 """A Kafka broker takes over a partition directory that we wrote, serves all of it, and goes on writing; then we go on.
 
-A KRaft broker sets directories aside that its metadata does not know. So the topic is made there first, and our directory,
-under that topic's id, takes the place of the empty one while the broker is down.
+A KRaft broker sets directories aside that its metadata does not know. So the topic is made there first, and our
+directory, under that topic's id, takes the place of the empty one while the broker is down.
 """
 
 from __future__ import annotations
@@ -82,9 +82,7 @@ def served(kafka: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> S
 
 
 def consume_both_ways(kafka: ReferenceKafka, topic: str) -> dict[tuple[str, bool], list[Seen]]:
-    return {
-        (topic, flag): consume(kafka.bootstrap_servers, topic, committed_only=flag) for flag in (False, True)
-    }
+    return {(topic, flag): consume(kafka.bootstrap_servers, topic, committed_only=flag) for flag in (False, True)}
 
 
 @pytest.mark.parametrize("topic", [CLEAN, RECOVERED])

@@ -1,8 +1,8 @@
 """KIP-1333's manual tests of upgrade and downgrade, against Kafka 4.4.0 itself and before the feature is finalized.
 
-Kafka writes 3000 records in three segments; we open its directory, serve all of it, and append; Kafka starts on the result,
-serves all of it, and appends. Until somebody finalizes the feature indexes keep their entries of 8 bytes, so that the way
-back is always open.
+Kafka writes 3000 records in three segments; we open its directory, serve all of it, and append; Kafka starts on the
+result, serves all of it, and appends. Until somebody finalizes the feature indexes keep their entries of 8 bytes, so
+that the way back is always open.
 """
 
 from __future__ import annotations
@@ -53,9 +53,7 @@ class Records:
         seen = consume(bootstrap_servers, TOPIC)
         assert [each.value for each in seen] == self.values
         for offset in range(500, self.count, 500):
-            assert [each.value for each in consume(bootstrap_servers, TOPIC, offset=offset)] == self.values[
-                offset:
-            ]
+            assert [each.value for each in consume(bootstrap_servers, TOPIC, offset=offset)] == self.values[offset:]
 
 
 def test_old_broker_new_broker_old_broker(kafka: ReferenceKafka, tmp_path: Path) -> None:

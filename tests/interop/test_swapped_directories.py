@@ -65,8 +65,9 @@ class Workload:
             offset = message.offset()  # type: ignore[attr-defined]
             self.written.append(Seen(offset, timestamp, key, value, tuple(headers)))
 
-        producer.produce(self.topic, key=key, value=value, headers=headers, timestamp=timestamp, partition=0,
-                         on_delivery=delivered)  # fmt: skip
+        producer.produce(
+            self.topic, key=key, value=value, headers=headers, timestamp=timestamp, partition=0, on_delivery=delivered
+        )
         producer.poll(0)
 
     def assert_served_by(self, bootstrap_servers: str) -> None:

@@ -38,7 +38,7 @@ def _kafka_tools() -> None:
     require_reference_kafka()
 
 
-# --- the Java client ----------------------------------------------------------------------------------------------------
+# --- the Java client --------------------------------------------------------------------------------------------------
 
 
 def copier(bootstrap_servers: str) -> subprocess.Popen[str]:
@@ -134,14 +134,12 @@ def read(made: Script, topic: str, offset: int, values: list[str]) -> int:
     return offset
 
 
-# --- the tool -----------------------------------------------------------------------------------------------------------
+# --- the tool ---------------------------------------------------------------------------------------------------------
 
 
 def transactions(bootstrap_servers: str, *args: str) -> list[dict[str, str]]:
     """What `kafka-transactions.sh` prints as a table, by the columns of its head."""
-    printed = tool(
-        "org.apache.kafka.tools.TransactionsCommand", ["--bootstrap-server", bootstrap_servers, *args]
-    )
+    printed = tool("org.apache.kafka.tools.TransactionsCommand", ["--bootstrap-server", bootstrap_servers, *args])
     head, *lines = [re.split(r"\s+", line.strip()) for line in printed.splitlines() if line.strip()] or [[]]
     return [dict(zip(head, line, strict=False)) for line in lines]
 
@@ -169,7 +167,7 @@ def test_kafka_transactions_lists_describes_finds_and_ends(tmp_path: Path) -> No
         assert s.answers["after"][1:] == [[0], 2]
 
 
-# --- `__transaction_state` ----------------------------------------------------------------------------------------------
+# --- `__transaction_state` --------------------------------------------------------------------------------------------
 
 
 def stored(directory: Path) -> list[tuple[bytes, bytes | None]]:

@@ -95,16 +95,12 @@ def test_any_offset_and_any_time_is_found(opened: tuple[str, PartitionLog]) -> N
         (batch,) = iter_batches(data.slice.read())
         assert batch.base_offset <= offset <= batch.last_offset
     for timestamp_ms, _ in expected[::13]:
-        assert log.offset_for_timestamp(timestamp_ms) == next(
-            pair for pair in expected if pair[0] >= timestamp_ms
-        )
+        assert log.offset_for_timestamp(timestamp_ms) == next(pair for pair in expected if pair[0] >= timestamp_ms)
 
 
 def test_a_batch_that_an_idempotent_producer_sends_again_is_known(opened: tuple[str, PartitionLog]) -> None:
     name, log = opened
-    last = [b for b in batches(HERE / name / DIRECTORY) if b.base_sequence >= 0 and not b.is_transactional][
-        -1
-    ]
+    last = [b for b in batches(HERE / name / DIRECTORY) if b.base_sequence >= 0 and not b.is_transactional][-1]
     end_offset = log.log_end_offset
     as_sent = bytes(8) + bytes(last.as_memoryview())[8:]
     info = log.append_as_leader(as_sent, leader_epoch=last.partition_leader_epoch)
@@ -125,9 +121,7 @@ def test_opening_and_closing_leaves_a_stopped_directory_as_it_was(tmp_path: Path
     assert files(tmp_path / DIRECTORY) == kafkas
 
 
-@pytest.mark.parametrize(
-    "lost", [".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint"]
-)
+@pytest.mark.parametrize("lost", [".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint"])
 def test_what_is_lost_is_made_again_as_kafka_made_it(tmp_path: Path, lost: str) -> None:
     shutil.copytree(HERE / "stopped" / DIRECTORY, tmp_path / DIRECTORY)
     for path in (tmp_path / DIRECTORY).iterdir():
@@ -159,6 +153,4 @@ def test_our_broker_serves_it(tmp_path: Path, name: str) -> None:
     PartitionMetadataFile(place / PARTITION_METADATA).write(topic_id)
     with stratalog.Broker(data_dir=data_dir) as broker:
         assert consume(broker.bootstrap_servers, TOPIC) == records(name)
-        assert consume(broker.bootstrap_servers, TOPIC, committed_only=True) == records(
-            name, committed_only=True
-        )
+        assert consume(broker.bootstrap_servers, TOPIC, committed_only=True) == records(name, committed_only=True)

@@ -24,9 +24,7 @@ def manual_clock() -> ManualClock:
 def open_log(tmp_path: Path, manual_clock: ManualClock) -> OpenLog:
     """Open `foo-0` with a configuration of `LogConfig` fields on the simulated clock, again and again if wanted."""
 
-    def open_(
-        *, clean: bool = True, log_start_offset: int = 0, recovery_point: int = 0, **config: Any
-    ) -> PartitionLog:
+    def open_(*, clean: bool = True, log_start_offset: int = 0, recovery_point: int = 0, **config: Any) -> PartitionLog:
         fields: dict[str, Any] = {"retention_ms": -1, "file_delete_delay_ms": 0} | config
         return PartitionLog.open(
             tmp_path / "foo-0",

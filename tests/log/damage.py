@@ -1,4 +1,5 @@
-"""What may happen to a file on a bad disk: every way of it, each with a name, chosen by seed where there are too many."""
+"""What may happen to a file on a bad disk: every way of it, each with a name, chosen by seed where there are too
+many."""
 
 from __future__ import annotations
 
@@ -28,9 +29,7 @@ def damages(content: bytes, other: bytes, seed: int, *, flips: int = 40, cuts: i
     yield Damage("other", lambda path: path.write_bytes(other))
     at_every_byte = range(1, size)
     is_small = 0 < size <= SMALL and cuts > 0
-    for cut in (
-        at_every_byte if is_small else sorted(chance.sample(at_every_byte, min(cuts, len(at_every_byte))))
-    ):
+    for cut in at_every_byte if is_small else sorted(chance.sample(at_every_byte, min(cuts, len(at_every_byte)))):
         yield Damage(f"cut at {cut}", lambda path, cut=cut: path.write_bytes(content[:cut]))  # type: ignore[misc]
     for bit in sorted(chance.sample(range(size * 8), min(flips, size * 8))):
         yield Damage(f"bit {bit}", lambda path, bit=bit: path.write_bytes(flipped(content, bit)))  # type: ignore[misc]

@@ -12,9 +12,7 @@ from stratalog.records.record import Record
 
 
 def batch_of(values: Sequence[bytes], timestamps: Sequence[int], **fields: int) -> bytes:
-    records = [
-        Record(i, ts, b"k", value) for i, (value, ts) in enumerate(zip(values, timestamps, strict=True))
-    ]
+    records = [Record(i, ts, b"k", value) for i, (value, ts) in enumerate(zip(values, timestamps, strict=True))]
     return build_batch(records, **fields)  # type: ignore[arg-type]
 
 

@@ -1,4 +1,5 @@
-"""Batches of up to 2 GiB that take no room: a real header, with the CRC of the zeros behind it, in a hole of the file."""
+"""Batches of up to 2 GiB that take no room: a real header, with the CRC of the zeros behind it, in a hole of the
+file."""
 
 from __future__ import annotations
 

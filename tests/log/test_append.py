@@ -41,9 +41,7 @@ def records(count: int = 3, size: int = 10) -> list[Record]:
     return [Record(i, NOW - 5 + i, b"key", b"v" * size, (("h", b"x"),)) for i in range(count)]
 
 
-def prepare(
-    batch: bytes | bytearray, config: LogConfig | None = None, origin: str = "client"
-) -> PreparedAppend:
+def prepare(batch: bytes | bytearray, config: LogConfig | None = None, origin: str = "client") -> PreparedAppend:
     return prepare_leader_append(
         batch,
         AppendRules.of(config or LogConfig()),
@@ -116,8 +114,7 @@ def test_another_level_alone_changes_nothing(codec: str, level: int) -> None:
 def test_the_level_is_used_where_a_batch_is_compressed_anew() -> None:
     batch = build_batch([Record(0, NOW, None, random.Random(1).randbytes(500) * 9)])
     sizes = {
-        level: prepare(batch, LogConfig(compression_type="gzip", compression_gzip_level=level)).size
-        for level in (1, 9)
+        level: prepare(batch, LogConfig(compression_type="gzip", compression_gzip_level=level)).size for level in (1, 9)
     }
     assert sizes[9] != sizes[1]
 
@@ -170,9 +167,7 @@ def test_timestamps_outside_of_the_bounds_are_refused(
     if allowed:
         assert prepare(batch, config).size
     else:
-        with pytest.raises(
-            InvalidTimestampError, match=r"message\.timestamp\.after\.max\.ms allow"
-        ) as caught:
+        with pytest.raises(InvalidTimestampError, match=r"message\.timestamp\.after\.max\.ms allow") as caught:
             prepare(batch, config)
         bad = [i for i, ts in enumerate(timestamps) if not -100 <= NOW - ts <= 100 and ts >= 0]
         assert [error.batch_index for error in caught.value.record_errors] == bad
@@ -280,9 +275,7 @@ def test_the_beginning_of_one_more_batch_is_dropped() -> None:
     st.data(),
     st.sampled_from(list(Codec)),
     st.sampled_from([-1, 4]),
-    st.sampled_from(
-        [LogConfig(), LogConfig(max_message_bytes=80), LogConfig(message_timestamp_after_max_ms=0)]
-    ),
+    st.sampled_from([LogConfig(), LogConfig(max_message_bytes=80), LogConfig(message_timestamp_after_max_ms=0)]),
 )
 @settings(deadline=None, max_examples=300)
 def test_the_quick_way_decides_as_the_plain_way(
@@ -292,9 +285,7 @@ def test_the_quick_way_decides_as_the_plain_way(
     sequence = 0 if producer >= 0 else -1
     epoch = 0 if producer >= 0 else -1
     batch = bytearray(
-        build_batch(
-            records(2), codec=codec, producer_id=producer, producer_epoch=epoch, base_sequence=sequence
-        )
+        build_batch(records(2), codec=codec, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
     )
     for _ in range(data.draw(st.integers(0, 2))):
         batch[data.draw(st.integers(0, len(batch) - 1))] ^= 1 << data.draw(st.integers(0, 7))

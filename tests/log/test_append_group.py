@@ -46,9 +46,7 @@ CONFIGS = st.builds(
 
 @given(groups=GROUPS, config=CONFIGS)
 @settings(deadline=None, max_examples=100)
-def test_a_group_leaves_the_same_bytes_as_single_appends(
-    groups: list[list[bytes]], config: LogConfig
-) -> None:
+def test_a_group_leaves_the_same_bytes_as_single_appends(groups: list[list[bytes]], config: LogConfig) -> None:
     """For any groups: the same answers, the same files, byte for byte."""
     runs = []
     for grouped in (True, False):

@@ -1,8 +1,8 @@
 """Any file of a partition may be missing, empty, cut anywhere, one bit off, full of zeros, or another's.
 
 For each of them, after a clean stop and after a crash: the log opens, whatever a reader gets is what was written, sound
-and in order; what cannot be read is an error that names the file; nothing that was there is gone from the directory; and
-the log takes records, is closed, and is opened again with all of that.
+and in order; what cannot be read is an error that names the file; nothing that was there is gone from the directory;
+and the log takes records, is closed, and is opened again with all of that.
 """
 
 from __future__ import annotations
@@ -31,10 +31,19 @@ from tests.log.writers import Producer
 CONFIG = LogConfig(segment_bytes=1200, index_interval_bytes=100, segment_index_bytes=240)
 TOPIC_ID = UUID("11111111-2222-3333-4444-555555555555")
 FILES = [
-    "first.log", "middle.log", "last.log",
-    "middle.index", "last.index", "middle.timeindex", "last.timeindex", "middle.txnindex",
-    "middle.snapshot", "last.snapshot", "leader-epoch-checkpoint", "partition.metadata",
-]  # fmt: skip
+    "first.log",
+    "middle.log",
+    "last.log",
+    "middle.index",
+    "last.index",
+    "middle.timeindex",
+    "last.timeindex",
+    "middle.txnindex",
+    "middle.snapshot",
+    "last.snapshot",
+    "leader-epoch-checkpoint",
+    "partition.metadata",
+]
 
 
 class Written:
@@ -100,9 +109,7 @@ def _all_records(log: PartitionLog) -> tuple[list[Record], list[str]]:
 
 def _aborted(log: PartitionLog) -> list[tuple[int, int]]:
     """Producer and end of every aborted transaction."""
-    return [
-        (entry.producer_id, entry.last_offset) for segment in log.segments for entry in segment.txn_index.all
-    ]
+    return [(entry.producer_id, entry.last_offset) for segment in log.segments for entry in segment.txn_index.all]
 
 
 @pytest.fixture(scope="module")
@@ -131,9 +138,7 @@ def open_(directory: Path, written: Written, *, clean: bool) -> PartitionLog:
     )
 
 
-def _cases(
-    written: Written, other: Written, kind: str, place: Path, samples: int
-) -> Iterator[tuple[str, Path]]:
+def _cases(written: Written, other: Written, kind: str, place: Path, samples: int) -> Iterator[tuple[str, Path]]:
     """Copies of the directory with one file damaged, each with what was done to it."""
     path = written.path(kind)
     content = path.read_bytes()
@@ -221,11 +226,7 @@ def _is_base_offset_of_the_last_batch(written: Written, path: Path, name: str, c
     """The one place that nothing speaks for after a crash: no CRC covers it, and no batch stands behind."""
     last = list(iter_batches(written.path("last.log").read_bytes()))[-1]
     bit = int(name.split()[1]) if name.startswith("bit ") else -1
-    return (
-        not clean
-        and path.name == written.path("last.log").name
-        and last.start * 8 <= bit < last.start * 8 + 64
-    )
+    return not clean and path.name == written.path("last.log").name and last.start * 8 <= bit < last.start * 8 + 64
 
 
 def assert_times(log: PartitionLog, written: Written) -> None:
@@ -246,9 +247,13 @@ def assert_lives_on(log: PartitionLog, written: Written, directory: Path, record
     log.update_high_watermark(log.log_end_offset)
     log.close()
     again = PartitionLog.open(
-        directory, CONFIG, clock=ManualClock(written.clock.now_ms()), fs=UNSYNCED, clean_shutdown=True,
+        directory,
+        CONFIG,
+        clock=ManualClock(written.clock.now_ms()),
+        fs=UNSYNCED,
+        clean_shutdown=True,
         recovery_point=end + 1,
-    )  # fmt: skip
+    )
     found, _ = _all_records(again)
     assert found[-1].value == b"new"
     assert found[:-1] == records

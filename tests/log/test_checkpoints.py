@@ -47,9 +47,7 @@ def test_offsets_come_back_as_written(offsets: dict[tuple[str, int], int]) -> No
     assert decode_offsets(encode_offsets(offsets)) == offsets
 
 
-@given(
-    entries=st.lists(st.builds(EpochEntry, st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)), max_size=10)
-)
+@given(entries=st.lists(st.builds(EpochEntry, st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)), max_size=10))
 @settings(deadline=None)
 def test_epochs_come_back_as_written(entries: list[EpochEntry]) -> None:
     """Decoding what was encoded gives the same list."""

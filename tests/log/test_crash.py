@@ -16,9 +16,7 @@ from stratalog.testing.lossy_filesystem import Killed, LossyFileSystem
 from tests.log.log_model import assert_lookups, batch_of, read_records
 
 SEEDS = range(40)
-CONFIG = LogConfig(
-    segment_bytes=3_000, index_interval_bytes=200, segment_index_bytes=960, file_delete_delay_ms=1_000
-)
+CONFIG = LogConfig(segment_bytes=3_000, index_interval_bytes=200, segment_index_bytes=960, file_delete_delay_ms=1_000)
 
 
 class Story:
@@ -101,9 +99,7 @@ class Story:
     def retention(self) -> None:
         size = self.log.size_bytes
         self.log.config = replace(CONFIG, retention_bytes=size // 2)
-        self.kept_from = max(
-            self.kept_from, self.log.log_end_offset
-        )  # until the call is over, anything may go
+        self.kept_from = max(self.kept_from, self.log.log_end_offset)  # until the call is over, anything may go
         self.log.delete_old_segments()
         self.kept_from = self.log.log_start_offset
 
@@ -186,9 +182,7 @@ def test_the_snapshot_of_a_clean_stop_survives_a_power_failure(tmp_path: Path) -
         directory.parent.mkdir()
         fs = LossyFileSystem(directory.parent, seed)
         log = PartitionLog.open(directory, CONFIG, fs=fs)
-        log.append_as_leader(
-            batch_of([b"a"], [1], producer_id=7, producer_epoch=0, base_sequence=0), leader_epoch=0
-        )
+        log.append_as_leader(batch_of([b"a"], [1], producer_id=7, producer_epoch=0, base_sequence=0), leader_epoch=0)
         log.close()
         fs.crash()
         assert [path.stem for path in directory.glob("*.snapshot")] == [f"{1:020d}"], seed

@@ -1,4 +1,5 @@
-"""A change of several steps may fail at any of them: what is acknowledged afterwards is in the log, after a restart too."""
+"""A change of several steps may fail at any of them: what is acknowledged afterwards is in the log, after a restart
+too."""
 
 from __future__ import annotations
 
@@ -165,7 +166,10 @@ def check(log: PartitionLog, acknowledged: dict[int, bytes], context: str) -> No
 def test_a_refused_batch_is_not_there_after_a_crash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preallocate: bool, refused: str
 ) -> None:
-    """Whether it was written in part or whole, in a preallocated file or not; nor does it say when the segment began."""
+    """Whether it was written in part or whole, in a preallocated file or not.
+
+    Nor does it say when the segment began.
+    """
     config = LogConfig(segment_bytes=10_000, preallocate=preallocate)
     fs = LossyFileSystem(tmp_path)
     log = PartitionLog.open(tmp_path / "orders-0", config, clock=ManualClock(), fs=fs)

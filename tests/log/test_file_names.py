@@ -55,6 +55,6 @@ def test_other_names_are_no_segment_files(name: str) -> None:
         ("orders--1", ("orders-", 1)),
         ("or ders-1", None),
     ],
-)  # fmt: skip
+)
 def test_a_partition_directory_is_a_topic_and_a_number(name: str, parsed: tuple[str, int] | None) -> None:
     assert names.parse_partition_dir(name) == parsed

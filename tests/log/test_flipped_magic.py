@@ -21,9 +21,7 @@ OLD_ATTRIBUTES_AT = MAGIC_AT + 1
 
 @pytest.mark.parametrize("codec", list(Codec))
 @pytest.mark.parametrize("magic", [0, 1])
-def test_a_batch_whose_format_is_damaged_is_corrupt_and_nothing_else(
-    tmp_path: Path, magic: int, codec: Codec
-) -> None:
+def test_a_batch_whose_format_is_damaged_is_corrupt_and_nothing_else(tmp_path: Path, magic: int, codec: Codec) -> None:
     directory = tmp_path / "orders-0"
     log = PartitionLog.open(directory, LogConfig())
     log.append_as_leader(batch_of([b"a" * 100], [1]), leader_epoch=0)

@@ -64,9 +64,7 @@ def test_a_log_that_is_closed_during_a_flush_is_no_failure_of_the_disk(
     assert not log.flush_if_due(0)
 
 
-def test_segments_that_are_deleted_during_a_flush_are_passed_over(
-    tmp_path: Path, meanwhile: Meanwhile
-) -> None:
+def test_segments_that_are_deleted_during_a_flush_are_passed_over(tmp_path: Path, meanwhile: Meanwhile) -> None:
     failures: list[KafkaStorageError] = []
     log = written(tmp_path, failures)
 

@@ -230,9 +230,7 @@ def test_a_new_leader_epoch_without_room_for_its_file_refuses_the_append(tmp_pat
 
 
 @pytest.mark.parametrize("room", [0, 10])
-def test_a_close_on_a_full_disk_is_a_storage_error_and_lets_go_of_everything(
-    tmp_path: Path, room: int
-) -> None:
+def test_a_close_on_a_full_disk_is_a_storage_error_and_lets_go_of_everything(tmp_path: Path, room: int) -> None:
     fs = LossyFileSystem(tmp_path)
     log = PartitionLog.open(tmp_path / "orders-0", EVERY_BATCH, fs=fs)
     for n in range(3):

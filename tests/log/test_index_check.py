@@ -1,4 +1,5 @@
-"""Indexes held against their log: nothing that is wrong passes, nothing that is right is told, and rebuilding mends all."""
+"""Indexes held against their log: nothing that is wrong passes, nothing that is right is told, and rebuilding mends
+all."""
 
 from __future__ import annotations
 
@@ -102,9 +103,7 @@ def test_a_missing_index_is_a_finding(files: Files) -> None:
     assert [finding.kind for finding in files.findings()] == [FindingKind.MISSING] * 2
 
 
-def test_any_wrong_entry_of_the_offset_index_is_told_with_its_slot(
-    files: Files, form: OffsetIndexFormat
-) -> None:
+def test_any_wrong_entry_of_the_offset_index_is_told_with_its_slot(files: Files, form: OffsetIndexFormat) -> None:
     sound = files.index.read_bytes()
     with REAL_FILESYSTEM.open(files.log) as log:
         ends = {batch.last_offset for _, batch in spans(log, log.size())}
@@ -174,16 +173,12 @@ def test_the_index_of_another_log_does_not_flood(files: Files) -> None:
     assert "rest" in str(findings[-1])
 
 
-def test_rebuilding_gives_what_the_log_wrote_whatever_was_there(
-    files: Files, form: OffsetIndexFormat
-) -> None:
+def test_rebuilding_gives_what_the_log_wrote_whatever_was_there(files: Files, form: OffsetIndexFormat) -> None:
     sound = files.index.read_bytes(), files.time_index.read_bytes()
     for damage in (b"", b"x" * 37, sound[1]):
         files.index.write_bytes(damage)
         files.time_index.write_bytes(damage)
-        made = rebuild_indexes(
-            files.log, files.index, files.time_index, 0, form=form, index_interval_bytes=INTERVAL
-        )
+        made = rebuild_indexes(files.log, files.index, files.time_index, 0, form=form, index_interval_bytes=INTERVAL)
         assert made.size_bytes == files.log.stat().st_size
         assert (files.index.read_bytes(), files.time_index.read_bytes()) == sound
         assert files.findings() == []
@@ -207,9 +202,7 @@ def test_of_a_torn_log_the_whole_batches_are_indexed(files: Files) -> None:
     assert torn.offset == [entry for entry in whole.offset if entry.position < torn.size_bytes]
 
 
-def test_a_conversion_keeps_the_entries_and_comes_back_to_the_same_bytes(
-    files: Files, form: OffsetIndexFormat
-) -> None:
+def test_a_conversion_keeps_the_entries_and_comes_back_to_the_same_bytes(files: Files, form: OffsetIndexFormat) -> None:
     other = LARGE if form is LEGACY else LEGACY
     sound, entries = files.index.read_bytes(), offset_entries(files.index, 0, form)
     assert not convert_offset_index(files.log, files.index, 0, form)
@@ -246,16 +239,12 @@ def test_a_log_past_2_gib_is_rebuilt_in_the_large_format(tmp_path: Path) -> None
     assert format_for_rebuild(files.log, files.index, 0) is LEGACY
 
 
-def test_damage_amid_a_log_is_stepped_over_with_an_entry_behind_it(
-    files: Files, form: OffsetIndexFormat
-) -> None:
+def test_damage_amid_a_log_is_stepped_over_with_an_entry_behind_it(files: Files, form: OffsetIndexFormat) -> None:
     whole = index_log(files.log, 0, index_interval_bytes=INTERVAL)
     with files.log.open("r+b") as log:
         log.seek(whole.offset[2].position)
         log.write(b"\xff" * 30)
-    made = rebuild_indexes(
-        files.log, files.index, files.time_index, 0, form=form, index_interval_bytes=INTERVAL
-    )
+    made = rebuild_indexes(files.log, files.index, files.time_index, 0, form=form, index_interval_bytes=INTERVAL)
     assert made.size_bytes == files.log.stat().st_size
     behind = [entry for entry in made.offset if entry.position > whole.offset[2].position]
     assert behind[0].position < whole.offset[3].position

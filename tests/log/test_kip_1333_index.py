@@ -1,4 +1,5 @@
-"""KIP-1333, "Test Plan", as far as indexes and segments go: a class for each line of the plan, named as it names them."""
+"""KIP-1333, "Test Plan", as far as indexes and segments go: a class for each line of the plan, named as it names
+them."""
 
 from __future__ import annotations
 
@@ -61,9 +62,7 @@ class TestOffsetIndexDualFormat:
             assert index.lookup(BASE + 1).position == INT_MAX + 1
         with (
             OffsetIndex.open(tmp_path / "s.index", BASE, max_size=120, entry_size=8) as index,
-            pytest.raises(
-                ValueError, match="Finalize MetadataVersion to IBP_4_4_IV1 to enable large index format"
-            ),
+            pytest.raises(ValueError, match="Finalize MetadataVersion to IBP_4_4_IV1 to enable large index format"),
         ):
             index.append(BASE + 1, INT_MAX + 1)
 
@@ -123,7 +122,10 @@ class TestFormatAutoDetection:
 
 
 class TestUpgradeAndDowngrade:
-    """Legacy indexes are read by new code, whatever it would write; what new code writes in legacy mode old code reads."""
+    """Legacy indexes are read by new code, whatever it would write.
+
+    What new code writes in legacy mode old code reads.
+    """
 
     @pytest.mark.parametrize("batches", [2, 4, 7, 10, 13, 25])
     def test_a_legacy_index_is_read_after_the_upgrade(self, tmp_path: Path, batches: int) -> None:
@@ -207,9 +209,15 @@ class TestLogSegment:
     def test_should_roll_with_segment_bytes_above_2_gib(self, limit: int) -> None:
         def reason(size: int) -> RollReason | None:
             return roll_reason(
-                size=size, incoming_size=100, segment_bytes_max=limit, waited_ms=0, segment_ms_max=1,
-                indexes_full=False, base_offset=0, incoming_last_offset=5,
-            )  # fmt: skip
+                size=size,
+                incoming_size=100,
+                segment_bytes_max=limit,
+                waited_ms=0,
+                segment_ms_max=1,
+                indexes_full=False,
+                base_offset=0,
+                incoming_last_offset=5,
+            )
 
         assert reason(limit - 100) is None
         assert reason(limit - 99) is RollReason.SIZE
@@ -220,9 +228,15 @@ class TestLogSegment:
             (BASE + INT_MAX + 1, RollReason.OFFSET_OVERFLOW),
         ):
             found = roll_reason(
-                size=0, incoming_size=100, segment_bytes_max=8 * GIB, waited_ms=0, segment_ms_max=1,
-                indexes_full=False, base_offset=BASE, incoming_last_offset=last_offset,
-            )  # fmt: skip
+                size=0,
+                incoming_size=100,
+                segment_bytes_max=8 * GIB,
+                waited_ms=0,
+                segment_ms_max=1,
+                indexes_full=False,
+                base_offset=BASE,
+                incoming_last_offset=last_offset,
+            )
             assert found is expected
 
     @formats
@@ -243,9 +257,11 @@ class TestLogSegment:
 def log_with(directory: Path, batches: int, *, use_large: bool, clean: bool = True) -> PartitionLog:
     """The partition `t-0`, opened, with so many batches more; every batch has its index entry."""
     config = LogConfig(
-        segment_bytes=8 * GIB if use_large else GIB, index_interval_bytes=0, segment_index_bytes=2_400,
+        segment_bytes=8 * GIB if use_large else GIB,
+        index_interval_bytes=0,
+        segment_index_bytes=2_400,
         use_large_index_format=use_large,
-    )  # fmt: skip
+    )
     log = PartitionLog.open(directory / "t-0", config, clock=ManualClock(), clean_shutdown=clean)
     append(log, batches)
     return log

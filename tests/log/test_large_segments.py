@@ -83,9 +83,7 @@ def test_batches_behind_the_limits_of_32_bits_are_indexed_read_and_found_again(
 
 
 @pytest.mark.parametrize("giants", [1, pytest.param(2, marks=pytest.mark.slow)], ids=["2 GiB", "4 GiB"])
-def test_a_recovery_reads_past_the_limits_of_32_bits_and_makes_the_same_indexes(
-    tmp_path: Path, giants: int
-) -> None:
+def test_a_recovery_reads_past_the_limits_of_32_bits_and_makes_the_same_indexes(tmp_path: Path, giants: int) -> None:
     """Every batch is sound, holes and all; what a torn write left behind the last one is cut."""
     log = open_log(tmp_path)
     append(log, b"first")
@@ -124,9 +122,7 @@ def test_a_recovery_in_the_old_format_ends_its_index_at_2_gib_and_reads_go_on(tm
     again.close()
 
 
-@pytest.mark.parametrize(
-    "keep", [1, 2, 3, 4], ids=lambda n: f"up to giant {n - 1}" if n < 4 else "all giants"
-)
+@pytest.mark.parametrize("keep", [1, 2, 3, 4], ids=lambda n: f"up to giant {n - 1}" if n < 4 else "all giants")
 def test_a_truncation_at_any_position_keeps_what_is_below(tmp_path: Path, keep: int) -> None:
     log = open_log(tmp_path)
     first = append(log, b"first")
@@ -218,7 +214,10 @@ def format_of(segment: LogSegment) -> OffsetIndexFormat:
 
 
 def test_an_index_whose_first_entry_is_beyond_4_gib_is_proved_by_its_log(tmp_path: Path) -> None:
-    """No broker writes one, because an interval ends before; by its bytes alone it would be taken for a legacy index."""
+    """No broker writes one, because an interval ends before.
+
+    By its bytes alone it would be taken for a legacy index.
+    """
     config = LogConfig(
         segment_bytes=8 * GIB,
         index_interval_bytes=2**31 - 1,

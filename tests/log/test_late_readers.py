@@ -1,4 +1,5 @@
-"""Readers and flushes that meet the renaming and the removal of a segment: they find their answer, and no disk failed."""
+"""Readers and flushes that meet the renaming and the removal of a segment: they find their answer, and no disk
+failed."""
 
 from __future__ import annotations
 
@@ -18,9 +19,7 @@ from stratalog.log.segment.segment import LogSegment
 from stratalog.util.filesystem import File, FileSystem, StrPath
 from tests.log.writers import NOW_MS, append, batch
 
-CONFIG = LogConfig(
-    segment_bytes=3 * len(batch()), index_interval_bytes=0, retention_bytes=0, file_delete_delay_ms=0
-)
+CONFIG = LogConfig(segment_bytes=3 * len(batch()), index_interval_bytes=0, retention_bytes=0, file_delete_delay_ms=0)
 
 
 class Interrupted(FileSystem):

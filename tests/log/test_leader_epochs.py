@@ -67,9 +67,7 @@ class Model:
         elif name == "assign":
             latest = max(self.starts, default=None)
             if latest is None or epoch != latest or offset < self.starts[latest]:
-                self.starts = {e: o for e, o in self.starts.items() if e < epoch and o < offset} | {
-                    epoch: offset
-                }
+                self.starts = {e: o for e, o in self.starts.items() if e < epoch and o < offset} | {epoch: offset}
 
     def epoch_for(self, offset: int) -> int | None:
         return max((e for e, o in self.starts.items() if o <= offset), default=None)
@@ -173,7 +171,7 @@ def test_the_cache_follows_its_directory(tmp_path: Path) -> None:
     assert (new / "leader-epoch-checkpoint").read_bytes() == b"0\n1\n0 0\n"
 
 
-# --- by example: the behaviours that Kafka's own tests name ------------------------------------------------------------
+# --- by example: the behaviours that Kafka's own tests name -----------------------------------------------------------
 
 
 @pytest.fixture

@@ -44,9 +44,7 @@ def test_what_is_too_large_or_too_old_goes_if_the_policy_says_delete(
 
 
 @pytest.mark.parametrize("policy", [frozenset({"delete"}), frozenset({"compact"})], ids=["delete", "compact"])
-def test_what_lies_below_the_log_start_goes_whatever_the_policy(
-    open_log: OpenLog, policy: frozenset[str]
-) -> None:
+def test_what_lies_below_the_log_start_goes_whatever_the_policy(open_log: OpenLog, policy: frozenset[str]) -> None:
     log = open_log(segment_bytes=FIVE_KEYED, cleanup_policy=policy)
     for _ in range(15):
         log.append_as_leader(batch(key=b"k"), leader_epoch=0)

@@ -125,9 +125,7 @@ SOUND = build_batch([Record(0, NOW_MS, b"k", b"v")], partition_leader_epoch=0)
     ],
     ids=["nothing", "part of a header", "cut", "negative", "zero", "small", "large", "changed", "magic 5"],
 )
-def test_a_follower_takes_nothing_that_is_no_whole_sound_batch(
-    open_log: OpenLog, data: bytes, corrupt: bool
-) -> None:
+def test_a_follower_takes_nothing_that_is_no_whole_sound_batch(open_log: OpenLog, data: bytes, corrupt: bool) -> None:
     log = open_log()
     if corrupt:
         with pytest.raises(CorruptRecordError):

@@ -45,9 +45,7 @@ def with_transactions(log: PartitionLog) -> list[tuple[int, int, int]]:
 
 @pytest.mark.parametrize("snapshots", ["all", "none", "latest gone"])
 @pytest.mark.parametrize("recovered", ["everything", "last segment"])
-def test_transaction_indexes_are_found_again(
-    open_log: OpenLog, tmp_path: Path, recovered: str, snapshots: str
-) -> None:
+def test_transaction_indexes_are_found_again(open_log: OpenLog, tmp_path: Path, recovered: str, snapshots: str) -> None:
     log = open_log(segment_bytes=1_000_000)
     expected = with_transactions(log)
     assert len(expected) == 3
@@ -148,9 +146,7 @@ def test_producers_below_a_later_log_start_are_known_after_a_restart(open_log: O
         again.close()
 
 
-def test_a_directory_that_was_created_with_garbage_beside_it_is_opened(
-    open_log: OpenLog, tmp_path: Path
-) -> None:
+def test_a_directory_that_was_created_with_garbage_beside_it_is_opened(open_log: OpenLog, tmp_path: Path) -> None:
     """Names that are of no segment are nobody's business."""
     log = open_log()
     append(log)

@@ -122,9 +122,7 @@ def test_a_committed_read_sees_nothing_of_an_open_transaction_while_the_watermar
         for _ in range(300):
             end = log.log_end_offset
             producer.append()
-            assert (
-                log.read(end, 1 << 20, isolation=Isolation.TXN_COMMITTED, min_one_message=False).slice is None
-            )
+            assert log.read(end, 1 << 20, isolation=Isolation.TXN_COMMITTED, min_one_message=False).slice is None
             producer.abort()
     finally:
         done.set()

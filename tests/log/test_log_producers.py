@@ -133,9 +133,7 @@ def test_retention_takes_the_snapshots_of_its_segments(
     assert log.log_start_offset == 3
 
 
-def test_a_later_log_start_takes_snapshots_and_keeps_producers(
-    open_log: OpenLog, manual_clock: ManualClock
-) -> None:
+def test_a_later_log_start_takes_snapshots_and_keeps_producers(open_log: OpenLog, manual_clock: ManualClock) -> None:
     log = open_log()
     for producer_id in (1, 2):
         Producer(log, producer_id).append()
@@ -193,13 +191,19 @@ def test_what_a_producer_has_is_seen(open_log: OpenLog) -> None:
     transactional.commit(coordinator_epoch=15)
     entry = log.producers.producers[1]
     assert (entry.epoch, entry.last_sequence, entry.current_txn_first_offset, entry.coordinator_epoch) == (
-        5, 4, None, 15,
-    )  # fmt: skip
+        5,
+        4,
+        None,
+        15,
+    )
     Producer(log, 2, 5).append(3)
     entry = log.producers.producers[2]
     assert (entry.epoch, entry.last_sequence, entry.current_txn_first_offset, entry.coordinator_epoch) == (
-        5, 2, None, -1,
-    )  # fmt: skip
+        5,
+        2,
+        None,
+        -1,
+    )
 
 
 def test_the_recovery_point_stays_when_the_snapshot_of_a_roll_cannot_be_written(
@@ -227,8 +231,12 @@ def test_a_marker_of_a_kind_that_no_transaction_has_does_not_keep_the_log_from_b
     key = (0).to_bytes(2, "big") + (3).to_bytes(2, "big")  # SNAPSHOT_HEADER
     strange = build_batch(
         [Record(1, NOW_MS, key, b"\x00" * 6)],
-        base_offset=1, producer_id=7, producer_epoch=0, is_control=True, is_transactional=True,
-    )  # fmt: skip
+        base_offset=1,
+        producer_id=7,
+        producer_epoch=0,
+        is_control=True,
+        is_transactional=True,
+    )
     with (log.directory / f"{0:020d}.log").open("ab") as file:
         file.write(strange)
     log = open_log(clean=True, recovery_point=2)

@@ -41,9 +41,7 @@ def test_age_is_wall_time_without_record_times_and_record_time_with_them(
     assert len(log.segments) == 6
 
 
-def test_jitter_makes_a_segment_roll_earlier_and_never_later(
-    open_log: OpenLog, manual_clock: ManualClock
-) -> None:
+def test_jitter_makes_a_segment_roll_earlier_and_never_later(open_log: OpenLog, manual_clock: ManualClock) -> None:
     jitter = 1_200_000
     log = open_log(segment_ms=HOUR, segment_jitter_ms=jitter)
     append(log, timestamp_ms=manual_clock.now_ms())

@@ -35,9 +35,7 @@ def test_the_total_limit_of_bytes_holds_locally_for_what_is_copied(open_log: Ope
     assert _state(log) == (4, 0, 2)
 
 
-def test_the_total_limit_of_time_holds_locally_for_what_is_copied(
-    open_log: OpenLog, manual_clock: ManualClock
-) -> None:
+def test_the_total_limit_of_time_holds_locally_for_what_is_copied(open_log: OpenLog, manual_clock: ManualClock) -> None:
     log = _six(open_log, retention_ms=1000)
     log.update_highest_offset_in_remote_storage(1)
     manual_clock.advance(1001)

@@ -63,9 +63,7 @@ def test_aborts_are_indexed_with_the_stable_offset_of_their_moment(open_log: Ope
     _assert_aborts_are_known(log)
 
 
-def test_a_follower_indexes_aborts_as_its_leader(
-    open_log: OpenLog, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_follower_indexes_aborts_as_its_leader(open_log: OpenLog, tmp_path_factory: pytest.TempPathFactory) -> None:
     leader = PartitionLog.open(tmp_path_factory.mktemp("leader") / "foo-0", open_log().config)
     _interleave(leader)
     data = leader.read(0, 1 << 20, isolation=Isolation.LOG_END)
@@ -164,9 +162,7 @@ def test_a_marker_of_an_older_producer_epoch_is_refused(open_log: OpenLog) -> No
         Producer(log, 1, 4, transactional=True).abort(coordinator_epoch=1)
 
 
-def test_an_abort_that_cannot_be_indexed_did_not_happen(
-    open_log: OpenLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_abort_that_cannot_be_indexed_did_not_happen(open_log: OpenLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """The marker goes with its index entry: the transaction stays open, and the next attempt ends it."""
     log = open_log()
     producer = Producer(log, 1, transactional=True)

@@ -178,9 +178,7 @@ def test_a_truncation_to_a_segments_start_keeps_the_segment_and_its_snapshot(ope
 
 
 @pytest.mark.parametrize("kept", [[0, 2], [1]], ids=["last gone", "middle kept"])
-def test_the_sequence_of_a_compacted_batch_counts_also_after_truncation(
-    open_log: OpenLog, kept: list[int]
-) -> None:
+def test_the_sequence_of_a_compacted_batch_counts_also_after_truncation(open_log: OpenLog, kept: list[int]) -> None:
     """Compaction leaves gaps: the last sequence is that of the last offset the batch had, kept or not."""
     log = open_log()
     log.append_as_follower(

@@ -29,14 +29,16 @@ CASES: dict[str, dict[str, Any]] = {case["name"]: case for case in INPUT["cases"
 #: What a client gets instead of an error of Kafka's that nobody meant (UNKNOWN_SERVER_ERROR): records that its reader
 #: stumbles over, or that it means to write anew and cannot.
 FAILS_IN_KAFKA = -1
-#: Refused here and taken by Kafka, by the end of the records' name: every consumer would fail on them, or lose its place.
+#: Refused here and taken by Kafka, by the end of the records' name: every consumer would fail on them, or lose its
+#: place.
 STRICTER = {
     "records-length-short": "a compressed record's length that is not that of its fields",
     "records-length-long": "the same",
     "records-offset-huge": "an offset that is none of the batch's: consumers go on behind it",
     "records-offset-negative": "the same",
 }
-#: Kafka's log drops bytes that are no whole batch; Produce has said before that there has to be one. Here it is one check.
+#: Kafka's log drops bytes that are no whole batch; Produce has said before that there has to be one. Here it is one
+#: check.
 NO_BATCH = ("v2-bytes-cut", "v2-bytes-short", "v2-bytes-header-alone", "v2-bytes-length-beyond")
 #: Kafka has no error code for these, ours has.
 UNKNOWN_CODEC = ("v2-bytes-codec-5", "v2-bytes-codec-7")
@@ -132,7 +134,8 @@ def test_an_append_ends_as_in_kafka(records: str, native: bool, monkeypatch: pyt
 
 
 def test_with_the_header_alone_records_are_not_looked_at() -> None:
-    """`stratalog.produce.validation=header`: what the header says counts, unless a rule of the topic reads the records."""
+    """`stratalog.produce.validation=header`: what the header says counts, unless a rule of the topic reads the
+    records."""
     for name, case in CASES.items():
         if not case["records"].endswith(("max-too-small", "more-records-than-counted")):
             continue

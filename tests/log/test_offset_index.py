@@ -52,9 +52,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("index") / "00000000000000001000.index"
 
 
-@given(
-    steps=steps, targets=st.lists(st.integers(0, 700_000), max_size=20), entry_size=st.sampled_from([8, 12])
-)
+@given(steps=steps, targets=st.lists(st.integers(0, 700_000), max_size=20), entry_size=st.sampled_from([8, 12]))
 @settings(deadline=None, max_examples=150)
 def test_a_lookup_gives_the_largest_entry_at_or_below_the_target(
     path: Path, steps: list[tuple[int, int]], targets: list[int], entry_size: int
@@ -154,8 +152,13 @@ def test_an_append_that_does_not_fit_is_refused_and_changes_nothing(tmp_path: Pa
     with OffsetIndex.open(tmp_path / "i.index", BASE, max_size=24) as index:
         index.append(BASE + 10, 100)
         for offset, position in (
-            (BASE + 10, 200), (BASE + 9, 200), (BASE + 2**31, 200), (BASE - 1, 200), (BASE + 11, 2**31), (BASE + 11, -1),
-        ):  # fmt: skip
+            (BASE + 10, 200),
+            (BASE + 9, 200),
+            (BASE + 2**31, 200),
+            (BASE - 1, 200),
+            (BASE + 11, 2**31),
+            (BASE + 11, -1),
+        ):
             with pytest.raises(ValueError, match=r"i\.index"):
                 index.append(offset, position)
         assert list(index) == [OffsetPosition(BASE + 10, 100)]
@@ -231,9 +234,7 @@ def test_an_index_cut_by_someone_else_is_told_instead_of_crashing(tmp_path: Path
 
 
 @pytest.mark.parametrize("entry_size", [8, 12])
-def test_every_cut_and_every_flipped_byte_is_found_or_leaves_an_ordered_index(
-    tmp_path: Path, entry_size: int
-) -> None:
+def test_every_cut_and_every_flipped_byte_is_found_or_leaves_an_ordered_index(tmp_path: Path, entry_size: int) -> None:
     """Whatever one damaged byte does: the checks raise CorruptIndexError, or offsets and positions still ascend."""
     path = tmp_path / "i.index"
     entries = entries_of([(10, 5000)] * 6)
@@ -242,9 +243,7 @@ def test_every_cut_and_every_flipped_byte_is_found_or_leaves_an_ordered_index(
     sound = path.read_bytes()
     damaged = [sound[:n] for n in range(len(sound))]
     damaged += [
-        sound[:n] + bytes([sound[n] ^ (1 << bit)]) + sound[n + 1 :]
-        for n in range(len(sound))
-        for bit in (0, 7)
+        sound[:n] + bytes([sound[n] ^ (1 << bit)]) + sound[n + 1 :] for n in range(len(sound)) for bit in (0, 7)
     ]
     for data in damaged:
         path.write_bytes(data)
@@ -294,9 +293,7 @@ def test_an_entry_for_the_base_offset_itself_is_sound(tmp_path: Path) -> None:
 
 def test_a_legacy_index_says_what_to_do_about_a_position_past_2_gib(tmp_path: Path) -> None:
     with open_index(tmp_path / "i.index") as index:
-        with pytest.raises(
-            ValueError, match="Finalize MetadataVersion to IBP_4_4_IV1 to enable large index format"
-        ):
+        with pytest.raises(ValueError, match="Finalize MetadataVersion to IBP_4_4_IV1 to enable large index format"):
             index.append(BASE + 1, 2**31)
         assert index.entries == 0
         index.append(BASE + 1, 2**31 - 1)
@@ -324,9 +321,7 @@ def test_an_index_that_is_filled_anew_may_have_another_format(
     assert path.read_bytes() == b"".join(new.entry.pack(e.offset - BASE, e.position) for e in again)
 
 
-@given(
-    steps=steps, targets=st.lists(st.integers(0, 700_000), max_size=50), entry_size=st.sampled_from([8, 12])
-)
+@given(steps=steps, targets=st.lists(st.integers(0, 700_000), max_size=50), entry_size=st.sampled_from([8, 12]))
 @settings(deadline=None, max_examples=100)
 def test_many_lookups_at_once_are_as_many_single_ones(
     path: Path, steps: list[tuple[int, int]], targets: list[int], entry_size: int

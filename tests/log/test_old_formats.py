@@ -223,9 +223,7 @@ def _life(seed: int) -> list[str]:
         offset += len(records) + pick.choice((0, 0, 2))
         magic, codec = pick.choice((0, 1, 1, 2)), pick.choice(OLD_CODECS)
         if magic == 2:
-            batch = build_batch(
-                records, base_offset=records[0].offset, codec=codec, partition_leader_epoch=step // 9
-            )
+            batch = build_batch(records, base_offset=records[0].offset, codec=codec, partition_leader_epoch=step // 9)
         else:
             append_time = NOW + step * 10 if pick.random() < 0.2 else None
             batch = build_legacy(records, magic=magic, codec=codec, log_append_time_ms=append_time)
@@ -249,9 +247,7 @@ def test_logs_with_old_formats_live_as_beside_kafka(tmp_path: Path) -> None:
             zip(lines, live_as_stratalog(lines, tmp_path / "ours"), strict=True)
         ):
             their_answer = next(theirs)
-            if their_answer.startswith(
-                "appended -1 "
-            ):  # Kafka does not look for the first offset in a wrapper
+            if their_answer.startswith("appended -1 "):  # Kafka does not look for the first offset in a wrapper
                 our_answer = f"appended -1 {our_answer.split(' ')[2]}"
             assert our_answer == their_answer, f"seed {seed}, line {number}: {line[:120]}"
         kafkas = files_of(tmp_path / "kafka" / str(seed))

@@ -42,9 +42,7 @@ NOW_MS = 1_700_000_000_000
 
 
 def records(count: int, timestamp_ms: int = 5) -> list[Record]:
-    return [
-        Record(0, timestamp_ms + i, b"k%d" % i, None if i % 2 else b"v", (("h", b""),)) for i in range(count)
-    ]
+    return [Record(0, timestamp_ms + i, b"k%d" % i, None if i % 2 else b"v", (("h", b""),)) for i in range(count)]
 
 
 def test_records_and_batches_come_back_in_order(tmp_path: Path) -> None:
@@ -220,7 +218,8 @@ def test_a_directory_that_is_made_again_begins_at_0(tmp_path: Path) -> None:
 
 
 def test_a_truncation_is_known_to_the_next_opening(tmp_path: Path) -> None:
-    """The recovery point goes back before the cut: what is appended behind it is not taken for flushed after a crash."""
+    """The recovery point goes back before the cut: what is appended behind it is not taken for flushed after a
+    crash."""
     path = tmp_path / "orders-0"
     log = filled(path, 20)
     log.partition_log.truncate_to(15)
@@ -306,9 +305,7 @@ def test_threads_may_do_anything_at_any_time(tmp_path: Path) -> None:
     def append(chance: random.Random) -> None:
         value = b"%d" % chance.getrandbits(60)
         with truncated:
-            told[value] = log.append(
-                [Record(0, NOW_MS + len(told), b"k", value)] * chance.randint(1, 3)
-            ).first_offset
+            told[value] = log.append([Record(0, NOW_MS + len(told), b"k", value)] * chance.randint(1, 3)).first_offset
 
     def read(chance: random.Random) -> None:
         start = log.log_start_offset

@@ -59,8 +59,11 @@ def test_a_segment_that_reaches_too_far_becomes_several(directory: Path) -> None
     segment(directory, 3 * FAR, [3 * FAR])
     split(directory, 3 * FAR + 1)
     assert content(directory) == {
-        0: [0, 1, FAR - 1], FAR: [FAR, FAR + 5], 2 * FAR: [2 * FAR, 2 * FAR + 1], 3 * FAR: [3 * FAR],
-    }  # fmt: skip
+        0: [0, 1, FAR - 1],
+        FAR: [FAR, FAR + 5],
+        2 * FAR: [2 * FAR, 2 * FAR + 1],
+        3 * FAR: [3 * FAR],
+    }
     assert not [path for path in directory.iterdir() if path.suffix in (".cleaned", ".swap", ".deleted")]
 
 
@@ -129,9 +132,7 @@ def test_damage_is_no_reason_to_cut(directory: Path) -> None:
 
 def test_a_log_with_such_a_segment_opens_and_goes_on(directory: Path) -> None:
     segment(directory, 0, [0, FAR, FAR + 1])
-    log = PartitionLog.open(
-        directory, CONFIG, clock=ManualClock(), clean_shutdown=True, recovery_point=FAR + 2
-    )
+    log = PartitionLog.open(directory, CONFIG, clock=ManualClock(), clean_shutdown=True, recovery_point=FAR + 2)
     assert [found.base_offset for found in log.segments] == [0, FAR]
     assert log.log_end_offset == FAR + 2
     log.append_as_leader(batch(0), leader_epoch=0)
@@ -170,9 +171,7 @@ def test_the_last_segment_is_split_whatever_the_recovery_point_says(directory: P
     offsets = [0, 1, FAR - 1, FAR, FAR + 5, 2 * FAR, 2 * FAR + 1]
     segment(directory, 0, offsets)
     log = PartitionLog.open(directory, CONFIG, clean_shutdown=clean, recovery_point=0)
-    assert content(directory) == {
-        0: [0, 1, FAR - 1], FAR: [FAR, FAR + 5], 2 * FAR: [2 * FAR, 2 * FAR + 1],
-    }  # fmt: skip
+    assert content(directory) == {0: [0, 1, FAR - 1], FAR: [FAR, FAR + 5], 2 * FAR: [2 * FAR, 2 * FAR + 1]}
     assert log.log_end_offset == 2 * FAR + 2
     log.update_high_watermark(log.log_end_offset)
     assert [record.offset for record in read_records(log, 0)] == offsets

@@ -76,9 +76,7 @@ def test_a_read_begins_with_the_batch_that_holds_the_offset(log: PartitionLog) -
 
 
 @pytest.mark.parametrize("max_bytes", [0, 1, 100, 130, 100_000])
-def test_a_read_gives_one_whole_batch_at_least_and_no_more_than_asked(
-    log: PartitionLog, max_bytes: int
-) -> None:
+def test_a_read_gives_one_whole_batch_at_least_and_no_more_than_asked(log: PartitionLog, max_bytes: int) -> None:
     append(log)
     append(log)
     size = log.size_bytes // 2
@@ -399,9 +397,7 @@ def test_a_tiered_log_remembers_both_starts_over_a_restart(log: PartitionLog, cl
     assert (again.log_start_offset, again.local_log_start_offset) == (0, local_start)
 
 
-def test_an_active_segment_that_is_too_old_is_rolled_to_be_copied(
-    log: PartitionLog, clock: ManualClock
-) -> None:
+def test_an_active_segment_that_is_too_old_is_rolled_to_be_copied(log: PartitionLog, clock: ManualClock) -> None:
     log.append_as_leader(batch_of([b"x"], [clock.now_ms()]), leader_epoch=0)
     log.update_high_watermark(1)
     log.config = replace(TIERED, local_retention_ms=10, local_retention_bytes=-1, retention_ms=-1)
@@ -457,9 +453,7 @@ def _no_space(*_: object, **__: object) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_after_a_failed_sync_nothing_more_is_promised(
-    log: PartitionLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_a_failed_sync_nothing_more_is_promised(log: PartitionLog, monkeypatch: pytest.MonkeyPatch) -> None:
     append(log)
     with monkeypatch.context() as patch:
         patch.setattr(log.active_segment.file, "sync", _no_space)

@@ -42,9 +42,7 @@ class LogMachine(RuleBasedStateMachine):
         segment_ms=st.sampled_from([300, 1 << 50]),
         preallocate=st.booleans(),
     )
-    def begin(
-        self, segment_bytes: int, interval: int, index_bytes: int, segment_ms: int, preallocate: bool
-    ) -> None:
+    def begin(self, segment_bytes: int, interval: int, index_bytes: int, segment_ms: int, preallocate: bool) -> None:
         self.config = LogConfig(
             segment_bytes=segment_bytes,
             index_interval_bytes=interval,
@@ -120,10 +118,7 @@ class LogMachine(RuleBasedStateMachine):
         deleted = self.log.delete_old_segments()
         self.log.config = self.config
         assert self.log.size_bytes >= min(before, size)
-        assert (
-            not self.log.segments[0].size_bytes
-            or self.log.size_bytes - self.log.segments[0].size_bytes < size
-        )
+        assert not self.log.segments[0].size_bytes or self.log.size_bytes - self.log.segments[0].size_bytes < size
         self._start_at(self.log.log_start_offset, bool(deleted))
 
     @rule(age=st.integers(0, 200))

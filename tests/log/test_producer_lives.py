@@ -78,9 +78,7 @@ def test_after_a_marker_with_a_new_epoch_sequences_begin_at_zero(state: Producer
 def test_a_new_epoch_without_a_marker_begins_at_zero_too(state: ProducerStateManager) -> None:
     for n in range(3):
         state.update(data(n, n), "client")
-    with pytest.raises(
-        OutOfOrderSequenceError, match="begins epoch 1 at offset 3 with sequence 5, expected 0"
-    ):
+    with pytest.raises(OutOfOrderSequenceError, match="begins epoch 1 at offset 3 with sequence 5, expected 0"):
         state.check(data(3, 5, epoch=1))
     assert state.check(data(3, 0, epoch=1)) is None
 

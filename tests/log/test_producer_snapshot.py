@@ -87,9 +87,7 @@ def test_every_cut_every_flipped_bit_and_every_added_byte_is_corrupt(tmp_path: P
     sound = (GOLDEN / path.name).read_bytes()
     damaged = [sound[:n] for n in range(len(sound))] + [sound + b"\0"]
     damaged += [
-        sound[:n] + bytes([sound[n] ^ (1 << bit)]) + sound[n + 1 :]
-        for n in range(len(sound))
-        for bit in range(8)
+        sound[:n] + bytes([sound[n] ^ (1 << bit)]) + sound[n + 1 :] for n in range(len(sound)) for bit in range(8)
     ]
     for data in damaged:
         path.write_bytes(data)

@@ -1,4 +1,5 @@
-"""Producer state: duplicates, sequences, epochs, transactions and snapshots, against a plain model and Kafka's files."""
+"""Producer state: duplicates, sequences, epochs, transactions and snapshots, against a plain model and Kafka's
+files."""
 
 from __future__ import annotations
 
@@ -35,9 +36,15 @@ SEQUENCE_MAX = 2**31 - 1
 
 
 def data(
-    offset: int, sequence: int, count: int = 1, *, producer_id: int = 1, epoch: int = 0, transactional: bool = False,
+    offset: int,
+    sequence: int,
+    count: int = 1,
+    *,
+    producer_id: int = 1,
+    epoch: int = 0,
+    transactional: bool = False,
     timestamp_ms: int = T0,
-) -> RecordBatch:  # fmt: skip
+) -> RecordBatch:
     records = [Record(offset + n, timestamp_ms, None, b"v") for n in range(count)]
     return RecordBatch(
         build_batch(
@@ -132,9 +139,7 @@ def test_a_new_epoch_begins_at_zero_and_fences_the_old_one(state: ProducerStateM
     with pytest.raises(OutOfOrderSequenceError, match=r"begins epoch 1 .* expected 0"):
         state.check(data(1, 1, epoch=1))
     state.update(data(1, 0, epoch=1), "client")
-    with pytest.raises(
-        InvalidProducerEpochError, match=r"epoch 0 of producer 1 .* smaller than the last seen epoch 1"
-    ):
+    with pytest.raises(InvalidProducerEpochError, match=r"epoch 0 of producer 1 .* smaller than the last seen epoch 1"):
         state.check(data(2, 1, epoch=0))
     assert state.check(data(9, 0, epoch=1)) == DuplicateOf(1, 1, T0)
 
@@ -183,9 +188,7 @@ class ModelProducer:
     """Everything that was accepted, in order; the rules looked up in it."""
 
     epoch: int = -1
-    accepted: list[tuple[int, int, int, int]] = field(
-        default_factory=list
-    )  # epoch, first, last sequence, offset
+    accepted: list[tuple[int, int, int, int]] = field(default_factory=list)  # epoch, first, last sequence, offset
 
     def expect(self, epoch: int, first: int, last: int) -> str | int:
         """Name of the outcome, or the offset of the batch that this one repeats."""
@@ -211,7 +214,8 @@ class ModelProducer:
 def test_every_attempt_ends_as_the_rules_say(
     tmp_path_factory: pytest.TempPathFactory, attempts: list[tuple[int, int, int, int, bool]], start: int
 ) -> None:
-    """A batch is a duplicate iff it is one of the last five of its epoch, else fenced, else out of order, else taken."""
+    """A batch is a duplicate iff it is one of the last five of its epoch, else fenced, else out of order, else
+    taken."""
     state = ProducerStateManager("t-0", tmp_path_factory.getbasetemp() / "none", clock=ManualClock(T0))
     models = {1: ModelProducer(), 2: ModelProducer()}
     offset = 0
@@ -266,12 +270,8 @@ def test_an_abort_goes_to_the_index_with_the_last_stable_offset_of_that_moment(
 ) -> None:
     state.update(data(0, 0, transactional=True, producer_id=1), "client")
     state.update(data(1, 0, transactional=True, producer_id=2), "client")
-    assert state.update(marker(2, ControlType.ABORT, producer_id=2), "coordinator") == AbortedTransaction(
-        2, 1, 2, 0
-    )
-    assert state.update(marker(3, ControlType.ABORT, producer_id=1), "coordinator") == AbortedTransaction(
-        1, 0, 3, 4
-    )
+    assert state.update(marker(2, ControlType.ABORT, producer_id=2), "coordinator") == AbortedTransaction(2, 1, 2, 0)
+    assert state.update(marker(3, ControlType.ABORT, producer_id=1), "coordinator") == AbortedTransaction(1, 0, 3, 4)
     assert state.first_unstable_offset == 0
 
 
@@ -299,9 +299,7 @@ def test_with_transactions_version_two_a_marker_needs_a_larger_epoch(state: Prod
     with pytest.raises(InvalidProducerEpochError, match="not larger than"):
         state.check(marker(1, epoch=4), "coordinator", transaction_version=2)
     state.update(marker(1, epoch=5), "coordinator", transaction_version=2)
-    assert (
-        state.check(marker(2, epoch=5), "coordinator", transaction_version=2) is None
-    )  # sent again: harmless
+    assert state.check(marker(2, epoch=5), "coordinator", transaction_version=2) is None  # sent again: harmless
 
 
 def test_data_outside_the_transaction_that_is_open_is_refused(state: ProducerStateManager) -> None:
@@ -344,9 +342,7 @@ def test_stable_offsets_and_aborts_are_those_of_a_plain_model(
     high_watermark = 0
     for offset, (producer_id, step, lag) in enumerate(steps):
         if step == "data":
-            state.update(
-                data(offset, sequences[producer_id], producer_id=producer_id, transactional=True), "client"
-            )
+            state.update(data(offset, sequences[producer_id], producer_id=producer_id, transactional=True), "client")
             sequences[producer_id] += 1
             open_since.setdefault(producer_id, offset)
         else:
@@ -423,9 +419,7 @@ def test_open_transactions_of_a_snapshot_are_in_order(make: Make) -> None:
     again = make()
     again.truncate_and_reload(0, 3, T0)
     assert again.first_undecided_offset == 0
-    assert again.update(marker(3, ControlType.ABORT, producer_id=20), "coordinator") == AbortedTransaction(
-        20, 1, 3, 0
-    )
+    assert again.update(marker(3, ControlType.ABORT, producer_id=20), "coordinator") == AbortedTransaction(20, 1, 3, 0)
     again.update(marker(4, producer_id=30), "coordinator")
     assert again.first_undecided_offset == 2
 
@@ -441,9 +435,7 @@ def test_no_snapshot_is_taken_twice_for_the_same_end(state: ProducerStateManager
     assert [snapshot.offset for snapshot in state.snapshots] == [1, 5]
 
 
-def test_a_damaged_snapshot_is_removed_and_the_one_before_it_used(
-    make: Make, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_damaged_snapshot_is_removed_and_the_one_before_it_used(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     state = make()
     for n in range(3):
         state.update(data(n, n), "client")
@@ -551,7 +543,7 @@ def test_errors_have_their_codes() -> None:
     assert all(issubclass(error, KafkaError) for error in codes)
 
 
-# --- the short way for batches that follow ------------------------------------------------------------------------------
+# --- the short way for batches that follow ----------------------------------------------------------------------------
 
 #: (producer, jump in sequence, records, epoch, transactional or marker) of one batch; mostly such that follow.
 _batches = st.tuples(
@@ -610,9 +602,7 @@ def test_batches_that_follow_have_the_same_outcome_the_short_way(
             end += count
         outcomes: list[object] = []
         for manager, kind_of_updates in zip(managers, (ProducerUpdates, _PlainUpdates), strict=True):
-            updates = kind_of_updates(
-                manager.producers, "client", manager.name, verifications=manager.verifications
-            )
+            updates = kind_of_updates(manager.producers, "client", manager.name, verifications=manager.verifications)
             try:
                 told = [updates.add(batch) for batch in batches]
                 outcomes.append((told, [] if any(told) else manager.commit(updates)))

@@ -117,7 +117,8 @@ class DyingFileSystem(FileSystem):
 
 @pytest.mark.parametrize("renames", range(26))
 def test_a_job_that_was_killed_is_there_whole_or_not_at_all(tmp_path: Path, renames: int) -> None:
-    """Wherever the publisher is killed, the next one finds its journal and finishes, or none and nothing has changed."""
+    """Wherever the publisher is killed, the next one finds its journal and finishes, or none and nothing has
+    changed."""
     with open_log(tmp_path / "orders-0") as log:
         log.append([Record(0, 5, b"k", b"v")] * 7)
     job = [staged(tmp_path, 0, 300), staged(tmp_path, 1, 30)]

@@ -41,9 +41,7 @@ def make_log(directory: Path, *, close: bool = True) -> PartitionLog:
         clock.advance(10)
         count = 1 + i % 3
         values = [b"value-%d-%d" % (i, j) for j in range(count)]
-        batch = batch_of(
-            values, [clock.now_ms()] * count, producer_id=3, producer_epoch=0, base_sequence=sequence
-        )
+        batch = batch_of(values, [clock.now_ms()] * count, producer_id=3, producer_epoch=0, base_sequence=sequence)
         log.append_as_leader(batch, leader_epoch=i // 10)
         sequence += count
     log.update_high_watermark(log.log_end_offset)
@@ -84,9 +82,7 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
-def test_a_clean_directory_is_opened_without_reading_it(
-    directory: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_clean_directory_is_opened_without_reading_it(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "stratalog.log.recovery.recovery")
     before = contents(directory)
     log = reopen(directory, clean=True)
@@ -168,9 +164,7 @@ def test_what_is_cut_is_kept_unless_a_torn_write_left_it(directory: Path) -> Non
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "unclean"])
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
 @pytest.mark.parametrize("which", [0, -1], ids=["first", "last"])
-def test_a_missing_index_is_made_anew_as_it_was(
-    directory: Path, suffix: str, which: int, clean: bool
-) -> None:
+def test_a_missing_index_is_made_anew_as_it_was(directory: Path, suffix: str, which: int, clean: bool) -> None:
     before = contents(directory)
     path = sorted(directory.glob(f"*.{suffix}"))[which]
     path.unlink()
@@ -296,9 +290,7 @@ def test_leader_epochs_end_where_the_log_does(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"0\n2\n0 0\n", b"\xff\xfe", b"0\n1\nx y\n"])
-def test_leader_epochs_are_read_from_the_log_when_their_file_is_damaged(
-    directory: Path, damage: bytes
-) -> None:
+def test_leader_epochs_are_read_from_the_log_when_their_file_is_damaged(directory: Path, damage: bytes) -> None:
     before = (directory / LEADER_EPOCH_CHECKPOINT).read_bytes()
     (directory / LEADER_EPOCH_CHECKPOINT).write_bytes(damage)
     log = reopen(directory, clean=True)
@@ -336,9 +328,7 @@ def test_a_batch_within_a_record_is_never_taken_for_one_of_the_log(tmp_path: Pat
     log = PartitionLog.open(directory, LogConfig(), clock=ManualClock(), fs=UNSYNCED)
     log.append_as_leader(batch_of([b"first"], [1]), leader_epoch=0)
     start = log.active_segment.size_bytes
-    inner = b"".join(
-        build_batch([Record(offset, 1, b"k", b"inner")], base_offset=offset) for offset in (2, 3)
-    )
+    inner = b"".join(build_batch([Record(offset, 1, b"k", b"inner")], base_offset=offset) for offset in (2, 3))
     log.append_as_leader(batch_of([inner, b"more"], [1, 1]), leader_epoch=0)
     log.append_as_leader(batch_of([b"last"], [1]), leader_epoch=0)
     path = log.active_segment.log_path
@@ -474,9 +464,7 @@ def test_leader_epochs_of_a_log_that_begins_amid_a_segment_are_believed(
 
 
 @pytest.mark.parametrize("epochs", [None, b"", b"0\n1\n7 0\n"], ids=["missing", "empty", "of another log"])
-def test_leader_epochs_are_read_from_the_log_when_they_are_not_its_own(
-    directory: Path, epochs: bytes | None
-) -> None:
+def test_leader_epochs_are_read_from_the_log_when_they_are_not_its_own(directory: Path, epochs: bytes | None) -> None:
     path = directory / LEADER_EPOCH_CHECKPOINT
     before = path.read_bytes()
     if epochs is None:
@@ -540,9 +528,13 @@ def test_a_log_start_amid_unflushed_records_makes_no_damage_of_their_loss(tmp_pa
     with path.open("r+b") as file:
         file.truncate(left)
     log = PartitionLog.open(
-        tmp_path / "orders-0", CONFIG, clock=ManualClock(), clean_shutdown=False, recovery_point=point,
+        tmp_path / "orders-0",
+        CONFIG,
+        clock=ManualClock(),
+        clean_shutdown=False,
+        recovery_point=point,
         log_start_offset=7,
-    )  # fmt: skip
+    )
     assert log.log_start_offset == 7
     found = [record.offset for record in read_records(log, 7)]
     assert found == list(range(7, log.log_end_offset))

@@ -1,4 +1,5 @@
-"""Segments take the place of others: at once for readers, and after a crash at any step it either happened or did not."""
+"""Segments take the place of others: at once for readers, and after a crash at any step it either happened or did
+not."""
 
 from __future__ import annotations
 
@@ -33,7 +34,10 @@ def open_log(directory: Path, fs: FileSystem = REAL_FILESYSTEM, *, clean: bool =
 
 
 def fill(log: PartitionLog, *, segments: int, batches: int = 3) -> None:
-    """`segments` sealed ones of `batches` batches of one record each, of an idempotent producer; an active one behind."""
+    """`segments` sealed ones of `batches` batches of one record each, of an idempotent producer.
+
+    An active one behind.
+    """
     for number in range(segments * batches + 1):
         if number and number % batches == 0:
             log.roll()
@@ -151,8 +155,9 @@ def test_the_snapshot_goes_with_a_segment_that_no_new_one_begins_at(directory: P
     fill(log, segments=3)
     log.replace_segments([copied(log, log.segments[1:3], 3, even, REAL_FILESYSTEM)], log.segments[1:3])
     assert [path.name for path in sorted(directory.glob("*.snapshot"))] == [
-        "00000000000000000003.snapshot", "00000000000000000009.snapshot",
-    ]  # fmt: skip
+        "00000000000000000003.snapshot",
+        "00000000000000000009.snapshot",
+    ]
     assert (directory / "00000000000000000006.snapshot.deleted").exists()
 
 
@@ -241,9 +246,7 @@ class FailingRenames(FileSystem):
 
 
 @pytest.mark.parametrize("after", range(1, 7))
-def test_a_rename_that_is_refused_before_all_is_certain_leaves_the_log_as_it_was(
-    directory: Path, after: int
-) -> None:
+def test_a_rename_that_is_refused_before_all_is_certain_leaves_the_log_as_it_was(directory: Path, after: int) -> None:
     fs = FailingRenames(after)
     log = open_log(directory, fs)
     fill(log, segments=2)

@@ -51,7 +51,8 @@ def found_by_fsck(path: Path, data: bytes) -> int:
 @pytest.mark.parametrize("offsets", [(1,), (2, 4), (5, 7), (11,), (12,), (12, 14), (13,), (500, 502)])
 @pytest.mark.parametrize("is_cut", [False, True])
 def test_a_batch_in_a_record_is_passed_over(tmp_path: Path, offsets: tuple[int, ...], is_cut: bool) -> None:
-    """With every bit of length and magic flipped: a batch of offsets 1 to 11, batches within it, and what is behind it."""
+    """With every bit of length and magic flipped: a batch of offsets 1 to 11, batches within it, and what is behind
+    it."""
     values = inner(*offsets)
     outer = batch(1, *[b"x" * 40] * 4, values[:-7] if is_cut else values, *[b"y" * 30] * 6)
     start = len(FIRST)

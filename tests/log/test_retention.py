@@ -110,9 +110,7 @@ def test_a_tiered_segment_that_nobody_wants_goes_without_being_remote() -> None:
 def logs(draw: st.DrawFn) -> tuple[list[Segment], RetentionLimits]:
     widths = draw(st.lists(st.integers(1, 9), min_size=1, max_size=6))
     bases = [sum(widths[:i]) for i in range(len(widths))]
-    segments = [
-        Segment(base, draw(st.integers(1, 50)), draw(st.integers(NOW - 20, NOW + 2))) for base in bases
-    ]
+    segments = [Segment(base, draw(st.integers(1, 50)), draw(st.integers(NOW - 20, NOW + 2))) for base in bases]
     if draw(st.booleans()):
         segments[-1] = Segment(bases[-1], 0)
     end = sum(widths) if segments[-1].size_bytes else bases[-1]
@@ -151,11 +149,7 @@ def model(segments: list[Segment], bounds: RetentionLimits) -> list[DeletionReas
                 or (not is_active and end <= bounds.log_start_offset)
             )
             kept_for_copy = is_active and bounds.roll_active
-            if (
-                not (wanted and replicated and remote)
-                or (is_active and not oldest.size_bytes)
-                or kept_for_copy
-            ):
+            if not (wanted and replicated and remote) or (is_active and not oldest.size_bytes) or kept_for_copy:
                 break
             reasons.append(rule)
             left.pop(0)

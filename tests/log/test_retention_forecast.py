@@ -68,9 +68,15 @@ def test_what_is_due_at_a_time_is_what_the_plan_of_that_time_deletes(
     if is_empty:
         segments[-1] = replace(segments[-1], size_bytes=0)
     limits = RetentionLimits(
-        retention_ms, retention_bytes, start, watermark, len(segments) * 10, remote_through, start,
+        retention_ms,
+        retention_bytes,
+        start,
+        watermark,
+        len(segments) * 10,
+        remote_through,
+        start,
         roll_active=remote_through is not None,
-    )  # fmt: skip
+    )
     plan = plan_retention(segments, limits, NOW_MS + later_ms)
     fates = forecast_local(segments, limits, LogConfig(), NOW_MS)
     due = [fate.rule for fate in fates if fate.is_due(NOW_MS + later_ms)]
@@ -81,9 +87,7 @@ def test_what_is_due_at_a_time_is_what_the_plan_of_that_time_deletes(
 
 def test_a_segment_goes_with_its_newest_record_and_its_first_one_overstays() -> None:
     config = LogConfig(retention_ms=10 * MINUTE_MS)
-    first, active = fates_of(
-        config, segment(0, 3 * MINUTE_MS, first_age_ms=10 * MINUTE_MS), segment(15, 0), end=16
-    )
+    first, active = fates_of(config, segment(0, 3 * MINUTE_MS, first_age_ms=10 * MINUTE_MS), segment(15, 0), end=16)
     assert first.holds == (Hold.NEWEST_TIMESTAMP,)
     assert first.due is not None
     assert first.due.rule_ms == NOW_MS + 7 * MINUTE_MS + 1
@@ -97,9 +101,7 @@ def test_a_segment_goes_with_its_newest_record_and_its_first_one_overstays() -> 
 
 def test_one_record_of_the_future_keeps_its_segment_and_all_behind_it() -> None:
     config = LogConfig(retention_ms=MINUTE_MS)
-    future, behind, _ = fates_of(
-        config, segment(0, -3_600_000), segment(10, 2 * MINUTE_MS), segment(20, 0), end=30
-    )
+    future, behind, _ = fates_of(config, segment(0, -3_600_000), segment(10, 2 * MINUTE_MS), segment(20, 0), end=30)
     assert future.holds == (Hold.FUTURE_TIMESTAMP,)
     assert "1 h in the future" in future.text
     assert behind.holds == (Hold.EARLIER_SEGMENT, Hold.FUTURE_TIMESTAMP)
@@ -112,9 +114,13 @@ def test_one_record_of_the_future_keeps_its_segment_and_all_behind_it() -> None:
     [
         (LogConfig(retention_ms=-1), Hold.UNLIMITED, "retention.ms and retention.bytes are -1"),
         (LogConfig(retention_ms=-1, retention_bytes=1000), Hold.SIZE_BUDGET, "less than retention.bytes=1000"),
-        (LogConfig(cleanup_policy=frozenset({"compact"})), Hold.NO_DELETE_POLICY, "cleanup.policy does not have delete"),
+        (
+            LogConfig(cleanup_policy=frozenset({"compact"})),
+            Hold.NO_DELETE_POLICY,
+            "cleanup.policy does not have delete",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_nothing_takes_says_why(config: LogConfig, hold: Hold, words: str) -> None:
     first, _ = fates_of(config, segment(0, 10**12), segment(10, 0), end=20)
     assert (first.rule, first.due, first.holds[0]) == (None, None, hold)
@@ -125,7 +131,7 @@ def test_a_segment_of_a_tiered_topic_waits_for_its_copy_however_old_it_is() -> N
     config = LogConfig(remote_storage_enable=True, retention_ms=10 * MINUTE_MS, local_retention_ms=MINUTE_MS)
     copied, waiting, active = fates_of(
         config, segment(0, 5 * MINUTE_MS), segment(10, 4 * MINUTE_MS), segment(20, 0), end=30, remote_through=9
-    )  # fmt: skip
+    )
     assert copied.is_due(NOW_MS)
     assert "local.retention.ms=60000" in copied.text
     assert (waiting.due, waiting.holds[0]) == (None, Hold.NOT_COPIED)

@@ -27,13 +27,13 @@ def assert_same_answers(lines: list[str], ours: list[str], theirs: list[str]) ->
 def assert_same_files(ours: dict[str, tuple[int, bytes]], theirs: dict[str, tuple[int, bytes]]) -> None:
     """But for what recovery cut: Kafka deletes the segments behind a cut, ours are kept under another name.
 
-    And but for the indexes of deleted segments: the newest entries of one that was active are not written any more. In the
-    copy of a live log the indexes in use begin with the same entries; behind them Kafka's map still has what a truncation
-    dropped, which here may never have been written. How many entries there are, the files after the close tell.
+    And but for the indexes of deleted segments: the newest entries of one that was active are not written any more. In
+    the copy of a live log the indexes in use begin with the same entries; behind them Kafka's map still has what a
+    truncation dropped, which here may never have been written. How many entries there are, the files after the close
+    tell.
     """
     ours, theirs = (
-        {name: file for name, file in files.items() if not name.endswith("index.deleted")}
-        for files in (ours, theirs)
+        {name: file for name, file in files.items() if not name.endswith("index.deleted")} for files in (ours, theirs)
     )
     kept = {name.removesuffix(".log.cut") for name in ours if name.endswith(".log.cut")}
     ours = {name: file for name, file in ours.items() if not name.endswith(".cut")}

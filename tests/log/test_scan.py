@@ -32,9 +32,14 @@ def test_segments_are_listed_with_the_files_that_are_there() -> None:
 
 def test_files_on_their_way_out_and_strangers_are_left_out(tmp_path: Path) -> None:
     for name in (
-        "00000000000000000007.log", "00000000000000000009.log.deleted", "00000000000000000011.log.cleaned", "7.log",
-        "00000000000000000007.index", "leader-epoch-checkpoint", "00000000000000000005.index",
-    ):  # fmt: skip
+        "00000000000000000007.log",
+        "00000000000000000009.log.deleted",
+        "00000000000000000011.log.cleaned",
+        "7.log",
+        "00000000000000000007.index",
+        "leader-epoch-checkpoint",
+        "00000000000000000005.index",
+    ):
         (tmp_path / name).write_bytes(b"")
     assert [segment.base_offset for segment in list_segments(tmp_path)] == [7]
 
@@ -66,9 +71,7 @@ def test_headers_are_those_of_the_batches_whatever_the_window(
                 for position, b in scan_headers(file, start, window_size=window)
             ]
             assert found == expected[skip:]
-        assert [h.position for h in scan_headers(file, 0, len(data) - 1)] == [
-            start for start, *_ in expected[:-1]
-        ]
+        assert [h.position for h in scan_headers(file, 0, len(data) - 1)] == [start for start, *_ in expected[:-1]]
 
 
 def test_positions_beyond_four_gib_are_found_without_reading_what_lies_between(tmp_path: Path) -> None:
@@ -94,9 +97,7 @@ def test_what_is_no_batch_is_told_with_file_and_position(tmp_path: Path) -> None
     with REAL_FILESYSTEM.open(path) as file:
         scan = scan_headers(file)
         assert next(scan).position == 0
-        with pytest.raises(
-            CorruptRecordError, match=rf"00000000000000000000\.log: no batch at position {len(good)}"
-        ):
+        with pytest.raises(CorruptRecordError, match=rf"00000000000000000000\.log: no batch at position {len(good)}"):
             next(scan)
 
 

@@ -43,9 +43,14 @@ def make(tmp_path: Path) -> Iterator[Make]:
         settings = {"index_interval_bytes": 10, "segment_index_bytes": 1000} | fields
         config = LogConfig(**settings)  # type: ignore[arg-type]
         segment = LogSegment(
-            tmp_path, base_offset, config, clock=clock or ManualClock(), fs=REAL_FILESYSTEM, suffix=suffix,
+            tmp_path,
+            base_offset,
+            config,
+            clock=clock or ManualClock(),
+            fs=REAL_FILESYSTEM,
+            suffix=suffix,
             preallocate=config.preallocate,
-        )  # fmt: skip
+        )
         made.append(segment)
         return segment
 
@@ -57,10 +62,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
 def batch(offset: int, *values: bytes, timestamps: Sequence[int] = (), **fields: int) -> bytes:
     """A batch whose first record has that offset; timestamps are ten times the offset unless given."""
     times = timestamps or [(offset + i) * 10 for i in range(len(values))]
-    records = [
-        Record(offset + i, time, b"k", value)
-        for i, (value, time) in enumerate(zip(values, times, strict=True))
-    ]
+    records = [Record(offset + i, time, b"k", value) for i, (value, time) in enumerate(zip(values, times, strict=True))]
     return build_batch(records, base_offset=offset, **fields)  # type: ignore[arg-type]
 
 
@@ -92,7 +94,7 @@ def recover(segment: LogSegment, on_batch: Callable[[RecordBatch], None] = lambd
     )
 
 
-# --- reading ------------------------------------------------------------------------------------------------------------
+# --- reading ----------------------------------------------------------------------------------------------------------
 
 
 def test_an_empty_segment_has_nothing_at_any_offset(make: Make) -> None:
@@ -144,9 +146,7 @@ def test_batches_of_another_file_stand_where_they_stood(make: Make, whole: bool)
 
 
 @pytest.mark.parametrize("offset", [BASE - 1, BASE + 2**31 - 1, BASE + 2**32])
-def test_an_offset_that_the_segment_cannot_hold_is_refused_and_nothing_is_written(
-    make: Make, offset: int
-) -> None:
+def test_an_offset_that_the_segment_cannot_hold_is_refused_and_nothing_is_written(make: Make, offset: int) -> None:
     segment = make()
     append(segment, batch(BASE, b"first"))
     size = segment.size_bytes
@@ -157,7 +157,7 @@ def test_an_offset_that_the_segment_cannot_hold_is_refused_and_nothing_is_writte
     assert segment.read_next_offset() == BASE + 2**31
 
 
-# --- truncation ---------------------------------------------------------------------------------------------------------
+# --- truncation -------------------------------------------------------------------------------------------------------
 
 
 def test_truncation_takes_one_record_away_as_often_as_it_is_asked(make: Make) -> None:
@@ -220,7 +220,7 @@ def test_largest_timestamp_and_next_offset_are_those_of_what_is_left(make: Make)
     assert segment.read_next_offset() == BASE + 1
 
 
-# --- times --------------------------------------------------------------------------------------------------------------
+# --- times ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_timestamp_finds_the_first_record_that_is_not_older(make: Make) -> None:
@@ -289,7 +289,7 @@ def test_the_largest_timestamp_may_be_asked_for_by_many_threads_at_once(make: Ma
     assert found == [TimestampOffset(1234, BASE)] * 8
 
 
-# --- names --------------------------------------------------------------------------------------------------------------
+# --- names ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("is_open", [True, False], ids=["indexes open", "indexes not open"])
@@ -316,9 +316,7 @@ def test_all_files_change_their_suffix_and_stay_readable(make: Make, tmp_path: P
 def test_a_segment_is_made_filled_and_swapped_in_under_a_suffix(make: Make, tmp_path: Path) -> None:
     config = LogConfig(index_interval_bytes=0, segment_index_bytes=1000, use_large_index_format=True)
     (tmp_path / f"{BASE:020d}.index{CLEANED_SUFFIX}").write_bytes(b"left by a crash")
-    segment = LogSegment.create(
-        tmp_path, BASE, config, clock=ManualClock(), fs=REAL_FILESYSTEM, suffix=CLEANED_SUFFIX
-    )
+    segment = LogSegment.create(tmp_path, BASE, config, clock=ManualClock(), fs=REAL_FILESYSTEM, suffix=CLEANED_SUFFIX)
     append(segment, batch(BASE, b"a"), batch(BASE + 1, b"b"))
     segment.become_inactive()
     assert segment.offset_index.entry_size == 12
@@ -331,7 +329,7 @@ def test_a_segment_is_made_filled_and_swapped_in_under_a_suffix(make: Make, tmp_
     assert values(read(again, BASE + 1)) == [b"b"]
 
 
-# --- preallocation ------------------------------------------------------------------------------------------------------
+# --- preallocation ----------------------------------------------------------------------------------------------------
 
 
 def test_a_preallocated_segment_has_its_size_at_once_and_is_cut_when_it_is_sealed(make: Make) -> None:
@@ -349,7 +347,7 @@ def test_a_preallocated_segment_has_its_size_at_once_and_is_cut_when_it_is_seale
     assert values(read(again, 55)) == [b"alpha", b"beta"]
 
 
-# --- recovery -----------------------------------------------------------------------------------------------------------
+# --- recovery ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("which", ["offset_index_path", "time_index_path"])
@@ -411,9 +409,7 @@ def test_recovery_makes_the_transaction_index_anew_also_of_what_began_before_the
         "is_transactional": True,
     }
     aborted = committed | {"producer_id": 10}
-    append(
-        segment, batch(100, b"a", b"b", **committed), batch(102, b"a", b"b", **aborted | {"base_sequence": 1})
-    )
+    append(segment, batch(100, b"a", b"b", **committed), batch(102, b"a", b"b", **aborted | {"base_sequence": 1}))
     append(segment, batch(104, b"a", b"b"))
     for offset, kind, producer_id in ((106, ControlType.ABORT, 10), (107, ControlType.COMMIT, 5)):
         marker = end_transaction_marker(
@@ -438,7 +434,7 @@ def test_recovery_makes_the_transaction_index_anew_also_of_what_began_before_the
     assert segment.txn_index.all == [AbortedTransaction(10, 75 if began_before else 102, 106, 100)]
 
 
-# --- indexes of another kind --------------------------------------------------------------------------------------------
+# --- indexes of another kind ------------------------------------------------------------------------------------------
 
 
 def test_whatever_stands_under_an_index_name_is_told_at_the_opening(make: Make) -> None:
@@ -452,11 +448,28 @@ def test_whatever_stands_under_an_index_name_is_told_at_the_opening(make: Make) 
     sound = {path: path.read_bytes() for path in (index, times)}
     check_index_ends(make(0), REAL_FILESYSTEM)
     foreign = {
-        index: [sound[times], sound[times][:240], log.read_bytes()[:2400], b"plain text " * 24, b"\xff" * 48,
-                sound[index][8:16] * 6, sound[index][:-3], sound[index] + bytes(240), bytes(48), b"\0\0\0\1" * 18],
-        times: [sound[index], sound[index][:240], log.read_bytes()[:2400], b"plain text " * 24, b"\xff" * 48,
-                sound[times][:-3], sound[times] + bytes(120)],
-    }  # fmt: skip
+        index: [
+            sound[times],
+            sound[times][:240],
+            log.read_bytes()[:2400],
+            b"plain text " * 24,
+            b"\xff" * 48,
+            sound[index][8:16] * 6,
+            sound[index][:-3],
+            sound[index] + bytes(240),
+            bytes(48),
+            b"\0\0\0\1" * 18,
+        ],
+        times: [
+            sound[index],
+            sound[index][:240],
+            log.read_bytes()[:2400],
+            b"plain text " * 24,
+            b"\xff" * 48,
+            sound[times][:-3],
+            sound[times] + bytes(120),
+        ],
+    }
     for path, contents in foreign.items():
         for content in contents:
             path.write_bytes(content)

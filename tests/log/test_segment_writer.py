@@ -127,9 +127,7 @@ def test_files_are_synced_on_another_thread_while_more_is_written(tmp_path: Path
 
     synced: list[tuple[str, str]] = []
     with ThreadPoolExecutor(2, thread_name_prefix="disk") as syncing:
-        writer = SegmentWriter(
-            tmp_path, LogConfig(segment_bytes=20_000), fs=NotingFileSystem(), syncing=syncing
-        )
+        writer = SegmentWriter(tmp_path, LogConfig(segment_bytes=20_000), fs=NotingFileSystem(), syncing=syncing)
         for batch in batches(500):
             writer.append(batch)
         files = {path.name for segment in writer.finish() for path in segment.files}
@@ -148,9 +146,7 @@ def test_a_disk_that_fails_behind_the_back_is_told_of_at_the_end(tmp_path: Path)
             return Failing(path, os.dup(opened.fileno()))
 
     with ThreadPoolExecutor(2) as syncing:
-        writer = SegmentWriter(
-            tmp_path, LogConfig(segment_bytes=20_000), fs=FailingFileSystem(), syncing=syncing
-        )
+        writer = SegmentWriter(tmp_path, LogConfig(segment_bytes=20_000), fs=FailingFileSystem(), syncing=syncing)
         for batch in batches(500):
             writer.append(batch)
         with pytest.raises(OSError, match="no space left"):

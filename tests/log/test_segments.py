@@ -41,9 +41,7 @@ def test_adding_and_dropping_gives_a_new_sequence_and_leaves_the_old_one() -> No
     base_offsets=st.lists(st.integers(0, 100), unique=True, max_size=12).map(sorted),
     offset=st.integers(0, 110),
 )
-def test_the_segments_for_an_offset_are_those_that_a_list_would_give(
-    base_offsets: list[int], offset: int
-) -> None:
+def test_the_segments_for_an_offset_are_those_that_a_list_would_give(base_offsets: list[int], offset: int) -> None:
     """floor: the last with a base offset at or below; from_offset: from that one on, or all of them."""
     segments = segments_at(base_offsets)
     at_or_below = [base for base in base_offsets if base <= offset]

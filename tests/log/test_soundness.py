@@ -118,9 +118,7 @@ def test_flushed_segments_are_not_read_when_a_log_is_opened(tmp_path: Path) -> N
     log.close()
     for clean in (True, False):
         fs = WatchedFileSystem()
-        again = PartitionLog.open(
-            tmp_path / "orders-0", CONFIG, fs=fs, clean_shutdown=clean, recovery_point=point
-        )
+        again = PartitionLog.open(tmp_path / "orders-0", CONFIG, fs=fs, clean_shutdown=clean, recovery_point=point)
         assert len(sizes) > 15
         assert {name for name in fs.mapped if name.endswith(".log")} == (set() if clean else {last})
         for name in sizes.keys() - {last}:

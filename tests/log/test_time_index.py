@@ -109,9 +109,7 @@ def test_every_cut_and_every_flipped_byte_is_found_or_leaves_an_ordered_index(tm
     sound = path.read_bytes()
     damaged = [sound[:n] for n in range(len(sound))]
     damaged += [
-        sound[:n] + bytes([sound[n] ^ (1 << bit)]) + sound[n + 1 :]
-        for n in range(len(sound))
-        for bit in (0, 7)
+        sound[:n] + bytes([sound[n] ^ (1 << bit)]) + sound[n + 1 :] for n in range(len(sound)) for bit in (0, 7)
     ]
     for data in damaged:
         path.write_bytes(data)

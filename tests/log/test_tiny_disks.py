@@ -1,7 +1,8 @@
 """A log on a disk that is full: every refusal is an error of Python, whatever is opened, searched, sealed or recovered.
 
-On a tmpfs every read of a hole through a map takes a page, and on a file system with blocks smaller than a page so does a
-write beside what is there: on a full disk both were SIGBUS, the end of the process. So the log lives in another process.
+On a tmpfs every read of a hole through a map takes a page, and on a file system with blocks smaller than a page so does
+a write beside what is there: on a full disk both were SIGBUS, the end of the process. So the log lives in another
+process.
 """
 
 from __future__ import annotations

@@ -60,7 +60,8 @@ def test_a_range_gets_the_transactions_that_overlap_it(
     fetch_offset: int,
     size: int,
 ) -> None:
-    """Those with an offset in [fetch offset, bound), up to the first entry whose last stable offset reaches the bound."""
+    """Those with an offset in [fetch offset, bound), up to the first entry whose last stable offset reaches the
+    bound."""
     entries, last = [], 0
     for before, step, unstable in transactions:
         last += step
@@ -71,9 +72,9 @@ def test_a_range_gets_the_transactions_that_overlap_it(
     bound = fetch_offset + size
     expected, is_complete = [], False
     for entry in entries:
-        if any(
-            fetch_offset <= offset < bound for offset in range(entry.first_offset, entry.last_offset + 1)
-        ) or (size == 0 and entry.first_offset < bound <= entry.last_offset):
+        if any(fetch_offset <= offset < bound for offset in range(entry.first_offset, entry.last_offset + 1)) or (
+            size == 0 and entry.first_offset < bound <= entry.last_offset
+        ):
             expected.append(entry)
         if entry.last_stable_offset >= bound:
             is_complete = True

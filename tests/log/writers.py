@@ -20,17 +20,13 @@ def batch(
     return build_batch([Record(i, timestamp_ms, key, value) for i in range(count)])
 
 
-def append(
-    log: PartitionLog, count: int = 1, *, times: int = 1, epoch: int = 0, timestamp_ms: int = NOW_MS
-) -> None:
+def append(log: PartitionLog, count: int = 1, *, times: int = 1, epoch: int = 0, timestamp_ms: int = NOW_MS) -> None:
     """`times` batches of `count` records of a plain producer; the high watermark stays where it is."""
     for _ in range(times):
         log.append_as_leader(batch(count, timestamp_ms=timestamp_ms), leader_epoch=epoch)
 
 
-def follow(
-    log: PartitionLog, offset: int, count: int = 1, *, epoch: int = 0, timestamp_ms: int = NOW_MS
-) -> None:
+def follow(log: PartitionLog, offset: int, count: int = 1, *, epoch: int = 0, timestamp_ms: int = NOW_MS) -> None:
     """One batch as a leader of `epoch` made it."""
     records = [Record(offset + i, timestamp_ms, None, b"test") for i in range(count)]
     log.append_as_follower(build_batch(records, base_offset=offset, partition_leader_epoch=epoch))

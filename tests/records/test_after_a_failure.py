@@ -15,9 +15,7 @@ from stratalog.records.record import Record
 
 
 def batch(text: bytes, codec: Codec) -> bytes:
-    records = [
-        Record(n, 1_000 + n, text + b"-key%d" % n, text * 20, ((text.decode(), text),)) for n in range(9)
-    ]
+    records = [Record(n, 1_000 + n, text + b"-key%d" % n, text * 20, ((text.decode(), text),)) for n in range(9)]
     return build_batch(records, codec=codec)
 
 

@@ -27,9 +27,7 @@ def test_stamping_assigns_offset_and_epoch_outside_the_crc() -> None:
 
 def test_stamping_an_append_time_gives_the_bytes_that_kafka_writes_for_it() -> None:
     kafkas = written_by_kafka("none-log-append-time")
-    original = build_batch(
-        [Record(0, 1_700_000_000_000, b"a", b"b"), Record(1, 1_700_000_000_009, b"c", b"d")]
-    )
+    original = build_batch([Record(0, 1_700_000_000_000, b"a", b"b"), Record(1, 1_700_000_000_009, b"c", b"d")])
     buffer = bytearray(original)
     stamp_batch(buffer, 0, base_offset=10, partition_leader_epoch=-1, log_append_time_ms=1_700_000_123_456)
     assert buffer.hex() == kafkas.hex()

@@ -47,15 +47,26 @@ def log_of(*codecs: Codec, per_batch: int = 50, size: int = 100) -> bytes:
     )
 
 
-def raw_batch(
-    payload: bytes, count: int, *, codec: int = 0, base_offset: int = 0, base_timestamp: int = 0
-) -> bytes:
+def raw_batch(payload: bytes, count: int, *, codec: int = 0, base_offset: int = 0, base_timestamp: int = 0) -> bytes:
     """A batch with a right CRC around any payload and count."""
     batch = bytearray(fmt.HEADER_SIZE)
     fmt.HEADER.pack_into(
-        batch, 0, base_offset, fmt.LENGTH_MIN + len(payload), 0, 2, 0, codec, max(count - 1, 0), base_timestamp,
-        base_timestamp, -1, -1, -1, count,
-    )  # fmt: skip
+        batch,
+        0,
+        base_offset,
+        fmt.LENGTH_MIN + len(payload),
+        0,
+        2,
+        0,
+        codec,
+        max(count - 1, 0),
+        base_timestamp,
+        base_timestamp,
+        -1,
+        -1,
+        -1,
+        count,
+    )
     batch += payload
     fmt.UINT32.pack_into(batch, fmt.CRC_AT, crc32c(memoryview(batch)[fmt.ATTRIBUTES_AT :]))
     return bytes(batch)
@@ -82,9 +93,7 @@ def test_no_batches_are_no_rows() -> None:
 
 
 def test_a_batch_without_records_is_no_rows() -> None:
-    data = build_batch([], base_offset=3, last_offset_delta=4) + build_batch(
-        [Record(8, 0, b"k", None)], base_offset=8
-    )
+    data = build_batch([], base_offset=3, last_offset_delta=4) + build_batch([Record(8, 0, b"k", None)], base_offset=8)
     assert decode_columns(data).column("offset").to_pylist() == [8]
 
 
@@ -97,8 +106,7 @@ def test_buffers_grow_with_what_compressed_batches_turn_out_to_hold() -> None:
 
 def test_many_small_batches_between_large_ones() -> None:
     small = [
-        build_batch([Record(n, n, b"key", b"v" * (n % 40))], base_offset=n, codec=Codec(n % 5))
-        for n in range(2000)
+        build_batch([Record(n, n, b"key", b"v" * (n % 40))], base_offset=n, codec=Codec(n % 5)) for n in range(2000)
     ]
     large = build_batch([Record(2000, 0, b"k" * 700_000, b"v" * 900_000)], base_offset=2000)
     data = b"".join(small) + large
@@ -151,9 +159,7 @@ def test_control_batches_are_left_out_unless_asked_for() -> None:
 
 def test_a_damaged_control_batch_is_corrupt_even_when_it_would_be_left_out() -> None:
     marker = bytearray(
-        end_transaction_marker(
-            ControlType.COMMIT, producer_id=0, producer_epoch=0, coordinator_epoch=0, timestamp_ms=9
-        )
+        end_transaction_marker(ControlType.COMMIT, producer_id=0, producer_epoch=0, coordinator_epoch=0, timestamp_ms=9)
     )
     marker[-1] ^= 1
     for decode in (decode_columns, decode_columns_plain):
@@ -210,7 +216,10 @@ MALFORMED = {
     "offset varint endless": (encode_varint(9) + b"\0\0" + LONG_VARINT[:7], 1),
     "key longer than its record": (encode_varint(7) + b"\0\0\0" + encode_varint(60) + b"abc", 1),
     "value longer than its record": (encode_varint(7) + b"\0\0\0\x01" + encode_varint(9) + b"ab", 1),
-    "value runs into the next record": (encode_varint(6) + b"\0\0\0\x01" + encode_varint(9) + b"\0" + one_record() * 9, 10),
+    "value runs into the next record": (
+        encode_varint(6) + b"\0\0\0\x01" + encode_varint(9) + b"\0" + one_record() * 9,
+        10,
+    ),
     "header count negative": (encode_varint(6) + b"\0\0\0\x01\x01\x01", 1),
     "header count beyond the record": (encode_varint(6) + b"\0\0\0\x01\x01\x7e", 1),
     "header key negative": (encode_varint(8) + b"\0\0\0\x01\x01\x02\x01\x01", 1),
@@ -218,7 +227,7 @@ MALFORMED = {
     "header value too long": (encode_varint(9) + b"\0\0\0\x01\x01\x02\x02a\x14", 1),
     "header missing": (encode_varint(9) + b"\0\0\0\x01\x01\x04\x02a\x01", 1),
     "varint runs over the end": (encode_varint(6) + b"\0\0\0\x01\x01\x80" + b"\0" + one_record() * 9, 10),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("columns", [None, ["offset"], ["value"], ["headers"], []], ids=str)
@@ -254,8 +263,7 @@ def test_threads_decode_at_the_same_time() -> None:
     expected = decode_columns_plain(data)
     results: list[pa.RecordBatch] = []
     threads = [
-        threading.Thread(target=lambda: results.extend(decode_columns(data) for _ in range(20)))
-        for _ in range(4)
+        threading.Thread(target=lambda: results.extend(decode_columns(data) for _ in range(20))) for _ in range(4)
     ]
     for thread in threads:
         thread.start()
@@ -275,9 +283,7 @@ OLD_FILES = sorted(FILES)
 
 @pytest.mark.parametrize("name", OLD_FILES)
 @pytest.mark.parametrize("columns", [None, ("value", "timestamp_type"), ()])
-def test_old_message_formats_come_as_columns_like_the_plain_way(
-    name: str, columns: Collection[str] | None
-) -> None:
+def test_old_message_formats_come_as_columns_like_the_plain_way(name: str, columns: Collection[str] | None) -> None:
     """For any range of offsets and columns both decoders give the same of logs that hold formats 0, 1 and 2."""
     data = log_bytes(name)
     whole = decode_columns(data)

@@ -103,9 +103,7 @@ def test_the_bytes_are_those_of_the_plain_builder(records: list[Record], wanted:
 
 @given(record_lists(), batch_settings(), st.integers(0, 19), st.integers(1, 20))
 @settings(deadline=None)
-def test_what_was_encoded_is_decoded(
-    records: list[Record], wanted: BatchSettings, start: int, count: int
-) -> None:
+def test_what_was_encoded_is_decoded(records: list[Record], wanted: BatchSettings, start: int, count: int) -> None:
     """Any slice of columns comes back from decode_columns as it went in."""
     columns = columns_of(records).slice(start, count)
     batches = list(encode_batches(columns, settings=wanted))
@@ -160,9 +158,7 @@ def test_more_batches_than_one_turn_of_the_loop_holds() -> None:
 def test_the_level_of_the_codec_is_used(level: int | None) -> None:
     records = [Record(n, n, None, f"some text {n % 7} and {n}".encode() * 9) for n in range(300)]
     wanted = BatchSettings(codec=Codec.GZIP, level=level)
-    assert joined(list(encode_batches(columns_of(records), settings=wanted))) == b"".join(
-        plainly(records, wanted)
-    )
+    assert joined(list(encode_batches(columns_of(records), settings=wanted))) == b"".join(plainly(records, wanted))
 
 
 def _converted(columns: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.RecordBatch:
@@ -180,7 +176,7 @@ def test_other_spellings_of_bytes_are_the_same(kind: pa.DataType) -> None:
 
 @pytest.mark.parametrize(
     "kind", [pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.timestamp("ms"), pa.timestamp("s")]
-)  # fmt: skip
+)
 def test_timestamps_of_any_unit_are_milliseconds(kind: pa.DataType) -> None:
     records = [Record(n, 1_700_000_000_000 + n * 1000, None, None) for n in range(5)]
     columns = columns_of(records)
@@ -205,9 +201,7 @@ def test_microseconds_are_rounded_down() -> None:
         ({"timestamp": [1], "key": [2.5]}, ValueError, "column key is double, expected binary"),
     ],
 )
-def test_what_cannot_be_encoded_is_named(
-    values: dict[str, list[Any]], error: type[Exception], message: str
-) -> None:
+def test_what_cannot_be_encoded_is_named(values: dict[str, list[Any]], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         list(encode_batches(pa.RecordBatch.from_pydict(values)))
 

@@ -72,12 +72,10 @@ def test_data_cut_anywhere_is_corrupt(codec: Codec) -> None:
             restored = bytes(decompress(codec, packed[:size]))
         except CorruptRecordError:
             continue
-        # Raw and framed snappy have no end mark, and zstd may have no frame: only the lengths inside the payload tell, as
-        # in Kafka.
+        # Raw and framed snappy have no end mark, and zstd may have no frame: only the lengths inside the payload tell,
+        # as in Kafka.
         assert codec in (Codec.SNAPPY, Codec.ZSTD)
-        assert size == 0 or (
-            codec is Codec.SNAPPY and size in range(len(XERIAL_HEADER), len(XERIAL_HEADER) + 4)
-        )
+        assert size == 0 or (codec is Codec.SNAPPY and size in range(len(XERIAL_HEADER), len(XERIAL_HEADER) + 4))
         assert restored == b""
 
 
@@ -145,7 +143,7 @@ def test_names_are_those_of_kafkas_configuration() -> None:
         Codec.from_name("brotli")
 
 
-# --- what would become large --------------------------------------------------------------------------------------------
+# --- what would become large ------------------------------------------------------------------------------------------
 
 LARGE = 48 * 1024 * 1024
 

@@ -18,9 +18,7 @@ def test_an_uncompressed_batch_is_byte_for_byte_kafkas(name: str) -> None:
     assert written_by_us(name).hex() == written_by_kafka(name).hex()
 
 
-@pytest.mark.parametrize(
-    "name", ["gzip-mixed", "snappy-mixed", "lz4-mixed", "lz4-one-small", "snappy-one-small"]
-)
+@pytest.mark.parametrize("name", ["gzip-mixed", "snappy-mixed", "lz4-mixed", "lz4-one-small", "snappy-one-small"])
 def test_a_compressed_batch_differs_from_kafkas_in_nothing_but_the_compressed_bytes(name: str) -> None:
     ours, kafkas = RecordBatch(written_by_us(name)), RecordBatch(written_by_kafka(name))
     assert ours.attributes == kafkas.attributes
@@ -75,13 +73,9 @@ def test_columns_are_those_of_the_plain_decoder(name: str) -> None:
 
 def test_all_batches_in_a_row_are_read_as_one_log() -> None:
     data = b"".join(written_by_kafka(name) for name in WITH_RECORDS)
-    assert [batch.size for batch in iter_batches(data)] == [
-        len(written_by_kafka(name)) for name in WITH_RECORDS
-    ]
+    assert [batch.size for batch in iter_batches(data)] == [len(written_by_kafka(name)) for name in WITH_RECORDS]
     columns = decode_columns(data)
-    assert columns.column("offset").to_pylist() == [
-        r.offset for name in WITH_RECORDS for r in records_of(name)
-    ]
+    assert columns.column("offset").to_pylist() == [r.offset for name in WITH_RECORDS for r in records_of(name)]
     assert columns.column("value").to_pylist() == [r.value for name in WITH_RECORDS for r in records_of(name)]
 
 

@@ -97,10 +97,21 @@ def _own_view(data: bytes) -> list[dict[str, Any]]:
         view: dict[str, Any] = {
             name: getattr(batch, name)
             for name in (
-                "base_offset", "last_offset", "size", "partition_leader_epoch", "timestamp_type", "max_timestamp",
-                "producer_id", "producer_epoch", "base_sequence", "last_sequence", "is_transactional", "is_control", "crc",
+                "base_offset",
+                "last_offset",
+                "size",
+                "partition_leader_epoch",
+                "timestamp_type",
+                "max_timestamp",
+                "producer_id",
+                "producer_epoch",
+                "base_sequence",
+                "last_sequence",
+                "is_transactional",
+                "is_control",
+                "crc",
             )
-        }  # fmt: skip
+        }
         view["codec"] = batch.codec_name
         if batch.delete_horizon_ms is not None:
             view["delete_horizon_ms"] = batch.delete_horizon_ms

@@ -72,8 +72,7 @@ def test_the_builder_writes_what_kafka_writes(name: str) -> None:
     ours, sets = b"", FILES[name]["sets"]
     for case in sets:
         records = [
-            Record(r["offset"], r["timestamp_ms"], content(r["key"]), content(r["value"]))
-            for r in case["records"]
+            Record(r["offset"], r["timestamp_ms"], content(r["key"]), content(r["value"])) for r in case["records"]
         ]
         codec, append_time = Codec.from_name(case["codec"]), case.get("log_append_time_ms")
         if case["magic"] == 2:
@@ -114,15 +113,11 @@ def old_records(draw: st.DrawFn) -> list[Record]:
 
 @given(old_records(), st.sampled_from([0, 1]), st.sampled_from(CODECS), st.none() | st.integers(0, 2**40))
 @settings(deadline=None)
-def test_what_was_written_is_read(
-    records: list[Record], magic: int, codec: Codec, append_time: int | None
-) -> None:
+def test_what_was_written_is_read(records: list[Record], magic: int, codec: Codec, append_time: int | None) -> None:
     """Whatever `build_legacy` writes, `records()` gives back, with the timestamps that the format can hold."""
     data = build_legacy(records, magic=magic, codec=codec, log_append_time_ms=append_time)
     read = [record for batch in iter_batches(data) for record in batch.records()]
-    timestamps = [
-        -1 if not magic else r.timestamp_ms if append_time is None else append_time for r in records
-    ]
+    timestamps = [-1 if not magic else r.timestamp_ms if append_time is None else append_time for r in records]
     assert read == [Record(r.offset, t, r.key, r.value) for r, t in zip(records, timestamps, strict=True)]
 
 

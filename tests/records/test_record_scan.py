@@ -128,7 +128,7 @@ def test_the_short_way_takes_only_what_is_all_that_its_header_says() -> None:
         data[position] ^= 1
 
 
-# --- what would become large --------------------------------------------------------------------------------------------
+# --- what would become large ------------------------------------------------------------------------------------------
 
 
 def one_record_of(size: int) -> bytes:
@@ -183,7 +183,7 @@ def test_much_of_nothing_is_refused_at_its_first_byte(codec: Codec) -> None:
     assert peak < 24 * MIB
 
 
-# --- when the native loops are there ------------------------------------------------------------------------------------
+# --- when the native loops are there ----------------------------------------------------------------------------------
 
 
 def test_the_native_loops_are_loaded_once_there_is_work_for_them(monkeypatch: pytest.MonkeyPatch) -> None:

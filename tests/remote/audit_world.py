@@ -32,9 +32,7 @@ HOUR_MS = 3_600_000
 class KnownDirs(DataDirs):
     """Log directories of which what they say is given."""
 
-    def __init__(
-        self, metadata: dict[TopicIdPartition, PartitionMetadata], log_facts: LogFacts | None = None
-    ) -> None:
+    def __init__(self, metadata: dict[TopicIdPartition, PartitionMetadata], log_facts: LogFacts | None = None) -> None:
         super().__init__([])
         self._known = metadata
         self._log_facts = log_facts

@@ -1,7 +1,7 @@
 """What the remote tier keeps from one segment to the next, with the work on one of them failing at every step.
 
-Invariant: whatever became of the first segment, the next ones are served, copied and counted as by a new process, and the
-first one too, once nothing fails any more.
+Invariant: whatever became of the first segment, the next ones are served, copied and counted as by a new process, and
+the first one too, once nothing fails any more.
 """
 
 from __future__ import annotations
@@ -34,9 +34,7 @@ FAULTS = [Fault.UNAVAILABLE, Fault.DENIED, Fault.LOST_ANSWER, Fault.SHORT]
 
 
 def metadata_of(number: int) -> RemoteLogSegmentMetadata:
-    return segment(
-        number, number * 1000, number * 1000 + 999, size=1_000, max_timestamp=5_000, txn_index_empty=False
-    )
+    return segment(number, number * 1000, number * 1000 + 999, size=1_000, max_timestamp=5_000, txn_index_empty=False)
 
 
 class Store:
@@ -58,17 +56,11 @@ class Store:
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
         return bytes(
-            self.faults.step(
-                f"{index_type} of {metadata.start_offset}", lambda: self.index(metadata, index_type)
-            )
+            self.faults.step(f"{index_type} of {metadata.start_offset}", lambda: self.index(metadata, index_type))
         )
 
-    def fetch_log_segment(
-        self, metadata: RemoteLogSegmentMetadata, start: int, end: int | None = None
-    ) -> bytes:
-        return bytes(
-            self.faults.step(f"records of {metadata.start_offset}", lambda: self.records(metadata)[start:end])
-        )
+    def fetch_log_segment(self, metadata: RemoteLogSegmentMetadata, start: int, end: int | None = None) -> bytes:
+        return bytes(self.faults.step(f"records of {metadata.start_offset}", lambda: self.records(metadata)[start:end]))
 
 
 def expect_served(cache: RemoteIndexCache, store: Store, path: Path, number: int) -> None:
@@ -80,9 +72,7 @@ def expect_served(cache: RemoteIndexCache, store: Store, path: Path, number: int
         assert found.offset_index.lookup(metadata.start_offset + 15 + number).offset == number * 1001 + 10
         assert found.txn_index.all == []
     stems = {each.name.split(".")[0] for each in path.iterdir() if each.suffix != DELETED_SUFFIX}
-    assert all(
-        not each.name.endswith(".tmp") for each in path.iterdir() if each.name.startswith(f"{number}000_")
-    )
+    assert all(not each.name.endswith(".tmp") for each in path.iterdir() if each.name.startswith(f"{number}000_"))
     assert any(stem.startswith(f"{number}000_") for stem in stems)
 
 
@@ -100,9 +90,7 @@ def expect_as_new(cache: RemoteIndexCache, store: Store, path: Path) -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("step", range(1, 8))
-def test_the_index_cache_after_a_store_that_failed_at_any_step(
-    tmp_path: Path, step: int, fault: Fault
-) -> None:
+def test_the_index_cache_after_a_store_that_failed_at_any_step(tmp_path: Path, step: int, fault: Fault) -> None:
     faults = Faults()
     store = Store(faults)
     cache = RemoteIndexCache(tmp_path, store, capacity_bytes=10**6)  # type: ignore[arg-type]
@@ -150,9 +138,7 @@ def test_blocks_after_a_store_that_failed_at_any_step(step: int, fault: Fault) -
 
     def read_all(number: int) -> bytes:
         metadata = metadata_of(number)
-        return b"".join(
-            bytes(piece) for at in range(0, 1_000, 50) for piece in blocks.read(metadata, at, at + 50)
-        )
+        return b"".join(bytes(piece) for at in range(0, 1_000, 50) for piece in blocks.read(metadata, at, at + 50))
 
     faults.at(step, fault)
     with pytest.raises(RemoteStorageError):

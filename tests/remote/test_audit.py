@@ -55,8 +55,10 @@ FAULTS = [
     Fault("manifest garbled", "damaged-manifest", lambda b, n: b.put(n, MANIFEST, b"{"), "sound"),
     Fault("manifest empty", "damaged-manifest", lambda b, n: b.put(n, MANIFEST, b""), "sound"),
     Fault(
-        "manifest of a later version", "unknown-version",
-        lambda b, n: b.put(n, MANIFEST, b'{"format": "stratalog-segment-manifest", "version": 99}'), "same",
+        "manifest of a later version",
+        "unknown-version",
+        lambda b, n: b.put(n, MANIFEST, b'{"format": "stratalog-segment-manifest", "version": 99}'),
+        "same",
     ),
     Fault("offset index lost", "missing-object", lambda b, n: b.delete(n, INDEX), "sound"),
     Fault("time index lost", "missing-object", lambda b, n: b.delete(n, TIMES), "sound"),
@@ -70,8 +72,10 @@ FAULTS = [
     Fault("manifest and epochs lost", "missing-manifest", lambda b, n: b.delete(n, MANIFEST, EPOCHS), "sound"),
     Fault("records flipped", "damaged-object", lambda b, n: b.flip(n, LOG), "same"),
     Fault(
-        "records and index flipped", "damaged-object",
-        both(lambda b, n: b.flip(n, LOG), lambda b, n: b.flip(n, INDEX)), "same",
+        "records and index flipped",
+        "damaged-object",
+        both(lambda b, n: b.flip(n, LOG), lambda b, n: b.flip(n, INDEX)),
+        "same",
     ),
     Fault("records cut", "wrong-size", lambda b, n: b.cut(n, LOG), "same"),
     Fault("records lost", "missing-object", lambda b, n: b.delete(n, LOG), "same"),
@@ -79,42 +83,56 @@ FAULTS = [
     Fault("records and manifest lost", "missing-segment", lambda b, n: b.delete(n, LOG, MANIFEST), "same"),
     Fault("deletion begun", "unfinished-deletion", lambda b, n: b.state(n, DELETING), "gone"),
     Fault(
-        "deletion half done", "unfinished-deletion",
-        both(lambda b, n: b.state(n, DELETING), lambda b, n: b.delete(n, MANIFEST, LOG)), "gone",
+        "deletion half done",
+        "unfinished-deletion",
+        both(lambda b, n: b.state(n, DELETING), lambda b, n: b.delete(n, MANIFEST, LOG)),
+        "gone",
     ),
     Fault(
-        "deleted, indexes left", "undeleted",
-        both(lambda b, n: b.state(n, DELETED), lambda b, n: b.delete(n, MANIFEST, LOG)), "gone",
+        "deleted, indexes left",
+        "undeleted",
+        both(lambda b, n: b.state(n, DELETED), lambda b, n: b.delete(n, MANIFEST, LOG)),
+        "gone",
     ),
     Fault("deleted and put back", "undeleted", lambda b, n: b.state(n, DELETED), "same"),
     Fault(
-        "deleted, and its manifest came late", "undeleted",
-        both(lambda b, n: b.state(n, DELETED), lambda b, n: b.delete(n, LOG, INDEX, TIMES, EPOCHS, SNAPSHOT)), "gone",
+        "deleted, and its manifest came late",
+        "undeleted",
+        both(lambda b, n: b.state(n, DELETED), lambda b, n: b.delete(n, LOG, INDEX, TIMES, EPOCHS, SNAPSHOT)),
+        "gone",
     ),
     Fault(
-        "copy that nobody knows", "orphan",
-        both(lambda b, n: b.state(n, None), lambda b, n: b.delete(n, MANIFEST)), "gone",
+        "copy that nobody knows",
+        "orphan",
+        both(lambda b, n: b.state(n, None), lambda b, n: b.delete(n, MANIFEST)),
+        "gone",
     ),
     Fault(
-        "replaced, not deleted", "replaced",
+        "replaced, not deleted",
+        "replaced",
         both(
-            lambda b, n: b.state(n, None), lambda b, n: b.put(n, ObjectKind.REPLACED, b"{}"),
+            lambda b, n: b.state(n, None),
+            lambda b, n: b.put(n, ObjectKind.REPLACED, b"{}"),
             lambda b, n: b.delete(n, MANIFEST),
         ),
         "gone",
     ),
     Fault(
-        "replaced, and its brokers do not know", "replaced",
-        both(lambda b, n: b.put(n, ObjectKind.REPLACED, b"{}"), lambda b, n: b.delete(n, MANIFEST)), "same",
+        "replaced, and its brokers do not know",
+        "replaced",
+        both(lambda b, n: b.put(n, ObjectKind.REPLACED, b"{}"), lambda b, n: b.delete(n, MANIFEST)),
+        "same",
     ),
     Fault("complete, not known", "unreferenced", lambda b, n: b.state(n, None), "same"),
     Fault("complete, not declared", "unfinished-copy", lambda b, n: b.state(n, STARTED), "same"),
     Fault(
-        "copy that died", "unfinished-copy",
-        both(lambda b, n: b.state(n, STARTED), lambda b, n: b.delete(n, MANIFEST, EPOCHS)), "same",
+        "copy that died",
+        "unfinished-copy",
+        both(lambda b, n: b.state(n, STARTED), lambda b, n: b.delete(n, MANIFEST, EPOCHS)),
+        "same",
     ),
     Fault("object nobody lists", "unlisted-object", lambda b, n: b.put(n, TXN, b""), "sound"),
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +180,8 @@ def test_every_fault_is_found_and_mended_or_left_alone(fault: Fault, sound: Soun
 
 
 def test_remade_indexes_are_those_of_the_log(sound: SoundBucket) -> None:
-    """What was lost comes back byte for byte, if its interval was the usual one: here it is a coarser one, and right."""
+    """What was lost comes back byte for byte, if its interval was the usual one: here it is a coarser one, and
+    right."""
     bucket = sound.copy()
     bucket.delete(0, INDEX, TIMES)
     bucket.repair(bucket.audit())
@@ -335,8 +354,8 @@ SPOILT = st.lists(st.sampled_from([None, None, *FAULTS]), min_size=5, max_size=5
 @given(faults=SPOILT)
 def test_any_faults_are_each_found_and_repair_ends(faults: list[Fault | None], sound: SoundBucket) -> None:
     """Every injected fault is found at its segment; sound segments have no finding and stay as they are, byte for byte;
-    after repair nothing is left that repair can mend, but for snapshots behind segments that cannot be read, and doing it
-    again changes nothing."""
+    after repair nothing is left that repair can mend, but for snapshots behind segments that cannot be read, and doing
+    it again changes nothing."""
     bucket = sound.copy()
     for number, fault in enumerate(faults):
         if fault is not None:

@@ -26,11 +26,7 @@ def bucket(tmp_path: Path) -> Iterator[Bucket]:
 
 
 def found(bucket: Bucket) -> list[Finding]:
-    return [
-        each
-        for each in audit_bucket(bucket.store, AuditOptions(later(), 0)).findings
-        if each.kind is Kind.ORPHAN
-    ]
+    return [each for each in audit_bucket(bucket.store, AuditOptions(later(), 0)).findings if each.kind is Kind.ORPHAN]
 
 
 @pytest.mark.parametrize("is_first", [True, False])

@@ -66,9 +66,7 @@ def test_events_make_states(tmp_path: Path) -> None:
 
 def test_events_that_the_states_do_not_allow_change_nothing(tmp_path: Path) -> None:
     lost = update(5, FINISHED)
-    write_metadata(
-        tmp_path, [lost, segment(0, 0, 9), update(0, DELETED), update(0, FINISHED), segment(0, 5, 9)]
-    )
+    write_metadata(tmp_path, [lost, segment(0, 0, 9), update(0, DELETED), update(0, FINISHED), segment(0, 5, 9)])
     (known,) = replayed(tmp_path).segments.values()
     assert (known.state, known.start_offset) == (FINISHED, 0)
 

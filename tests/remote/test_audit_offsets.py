@@ -17,9 +17,7 @@ from tests.remote.values import PARTITION, segment
 
 
 def manifest(number: int, start: int, end: int, epochs: dict[int, int] | None = None) -> SegmentManifest:
-    return SegmentManifest.of(
-        segment(number, start, end, epochs), {ObjectKind.LOG: StoredObject(100, 0)}, (0,)
-    )
+    return SegmentManifest.of(segment(number, start, end, epochs), {ObjectKind.LOG: StoredObject(100, 0)}, (0,))
 
 
 def found(*manifests: SegmentManifest, log: LogFacts | None = None) -> list[tuple[str, str]]:
@@ -49,9 +47,7 @@ def test_a_segment_within_another_is_covered_whichever_is_listed_first() -> None
 
 
 def test_segments_that_overlap_in_part_are_told_once() -> None:
-    (finding,) = audit_offsets(
-        PARTITION, [manifest(1, 10, 19), manifest(2, 15, 24), manifest(3, 25, 29)], None
-    )
+    (finding,) = audit_offsets(PARTITION, [manifest(1, 10, 19), manifest(2, 15, 24), manifest(3, 25, 29)], None)
     assert (finding.kind.value, str(finding.offsets), finding.severity) == (
         "overlap",
         "15-24",
@@ -71,9 +67,7 @@ def test_a_gap_that_the_local_log_has_is_a_note() -> None:
     [(35, ["20-24", "30-34"]), (30, ["20-24"]), (22, ["20-21"]), (20, [])],
 )
 def test_what_neither_tier_has_is_lost(local_start: int, lost: list[str]) -> None:
-    findings = audit_offsets(
-        PARTITION, [manifest(1, 10, 19), manifest(2, 25, 29)], log_facts(10, local_start, 50)
-    )
+    findings = audit_offsets(PARTITION, [manifest(1, 10, 19), manifest(2, 25, 29)], log_facts(10, local_start, 50))
     assert [str(one.offsets) for one in findings if one.kind.value == "lost-offsets"] == lost
     assert all(one.severity is Severity.ERROR for one in findings if one.kind.value == "lost-offsets")
 
@@ -117,10 +111,7 @@ def test_a_segment_that_begins_within_an_epoch_is_no_stranger() -> None:
 
 
 def test_epochs_without_records_say_nothing() -> None:
-    assert (
-        found(manifest(1, 0, 9, {0: 0}), manifest(2, 10, 19, {0: 10, 1: 10}), manifest(3, 20, 29, {1: 20}))
-        == []
-    )
+    assert found(manifest(1, 0, 9, {0: 0}), manifest(2, 10, 19, {0: 10, 1: 10}), manifest(3, 20, 29, {1: 20})) == []
 
 
 RANGES = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=10)

@@ -18,13 +18,9 @@ from stratalog.testing.faulty_store import Faults, FaultyObjectStore
 from tests.remote.values import segment
 
 
-def _put(
-    store: ObjectStore, number: int, start: int, end: int, topic: str = "flights", partition: int = 0
-) -> None:
+def _put(store: ObjectStore, number: int, start: int, end: int, topic: str = "flights", partition: int = 0) -> None:
     where = TopicIdPartition(UUID(int=sum(topic.encode()) + 5), topic, partition)
-    metadata = replace(
-        segment(number, start, end), segment_id=RemoteLogSegmentId(where, UUID(int=number + 9))
-    )
+    metadata = replace(segment(number, start, end), segment_id=RemoteLogSegmentId(where, UUID(int=number + 9)))
     manifest = SegmentManifest.of(metadata, {ObjectKind.LOG: StoredObject(1, 1)}, (1,))
     store.put(manifest.key(), b"x")
     store.put(manifest.key(ObjectKind.MANIFEST), manifest.to_json())
@@ -41,8 +37,12 @@ def test_segments_come_by_topic_partition_and_offset() -> None:
     ):
         _put(store, number, start, start + 9, topic, partition)
     assert _offsets(list_remote_segments(store)) == [
-        ("a", 0, 20, 29), ("a", 0, 100, 109), ("a", 1, 0, 9), ("b", 0, 0, 9), ("b", 0, 10, 19),
-    ]  # fmt: skip
+        ("a", 0, 20, 29),
+        ("a", 0, 100, 109),
+        ("a", 1, 0, 9),
+        ("b", 0, 0, 9),
+        ("b", 0, 10, 19),
+    ]
     assert _offsets(list_remote_segments(store, topics=["b"])) == [("b", 0, 0, 9), ("b", 0, 10, 19)]
     assert list_remote_segments(store, topics=[]) == []
     assert list_remote_segments(store, topics=["none"]) == []

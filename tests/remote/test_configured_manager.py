@@ -1,4 +1,7 @@
-"""Each key of the broker's configuration is in force where it belongs from the start; no two of the values are alike."""
+"""Each key of the broker's configuration is in force where it belongs from the start.
+
+No two of the values are alike.
+"""
 
 from __future__ import annotations
 

@@ -125,9 +125,7 @@ def test_a_restart_goes_on_where_the_process_stopped(tmp_path: Path) -> None:
             world.tier()
             assert copied < set(world.objects())
             copied = set(world.objects())
-            assert len(list_remote_segments(world.inner, covered=True)) == len(
-                list_remote_segments(world.inner)
-            )
+            assert len(list_remote_segments(world.inner, covered=True)) == len(list_remote_segments(world.inner))
             world.drop_local()
             world.expect_everything()
 
@@ -326,9 +324,7 @@ def test_retention_by_time_deletes_remote_segments_and_moves_the_log_start_offse
         world.configure(retention_ms=world.clock.now_ms() - segments[1].max_timestamp_ms)
         assert world.tier() == RunResult(deleted=2)
         assert world.log.log_start_offset == segments[2].start_offset
-        assert [m.base_offset for m in list_remote_segments(world.inner)] == [
-            s.start_offset for s in segments[2:]
-        ]
+        assert [m.base_offset for m in list_remote_segments(world.inner)] == [s.start_offset for s in segments[2:]]
         assert world.orphans() == []
         world.expect_everything()
         world.restart()
@@ -436,6 +432,4 @@ def test_states_go_through_started_to_finished(tmp_path: Path) -> None:
         world.rsm.copy_log_segment_data = watched  # type: ignore[method-assign]
         copied = world.tier().copied
         finished = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-        assert states == [
-            [*[finished] * n, RemoteLogSegmentState.COPY_SEGMENT_STARTED] for n in range(copied)
-        ]
+        assert states == [[*[finished] * n, RemoteLogSegmentState.COPY_SEGMENT_STARTED] for n in range(copied)]

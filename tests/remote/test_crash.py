@@ -74,9 +74,7 @@ def test_a_crash_at_any_step_of_a_copy_loses_nothing_and_leaves_nothing(tmp_path
 
 
 @pytest.mark.parametrize("fault", [Fault.CRASH, Fault.CRASH_AFTER])
-def test_a_crash_at_any_step_of_an_expiration_deletes_the_same_in_the_end(
-    tmp_path: Path, fault: Fault
-) -> None:
+def test_a_crash_at_any_step_of_an_expiration_deletes_the_same_in_the_end(tmp_path: Path, fault: Fault) -> None:
     steps = _steps(tmp_path / "dry", _prepare_expiration, _copy)
     assert steps > 10
     for step in range(1, steps + 1):

@@ -13,9 +13,7 @@ from stratalog.testing.faulty_store import Fault, Faults, FaultyObjectStore
 
 def _store(deadline_ms: int) -> tuple[DeadlineObjectStore, Faults]:
     faults = Faults()
-    return DeadlineObjectStore(
-        FaultyObjectStore(ObjectStore.from_url("memory:///"), faults), deadline_ms
-    ), faults
+    return DeadlineObjectStore(FaultyObjectStore(ObjectStore.from_url("memory:///"), faults), deadline_ms), faults
 
 
 def test_every_verb_has_a_deadline(tmp_path: Path) -> None:

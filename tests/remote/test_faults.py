@@ -16,9 +16,7 @@ from tests.remote.world import World
 
 
 @pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.DENIED, Fault.LOST_ANSWER])
-def test_a_failure_at_any_step_of_a_copy_is_made_up_for_at_the_next_turn(
-    tmp_path: Path, fault: Fault
-) -> None:
+def test_a_failure_at_any_step_of_a_copy_is_made_up_for_at_the_next_turn(tmp_path: Path, fault: Fault) -> None:
     with World(tmp_path / "dry") as world:
         world.append(25)
         world.tier()
@@ -65,9 +63,7 @@ def test_a_failure_at_any_step_of_an_expiration_is_made_up_for(tmp_path: Path, f
             world.expect_everything()
 
 
-@pytest.mark.parametrize(
-    "fault", [Fault.SHORT, Fault.WRONG, Fault.UNAVAILABLE, Fault.DENIED, Fault.LOST_ANSWER]
-)
+@pytest.mark.parametrize("fault", [Fault.SHORT, Fault.WRONG, Fault.UNAVAILABLE, Fault.DENIED, Fault.LOST_ANSWER])
 def test_a_read_gives_what_was_written_or_an_error(tmp_path: Path, fault: Fault) -> None:
     with World(tmp_path / "dry") as world:
         world.append(25)

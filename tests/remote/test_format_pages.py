@@ -79,10 +79,7 @@ def test_the_example_of_an_encoding_is_read() -> None:
     plain = page.split("## The manifest")[1].split("## Compressed")[0]
     document = json.loads(plain[plain.index("{") : plain.rindex("}") + 1])
     example = (
-        page.split("The manifest is\nthen of version 2 and says so:")[1]
-        .split("`size` and")[0]
-        .strip()
-        .rstrip(",")
+        page.split("The manifest is\nthen of version 2 and says so:")[1].split("`size` and")[0].strip().rstrip(",")
     )
     changes = json.loads("{" + example + "}}")
     document["objects"]["log"] = changes.pop("objects")["log"]

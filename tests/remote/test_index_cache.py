@@ -162,9 +162,7 @@ def test_the_next_process_takes_over_what_is_complete_and_removes_the_rest(tmp_p
     cache.close()
     names = sorted(path.name for path in tmp_path.iterdir())
     (tmp_path / next(n for n in names if n.startswith("1000_") and n.endswith(".timeindex"))).unlink()
-    (tmp_path / next(n for n in names if n.startswith("2000_") and n.endswith(".index"))).write_bytes(
-        b"damage!"
-    )
+    (tmp_path / next(n for n in names if n.startswith("2000_") and n.endswith(".index"))).write_bytes(b"damage!")
     (tmp_path / "5000_x.index.tmp").write_bytes(b"x")
     (tmp_path / "notes.txt").write_bytes(b"x")
 
@@ -199,9 +197,7 @@ def test_readers_race_eviction_and_always_get_their_answer(tmp_path: Path) -> No
     cache = _cache(tmp_path, store, capacity=2 * SIZE)
 
     def read(seed: int) -> bool:
-        return all(
-            _looks_right(cache, (seed * 7 + n * (seed % 3 + 1)) % 9, evict=n % 11 == 0) for n in range(120)
-        )
+        return all(_looks_right(cache, (seed * 7 + n * (seed % 3 + 1)) % 9, evict=n % 11 == 0) for n in range(120))
 
     with ThreadPoolExecutor(6) as pool:
         assert all(pool.map(read, range(6)))

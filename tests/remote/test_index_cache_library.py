@@ -1,4 +1,7 @@
-"""Brokers in process end, and their threads with them; the native cache of indexes outlives the thread that loaded it."""
+"""Brokers in process end, and their threads with them.
+
+The native cache of indexes outlives the thread that loaded it.
+"""
 
 from __future__ import annotations
 

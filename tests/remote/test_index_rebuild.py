@@ -33,9 +33,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "a byte too many": lambda data: data + b"\0",
     "text": lambda data: b"<Error>" * 40,
     "entries in reverse": lambda data: b"".join(data[i : i + 4] for i in range(len(data) - 4, -1, -4)),
-    "entries of the other format": lambda data: b"".join(
-        LARGE.entry.pack(n * 10, n * 1000) for n in range(1, 3)
-    ),
+    "entries of the other format": lambda data: b"".join(LARGE.entry.pack(n * 10, n * 1000) for n in range(1, 3)),
 }
 
 
@@ -138,9 +136,7 @@ def test_an_index_that_passes_its_checks_and_points_elsewhere_is_built_anew(tmp_
         expect_every_offset_and_time(world)
 
 
-def test_a_wrong_answer_that_passes_costs_no_rebuild(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_wrong_answer_that_passes_costs_no_rebuild(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with tiered(tmp_path) as world:
         world.faults.at(2, Fault.WRONG)  # the manifest is the first
         with caplog.at_level(logging.WARNING):
@@ -148,9 +144,7 @@ def test_a_wrong_answer_that_passes_costs_no_rebuild(
         assert "built anew" not in caplog.text
 
 
-def test_what_was_built_is_kept_for_the_next_process(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_was_built_is_kept_for_the_next_process(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with tiered(tmp_path) as world:
         world.inner.delete(stored(world, OFFSETS))
         expect_every_offset_and_time(world)
@@ -201,17 +195,18 @@ class StoredRecords:
         return self.data[start:end]
 
 
-def rebuilt(
-    world: World, tmp_path: Path, entry_size: int | None = None
-) -> tuple[StoredRecords, bytes, bytes, int]:
+def rebuilt(world: World, tmp_path: Path, entry_size: int | None = None) -> tuple[StoredRecords, bytes, bytes, int]:
     """The indexes of the first segment: what was fetched for them, their bytes, and the entry size."""
     (metadata, *_) = world.rlmm.list_remote_log_segments(world.partition)
     storage = StoredRecords(bytes(world.rsm.fetch_log_segment(metadata, 0)))
     paths = tmp_path / "0.index", tmp_path / "0.timeindex"
     size = rebuild_indexes(
         RemoteRecords(storage, metadata),  # type: ignore[arg-type]
-        metadata, *paths, REAL_FILESYSTEM, entry_size=entry_size,
-    )  # fmt: skip
+        metadata,
+        *paths,
+        REAL_FILESYSTEM,
+        entry_size=entry_size,
+    )
     return storage, paths[0].read_bytes(), paths[1].read_bytes(), size
 
 
@@ -230,9 +225,7 @@ def test_the_indexes_are_byte_for_byte_those_that_the_log_made(tmp_path: Path, c
         assert times == world.rsm.fetch_index(metadata, IndexType.TIMESTAMP)
 
 
-def test_records_are_fetched_once_and_a_range_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_are_fetched_once_and_a_range_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_rebuild, "RANGE_BYTES", 16_384)
     monkeypatch.setattr(index_rebuild, "ALIGNMENT_BYTES", 2_048)
     with World(tmp_path, replace(CONFIG, segment_bytes=300_000)) as world:
@@ -242,9 +235,7 @@ def test_records_are_fetched_once_and_a_range_at_a_time(
     ranges = storage.ranges
     assert max(end - start for start, end in ranges) < 16_384 + 2_048
     fetched = sum(end - start for start, end in ranges)
-    assert (
-        0.8 * len(storage.data) < fetched < 1.25 * len(storage.data)
-    )  # batches that go beyond a range are skipped
+    assert 0.8 * len(storage.data) < fetched < 1.25 * len(storage.data)  # batches that go beyond a range are skipped
 
 
 def test_positions_that_need_it_get_entries_of_twelve_bytes_whatever_was_noted(tmp_path: Path) -> None:
@@ -255,5 +246,8 @@ def test_positions_that_need_it_get_entries_of_twelve_bytes_whatever_was_noted(t
             rebuild_indexes(
                 RemoteRecords(storage, metadata),  # type: ignore[arg-type]
                 replace(metadata, segment_size_bytes=2**31),
-                tmp_path / "0.index", tmp_path / "0.timeindex", REAL_FILESYSTEM, entry_size=8,
-            )  # fmt: skip
+                tmp_path / "0.index",
+                tmp_path / "0.timeindex",
+                REAL_FILESYSTEM,
+                entry_size=8,
+            )

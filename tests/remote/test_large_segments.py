@@ -66,7 +66,7 @@ def test_records_behind_four_gigabytes_are_read_and_checked(tmp_path: Path) -> N
     rsm.close()
 
 
-# --- one segment of 4 GiB and a bit, from the log to the store and back ------------------------------------------------
+# --- one segment of 4 GiB and a bit, from the log to the store and back -----------------------------------------------
 
 CONFIG = LogConfig(
     segment_bytes=8 * 2**30,

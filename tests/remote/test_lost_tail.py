@@ -1,4 +1,5 @@
-"""A machine loses the end of a log whose segments had been copied: what survived is not given up, here or in the bucket."""
+"""A machine loses the end of a log whose segments had been copied: what survived is not given up, here or in the
+bucket."""
 
 from __future__ import annotations
 

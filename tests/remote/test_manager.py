@@ -150,9 +150,7 @@ def test_failures_of_many_partitions_are_one_line(caplog: pytest.LogCaptureFixtu
     health = RemoteHealth(ManualClock())
     with caplog.at_level(logging.WARNING):
         for number in range(50):
-            health.failed(
-                segment(number, 0, 1).topic_id_partition, "copy", RetriableRemoteStorageError("503")
-            )
+            health.failed(segment(number, 0, 1).topic_id_partition, "copy", RetriableRemoteStorageError("503"))
     assert len(caplog.records) == 1
     assert not health.succeeded(PARTITION, "copy", used_store=False)
     assert health.succeeded(PARTITION, "copy", used_store=True)
@@ -351,9 +349,7 @@ def test_a_follower_copies_nothing_and_knows_what_is_remote(tmp_path: Path) -> N
         world.tier()
         remote, before = world.log.highest_offset_in_remote_storage, world.objects()
         world.log.close()
-        world.log = PartitionLog.open(
-            tmp_path / "t-0", world.log.config, clock=world.clock, clean_shutdown=True
-        )
+        world.log = PartitionLog.open(tmp_path / "t-0", world.log.config, clock=world.clock, clean_shutdown=True)
         world.log.update_high_watermark(world.log.log_end_offset)
         world.manager.on_leadership_change([], [world.log])
         assert world.tier() == RunResult()

@@ -261,9 +261,7 @@ def test_pools_quotas_and_cache_follow_the_configuration(tmp_path: Path) -> None
         assert manager.index_cache.capacity_bytes == 9
 
 
-def test_an_expiration_with_nothing_to_do_looks_at_no_segment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_expiration_with_nothing_to_do_looks_at_no_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with World(tmp_path) as world:
         world.append(40)
         world.tier()
@@ -272,9 +270,7 @@ def test_an_expiration_with_nothing_to_do_looks_at_no_segment(
         walks = 0
         real = RemoteLogMetadataCache.segments
 
-        def counted(
-            cache: RemoteLogMetadataCache, epoch: int | None = None
-        ) -> list[RemoteLogSegmentMetadata]:
+        def counted(cache: RemoteLogMetadataCache, epoch: int | None = None) -> list[RemoteLogSegmentMetadata]:
             nonlocal walks
             walks += epoch is None
             return real(cache, epoch)

@@ -71,7 +71,7 @@ def owned(world: World, directory: str = "data", cluster: str = "production") ->
     return ownership
 
 
-# --- the object ---------------------------------------------------------------------------------------------------------
+# --- the object -------------------------------------------------------------------------------------------------------
 
 
 def test_of_many_that_take_a_bucket_at_the_same_time_one_has_it(store: ObjectStore) -> None:
@@ -80,9 +80,7 @@ def test_of_many_that_take_a_bucket_at_the_same_time_one_has_it(store: ObjectSto
         with ThreadPoolExecutor(8) as pool:
             taken = list(
                 pool.map(
-                    lambda n, before=before: replace_owner(
-                        store, before, BucketOwner(f"cluster-{n}", "test")
-                    ),
+                    lambda n, before=before: replace_owner(store, before, BucketOwner(f"cluster-{n}", "test")),
                     range(8),
                 )
             )
@@ -149,7 +147,7 @@ def test_what_cannot_be_read_as_an_owner_is_nobodys_leave_to_write(store: Object
         check_no_owner(store, "a test")
 
 
-# --- a broker -----------------------------------------------------------------------------------------------------------
+# --- a broker ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -174,16 +172,12 @@ def test_the_owner_that_a_later_release_wrote_is_not_replaced() -> None:
     store = ObjectStore.from_url("memory:///")
     store.put(f"{DIRECTORY}/{1:020d}.json", b'{"format": "stratalog-bucket-owner", "version": 2}')
     for decides in (lambda: take_over(store, "production"), lambda: give_up(store), lambda: owners(store)):
-        with pytest.raises(
-            RemoteStorageError, match="has version 2, and 1 is the last that this release knows"
-        ):
+        with pytest.raises(RemoteStorageError, match="has version 2, and 1 is the last that this release knows"):
             decides()
     assert len(generations(store)) == 1
 
 
-def test_the_first_has_an_empty_bucket_and_another_cluster_is_refused(
-    store: ObjectStore, tmp_path: Path
-) -> None:
+def test_the_first_has_an_empty_bucket_and_another_cluster_is_refused(store: ObjectStore, tmp_path: Path) -> None:
     first, second = claim(store, tmp_path / "one"), claim(store, tmp_path / "two", "other")
     first.ensure()
     for _ in range(2):
@@ -235,9 +229,7 @@ def test_an_old_copy_of_a_data_directory_is_refused_until_an_operator_takes_it(t
     current = claim(store, tmp_path / "one")
     current.ensure()
     for directory in ("copy", "lost its file"):
-        with pytest.raises(
-            NotOwnerError, match=r"is an old copy.*tier restore memory:.* --metadata-only --take-over"
-        ):
+        with pytest.raises(NotOwnerError, match=r"is an old copy.*tier restore memory:.* --metadata-only --take-over"):
             claim(store, tmp_path / directory).ensure()
     current.ensure()
     take_over(store, "production", node_id=1)
@@ -318,7 +310,7 @@ def test_where_a_store_has_no_conditional_puts_the_one_whose_object_was_replaced
         first.ensure()
 
 
-# --- buckets from before ------------------------------------------------------------------------------------------------
+# --- buckets from before ----------------------------------------------------------------------------------------------
 
 
 def test_a_bucket_from_before_is_adopted_by_who_knows_its_topics_alone(tmp_path: Path) -> None:
@@ -332,7 +324,7 @@ def test_a_bucket_from_before_is_adopted_by_who_knows_its_topics_alone(tmp_path:
         assert len(generations(world.inner)) == 1
 
 
-# --- what is not done without -------------------------------------------------------------------------------------------
+# --- what is not done without -----------------------------------------------------------------------------------------
 
 
 def test_who_lost_the_bucket_neither_copies_nor_deletes_nor_gives_up_local_data(tmp_path: Path) -> None:

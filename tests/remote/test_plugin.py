@@ -98,10 +98,7 @@ def test_a_segment_that_a_plugin_cannot_address_is_not_copied_and_stays_here(
         world.append(40)
         with caplog.at_level(logging.WARNING):
             world.limit_positions(limit)
-        assert (
-            f"segment.bytes is 12000, but the storage plugin {NARROW} takes positions up to {limit}"
-            in caplog.text
-        )
+        assert f"segment.bytes is 12000, but the storage plugin {NARROW} takes positions up to {limit}" in caplog.text
         with pytest.raises(
             RemoteStorageError,
             match=rf"{world.log.segments[first_large].log_path}: position \d+ is out of reach",

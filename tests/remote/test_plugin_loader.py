@@ -113,7 +113,7 @@ def test_a_plugins_errors_are_the_brokers_and_its_path_may_have_several_parts(tm
         ("my_plugin:Unmade", "the storage plugin cannot be loaded: OSError: out of luck"),
         ("my_plugin:Half", "the storage plugin lacks close, copy_log_segment_data, delete_log_segment_data, fetch"),
     ],
-)  # fmt: skip
+)
 def test_a_plugin_that_cannot_be_used_is_named_with_its_path_and_the_reason(
     tmp_path: Path, name: str, said: str
 ) -> None:
@@ -133,7 +133,5 @@ def test_a_configuration_that_a_plugin_refuses_is_told_with_the_reason() -> None
     def configure(configs: Any) -> None:
         raise RuntimeError(f"no bucket {configs['bucket']}")
 
-    with pytest.raises(
-        UsageError, match=f"{KEY}=m:C: the storage plugin refuses .*: RuntimeError: no bucket b"
-    ):
+    with pytest.raises(UsageError, match=f"{KEY}=m:C: the storage plugin refuses .*: RuntimeError: no bucket b"):
         configure_plugin("storage", KEY, "m:C", configure, {"bucket": "b"})

@@ -212,7 +212,8 @@ def test_marks_go_after_a_while_and_those_of_streams_stay(bucket: Bucket) -> Non
 
 
 def test_of_jobs_that_looked_at_the_same_time_one_is_published(bucket: Bucket) -> None:
-    """The other one is told, whether the first one is finished by then, was stopped in the middle, or long forgotten."""
+    """The other one is told, whether the first one is finished by then, was stopped in the middle, or long
+    forgotten."""
     turn = bucket_transaction.next_turn(bucket.store)
     with pytest.raises(RemoteStorageError):
         publish(FailingAfter(bucket.store, 1), "first", [bucket.staged(0)], turn=turn)
@@ -327,10 +328,6 @@ def test_an_audit_sees_what_is_published_and_not_in_its_place(bucket: Bucket) ->
 
 
 def test_a_publication_of_a_later_release_is_refused(bucket: Bucket) -> None:
-    bucket.store.put(
-        f"{bucket_transaction.DIRECTORY}/job.json", b'{"format": "stratalog-publication", "version": 9}'
-    )
-    with pytest.raises(
-        RemoteStorageError, match=r"_publications/job.json is no publication that this release"
-    ):
+    bucket.store.put(f"{bucket_transaction.DIRECTORY}/job.json", b'{"format": "stratalog-publication", "version": 9}')
+    with pytest.raises(RemoteStorageError, match=r"_publications/job.json is no publication that this release"):
         list_remote_segments(bucket.store)

@@ -245,8 +245,7 @@ def test_the_later_leader_is_believed_where_two_histories_reach_to_the_segment(b
     manifest = next(
         each
         for each in bucket.with_aborts()
-        if bucket.segments.index(each) >= 1
-        and max(bucket.segments[bucket.segments.index(each) - 1].leader_epochs) > 0
+        if bucket.segments.index(each) >= 1 and max(bucket.segments[bucket.segments.index(each) - 1].leader_epochs) > 0
     )
     before = bucket.segments[bucket.segments.index(manifest) - 1]
     other = replace(
@@ -256,15 +255,22 @@ def test_the_later_leader_is_believed_where_two_histories_reach_to_the_segment(b
         event_timestamp=before.event_timestamp + 1,
     )
     for kind in other.objects:
-        bucket.store.put(other.key(kind), bucket.store.get(bucket.segments[0].key(kind)) if kind is SNAPSHOT else
-                         bucket.store.get(before.key(kind)))  # fmt: skip
+        bucket.store.put(
+            other.key(kind),
+            bucket.store.get(bucket.segments[0].key(kind)) if kind is SNAPSHOT else bucket.store.get(before.key(kind)),
+        )
     bucket.store.put(other.key(MANIFEST), other.to_json())
     for spoilt in ((TXN,), (TXN, EPOCHS)):
         bucket.spoil(manifest, *spoilt)
         for planned in plan_repair(
-            [one for one in audit_bucket(bucket.store, AuditOptions(later(), 0, deep=True)).findings
-             if one.segment_id == manifest.segment_id], later(), 0,
-        ).mends:  # fmt: skip
+            [
+                one
+                for one in audit_bucket(bucket.store, AuditOptions(later(), 0, deep=True)).findings
+                if one.segment_id == manifest.segment_id
+            ],
+            later(),
+            0,
+        ).mends:
             carry_out(bucket.store, planned.mend)
         assert bytes(bucket.store.get(manifest.key(TXN))) == bucket.objects[manifest.key(TXN)]
 

@@ -28,10 +28,9 @@ steps = st.lists(
 
 @given(steps=steps, knows_segment=st.booleans())
 @settings(deadline=None, max_examples=300)
-def test_the_format_of_an_index_is_told_from_its_entries(
-    steps: list[tuple[int, int]], knows_segment: bool
-) -> None:
-    """An index that ascends strictly is read in the format that it was written in, except an empty one, which has none."""
+def test_the_format_of_an_index_is_told_from_its_entries(steps: list[tuple[int, int]], knows_segment: bool) -> None:
+    """An index that ascends strictly is read in the format that it was written in, except an empty one, which has
+    none."""
     entries = list(accumulate(steps, lambda before, step: (before[0] + step[0], before[1] + step[1])))
     end, size = (entries[-1][0], entries[-1][1] + 61) if entries else (0, 61)
     metadata = segment(1, 1000, 1000 + end, size=size) if knows_segment else None

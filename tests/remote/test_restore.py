@@ -60,8 +60,7 @@ class Back:
         metadata = LogConfig.from_properties({"retention.ms": "-1"})
         specs = [TopicSpec(METADATA_TOPIC, registry.metadata_topic_id, METADATA_PARTITIONS, metadata)]
         specs += [
-            TopicSpec(topic.name, topic.topic_id, topic.partition_count, CONFIG)
-            for topic in registry.plan.topics
+            TopicSpec(topic.name, topic.topic_id, topic.partition_count, CONFIG) for topic in registry.plan.topics
         ]
         self.logs = LogManager([data_dir], config, cluster_id="c", clock=world.clock)
         self.logs.start(specs)
@@ -70,9 +69,7 @@ class Back:
             clock=world.clock,
         )
         rsm = ObjectStoreRemoteStorageManager(world.inner)
-        self.remote = RemoteLogManager(
-            rsm, self.rlmm, config, data_dir / "remote-log-index-cache", world.clock
-        )
+        self.remote = RemoteLogManager(rsm, self.rlmm, config, data_dir / "remote-log-index-cache", world.clock)
         self.logs.attach_remote(self.remote)
 
     def partition(self, topic: str = "t") -> Partition:
@@ -202,16 +199,12 @@ def _aborted(read: Callable[[int], RemoteFetchData | FetchData], end: int) -> se
     while offset < end:
         data = read(offset)
         found |= {(entry.producer_id, entry.first_offset) for entry in data.aborted or ()}
-        records = (
-            data.records if isinstance(data, RemoteFetchData) else data.slice.read() if data.slice else b""
-        )
+        records = data.records if isinstance(data, RemoteFetchData) else data.slice.read() if data.slice else b""
         offset = list(iter_batches(records))[-1].next_offset
     return found
 
 
-def test_aborted_transactions_are_told_as_before_and_an_open_one_is_ended(
-    world: World, tmp_path: Path
-) -> None:
+def test_aborted_transactions_are_told_as_before_and_an_open_one_is_ended(world: World, tmp_path: Path) -> None:
     aborted, committed, lost = (Producer(world, number) for number in (11, 22, 33))
     for turn in range(12):
         aborted.send(3)
@@ -238,7 +231,7 @@ def test_aborted_transactions_are_told_as_before_and_an_open_one_is_ended(
         assert found - ended == known
 
 
-# --- what is in the bucket and cannot be taken --------------------------------------------------------------------------
+# --- what is in the bucket and cannot be taken ------------------------------------------------------------------------
 
 
 def _manifests(world: World) -> list[RemoteLogSegmentMetadata]:
@@ -297,8 +290,7 @@ def test_a_set_that_is_not_whole_is_named_and_the_others_are_served(
     assert registry.plan is not None
     judged = {each.segment_id: each.verdict for each in registry.plan.judged}
     assert judged == {
-        segment.segment_id.id: verdict if segment is segments[where] else Verdict.TAKEN
-        for segment in segments
+        segment.segment_id.id: verdict if segment is segments[where] else Verdict.TAKEN for segment in segments
     }
     named = " ".join(registry.plan.problems)
     if where == 2:
@@ -331,9 +323,7 @@ def test_without_its_small_objects_the_newest_segment_is_taken_and_the_damage_na
         assert opened.read_all() == remote_batches(world, end)
 
 
-def _copied_again(
-    world: World, segment: RemoteLogSegmentMetadata, **changes: object
-) -> RemoteLogSegmentMetadata:
+def _copied_again(world: World, segment: RemoteLogSegmentMetadata, **changes: object) -> RemoteLogSegmentMetadata:
     """The same objects under another id, with another manifest."""
     copy = replace(segment, segment_id=RemoteLogSegmentId(segment.topic_id_partition, uuid4()))
     rsm = ObjectStoreRemoteStorageManager(world.inner)
@@ -356,14 +346,10 @@ def test_a_segment_that_was_copied_twice_is_taken_twice_and_read_once(world: Wor
     with back(world, tmp_path / "new", registry) as opened:
         assert opened.read_all() == remote_batches(world, end)
         known = opened.rlmm.list_remote_log_segments(opened.partition().topic_id_partition)
-        assert copy.segment_id in {
-            segment.segment_id for segment in known
-        }  # so that it expires with the other
+        assert copy.segment_id in {segment.segment_id for segment in known}  # so that it expires with the other
 
 
-def test_of_histories_that_differ_the_newest_wins_and_the_others_are_named(
-    world: World, tmp_path: Path
-) -> None:
+def test_of_histories_that_differ_the_newest_wins_and_the_others_are_named(world: World, tmp_path: Path) -> None:
     end = _lived(world)
     last = _manifests(world)[-1]
     # A former leader had gone on in the epoch before, where the newest history begins its own.
@@ -408,9 +394,7 @@ def test_of_topics_of_one_name_the_last_one_is_taken(world: World, tmp_path: Pat
     world.inner.put(_key(old, ObjectKind.MANIFEST), older.to_json())
     plan = plan_restore(world.inner)
     assert [topic.topic_id for topic in plan.topics] == [world.partition.topic_id]
-    assert [each.segment_id for each in plan.judged if each.verdict is Verdict.OLDER_TOPIC] == [
-        old.segment_id.id
-    ]
+    assert [each.segment_id for each in plan.judged if each.verdict is Verdict.OLDER_TOPIC] == [old.segment_id.id]
 
 
 def test_a_topic_has_the_partitions_that_the_last_copies_knew_of(world: World, tmp_path: Path) -> None:
@@ -446,9 +430,7 @@ def test_an_earlier_topic_of_the_name_says_nothing_of_the_count(world: World) ->
     world.tier()
     segment = _manifests(world)[0]
     manifest = ObjectStoreRemoteStorageManager(world.inner).manifest(segment)
-    older = replace(
-        manifest, topic_id=uuid4(), event_timestamp=segment.event_timestamp_ms - 1, partition_count=40
-    )
+    older = replace(manifest, topic_id=uuid4(), event_timestamp=segment.event_timestamp_ms - 1, partition_count=40)
     for kind in older.objects:
         world.inner.put(older.key(kind), world.inner.get(_key(segment, kind)))
     world.inner.put(older.key(ObjectKind.MANIFEST), older.to_json())
@@ -477,7 +459,7 @@ def test_a_topic_that_is_not_there_is_refused(world: World) -> None:
         plan_restore(world.inner, ["nobody"])
 
 
-# --- the directory ------------------------------------------------------------------------------------------------------
+# --- the directory ----------------------------------------------------------------------------------------------------
 
 
 def test_what_exists_is_refused(world: World, tmp_path: Path) -> None:

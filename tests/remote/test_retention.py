@@ -35,10 +35,7 @@ def finished(number: int, start: int, end: int, **options: int) -> RemoteLogSegm
 
 def row(count: int = 5, size: int = 100) -> list[RemoteLogSegmentMetadata]:
     """Segments of 10 offsets; the largest timestamps are 0, 1000, 2000 ... before NOW - 10,000."""
-    return [
-        finished(n, n * 10, n * 10 + 9, size=size, max_timestamp=NOW - 10_000 + n * 1000)
-        for n in range(count)
-    ]
+    return [finished(n, n * 10, n * 10 + 9, size=size, max_timestamp=NOW - 10_000 + n * 1000) for n in range(count)]
 
 
 def reasons(segments: list[RemoteLogSegmentMetadata], facts: RetentionFacts) -> dict[int, ExpirationReason]:
@@ -141,12 +138,15 @@ def test_what_stays_is_never_less_than_retention_bytes(  # type: ignore[no-untyp
 ) -> None:
     """Retention by size leaves at least `retention.bytes` of readable data if there was as much."""
     segments = [
-        segment(n, start, start + length, state=states[n], size=size)
-        for n, (start, length, size) in enumerate(cuts)
+        segment(n, start, start + length, state=states[n], size=size) for n, (start, length, size) in enumerate(cuts)
     ]
     facts = replace(
-        FACTS, retention_bytes=retention_bytes, only_local_bytes=local, log_start_offset=log_start, lineage={0: log_start}
-    )  # fmt: skip
+        FACTS,
+        retention_bytes=retention_bytes,
+        only_local_bytes=local,
+        log_start_offset=log_start,
+        lineage={0: log_start},
+    )
     plan = plan_expiration(segments, facts)
     gone = {e.segment.segment_id for e in plan.expirations}
     live = [s for s in segments if s.state is FINISHED and s.end_offset >= log_start]
@@ -178,17 +178,13 @@ def test_quiet_ends_exactly_where_the_plan_begins_to_take_something(
 ) -> None:
     """While the facts but time and local bytes stay, a plan takes nothing before the bounds and something at them."""
     segments = [replace(each, segment_size_bytes=size) for each, size in zip(row(6), sizes, strict=False)]
-    facts = replace(
-        FACTS, retention_ms=retention_ms, retention_bytes=retention_bytes, only_local_bytes=only_local
-    )
+    facts = replace(FACTS, retention_ms=retention_ms, retention_bytes=retention_bytes, only_local_bytes=only_local)
     if plan_expiration(segments, facts).expirations:
         return
     quiet = quiet_until(segments, facts)
     assert quiet.holds(facts.now_ms, facts.only_local_bytes)
     for name, bound in (("now_ms", quiet.now_ms), ("only_local_bytes", quiet.only_local_bytes)):
         far = 10**15 if bound is None else bound - 1
-        assert not plan_expiration(
-            segments, replace(facts, **{name: max(far, getattr(facts, name))})
-        ).expirations
+        assert not plan_expiration(segments, replace(facts, **{name: max(far, getattr(facts, name))})).expirations
         if bound is not None:
             assert plan_expiration(segments, replace(facts, **{name: bound})).expirations

@@ -43,9 +43,12 @@ def test_what_is_due_at_a_time_is_what_the_plan_of_that_time_takes(
         for n, (at, length, size, age) in enumerate(shapes)
     ]
     facts = replace(
-        FACTS, retention_ms=retention_ms, retention_bytes=retention_bytes, only_local_bytes=only_local,
+        FACTS,
+        retention_ms=retention_ms,
+        retention_bytes=retention_bytes,
+        only_local_bytes=only_local,
         log_start_offset=start,
-    )  # fmt: skip
+    )
     now = plan_expiration(segments, facts)
     then = plan_expiration(segments, replace(facts, now_ms=NOW + later_ms))
     taken = sorted(

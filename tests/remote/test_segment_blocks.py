@@ -27,9 +27,7 @@ class FakeStore:
         self.gate = threading.Event()
         self.gate.set()
 
-    def fetch_log_segment(
-        self, metadata: RemoteLogSegmentMetadata, start: int, end: int | None = None
-    ) -> bytes:
+    def fetch_log_segment(self, metadata: RemoteLogSegmentMetadata, start: int, end: int | None = None) -> bytes:
         with self.lock:
             self.ranges.append((start, end or -1))
             self.lock.notify_all()

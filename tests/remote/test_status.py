@@ -48,9 +48,7 @@ def reasons(**changes: Any) -> list[Reason]:
 
 
 def test_segments_that_are_due_wait_for_their_turn_and_the_active_one_for_its_roll() -> None:
-    assert reasons() == [
-        Reason.LOCAL_RETENTION, Reason.WAITING, Reason.WAITING, Reason.ACTIVE_SEGMENT,
-    ]  # fmt: skip
+    assert reasons() == [Reason.LOCAL_RETENTION, Reason.WAITING, Reason.WAITING, Reason.ACTIVE_SEGMENT]
     status = partition_status(facts())
     assert (status.reason, status.lag_segments, status.lag_bytes) == (Reason.WAITING, 2, 200)
     assert "offset 10 on" in status.text
@@ -121,9 +119,7 @@ def test_what_holds_for_the_topic_holds_for_all_that_is_not_remote() -> None:
 
 def test_an_empty_active_segment_is_nothing_to_wait_for() -> None:
     segments = [Segment(0), Segment(10, size_bytes=0)]
-    status = partition_status(
-        facts(segments=segments, log_end_offset=10, high_watermark=10, last_stable_offset=10)
-    )
+    status = partition_status(facts(segments=segments, log_end_offset=10, high_watermark=10, last_stable_offset=10))
     assert status.reason is Reason.UP_TO_DATE
     assert (status.lag_segments, status.lag_bytes) == (0, 0)
 
@@ -142,14 +138,10 @@ def test_a_segment_below_the_log_start_is_not_waited_for() -> None:
     start=st.integers(0, 40),
     activity=st.sampled_from(Activity),
 )
-def test_the_lag_is_what_is_sealed_and_not_remote(
-    remote: int, stable: int, start: int, activity: Activity
-) -> None:
+def test_the_lag_is_what_is_sealed_and_not_remote(remote: int, stable: int, start: int, activity: Activity) -> None:
     """Whatever holds a segment back, it counts as lag if and only if it is sealed, wanted and not remote."""
     status = partition_status(
-        facts(
-            highest_remote_offset=remote, last_stable_offset=stable, log_start_offset=start, activity=activity
-        )
+        facts(highest_remote_offset=remote, last_stable_offset=stable, log_start_offset=start, activity=activity)
     )
     expected = [base for base in (0, 10, 20) if base + 10 > max(remote + 1, start)]
     assert status.lag_segments == len(expected)

@@ -42,9 +42,7 @@ def metadata_of(*sizes: int, drop_tag: bool = True) -> TopicBasedRemoteLogMetada
     log = MemoryMetadataLog()
     rlmm = TopicBasedRemoteLogMetadataManager(log)
     for number, size in enumerate(sizes):
-        rlmm.add_remote_log_segment_metadata(
-            segment(number, number * 10, number * 10 + 9, size=size)
-        ).result()
+        rlmm.add_remote_log_segment_metadata(segment(number, number * 10, number * 10 + 9, size=size)).result()
         rlmm.update_remote_log_segment_metadata(update(number, FINISHED)).result()
     if drop_tag:
         log.values = [[without_true_size(value) for value in values] for values in log.values]

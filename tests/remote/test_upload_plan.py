@@ -34,7 +34,8 @@ def test_parts_grow_with_the_object(size: int, part_bytes: int, parts_at_once: i
 @settings(deadline=None)
 @given(st.integers(0, 5 * TIB))
 def test_no_object_has_more_parts_than_a_store_takes(size: int) -> None:
-    """10,000 parts of the planned size hold any object of up to 5 TiB, and memory holds 32 MiB of them or a single one."""
+    """10,000 parts of the planned size hold any object of up to 5 TiB, and memory holds 32 MiB of them or a single
+    one."""
     plan = UploadPlan.of(size)
     assert plan.part_bytes * 10_000 >= size
     assert 8 * MIB <= plan.part_bytes <= 5 * GIB
@@ -42,9 +43,7 @@ def test_no_object_has_more_parts_than_a_store_takes(size: int) -> None:
     assert plan.parts_at_once == 1 or plan.part_bytes * plan.parts_at_once <= 32 * MIB
 
 
-def test_an_upload_is_cut_as_planned_and_tells_of_its_progress(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_upload_is_cut_as_planned_and_tells_of_its_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a limit of three parts, a file of five pieces goes in larger ones."""
     monkeypatch.setattr(object_store, "UPLOAD_PARTS_MAX", 3)
     store = ObjectStore.from_url("memory:///")

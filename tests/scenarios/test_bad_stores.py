@@ -40,7 +40,7 @@ def store_of(s3: S3Server, path: str, **options: str) -> ObjectStore:
     return ObjectStore.from_url(s3.url(path), {**s3.options, "max_retries": "0", **options})
 
 
-# --- the same stories as in a directory -----------------------------------------------------------------------------------
+# --- the same stories as in a directory -------------------------------------------------------------------------------
 
 
 def tell(story: TieredStory) -> None:
@@ -73,7 +73,7 @@ def test_a_server_whose_certificate_nobody_trusts_is_not_spoken_to(tls: S3Server
         store.check()
 
 
-# --- who may not ----------------------------------------------------------------------------------------------------------
+# --- who may not ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -96,9 +96,7 @@ def test_wrong_credentials_are_named_and_everything_stays_here(
         world.expect_everything()
 
 
-def test_wrong_credentials_are_named_at_start(
-    tmp_path: Path, s3: S3Server, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_wrong_credentials_are_named_at_start(tmp_path: Path, s3: S3Server, caplog: pytest.LogCaptureFixture) -> None:
     settings = {"rsm.config.secret_access_key": "wrong", "rsm.config.max.retries": "0"}
     with (
         caplog.at_level(logging.WARNING, "stratalog"),
@@ -107,9 +105,7 @@ def test_wrong_credentials_are_named_at_start(
         a = story.create_topic("a", batches_per_segment=1)
         a.produce("k0", "k1")
         assert a.consume(0, 2) == [(0, "k0"), (1, "k1")]
-    said = [
-        record.getMessage() for record in caplog.records if "the secret key is wrong" in record.getMessage()
-    ]
+    said = [record.getMessage() for record in caplog.records if "the secret key is wrong" in record.getMessage()]
     assert 1 <= len(said) <= 3, said  # at start, and once for each task
 
 
@@ -173,7 +169,7 @@ def test_a_bucket_that_is_not_there_is_named(s3: S3Server) -> None:
         store.check()
 
 
-# --- objects that others have touched -------------------------------------------------------------------------------------
+# --- objects that others have touched ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [ObjectKind.LOG, ObjectKind.OFFSET_INDEX, ObjectKind.MANIFEST])

@@ -26,9 +26,7 @@ def load(**options: str) -> None:
         {"topic": "bulk", "partitions": "2", "segmentBytes": "32k", "batchBytes": "4k", **options}
     )
     writer = BulkWriter(wanted, SCHEMA, overwrite=False)
-    tasks = [
-        [rows(VALUES[at : at + COUNT // 2], partition) for partition in (0, 1)] for at in (0, COUNT // 2)
-    ]
+    tasks = [[rows(VALUES[at : at + COUNT // 2], partition) for partition in (0, 1)] for at in (0, COUNT // 2)]
     writer.commit([writer.write(iter(task)) for task in tasks])
 
 
@@ -77,9 +75,7 @@ def _restored_and_served(tmp_path: Path, url: str, options: dict[str, str]) -> N
     given = [part for name, value in options.items() for part in ("--store-option", f"{name}={value}")]
     assert run(["tier", "audit", url, "--deep", *given]) == 0
     data_dir = tmp_path / "data"
-    assert (
-        run(["tier", "restore", url, "--data-dir", str(data_dir), "--metadata-partitions", "5", *given]) == 0
-    )
+    assert run(["tier", "restore", url, "--data-dir", str(data_dir), "--metadata-partitions", "5", *given]) == 0
     config = {
         "remote.log.storage.system.enable": "true",
         "stratalog.remote.url": url,

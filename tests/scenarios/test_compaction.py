@@ -1,7 +1,8 @@
-"""A compacted topic of a served broker: written by a client, compacted meanwhile, killed in the middle of that, read again.
+"""A compacted topic of a served broker: written by a client, compacted meanwhile, killed in the middle of that, read
+again.
 
-Whatever the moment, a consumer from the beginning ends up with the newest value of every key, sees no record twice, none
-out of order, and none that was never written.
+Whatever the moment, a consumer from the beginning ends up with the newest value of every key, sees no record twice,
+none out of order, and none that was never written.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The integration tests of Kafka's tiered storage, by their names, told about one broker.
 
-Where Kafka moves a partition between brokers, ours gives the leadership away and gets it back with the next leader epoch:
-what that means for the lineage of segments is the same. docs/compatibility/TieredStorageIntegrationTests.md has them all.
+Where Kafka moves a partition between brokers, ours gives the leadership away and gets it back with the next leader
+epoch: what that means for the lineage of segments is the same. docs/compatibility/TieredStorageIntegrationTests.md has
+them all.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ HALF_AN_HOUR_MS = 30 * 60_000
 
 @pytest.mark.parametrize("retention", ["retention_ms", "retention_bytes"])
 def test_delete_segments_by_retention_time_and_size(tmp_path: Path, retention: str) -> None:
-    """DeleteSegmentsByRetentionTimeTest, DeleteSegmentsByRetentionSizeTest: what goes remotely moves the log's start."""
+    """DeleteSegmentsByRetentionTimeTest, DeleteSegmentsByRetentionSizeTest: what goes remotely moves the log's
+    start."""
     now = time.time_ns() // 1_000_000
     with TieredStory(tmp_path) as story:
         a = story.create_topic("a", batches_per_segment=1)
@@ -76,7 +78,10 @@ def test_delete_topic(tmp_path: Path) -> None:
 
 
 def test_disable_remote_log_on_topic(tmp_path: Path) -> None:
-    """DisableRemoteLogOnTopicTest: copies end and come back, reading and retention go on; off for good, all of it goes."""
+    """DisableRemoteLogOnTopicTest: copies end and come back, reading and retention go on.
+
+    Off for good, all of it goes.
+    """
     with TieredStory(tmp_path) as story:
         a = story.create_topic("a", batches_per_segment=1)
         a.produce("k0", "k1", "k2")
@@ -102,8 +107,9 @@ def test_disable_remote_log_on_topic(tmp_path: Path) -> None:
 def test_enable_remote_log_on_topic(tmp_path: Path) -> None:
     """EnableRemoteLogOnTopicTest: what was written before goes to the remote tier as well."""
     with TieredStory(tmp_path) as story:
-        a = story.create_topic("a", partitions=2, batches_per_segment=1, remote_storage_enable="false",
-                               local_retention_bytes=-2)  # fmt: skip
+        a = story.create_topic(
+            "a", partitions=2, batches_per_segment=1, remote_storage_enable="false", local_retention_bytes=-2
+        )
         for partition in (a, a.on(1)):
             partition.produce("k0", "k1", "k2")
             partition.expect_earliest_local_offset(0)
@@ -124,9 +130,7 @@ def test_fetch_from_leader_with_corrupted_checkpoint(tmp_path: Path) -> None:
         a.expect_earliest_local_offset(2)
         a.expect_consumed(from_offset=0, keys=["k0", "k1", "k2"], of_them_remote=2)
         story.stop()
-        story.erase(
-            "replication-offset-checkpoint", "recovery-point-offset-checkpoint", ".kafka_cleanshutdown"
-        )
+        story.erase("replication-offset-checkpoint", "recovery-point-offset-checkpoint", ".kafka_cleanshutdown")
         story.restart()
         a.produce("k3", "k4")
         a.expect_earliest_local_offset(4)
@@ -267,7 +271,7 @@ def test_alter_log_dir(tmp_path: Path) -> None:
         a.expect_consumed(from_offset=0, keys=["k0", "k1", "k2", "k3"], of_them_remote=3)
 
 
-# --- TransactionsWithTieredStoreTest ------------------------------------------------------------------------------------
+# --- TransactionsWithTieredStoreTest ----------------------------------------------------------------------------------
 
 
 def test_basic_transactions(tmp_path: Path) -> None:
@@ -307,7 +311,7 @@ def test_read_committed_consumer_should_not_see_undecided_data(tmp_path: Path) -
         assert a.consume(0, 4, read_committed=True) == [(0, "before"), (2, "k2"), (3, "k3"), (5, "k5")]
 
 
-# --- more of what a consumer may ask for --------------------------------------------------------------------------------
+# --- more of what a consumer may ask for ------------------------------------------------------------------------------
 
 
 def test_a_fetch_with_min_bytes_over_both_tiers_gets_all(tmp_path: Path) -> None:

@@ -19,9 +19,7 @@ TOPIC = "orders"
 PARTITIONS = 3
 
 
-@pytest.mark.parametrize(
-    "kills_wanted", [3, pytest.param(40, marks=[pytest.mark.soak, pytest.mark.timeout(1200)])]
-)
+@pytest.mark.parametrize("kills_wanted", [3, pytest.param(40, marks=[pytest.mark.soak, pytest.mark.timeout(1200)])])
 def test_what_was_acknowledged_before_and_after_kills_is_there_once_and_in_order(
     tmp_path: Path, kills_wanted: int
 ) -> None:
@@ -50,9 +48,15 @@ def test_what_was_acknowledged_before_and_after_kills_is_there_once_and_in_order
             acknowledged[message.partition()].append(int(message.value()[:10]))  # type: ignore[attr-defined]
 
     producer = Producer(
-        {"bootstrap.servers": broker.address, "enable.idempotence": True, "linger.ms": 2, "batch.size": 20_000,
-         "reconnect.backoff.max.ms": 100, "log_level": 0}
-    )  # fmt: skip
+        {
+            "bootstrap.servers": broker.address,
+            "enable.idempotence": True,
+            "linger.ms": 2,
+            "batch.size": 20_000,
+            "reconnect.backoff.max.ms": 100,
+            "log_level": 0,
+        }
+    )
     killer = threading.Thread(target=kill_now_and_then)
     killer.start()
     number = 0
@@ -61,8 +65,9 @@ def test_what_was_acknowledged_before_and_after_kills_is_there_once_and_in_order
         while killer.is_alive() and time.monotonic() < deadline:
             for _ in range(50):
                 with contextlib.suppress(BufferError):
-                    producer.produce(TOPIC, b"%010d" % number + b"x" * 500, partition=number % PARTITIONS,
-                                     on_delivery=on_delivery)  # fmt: skip
+                    producer.produce(
+                        TOPIC, b"%010d" % number + b"x" * 500, partition=number % PARTITIONS, on_delivery=on_delivery
+                    )
                     number += 1
             producer.poll(0.01)
     finally:

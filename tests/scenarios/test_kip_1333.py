@@ -75,7 +75,8 @@ def test_dynamic_segment_size_change(tmp_path: Path, level: int) -> None:
 
 
 def test_one_gb_four_gb_one_gb_live_with_a_remote_tier(tmp_path: Path) -> None:
-    """KIP-1333's manual end-to-end test: 3000 records at 1 GB, 1000 more at 4 GB, 500 more at 1 GB, all there each time.
+    """KIP-1333's manual end-to-end test: 3000 records at 1 GB, 1000 more at 4 GB, 500 more at 1 GB, all there each
+    time.
 
     Local retention rolls every segment soon, so that each size has segments in the remote tier.
     """

@@ -1,4 +1,5 @@
-"""A partition beyond 4 GiB behind a broker: served from both tiers over the wire, planned and read for Spark, dumped."""
+"""A partition beyond 4 GiB behind a broker: served from both tiers over the wire, planned and read for Spark,
+dumped."""
 
 from __future__ import annotations
 
@@ -91,14 +92,29 @@ def expect_landmarks(wire: Wire, topic: Topic, huge: HugePartition) -> None:
 
 
 def fetch(wire: Wire, topic: Topic, offset: int, size: int) -> bytes:
-    """Asks again as clients do: when the remote tier takes longer than `remote.fetch.max.wait.ms` the answer is empty."""
-    partition: dict[str, Any] = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": size,
-                                 "current_leader_epoch": -1, "last_fetched_epoch": -1, "log_start_offset": -1}  # fmt: skip
+    """Asks again as clients do: when the remote tier takes longer than `remote.fetch.max.wait.ms` the answer is
+    empty."""
+    partition: dict[str, Any] = {
+        "partition": 0,
+        "fetch_offset": offset,
+        "partition_max_bytes": size,
+        "current_leader_epoch": -1,
+        "last_fetched_epoch": -1,
+        "log_start_offset": -1,
+    }
     for _ in range(20):
         response = wire.call(
-            ApiKey.FETCH, 12, replica_id=-1, max_wait=5_000, min_bytes=1, max_bytes=size, isolation_level=0,
-            session_id=0, session_epoch=-1, topics=[{"topic": topic.name, "partitions": [partition]}],
-        )  # fmt: skip
+            ApiKey.FETCH,
+            12,
+            replica_id=-1,
+            max_wait=5_000,
+            min_bytes=1,
+            max_bytes=size,
+            isolation_level=0,
+            session_id=0,
+            session_epoch=-1,
+            topics=[{"topic": topic.name, "partitions": [partition]}],
+        )
         (found,) = response.responses[0].partitions
         assert found.error_code == 0
         if found.records:
@@ -109,9 +125,8 @@ def fetch(wire: Wire, topic: Topic, offset: int, size: int) -> bytes:
 def offset_of(wire: Wire, topic: Topic, timestamp_ms: int) -> int:
     wanted = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": timestamp_ms}
     response = wire.call(
-        ApiKey.LIST_OFFSETS, 7, replica_id=-1, isolation_level=0,
-        topics=[{"name": topic.name, "partitions": [wanted]}],
-    )  # fmt: skip
+        ApiKey.LIST_OFFSETS, 7, replica_id=-1, isolation_level=0, topics=[{"name": topic.name, "partitions": [wanted]}]
+    )
     return int(response.topics[0].partitions[0].offset)
 
 
@@ -127,8 +142,11 @@ def expect_spark(huge: HugePartition, **options: object) -> None:
     assert len(everything.plans) >= huge.size // SPLIT_BYTES
     assert max(piece.end_position for plan in everything.plans for piece in plan.pieces) == huge.size
     for base in huge.landmarks:
-        few = scan(startingOffsets=f'{{"huge": {{"0": {base}}}}}',
-                   endingOffsets=f'{{"huge": {{"0": {base + RECORDS_IN_LANDMARK}}}}}', **options)  # fmt: skip
+        few = scan(
+            startingOffsets=f'{{"huge": {{"0": {base}}}}}',
+            endingOffsets=f'{{"huge": {{"0": {base + RECORDS_IN_LANDMARK}}}}}',
+            **options,
+        )
         assert few.offsets == list(range(base, base + RECORDS_IN_LANDMARK))
         assert few.rows[0]["key"] == b"key-%d" % base
         assert few.bytes_read < SPLIT_BYTES // 8

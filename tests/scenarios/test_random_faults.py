@@ -1,8 +1,9 @@
 """A partition's life with a store and a metadata log that fail at random, and a process that dies at random.
 
-Invariant, after every event: what has left the local tier is whole in the store and finished in the metadata, whatever has
-been acknowledged is there, and what a read gives is what was written. In the end, when the store works again: everything is
-copied and served, retention has its way, and after `tier repair` there is nothing in the bucket that nobody knows of.
+Invariant, after every event: what has left the local tier is whole in the store and finished in the metadata, whatever
+has been acknowledged is there, and what a read gives is what was written. In the end, when the store works again:
+everything is copied and served, retention has its way, and after `tier repair` there is nothing in the bucket that
+nobody knows of.
 
 `STRATALOG_SEED` begins with that seed; a failing test names its own.
 """
@@ -51,9 +52,18 @@ class Life:
         world = self.world
         for _ in range(EVENTS):
             event = self.chance.choice(
-                [self.append, self.tier, self.tier, self.tier, self.drop, self.read, self.shorten, self.begin_later,
-                 self.restart]
-            )  # fmt: skip
+                [
+                    self.append,
+                    self.tier,
+                    self.tier,
+                    self.tier,
+                    self.drop,
+                    self.read,
+                    self.shorten,
+                    self.begin_later,
+                    self.restart,
+                ]
+            )
             self.events.append(event.__name__)
             if self.chance.random() < 0.8:
                 world.faults.by(self._fault)
@@ -125,10 +135,7 @@ class Life:
         log, world = self.world.log, self.world
         wanted = log.log_start_offset
         for segment in sorted(self._known().values(), key=lambda found: found.start_offset):
-            if (
-                segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-                and segment.start_offset <= wanted
-            ):
+            if segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED and segment.start_offset <= wanted:
                 wanted = max(wanted, segment.end_offset + 1)
         assert wanted >= log.local_log_start_offset, f"offsets from {wanted} on are nowhere"
         acknowledged = max(world.expected, default=-1)
@@ -194,9 +201,7 @@ def live(path: Path, seed: int) -> None:
             raise
 
 
-@pytest.mark.parametrize(
-    "lives", [200, pytest.param(6_000, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])]
-)
+@pytest.mark.parametrize("lives", [200, pytest.param(6_000, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])])
 def test_no_life_loses_or_leaks_anything(tmp_path: Path, lives: int) -> None:
     for seed in range(SEED, SEED + lives):
         live(tmp_path / str(seed), seed)

@@ -51,12 +51,20 @@ class Place:
         }
 
     def restore(self, data_dir: Path, *arguments: str) -> int:
-        options = [
-            part for name, value in self.options.items() for part in ("--store-option", f"{name}={value}")
-        ]
-        return run([
-            "tier", "restore", self.url, "--data-dir", str(data_dir), "--metadata-partitions", "5", *options, *arguments,
-        ])  # fmt: skip
+        options = [part for name, value in self.options.items() for part in ("--store-option", f"{name}={value}")]
+        return run(
+            [
+                "tier",
+                "restore",
+                self.url,
+                "--data-dir",
+                str(data_dir),
+                "--metadata-partitions",
+                "5",
+                *options,
+                *arguments,
+            ]
+        )
 
     @property
     def store(self) -> ObjectStore:
@@ -91,9 +99,12 @@ def produce(address: str, topic: str, partition: int, first: int, count: int) ->
     producer = Producer({"bootstrap.servers": address, "enable.idempotence": True, "batch.size": 50_000})
     for number in range(first, first + count):
         producer.produce(
-            topic, b"%06d" % number + bytes(990), key=b"%d" % number, partition=partition,
+            topic,
+            b"%06d" % number + bytes(990),
+            key=b"%d" % number,
+            partition=partition,
             timestamp=_START_MS + number * 1000,
-        )  # fmt: skip
+        )
         if number % 200 == 0:
             producer.poll(0)
     assert producer.flush(60) == 0
@@ -148,9 +159,7 @@ def topic_ids(address: str, names: list[str]) -> dict[str, str]:
 
 
 def partitions(address: str, topic: str) -> list[int]:
-    return sorted(
-        AdminClient({"bootstrap.servers": address}).list_topics(topic, timeout=30).topics[topic].partitions
-    )
+    return sorted(AdminClient({"bootstrap.servers": address}).list_topics(topic, timeout=30).topics[topic].partitions)
 
 
 def cluster_of(broker: stratalog.Broker) -> str:
@@ -212,8 +221,11 @@ def test_a_cluster_is_back_from_the_bucket_alone(
             for (topic, number), end in ends.items():
                 assert consume(address, topic, number, 0, end) == list(range(end))
                 admin, partition = AdminClient({"bootstrap.servers": address}), TopicPartition(topic, number)
-                for wanted, spec in [(0, OffsetSpec.earliest()), (end, OffsetSpec.latest()),
-                                     (100, OffsetSpec.for_timestamp(_START_MS + 99_001))]:  # fmt: skip
+                for wanted, spec in [
+                    (0, OffsetSpec.earliest()),
+                    (end, OffsetSpec.latest()),
+                    (100, OffsetSpec.for_timestamp(_START_MS + 99_001)),
+                ]:
                     assert admin.list_offsets({partition: spec})[partition].result(30).offset == wanted
             assert len(partitions(address, "orders")) == 4
             produce(address, "orders", 3, life * 10, 10)
@@ -240,9 +252,7 @@ def test_without_a_take_over_the_bucket_is_only_read_and_with_one_copying_goes_o
     with stratalog.Broker(data_dir=data_dir, config=place.settings()) as broker:
         create(broker.bootstrap_servers, {"orders": 1})
         produce(broker.bootstrap_servers, "orders", 0, 0, 2_500)
-        wait_for(
-            "all sealed segments are remote alone", lambda: active_bases(data_dir, {"orders": 1}) is not None
-        )
+        wait_for("all sealed segments are remote alone", lambda: active_bases(data_dir, {"orders": 1}) is not None)
         bases = active_bases(data_dir, {"orders": 1})
         assert bases is not None
         end, owner = bases["orders", 0], cluster_of(broker)
@@ -280,18 +290,14 @@ def test_without_a_take_over_the_bucket_is_only_read_and_with_one_copying_goes_o
     assert before.items() <= contents(place).items()
 
 
-def test_lost_metadata_is_made_anew_beside_the_local_data(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lost_metadata_is_made_anew_beside_the_local_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "store").mkdir()
     place = Place((tmp_path / "store").as_uri(), {})
     data_dir = tmp_path / "data"
     with stratalog.Broker(data_dir=data_dir, config=place.settings()) as broker:
         create(broker.bootstrap_servers, {"orders": 1})
         produce(broker.bootstrap_servers, "orders", 0, 0, 3_500)
-        wait_for(
-            "all sealed segments are remote alone", lambda: active_bases(data_dir, {"orders": 1}) is not None
-        )
+        wait_for("all sealed segments are remote alone", lambda: active_bases(data_dir, {"orders": 1}) is not None)
         assert place.restore(data_dir, "--metadata-only") == 2
         assert "is served by a broker" in capsys.readouterr().err
     objects = segments_of(place)

@@ -1,4 +1,5 @@
-"""Kafka's TransactionsWithTieredStoreTest: what a coordinator has decided holds for what is read from the remote tier."""
+"""Kafka's TransactionsWithTieredStoreTest: what a coordinator has decided holds for what is read from the remote
+tier."""
 
 from __future__ import annotations
 
@@ -92,7 +93,7 @@ def committed_keys(topic: Topic) -> list[str]:
     return keys[:-1]
 
 
-# --- fencing ------------------------------------------------------------------------------------------------------------
+# --- fencing ----------------------------------------------------------------------------------------------------------
 
 
 def _commit(late: Producer, _: Topic) -> None:
@@ -101,9 +102,7 @@ def _commit(late: Producer, _: Topic) -> None:
 
 def _send_offsets(late: Producer, topic: Topic) -> None:
     reader = consumer(topic.story, "fenced")
-    late.send_offsets_to_transaction(
-        [TopicPartition(topic.name, 0, 110)], reader.consumer_group_metadata(), WAIT_S
-    )
+    late.send_offsets_to_transaction([TopicPartition(topic.name, 0, 110)], reader.consumer_group_metadata(), WAIT_S)
 
 
 def _send(late: Producer, topic: Topic) -> None:
@@ -159,7 +158,7 @@ def test_a_transaction_that_took_too_long_is_aborted_and_its_producer_fenced(
     assert [key for _, key in topic.consume(0, 2)] == ["1", "rolled"]
 
 
-# --- offsets ------------------------------------------------------------------------------------------------------------
+# --- offsets ----------------------------------------------------------------------------------------------------------
 
 
 def test_records_are_copied_once_with_the_offsets_that_go_into_their_transactions(
@@ -207,15 +206,13 @@ def test_metadata_that_is_committed_with_an_offset_is_read_back(
     reader.close()
 
 
-# --- decisions ----------------------------------------------------------------------------------------------------------
+# --- decisions --------------------------------------------------------------------------------------------------------
 
 
 def test_one_decision_marks_many_partitions(story: TieredStory) -> None:
     """Ten partitions that are tiered and ten that are not, in one aborted transaction and then in a committed one."""
     tiered = story.create_topic("many", partitions=10, batches_per_segment=1)
-    local = story.create_topic(
-        "many-local", partitions=10, remote_storage_enable="false", local_retention_bytes=-2
-    )
+    local = story.create_topic("many-local", partitions=10, remote_storage_enable="false", local_retention_bytes=-2)
     everywhere = [topic.on(number) for topic in (tiered, local) for number in range(10)]
     producer = client(story, "many")
     for key in ("aborted", "kept"):
@@ -232,9 +229,7 @@ def test_one_decision_marks_many_partitions(story: TieredStory) -> None:
         assert partition.consume(0, 1, read_committed=True) == [(2, "kept")]
 
 
-def test_an_abort_of_nothing_after_a_commit_changes_nothing(
-    story: TieredStory, topics: tuple[Topic, Topic]
-) -> None:
+def test_an_abort_of_nothing_after_a_commit_changes_nothing(story: TieredStory, topics: tuple[Topic, Topic]) -> None:
     producer = client(story, "empty")
     for key in ("first", "second"):
         producer.begin_transaction()

@@ -56,9 +56,7 @@ def create_topic(address: str) -> None:
 def produce(address: str, first: int, count: int) -> None:
     producer = Producer({"bootstrap.servers": address, "enable.idempotence": True, "batch.size": 100_000})
     for number in range(first, first + count):
-        producer.produce(
-            TOPIC, b"%06d" % number + b"x" * 994, key=b"%d" % number, timestamp=START_MS + number * 1000
-        )
+        producer.produce(TOPIC, b"%06d" % number + b"x" * 994, key=b"%d" % number, timestamp=START_MS + number * 1000)
         if number % 500 == 0:
             producer.poll(0)
     assert producer.flush(60) == 0
@@ -107,8 +105,11 @@ def test_a_topic_lives_in_the_bucket_and_is_served_from_there(tmp_path: Path, s3
 
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         partition = TopicPartition(TOPIC, 0)
-        for wanted, spec in [(0, OffsetSpec.earliest()), (RECORDS, OffsetSpec.latest()),
-                             (100, OffsetSpec.for_timestamp(START_MS + 99_001))]:  # fmt: skip
+        for wanted, spec in [
+            (0, OffsetSpec.earliest()),
+            (RECORDS, OffsetSpec.latest()),
+            (100, OffsetSpec.for_timestamp(START_MS + 99_001)),
+        ]:
             assert admin.list_offsets({partition: spec})[partition].result(30).offset == wanted
 
     # Cleanly restarted, without anything to recover: the same records, from the same places.

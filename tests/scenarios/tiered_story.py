@@ -101,9 +101,13 @@ class TieredStory:
         client = self._transactions.get(producer)
         if client is None:
             client = self._transactions[producer] = Producer(
-                {"bootstrap.servers": self.address, "linger.ms": 0, "compression.type": "none",
-                 "transactional.id": producer}
-            )  # fmt: skip
+                {
+                    "bootstrap.servers": self.address,
+                    "linger.ms": 0,
+                    "compression.type": "none",
+                    "transactional.id": producer,
+                }
+            )
             client.init_transactions(30)
             client.begin_transaction()
         return client

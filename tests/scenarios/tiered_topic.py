@@ -1,7 +1,8 @@
 """What happens to one partition of a tiered topic, and what is so: the words that `tiered_story` is told in.
 
 Every batch takes most of one MiB, the smallest segment that a topic may have: `batches_per_segment` is then a plain
-`segment.bytes`. What is below the earliest local offset has no file here any more: whoever reads it reads the remote tier.
+`segment.bytes`. What is below the earliest local offset has no file here any more: whoever reads it reads the remote
+tier.
 """
 
 from __future__ import annotations
@@ -62,14 +63,16 @@ class Topic:
 
     def produce(self, *keys: str, at_ms: Sequence[int] = (), value_bytes: int = VALUE_BYTES) -> None:
         """One record and one batch for each key, in order; with these timestamps when they are given."""
-        producer = Producer(
-            {"bootstrap.servers": self.story.address, "linger.ms": 0, "compression.type": "none"}
-        )
+        producer = Producer({"bootstrap.servers": self.story.address, "linger.ms": 0, "compression.type": "none"})
         for number, key in enumerate(keys):
             producer.produce(
-                self.name, key=key.encode(), value=_value(key, value_bytes), partition=self.partition,
-                timestamp=at_ms[number] if at_ms else 0, on_delivery=_delivered,
-            )  # fmt: skip
+                self.name,
+                key=key.encode(),
+                value=_value(key, value_bytes),
+                partition=self.partition,
+                timestamp=at_ms[number] if at_ms else 0,
+                on_delivery=_delivered,
+            )
             assert producer.flush(30) == 0
 
     def produce_many(self, first: int, count: int) -> None:
@@ -216,10 +219,18 @@ class Topic:
         """Leader epoch and offset that ListOffsets answers for a time, or one of the special ones."""
         part = {"partition_index": self.partition, "current_leader_epoch": -1, "timestamp": time_ms}
         with Wire(self.story.address) as wire:
-            answer = wire.call(
-                ApiKey.LIST_OFFSETS, 10, replica_id=-1, isolation_level=0, timeout=30_000,
-                topics=[{"name": self.name, "partitions": [part]}],
-            ).topics[0].partitions[0]  # fmt: skip
+            answer = (
+                wire.call(
+                    ApiKey.LIST_OFFSETS,
+                    10,
+                    replica_id=-1,
+                    isolation_level=0,
+                    timeout=30_000,
+                    topics=[{"name": self.name, "partitions": [part]}],
+                )
+                .topics[0]
+                .partitions[0]
+            )
         assert int(answer.error_code) == 0
         return int(answer.leader_epoch), int(answer.offset)
 
@@ -241,10 +252,17 @@ class Topic:
         With `patient` errors of single fetches are no reason to give up, as they are none to a client.
         """
         consumer = Consumer(
-            {"bootstrap.servers": self.story.address, "group.id": "story", "enable.auto.commit": False,
-             "auto.offset.reset": "error", "check.crcs": True, "fetch.wait.max.ms": 100,
-             "isolation.level": "read_committed" if read_committed else "read_uncommitted", **(config or {})}
-        )  # fmt: skip
+            {
+                "bootstrap.servers": self.story.address,
+                "group.id": "story",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "check.crcs": True,
+                "fetch.wait.max.ms": 100,
+                "isolation.level": "read_committed" if read_committed else "read_uncommitted",
+                **(config or {}),
+            }
+        )
         consumer.assign([TopicPartition(self.name, self.partition, from_offset)])
         found: list[tuple[int, str]] = []
         deadline = time.monotonic() + seconds

@@ -78,9 +78,7 @@ def facts(frame: DataFrame) -> list[list[Any]]:
 
 def read_with_filters(spark: SparkSession, place: Place) -> Any:
     """Pushed down or not, `columns` or not."""
-    rows = stratalog.spark.read(
-        spark, path=place.data, subscribe="prices", columns=["key", "partition", "offset"]
-    )
+    rows = stratalog.spark.read(spark, path=place.data, subscribe="prices", columns=["key", "partition", "offset"])
     some = rows.where("partition = 1 and offset between 100 and 130").select("offset", "partition")
     named = sorted(list(row) for row in some.collect())
     whole = stratalog.spark.read(spark, path=place.data, subscribe="prices", split_bytes="4k")
@@ -88,9 +86,13 @@ def read_with_filters(spark: SparkSession, place: Place) -> Any:
     # One table filtered in two ways: each has its own rows.
     both = whole.where("offset < 3").union(whole.where("offset >= 698")).select("partition", "offset")
     return [
-        named, whole.count(), facts(late), sorted(list(row) for row in both.collect()),
-        whole.groupBy("partition").count().orderBy("partition").toArrow().to_pylist(), rows.columns,
-    ]  # fmt: skip
+        named,
+        whole.count(),
+        facts(late),
+        sorted(list(row) for row in both.collect()),
+        whole.groupBy("partition").count().orderBy("partition").toArrow().to_pylist(),
+        rows.columns,
+    ]
 
 
 def write_in_bulk(spark: SparkSession, place: Place) -> Any:
@@ -109,7 +111,8 @@ def write_in_bulk(spark: SparkSession, place: Place) -> Any:
 
 
 def follow_a_stream(spark: SparkSession, place: Place) -> Any:
-    """From the bucket that was written in bulk into another, in limited batches, and again when there is nothing new."""
+    """From the bucket that was written in bulk into another, in limited batches, and again when there is nothing
+    new."""
     bucket: dict[str, Any] = {"remote": place.bucket("bulk"), "remote_options": place.options}
     target = place.bucket("streamed")
     counts = []
@@ -118,9 +121,13 @@ def follow_a_stream(spark: SparkSession, place: Place) -> Any:
             spark, subscribe="orders", starting_offsets="earliest", max_offsets_per_trigger=400, **bucket
         )
         writer = stratalog.spark.write_stream(
-            rows.select("key", "value", "timestamp", "partition"), topic="copied", partitions=3,
-            remote=target, remote_options=place.options, checkpoint_location=place.directory / "checkpoint",
-        )  # fmt: skip
+            rows.select("key", "value", "timestamp", "partition"),
+            topic="copied",
+            partitions=3,
+            remote=target,
+            remote_options=place.options,
+            checkpoint_location=place.directory / "checkpoint",
+        )
         query = writer.trigger(availableNow=True).start()
         query.awaitTermination()
         counts.append([each.numInputRows for each in query.recentProgress if each.numInputRows])
@@ -135,9 +142,15 @@ def ingest_files(spark: SparkSession, place: Place) -> Any:
     found = []
     for _ in range(2):
         result = ingest(
-            spark, str(place.directory / "files"), "loaded", sink=sink, rows=Rows(key="id", timestamp="at"),
-            file_format="json", state=State(place.directory / "ingest-state"), files_per_round=2,
-        )  # fmt: skip
+            spark,
+            str(place.directory / "files"),
+            "loaded",
+            sink=sink,
+            rows=Rows(key="id", timestamp="at"),
+            file_format="json",
+            state=State(place.directory / "ingest-state"),
+            files_per_round=2,
+        )
         found.append([len(result.rounds), result.files, result.records, result.known])
     return [found, facts(stratalog.spark.read(spark, path=target, subscribe="loaded"))]
 
@@ -154,9 +167,7 @@ def audit_all(spark: SparkSession, place: Place) -> Any:
 def look_at_indexes(spark: SparkSession, place: Place) -> Any:
     """Verified, converted and back, and one that is lost made anew."""
     found = [
-        verify_indexes(
-            spark, paths=[place.data], remote=place.bucket("tiered"), remote_options=place.options
-        ),
+        verify_indexes(spark, paths=[place.data], remote=place.bucket("tiered"), remote_options=place.options),
         convert_indexes(spark, 12, paths=[place.data]),
         convert_indexes(spark, 8, paths=[place.data]),
     ]
@@ -164,8 +175,7 @@ def look_at_indexes(spark: SparkSession, place: Place) -> Any:
     found.append(rebuild_indexes(spark, paths=[place.data], only_damaged=True))
     found.append(verify_indexes(spark, paths=[place.data]))
     return [
-        [each.action, each.segments, each.problems, json.loads(each.report().to_json())["totals"]]
-        for each in found
+        [each.action, each.segments, each.problems, json.loads(each.report().to_json())["totals"]] for each in found
     ]
 
 
@@ -177,17 +187,13 @@ def foresee_retention(spark: SparkSession, place: Place) -> Any:
 
 
 def count_stats(spark: SparkSession, place: Place) -> Any:
-    found = stats(
-        spark, paths=[place.data], remote=place.bucket("tiered"), remote_options=place.options, keys=True
-    )
+    found = stats(spark, paths=[place.data], remote=place.bucket("tiered"), remote_options=place.options, keys=True)
     return [json.loads(found.by_topic().to_json())["rows"], found.distinct_keys]
 
 
 def read_on(spark: SparkSession, place: Place) -> Any:
     options = {"path": str(place.data), "subscribe": "prices"}
-    rows = read_rows(
-        spark, options, columns=["partition", "offset", "string(value) v"], where="offset % 100 = 7"
-    )
+    rows = read_rows(spark, options, columns=["partition", "offset", "string(value) v"], where="offset % 100 = 7")
     return sorted(list(row.values()) for row in rows)
 
 
@@ -217,9 +223,7 @@ def compact_both(spark: SparkSession, place: Place) -> Any:
         overrides=COMPACTED,
         grace_seconds=0,
     )
-    rows = stratalog.spark.read(
-        spark, remote=place.bucket("tiered"), remote_options=place.options, subscribe="prices"
-    )
+    rows = stratalog.spark.read(spark, remote=place.bucket("tiered"), remote_options=place.options, subscribe="prices")
     kept = stratalog.spark.read(spark, path=place.data, subscribe="prices")
     return [gains(local), gains(remote), facts(kept), facts(rows)]
 
@@ -259,9 +263,7 @@ def run_all(spark: SparkSession, place: Place) -> dict[str, Any]:
 
 def ways(spark: SparkSession, place: Place) -> dict[str, bool]:
     """What this Spark lets the source do."""
-    rows = (
-        stratalog.spark.read(spark, path=place.data, subscribe="prices").where("offset > 5").select("offset")
-    )
+    rows = stratalog.spark.read(spark, path=place.data, subscribe="prices").where("offset > 5").select("offset")
     scan = rows._jdf.queryExecution().sparkPlan().collectLeaves().head()
     return {"pushed down": install_scan_rule(spark), "columnar": bool(scan.supportsColumnar())}
 

@@ -100,9 +100,7 @@ class LogCluster:
             if read_committed and each.last_offset >= offset and each.first_offset < reached
         )
         stable = self.partition.last_stable_offset
-        return FetchedRecords(
-            memoryview(bytes(records)), self.partition.next_offset, stable, self.log_start, aborted
-        )
+        return FetchedRecords(memoryview(bytes(records)), self.partition.next_offset, stable, self.log_start, aborted)
 
 
 @contextlib.contextmanager

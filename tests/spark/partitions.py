@@ -1,4 +1,5 @@
-"""Partition directories and buckets for tests: plain files around batches of `build_batch`, and reading without Spark."""
+"""Partition directories and buckets for tests: plain files around batches of `build_batch`, and reading without
+Spark."""
 
 from __future__ import annotations
 
@@ -194,9 +195,7 @@ class Partition:
         return min([self.next_offset, *self._open.values()])
 
     def _write_snapshot(self, offset: int) -> None:
-        entries = [
-            ProducerSnapshotEntry(pid, 0, 0, first, 0, T0, 0, first) for pid, first in self._open.items()
-        ]
+        entries = [ProducerSnapshotEntry(pid, 0, 0, first, 0, T0, 0, first) for pid, first in self._open.items()]
         producer_snapshot.write(self.file(offset, "snapshot"), entries)
 
     def timestamp_of(self, each: Record) -> int:
@@ -214,13 +213,9 @@ class Partition:
         if not self.file(following, "snapshot").exists():
             self._write_snapshot(following)
         log, txn_index = self.file(base, "log"), self.file(base, "txnindex")
-        newest = max(
-            (self.timestamp_of(each) for each in self.records if base <= each.offset < following), default=T0
-        )
+        newest = max((self.timestamp_of(each) for each in self.records if base <= each.offset < following), default=T0)
         metadata = RemoteLogSegmentMetadata(
-            segment_id=RemoteLogSegmentId.generate_new(
-                TopicIdPartition(self.topic_id, self.topic, self.number)
-            ),
+            segment_id=RemoteLogSegmentId.generate_new(TopicIdPartition(self.topic_id, self.topic, self.number)),
             start_offset=base,
             end_offset=following - 1,
             max_timestamp_ms=newest,
@@ -254,9 +249,7 @@ class Partition:
 
 def steady(count: int, per_batch: int = 5, start: int = T0, step_ms: int = 1000, **kind: Any) -> list[Batch]:
     """Batches of records that are `step_ms` apart."""
-    return [
-        Batch([start + (i * per_batch + k) * step_ms for k in range(per_batch)], **kind) for i in range(count)
-    ]
+    return [Batch([start + (i * per_batch + k) * step_ms for k in range(per_batch)], **kind) for i in range(count)]
 
 
 @dataclass

@@ -53,9 +53,7 @@ def plan(frame: DataFrame) -> str:
     return str(execution.toString())
 
 
-def errors(
-    spark: SparkSession, source: str, target: str, checkpoint: Path, wrong: Mapping[str, str]
-) -> list[str]:
+def errors(spark: SparkSession, source: str, target: str, checkpoint: Path, wrong: Mapping[str, str]) -> list[str]:
     """What a wrong secret is answered with: by a batch, a stream, the sink and an export."""
     of_store = {f"remote.{name}": value for name, value in wrong.items()}
     reading = {"remote": source, "subscribe": "orders", "startingOffsets": "earliest"} | of_store

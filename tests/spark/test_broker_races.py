@@ -25,9 +25,7 @@ SELECTION = Selection(("offset",), EVERYTHING)
 
 
 def plan(**options: Any) -> tuple[Places, list[SplitPlan]]:
-    parsed = ReadOptions.parse(
-        {name: str(value) for name, value in options.items()} | {"subscribe": "orders"}
-    )
+    parsed = ReadOptions.parse({name: str(value) for name, value in options.items()} | {"subscribe": "orders"})
     places = Places.of(parsed)
     return places, Planner(parsed, Constraints(), places).plan()
 
@@ -63,9 +61,7 @@ def test_what_retention_deletes_meanwhile(tmp_path: Path, caplog: pytest.LogCapt
     with brokers(cluster) as option:
         places, plans = plan(**option)
         cluster.log_start = 12
-        with pytest.raises(
-            DataLossError, match=r"the log begins at 12 by now.*lacks the offsets from 0 to 11"
-        ):
+        with pytest.raises(DataLossError, match=r"the log begins at 12 by now.*lacks the offsets from 0 to 11"):
             read(places, plans)
         with caplog.at_level(logging.WARNING, "stratalog.spark"):
             assert read(places, plans, fail=False) == list(range(12, 20))

@@ -45,9 +45,7 @@ def broker(data_dir: Path, bucket: str) -> Iterator[Broker]:
         for part in range(3):
             producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
             for i in range(part * RECORDS // 3, (part + 1) * RECORDS // 3):
-                producer.produce(
-                    "flights", b"%d" % i, b"key%d" % i, partition=i % 2, timestamp=NOW + 1000 * i
-                )
+                producer.produce("flights", b"%d" % i, b"key%d" % i, partition=i % 2, timestamp=NOW + 1000 * i)
             producer.flush(30)
             if part < 2:
                 for number in range(2):
@@ -138,10 +136,7 @@ def test_a_broker_that_is_away_is_named(spark: SparkSession, tmp_path: Path) -> 
     with Broker(tmp_path) as broker:
         servers = broker.bootstrap_servers
     frame = (
-        spark.read.format("stratalog")
-        .option("kafka.bootstrap.servers", servers)
-        .option("subscribe", "flights")
-        .load()
+        spark.read.format("stratalog").option("kafka.bootstrap.servers", servers).option("subscribe", "flights").load()
     )
     with pytest.raises(PySparkException, match=f"cannot reach a broker at {servers}: Connection refused"):
         frame.count()

@@ -1,4 +1,5 @@
-"""`stratalog.spark.read` and its like: their arguments are the options, and Python's values become the options' text."""
+"""`stratalog.spark.read` and its like: their arguments are the options, and Python's values become the options'
+text."""
 
 from __future__ import annotations
 
@@ -44,11 +45,7 @@ def options_of(
 
 
 def arguments_of(function: Callable[..., Any]) -> set[str]:
-    keywords = [
-        each.name
-        for each in inspect.signature(function).parameters.values()
-        if each.kind is each.KEYWORD_ONLY
-    ]
+    keywords = [each.name for each in inspect.signature(function).parameters.values() if each.kind is each.KEYWORD_ONLY]
     return {builder.option_name(name) for name in keywords if name not in WHOLE_GROUPS} | {"path"}
 
 
@@ -59,10 +56,7 @@ WRITE = {"path": "/data", "topic": "orders"}
 def test_the_arguments_are_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
     stream_only_ends = {"endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"}
     assert arguments_of(builder.read) == options_of(monkeypatch, ReadOptions.parse, READ)
-    assert (
-        arguments_of(builder.read_stream)
-        == options_of(monkeypatch, StreamOptions.parse, READ) - stream_only_ends
-    )
+    assert arguments_of(builder.read_stream) == options_of(monkeypatch, StreamOptions.parse, READ) - stream_only_ends
     sink = options_of(monkeypatch, SinkOptions.parse, WRITE)
     assert arguments_of(builder.write) == sink - {"checkpointLocation"}
     assert arguments_of(builder.write_stream) == sink - {"queryId", "batchId"}
@@ -141,9 +135,7 @@ def test_reading_and_writing_with_types(tmp_path: Path, spark: SparkSession) -> 
     assert "headers" in found.columns
     assert [row.offset for row in found.collect()] == list(range(5, 15))
     (tmp_path / "out").mkdir()
-    stratalog.spark.write(
-        found.select("key", "value"), path=tmp_path / "out", topic="copy", partitions=1, codec="zstd"
-    )
+    stratalog.spark.write(found.select("key", "value"), path=tmp_path / "out", topic="copy", partitions=1, codec="zstd")
     copied = stratalog.spark.read(spark, path=tmp_path / "out", subscribe="copy")
     assert [row.value for row in copied.collect()] == [each.value for each in partition.records[5:15]]
 

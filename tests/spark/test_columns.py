@@ -69,8 +69,8 @@ def arrow_memory(spark: SparkSession) -> int:
 def no_memory_is_kept(spark: SparkSession) -> Iterator[None]:
     """No test leaves more Arrow memory given out than there was.
 
-    There may be some: of rows on their way to Python, Spark does not free the last ones when a task fails because of the
-    plan below (`raise_error`), and tests of the sink have such tasks.
+    There may be some: of rows on their way to Python, Spark does not free the last ones when a task fails because of
+    the plan below (`raise_error`), and tests of the sink have such tasks.
     """
     before = arrow_memory(spark)
     yield
@@ -94,9 +94,7 @@ def rows(found: DataFrame) -> list[Row]:
 
 
 def union_of_filters(records: DataFrame) -> DataFrame:
-    return records.filter("partition = 0 and offset < 7").union(
-        records.filter("partition = 1 and offset >= 290")
-    )
+    return records.filter("partition = 0 and offset < 7").union(records.filter("partition = 1 and offset >= 290"))
 
 
 def join_with_itself(records: DataFrame) -> DataFrame:
@@ -121,9 +119,7 @@ QUERIES: dict[str, Query] = {
     "no column": lambda records: records.groupBy().count(),
     "nulls": lambda records: records.selectExpr("count(key)", "count(value)", "count(headers)", "count(*)"),
     "headers": lambda records: records.select("offset", F.explode("headers.key")),
-    "filters on what is not sent": lambda records: records.filter(
-        "partition = 1 and topic = 'orders'"
-    ).select("value"),
+    "filters on what is not sent": lambda records: records.filter("partition = 1 and topic = 'orders'").select("value"),
     "filters that leave nothing": lambda records: records.filter("partition = 7").select("topic", "value"),
     "sorted": lambda records: records.orderBy(F.desc("timestamp"), "partition", "offset").limit(9),
     "grouped": lambda records: records.groupBy("topic", "timestampType").agg(
@@ -204,9 +200,7 @@ def test_a_query_of_nothing(spark: SparkSession, partitions: list[Partition]) ->
     assert load(spark, partitions, startingOffsets='{"orders":{"0":303,"1":303}}').collect() == []
 
 
-def test_a_choice_of_columns_that_lacks_the_cheapest(
-    spark: SparkSession, partitions: list[Partition]
-) -> None:
+def test_a_choice_of_columns_that_lacks_the_cheapest(spark: SparkSession, partitions: list[Partition]) -> None:
     found = load(spark, partitions, columns="topic,value")
     assert [tuple(row) for row in found.select("topic").distinct().collect()] == [("orders",)]
     assert found.count() == sum(len(partition.records) for partition in partitions)

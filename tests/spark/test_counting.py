@@ -59,9 +59,7 @@ def test_a_batch_that_fails_its_crc_is_not_counted(tmp_path: Path) -> None:
 
 @settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(batches, min_size=1, max_size=12), st.integers(0, 30), st.integers(0, 30), st.booleans())
-def test_counting_gives_as_many_as_reading(
-    found: list[Batch], start: int, length: int, committed: bool
-) -> None:
+def test_counting_gives_as_many_as_reading(found: list[Batch], start: int, length: int, committed: bool) -> None:
     """Whatever offsets are asked for, aborted transactions and control batches in between."""
     with tempfile.TemporaryDirectory() as directory:
         partition = Partition(Path(directory))
@@ -73,8 +71,10 @@ def test_counting_gives_as_many_as_reading(
         end = len(partition.records) + 1
         first = min(start, end)
         options = {
-            "path": directory, "subscribe": "orders", "startingOffsets": f'{{"orders":{{"0":{first}}}}}',
+            "path": directory,
+            "subscribe": "orders",
+            "startingOffsets": f'{{"orders":{{"0":{first}}}}}',
             "endingOffsets": f'{{"orders":{{"0":{min(first + length, end)}}}}}',
             "isolationLevel": "read_committed" if committed else "read_uncommitted",
-        }  # fmt: skip
+        }
         assert len(scan(columns="topic", **options).rows) == len(scan(**options).rows)

@@ -40,17 +40,13 @@ def batch_positions(path: Path) -> list[int]:
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
 @pytest.mark.parametrize("which", [0, 3, -1])
-def test_a_flipped_bit_in_a_payload(
-    tmp_path: Path, which: int, codec: Codec, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_flipped_bit_in_a_payload(tmp_path: Path, which: int, codec: Codec, caplog: pytest.LogCaptureFixture) -> None:
     partition = Partition(tmp_path)
     partition.segment(steady(6, codec=codec))
     (path,) = partition.logs
     position = batch_positions(path)[which]
     flip(path, position + 75)
-    with pytest.raises(
-        DataLossError, match=rf"{path}: batch at position {position} .*CRC.*failOnDataLoss=false"
-    ):
+    with pytest.raises(DataLossError, match=rf"{path}: batch at position {position} .*CRC.*failOnDataLoss=false"):
         scan(path=tmp_path, subscribe="orders")
     with caplog.at_level(logging.WARNING, "stratalog.spark"):
         found = scan(path=tmp_path, subscribe="orders", failOnDataLoss="false")
@@ -103,9 +99,7 @@ def test_a_sealed_segment_that_ends_in_half_a_batch(tmp_path: Path) -> None:
     assert found.offsets == [*range(15), *range(20, 25)]
 
 
-def test_an_index_that_does_not_fit_its_log_is_not_used(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_index_that_does_not_fit_its_log_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     partition = Partition(tmp_path, index_interval=100)
     base = partition.segment(steady(40))
     index = partition.file(base, "index")
@@ -160,9 +154,7 @@ def test_a_log_that_shrank_since_planning(tmp_path: Path) -> None:
     path = partition.logs[0]
     position = batch_positions(path)[2]
     path.write_bytes(path.read_bytes()[:position])
-    with pytest.raises(
-        DataLossError, match=rf"{path} was changed or replaced .* lacks the offsets from 10 to 19"
-    ):
+    with pytest.raises(DataLossError, match=rf"{path} was changed or replaced .* lacks the offsets from 10 to 19"):
         read(plans)
 
 
@@ -175,9 +167,7 @@ def planned(path: Path, **more: str):  # type: ignore[no-untyped-def]
 
     def read(plans):  # type: ignore[no-untyped-def]
         selection = Selection(("offset",), EVERYTHING)
-        return [
-            n for plan in plans for rows in reader.read(plan, selection) for n in rows["offset"].to_pylist()
-        ]
+        return [n for plan in plans for rows in reader.read(plan, selection) for n in rows["offset"].to_pylist()]
 
     return plans, read
 
@@ -241,9 +231,7 @@ def test_offsets_that_neither_tier_has(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("block_bytes", [1, 16, 17, 61, 100, 333])
-def test_batches_that_straddle_blocks(
-    tmp_path: Path, block_bytes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_that_straddle_blocks(tmp_path: Path, block_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "LOCAL_BLOCK_BYTES", block_bytes)
     monkeypatch.setattr(blocks, "REMOTE_BLOCK_BYTES", max(block_bytes, 50))
     partition = Partition(tmp_path / "data")
@@ -320,6 +308,4 @@ def test_several_data_directories(tmp_path: Path) -> None:
     for number, name in enumerate(("a", "b")):
         Partition(tmp_path / name, number=number).segment(steady(1))
     found = scan(path=f"{tmp_path}/a,{tmp_path}/b", subscribe="orders")
-    assert [(row["partition"], row["offset"]) for row in found.rows] == [
-        (p, n) for p in (0, 1) for n in range(5)
-    ]
+    assert [(row["partition"], row["offset"]) for row in found.rows] == [(p, n) for p in (0, 1) for n in range(5)]

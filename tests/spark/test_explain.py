@@ -24,9 +24,7 @@ def test_filters_splits_and_bytes_are_in_the_plan(
     size = sum(log.stat().st_size for log in partition.logs)
 
     def explained(condition: str) -> list[str]:
-        rows = stratalog.spark.read(spark, path=tmp_path, subscribe="orders", split_bytes="2k").where(
-            condition
-        )
+        rows = stratalog.spark.read(spark, path=tmp_path, subscribe="orders", split_bytes="2k").where(condition)
         rows.explain(mode=mode)
         text = capsys.readouterr().out
         found = [re.search(rf"{name}: (\[.*?\]|\d+)", text) for name in ("PushedFilters", "Splits", "Bytes")]

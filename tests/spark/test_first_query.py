@@ -98,11 +98,10 @@ def test_planning_files_and_objects_loads_no_native_loops(records: Path) -> None
         "from stratalog.spark.planning.filters import Constraints\n"
         "import stratalog.spark.source\n"
         "from stratalog.spark.planning.planner import Planner\n"
-        "options = ReadOptions.parse({'path': sys.argv[1], 'subscribe': 'orders', 'isolationLevel': 'read_committed'})\n"
+        "options = ReadOptions.parse({'path': sys.argv[1], 'subscribe': 'orders', 'isolationLevel': "
+        "'read_committed'})\n"
         "assert Planner(options, Constraints(), Places.of(options)).plan()\n"
         "assert 'numba' not in sys.modules\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(records)], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", script, str(records)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -38,9 +38,7 @@ def test_a_scan_of_a_bucket_with_two_says_so_and_lists_them(bucket: str) -> None
         scan(remote=bucket, subscribe="orders")
     assert "several topics have the name orders" in str(raised.value)
     assert f"{uuid_to_base64(OTHER)}: 1 remote segments of 1 partitions" in str(raised.value)
-    assert str(raised.value).endswith(
-        "option topicId says which one to read (--topic-id on the command line)"
-    )
+    assert str(raised.value).endswith("option topicId says which one to read (--topic-id on the command line)")
 
 
 def test_the_id_says_which(bucket: str) -> None:

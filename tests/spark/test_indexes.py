@@ -1,4 +1,5 @@
-"""Offset indexes as arrays: either format, positions of any size, with and without a manifest that has noted the format."""
+"""Offset indexes as arrays: either format, positions of any size, with and without a manifest that has noted the
+format."""
 
 from __future__ import annotations
 
@@ -24,9 +25,7 @@ steps = st.lists(
 
 @given(steps=steps, zeros=st.sampled_from([0, 8, 12, 24, 1000]), is_noted=st.booleans())
 @settings(deadline=None, max_examples=400)
-def test_every_entry_of_either_format_comes_back(
-    steps: list[tuple[int, int]], zeros: int, is_noted: bool
-) -> None:
+def test_every_entry_of_either_format_comes_back(steps: list[tuple[int, int]], zeros: int, is_noted: bool) -> None:
     """What is packed is read, whatever the positions, in the format that it was packed in."""
     entries = list(accumulate(steps, lambda before, step: (before[0] + step[0], before[1] + step[1])))
     log_size = entries[-1][1] + 61

@@ -44,9 +44,7 @@ def test_java_home_comes_first(bare: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("release", [True, False])
-def test_one_that_is_too_old_is_passed_over(
-    bare: Path, monkeypatch: pytest.MonkeyPatch, release: bool
-) -> None:
+def test_one_that_is_too_old_is_passed_over(bare: Path, monkeypatch: pytest.MonkeyPatch, release: bool) -> None:
     fake_java(bare / "home", "1.8.0_402", release=release)
     java = fake_java(bare / "other", "17.0.2", release=release)
     monkeypatch.setenv("JAVA_HOME", str(bare / "home"))
@@ -78,9 +76,7 @@ def test_the_shim_drops_what_the_runtime_does_not_know(tmp_path: Path) -> None:
     home = make_shim(java, tmp_path / "shim")
     opens = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
     arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", opens]
-    done = subprocess.run(
-        [home / "bin" / "java", *arguments, "*", ""], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([home / "bin" / "java", *arguments, "*", ""], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n") == ["-cp", "a b", "*", "", ""]
     older = make_shim(Java(java.executable, 17, "PATH"), tmp_path / "older")
     done = subprocess.run([older / "bin" / "java", *arguments], capture_output=True, text=True, check=True)

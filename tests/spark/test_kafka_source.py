@@ -1,4 +1,5 @@
-"""Beside Spark's own Kafka source, through the same Apache Kafka: the same options give the same rows, or both refuse."""
+"""Beside Spark's own Kafka source, through the same Apache Kafka: the same options give the same rows, or both
+refuse."""
 
 from __future__ import annotations
 
@@ -94,9 +95,7 @@ def _fill(bootstrap_servers: str) -> None:
     for future in admin.create_topics(topics).values():
         future.result(60)
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
-        producer = Producer(
-            {"bootstrap.servers": bootstrap_servers, "compression.type": codec, "linger.ms": 50}
-        )
+        producer = Producer({"bootstrap.servers": bootstrap_servers, "compression.type": codec, "linger.ms": 50})
         for i in range(40):
             producer.produce(
                 "plain",
@@ -254,9 +253,7 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
         "timestamp": int(row["timestamp"].timestamp() * 1000),
     }
     if "headers" in row:
-        headers = row["headers"] and [
-            {"key": each["key"], "value": _hex(each["value"])} for each in row["headers"]
-        ]
+        headers = row["headers"] and [{"key": each["key"], "value": _hex(each["value"])} for each in row["headers"]]
         plain["headers"] = headers and json.dumps(headers, separators=(",", ":"))
     return plain
 
@@ -266,15 +263,11 @@ def _hex(value: bytes | None) -> str | None:
 
 
 @pytest.mark.parametrize("options", CASES, ids=lambda options: json.dumps(options)[:90])
-def test_the_same_rows_or_both_refuse(
-    kafka: ReferenceKafka, theirs: SparkKafka, options: dict[str, str]
-) -> None:
+def test_the_same_rows_or_both_refuse(kafka: ReferenceKafka, theirs: SparkKafka, options: dict[str, str]) -> None:
     expected = theirs.rows(options)
     through_broker = _ours({"kafka.bootstrap.servers": kafka.bootstrap_servers, **options})
     assert ("error" in through_broker) == ("error" in expected), (through_broker, expected)
-    with_files = _ours(
-        {"kafka.bootstrap.servers": kafka.bootstrap_servers, "path": str(kafka.data_dir), **options}
-    )
+    with_files = _ours({"kafka.bootstrap.servers": kafka.bootstrap_servers, "path": str(kafka.data_dir), **options})
     assert ("error" in with_files) == ("error" in expected), (with_files, expected)
     if "rows" in expected:
         rows = _in_order(expected["rows"])

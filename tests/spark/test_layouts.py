@@ -37,12 +37,8 @@ def golden_row(offset: int) -> tuple[int, bytes, bytes]:
 
 def test_an_aiven_bucket_is_scanned(tmp_path: Path) -> None:
     url = aiven_bucket(tmp_path, 0, 200, 400)
-    found = scan(
-        remote=url, subscribe="flights", splitBytes="3k", **{RSA_OPTION: f"key1={AIVEN / 'aes.pem'}"}
-    )
-    assert [(row["offset"], row["key"], row["value"]) for row in found.rows] == [
-        golden_row(at) for at in range(600)
-    ]
+    found = scan(remote=url, subscribe="flights", splitBytes="3k", **{RSA_OPTION: f"key1={AIVEN / 'aes.pem'}"})
+    assert [(row["offset"], row["key"], row["value"]) for row in found.rows] == [golden_row(at) for at in range(600)]
     assert {row["partition"] for row in found.rows} == {3}
     assert len(found.plans) > 3
 
@@ -51,9 +47,7 @@ def test_a_compressed_and_encrypted_aiven_segment_is_scanned_from_the_middle(tmp
     url = aiven_bucket(tmp_path, 600)
     options = {RSA_OPTION: f"key1={AIVEN / 'both.pem'}"}
     start = '{"flights": {"3": 731}}'
-    found = scan(
-        remote=url, subscribe="flights", startingOffsets=start, isolationLevel="read_committed", **options
-    )
+    found = scan(remote=url, subscribe="flights", startingOffsets=start, isolationLevel="read_committed", **options)
     assert [(row["offset"], row["key"], row["value"]) for row in found.rows] == [
         golden_row(at) for at in range(731, 800)
     ]
@@ -78,9 +72,7 @@ def test_a_spark_session_reads_an_aiven_bucket(spark: SparkSession, tmp_path: Pa
 
 
 @pytest.mark.parametrize("compression", list(Compression))
-def test_our_encoded_segments_are_scanned_with_their_transactions(
-    tmp_path: Path, compression: Compression
-) -> None:
+def test_our_encoded_segments_are_scanned_with_their_transactions(tmp_path: Path, compression: Compression) -> None:
     key_file = tmp_path / "the.key"
     key_file.write_bytes(KEY)
     encoding = Encoding(compression, Keyring({key_id(KEY): KEY}, key_id(KEY)))
@@ -88,9 +80,7 @@ def test_our_encoded_segments_are_scanned_with_their_transactions(
     aborted = Batch([T0] * 3, producer_id=7, transactional=True)
     bases = [
         partition.segment([*steady(20, value_size=100), aborted]),
-        partition.segment(
-            [Batch([T0], producer_id=7, transactional=True, marker=ControlType.ABORT), *steady(4)]
-        ),
+        partition.segment([Batch([T0], producer_id=7, transactional=True, marker=ControlType.ABORT), *steady(4)]),
     ]
     store = ObjectStore.from_url((tmp_path / "bucket").as_uri())
     for base in bases:

@@ -63,9 +63,7 @@ def test_offsets(where: dict[str, str], start: str, end: str, expected: range) -
         ),
     ],
 )
-def test_a_start_behind_the_end_is_refused(
-    where: dict[str, str], limits: dict[str, Any], message: str
-) -> None:
+def test_a_start_behind_the_end_is_refused(where: dict[str, str], limits: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         scan(**where, **limits)
 
@@ -94,9 +92,7 @@ def test_a_timestamp_is_the_first_offset_that_is_not_older(
 
 def test_a_timestamp_behind_the_last_record(where: dict[str, str]) -> None:
     later = T0 + 60_001
-    with pytest.raises(
-        UsageError, match=rf"option startingTimestamp: no record of orders-0 has timestamp {later}"
-    ):
+    with pytest.raises(UsageError, match=rf"option startingTimestamp: no record of orders-0 has timestamp {later}"):
         scan(**where, startingTimestamp=later)
     assert scan(**where, startingTimestamp=later, startingOffsetsByTimestampStrategy="latest").rows == []
     assert scan(**where, endingTimestamp=later).offsets == list(range(40))

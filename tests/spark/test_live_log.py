@@ -22,9 +22,7 @@ def append(log: PartitionLog, count: int) -> None:
 
 
 def test_a_log_that_is_being_written(tmp_path: Path) -> None:
-    log = PartitionLog.open(
-        tmp_path / "orders-0", LogConfig(segment_bytes=100_000, index_interval_bytes=4096)
-    )
+    log = PartitionLog.open(tmp_path / "orders-0", LogConfig(segment_bytes=100_000, index_interval_bytes=4096))
     log.leader_epochs.assign(0, 0)
     for size in (1, 60, 3):
         append(log, size)
@@ -37,9 +35,7 @@ def test_a_log_that_is_being_written(tmp_path: Path) -> None:
         expected = log.offset_for_timestamp(timestamp)
         assert expected is not None
         by_option = scan(path=tmp_path, subscribe="orders", startingTimestamp=timestamp)
-        by_filter = scan(
-            [GreaterThanOrEqual(("timestamp",), at(timestamp))], path=tmp_path, subscribe="orders"
-        )
+        by_filter = scan([GreaterThanOrEqual(("timestamp",), at(timestamp))], path=tmp_path, subscribe="orders")
         assert by_option.offsets == by_filter.offsets == list(range(expected.offset, log.log_end_offset))
     log.close()
     assert scan(path=tmp_path, subscribe="orders").offsets == list(range(640))

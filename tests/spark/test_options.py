@@ -63,9 +63,7 @@ def test_limits_by_partition() -> None:
 
 
 def test_one_timestamp_comes_before_all_others() -> None:
-    options = parse(
-        startingTimestamp="5", startingOffsetsByTimestamp='{"orders":{"0":7}}', startingOffsets="earliest"
-    )
+    options = parse(startingTimestamp="5", startingOffsetsByTimestamp='{"orders":{"0":7}}', startingOffsets="earliest")
     assert (options.starting.kind, options.starting.timestamp_ms) == (LimitKind.TIMESTAMP, 5)
 
 
@@ -76,9 +74,7 @@ def test_durations(text: str, expected: int) -> None:
     assert parse(timestampDisorder=text).timestamp_disorder_ms == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"), [("1", 1), ("64k", 65536), ("2MB", 2 << 20), ("1 GiB", 1 << 30)]
-)
+@pytest.mark.parametrize(("text", "expected"), [("1", 1), ("64k", 65536), ("2MB", 2 << 20), ("1 GiB", 1 << 30)])
 def test_sizes(text: str, expected: int) -> None:
     assert parse(splitBytes=text).split_bytes == expected
 

@@ -44,11 +44,7 @@ def filters(draw: Any) -> tuple[Any, Any]:
     """A pushed filter, and the same as a function of (offset, timestamp)."""
     column = draw(st.sampled_from(["offset", "timestamp"]))
     kind = draw(st.sampled_from([EqualTo, LessThan, LessThanOrEqual, GreaterThan, GreaterThanOrEqual, In]))
-    value = (
-        st.integers(-2, 60)
-        if column == "offset"
-        else st.integers(2 * T0 - 4, 2 * T0 + 1010).map(lambda n: n / 2)
-    )
+    value = st.integers(-2, 60) if column == "offset" else st.integers(2 * T0 - 4, 2 * T0 + 1010).map(lambda n: n / 2)
     wrap = (lambda n: n) if column == "offset" else time_literal
     drawn = draw(st.lists(value, min_size=1, max_size=3)) if kind is In else draw(value)
     literal = [wrap(n) for n in drawn] if kind is In else wrap(drawn)
@@ -198,9 +194,7 @@ def test_without_indexes_everything_is_still_there(tmp_path: Path) -> None:
 
 def test_compacted_segments_have_holes(tmp_path: Path) -> None:
     partition = Partition(tmp_path)
-    partition.segment(
-        [Batch([T0] * 10, holes=frozenset({0, 3, 4, 9})), Batch([T0] * 10, holes=frozenset(range(9)))]
-    )
+    partition.segment([Batch([T0] * 10, holes=frozenset({0, 3, 4, 9})), Batch([T0] * 10, holes=frozenset(range(9)))])
     partition.next_offset += 25
     partition.segment([Batch([T0] * 5, holes=frozenset({0, 1}))])
     found = scan(path=tmp_path, subscribe="orders", splitBytes=100)

@@ -33,16 +33,10 @@ def idle_workers(spark: SparkSession) -> dict[str, Any]:
 
 
 def children(pid: int) -> set[int]:
-    return {
-        int(child)
-        for task in Path(f"/proc/{pid}/task").glob("*/children")
-        for child in task.read_text().split()
-    }
+    return {int(child) for task in Path(f"/proc/{pid}/task").glob("*/children") for child in task.read_text().split()}
 
 
-def test_workers_that_idle_leave_without_a_word(
-    spark: SparkSession, jvm_stderr: Path, tmp_path: Path
-) -> None:
+def test_workers_that_idle_leave_without_a_word(spark: SparkSession, jvm_stderr: Path, tmp_path: Path) -> None:
     """After a read with a filter, a write and a pipeline: planners, tasks and what Spark looks up."""
     before = jvm_stderr.stat().st_size
     partition = Partition(tmp_path / "data")
@@ -53,9 +47,18 @@ def test_workers_that_idle_leave_without_a_word(
     stratalog.spark.write(records.select("value"), path=tmp_path / "copy", topic="copy", partitions=1)
     assert len(stats(spark, paths=[tmp_path / "copy"]).segments) == 1
     kinds = idle_workers(spark)
-    assert {"pyspark.worker", *(f"pyspark.sql.worker.{name}" for name in (
-        "create_data_source", "data_source_pushdown_filters", "lookup_data_sources", "write_into_data_source",
-    ))} <= kinds.keys()  # fmt: skip
+    assert {
+        "pyspark.worker",
+        *(
+            f"pyspark.sql.worker.{name}"
+            for name in (
+                "create_data_source",
+                "data_source_pushdown_filters",
+                "lookup_data_sources",
+                "write_into_data_source",
+            )
+        ),
+    } <= kinds.keys()
 
     jvm: Any = spark._jvm
     daemons = children(int(jvm.java.lang.ProcessHandle.current().pid()))

@@ -77,9 +77,7 @@ def check(rows: list[tuple[int, bytes | None]], expected: dict[bytes | None, int
 
 
 @pytest.mark.parametrize("purged", [False, True])
-def test_a_log_that_is_compacted_between_planning_and_reading_gives_every_key(
-    tmp_path: Path, purged: bool
-) -> None:
+def test_a_log_that_is_compacted_between_planning_and_reading_gives_every_key(tmp_path: Path, purged: bool) -> None:
     log = compacted(tmp_path)
     query = Query(tmp_path, "latest")
     expected = newest(log)
@@ -166,9 +164,7 @@ class Watched(FileSystem):
         return super().open(path, write=write, create=create)
 
 
-def test_a_replacement_is_seen_whole_at_each_of_its_steps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_replacement_is_seen_whole_at_each_of_its_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = compacted(tmp_path)
     expected, looks = newest(log), 0
 
@@ -209,9 +205,7 @@ def test_a_log_that_is_compacted_while_a_query_is_planned(tmp_path: Path, name: 
 
 @pytest.mark.parametrize("fail", ["true", "false"])
 @pytest.mark.parametrize("records", [10, 20, 40])
-def test_a_topic_that_was_made_again_gives_none_of_its_new_rows(
-    tmp_path: Path, fail: str, records: int
-) -> None:
+def test_a_topic_that_was_made_again_gives_none_of_its_new_rows(tmp_path: Path, fail: str, records: int) -> None:
     old = Partition(tmp_path, index_interval=100)
     old.segment(steady(4))
     old.segment(steady(4))
@@ -374,9 +368,7 @@ class TestASegmentThatIsMissingInTheMiddle:
         with pytest.raises(DataLossError, match="no segment has the offsets from 20 to 39"):
             Query(tmp_path, "orders")
 
-    @pytest.mark.parametrize(
-        "beside", ["00000000000000000040.log.cleaned", "00000000000000000020.log.deleted"]
-    )
+    @pytest.mark.parametrize("beside", ["00000000000000000040.log.cleaned", "00000000000000000020.log.deleted"])
     def test_is_none_while_the_cleaner_is_at_it(self, tmp_path: Path, beside: str) -> None:
         partition = self.made(tmp_path)
         (partition.directory / beside).write_bytes(b"")

@@ -62,15 +62,11 @@ def test_the_schema_is_that_of_sparks_kafka_source(load: Load, topic: list[Parti
 
 
 def test_every_record_of_both_tiers(load: Load, topic: list[Partition], tmp_path: Path) -> None:
-    found = load(remote=bucket(tmp_path), includeHeaders="true", splitBytes="2k").orderBy(
-        "partition", "offset"
-    )
+    found = load(remote=bucket(tmp_path), includeHeaders="true", splitBytes="2k").orderBy("partition", "offset")
     rows = [row.asDict(recursive=True) for row in found.collect()]
     expected = [expected_row(partition, each) for partition in topic for each in partition.records]
     for row in expected:
-        row["timestamp"] = row["timestamp"].replace(
-            tzinfo=None
-        )  # as Spark shows it, in the session's zone: UTC
+        row["timestamp"] = row["timestamp"].replace(tzinfo=None)  # as Spark shows it, in the session's zone: UTC
         row["key"], row["value"] = as_bytes(row["key"]), as_bytes(row["value"])
     assert [normal(row) for row in rows] == [normal(row) for row in expected]
 
@@ -92,9 +88,7 @@ def normal(row: dict[str, Any]) -> dict[str, Any]:
 
 def test_filters_are_pushed_down(load: Load, topic: list[Partition], tmp_path: Path) -> None:
     records = load(remote=bucket(tmp_path))
-    found = records.filter("partition = 1 and offset between 10 and 12 or 1 = 0").select(
-        "partition", "offset"
-    )
+    found = records.filter("partition = 1 and offset between 10 and 12 or 1 = 0").select("partition", "offset")
     assert sorted(found.collect()) == [(1, 10), (1, 11), (1, 12)]
     plan = found._jdf.queryExecution().executedPlan().toString()
     assert "Filter " not in plan  # applied by the source: nothing is left for Spark to do
@@ -120,29 +114,24 @@ def test_columns_are_pruned(load: Load, topic: list[Partition], tmp_path: Path) 
 
 
 @pytest.mark.parametrize("pushed", ["true", "false"])
-def test_filters_give_the_same_pushed_or_not(
-    load: Load, topic: list[Partition], tmp_path: Path, pushed: str
-) -> None:
+def test_filters_give_the_same_pushed_or_not(load: Load, topic: list[Partition], tmp_path: Path, pushed: str) -> None:
     records = load(remote=bucket(tmp_path), pushFilters=pushed)
     condition = (
         "timestamp >= timestamp'2023-11-14 22:16:00' and timestamp < timestamp'2023-11-14 22:16:30.5' "
-        "and not offset in (165, 166) and topic = 'orders' and partition <> 1 and length(value) > 0 and offset is not null"
+        "and not offset in (165, 166) and topic = 'orders' and partition <> 1 and length(value) > 0 and offset is not "
+        "null"
     )
     found = sorted(row.offset for row in records.filter(condition).collect())
     assert found == [offset for offset in range(160, 191) if offset not in (165, 166) and offset % 7]
 
 
-def test_scans_of_one_dataframe_do_not_disturb_each_other(
-    load: Load, topic: list[Partition], tmp_path: Path
-) -> None:
+def test_scans_of_one_dataframe_do_not_disturb_each_other(load: Load, topic: list[Partition], tmp_path: Path) -> None:
     """Spark 4.3 shares pushed filters among them; see stratalog.spark.jvm.scan_rule."""
     records = load(remote=bucket(tmp_path))
     total = sum(len(partition.records) for partition in topic)
     assert records.filter("offset < 5").count() == 10
     assert records.count() == total
-    both = records.filter("partition = 0 and offset < 7").union(
-        records.filter("partition = 1 and offset >= 300")
-    )
+    both = records.filter("partition = 0 and offset < 7").union(records.filter("partition = 1 and offset >= 300"))
     assert {tuple(row) for row in both.groupBy("partition").count().collect()} == {(0, 7), (1, 3)}
     left, right = records.filter("partition = 0 and offset < 9"), records.filter("partition = 1")
     assert left.join(right, "offset").count() == 9
@@ -165,9 +154,7 @@ def test_each_query_takes_its_own_snapshot(load: Load, topic: list[Partition], t
 
 
 def test_a_schema_of_ones_own(spark: SparkSession, topic: list[Partition], tmp_path: Path) -> None:
-    reader = (
-        spark.read.format("stratalog").option("path", str(tmp_path / "data")).option("subscribe", "orders")
-    )
+    reader = spark.read.format("stratalog").option("path", str(tmp_path / "data")).option("subscribe", "orders")
     found = reader.schema("value binary, offset long").load().filter("offset = 210")
     assert {tuple(row.asDict()) for row in found.collect()} == {("value", "offset")}
     with pytest.raises(AnalysisException, match="column value string in the schema: expected binary"):
@@ -223,9 +210,7 @@ def test_importing_the_package_is_cheap() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_a_second_session_in_the_same_jvm_can_be_told_of_the_source_too(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_second_session_in_the_same_jvm_can_be_told_of_the_source_too(spark: SparkSession, tmp_path: Path) -> None:
     partition = Partition(tmp_path)
     partition.segment([Batch([T0, T0 + 1])])
     other = spark.newSession()

@@ -85,16 +85,12 @@ def test_an_abort_whose_index_entry_is_not_written_yet(tmp_path: Path) -> None:
     partition = Partition(tmp_path)
     base = partition.segment([of(7), marker(7, ABORT), *steady(1)])
     partition.file(base, "txnindex").unlink()
-    assert scan(path=tmp_path, subscribe="orders", isolationLevel="read_committed").offsets == list(
-        range(4, 9)
-    )
+    assert scan(path=tmp_path, subscribe="orders", isolationLevel="read_committed").offsets == list(range(4, 9))
 
 
 @pytest.mark.parametrize("kept", [0, 1, 2])
 @pytest.mark.parametrize("start", [0, 8])
-def test_without_a_producer_snapshot_the_log_tells_what_is_open(
-    tmp_path: Path, kept: int, start: int
-) -> None:
+def test_without_a_producer_snapshot_the_log_tells_what_is_open(tmp_path: Path, kept: int, start: int) -> None:
     """As it tells a broker that starts: from the snapshot before, or from the beginning."""
     partition = Partition(tmp_path)
     for batches in ([of(7), of(8)], [*steady(1), marker(7, COMMIT)], [of(9), marker(9, COMMIT)], steady(1)):
@@ -107,9 +103,7 @@ def test_without_a_producer_snapshot_the_log_tells_what_is_open(
     partition.file(partition.bases[-1], "snapshot").unlink()
     partition.file(partition.bases[-1], "txnindex").unlink()
     found = scan(**options, startingOffsets=f'{{"orders":{{"0":{start}}}}}').offsets
-    assert found == [
-        n for n in [0, 1, 2, *range(6, 11), *range(12, 15), *range(16, 21), *range(22, 27)] if n >= start
-    ]
+    assert found == [n for n in [0, 1, 2, *range(6, 11), *range(12, 15), *range(16, 21), *range(22, 27)] if n >= start]
 
 
 def test_a_remote_segment_without_producer_state_does_not_pass_for_committed(tmp_path: Path) -> None:

@@ -69,8 +69,11 @@ def test_a_plain_session_runs_queries_whatever_python3_is(tmp_path: Path, strang
     environment |= {"PATH": f"{stranger.parent}:{environment['PATH']}", "JAVA_HOME": str(spark_java_home())}
     done = subprocess.run(
         [sys.executable, "-c", _SCRIPT, str(tmp_path / "data")],
-        env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert (found["before"], found["after"]) == ("python3", sys.executable)

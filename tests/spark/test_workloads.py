@@ -67,9 +67,7 @@ def visible(partition: Partition, start: int, end: int, read_committed: bool) ->
     with_broker=st.booleans(),
     log_start=st.integers(0, 12),
     read_committed=st.booleans(),
-    split=st.sampled_from(
-        [{}, {"splitBytes": "200"}, {"maxRecordsPerPartition": "3"}, {"minPartitions": "5"}]
-    ),
+    split=st.sampled_from([{}, {"splitBytes": "200"}, {"maxRecordsPerPartition": "3"}, {"minPartitions": "5"}]),
     columns=st.sampled_from([None, "offset", "value,timestamp"]),
 )
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])

@@ -25,10 +25,29 @@ def make_certificate(directory: Path) -> Certificate:
         pytest.skip("no program openssl to make a certificate with")
     made = Certificate(directory / "server.pem", directory / "server.key")
     subprocess.run(
-        [program, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-         "-keyout", str(made.key), "-out", str(made.certificate), "-days", "2", "-subj", "/CN=127.0.0.1",
-         "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE"],
+        [
+            program,
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-keyout",
+            str(made.key),
+            "-out",
+            str(made.certificate),
+            "-days",
+            "2",
+            "-subj",
+            "/CN=127.0.0.1",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1,DNS:localhost",
+            "-addext",
+            "basicConstraints=critical,CA:FALSE",
+        ],
         check=True,
         capture_output=True,
-    )  # fmt: skip
+    )
     return made

@@ -69,8 +69,9 @@ class Users:
             for _ in range(records // 4):
                 key = b"user-%d" % self.random.randrange(keys)
                 value = None if self.random.random() < 0.1 else self.random.randbytes(value_size)
-                producer.produce(TOPIC, key=key, value=value, timestamp=self.time_ms, partition=0,
-                                 on_delivery=self._delivered)  # fmt: skip
+                producer.produce(
+                    TOPIC, key=key, value=value, timestamp=self.time_ms, partition=0, on_delivery=self._delivered
+                )
             assert producer.flush(60) == 0
 
     def _delivered(self, error: object, message: object) -> None:

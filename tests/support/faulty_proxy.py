@@ -71,9 +71,7 @@ def skewed(answer: Answer) -> Answer:
 
 def _refusal(status: int, code: str, message: str, headers: Mapping[str, str]) -> Answer:
     body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()
-    return Answer(
-        status, {**headers, "Content-Type": "application/xml", "Content-Length": str(len(body))}, body
-    )
+    return Answer(status, {**headers, "Content-Type": "application/xml", "Content-Length": str(len(body))}, body)
 
 
 @dataclass
@@ -147,9 +145,7 @@ class FaultyProxy:
 
             def handle_any(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                headers = {
-                    name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP
-                }
+                headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP}
                 answer = proxy._answer(Request(self.command, self.path), headers, body)
                 self.send_response_only(answer.status)
                 for name, value in answer.headers.items():

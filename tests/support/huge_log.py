@@ -1,11 +1,12 @@
-"""A partition directory whose first segment passes 2^31 and 2^32 bytes and takes next to no room: a valid log with holes.
+"""A partition directory whose first segment passes 2^31 and 2^32 bytes and takes next to no room: a valid log with
+holes.
 
     with huge_directory() as home:                    # where files with holes cost no memory and no disk
         huge = write_huge_partition(home / "t-0")
         huge.landmarks                                # small batches around the borders, by base offset
 
-Between the landmarks lie batches of one record whose value is zeros, so all but their first bytes are a hole in the file;
-checksums are right throughout. A second, active segment of one batch follows.
+Between the landmarks lie batches of one record whose value is zeros, so all but their first bytes are a hole in the
+file; checksums are right throughout. A second, active segment of one batch follows.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ class HugePartition:
 
 
 def write_huge_partition(directory: Path, *, filler_bytes: int = FILLER_BYTES) -> HugePartition:
-    """Make a directory as a clean shutdown leaves it: landmarks at 0, across and right behind each border, at the end."""
+    """Make a directory as a clean shutdown leaves it: landmarks at 0, across and right behind each border, at the
+    end."""
     directory.mkdir(parents=True)
     huge = HugePartition(directory)
     offsets, times = [], []
@@ -181,7 +183,10 @@ class SparseObjectStore(ObstoreObjectStore):
 
 
 class SparseStorage(ObjectStoreRemoteStorageManager):
-    """The storage plugin over a `SparseObjectStore`, to be named in a broker's configuration; its option is `directory`."""
+    """The storage plugin over a `SparseObjectStore`, to be named in a broker's configuration.
+
+    Its option is `directory`.
+    """
 
     def configure(self, configs: Mapping[str, str]) -> None:
         super().__init__(SparseObjectStore.at(Path(configs["directory"])))

@@ -1,7 +1,8 @@
-"""The rules by which the JMX exporter is usually set up for Kafka, as a function: MBean and attribute in, metric name out.
+"""The rules by which the JMX exporter is usually set up for Kafka, as a function: MBean and attribute in, metric name
+out.
 
-They are written down here a second time, from the exporter's own example configuration for Kafka in KRaft mode, so that the
-names in the product are held against something else than themselves.
+They are written down here a second time, from the exporter's own example configuration for Kafka in KRaft mode, so that
+the names in the product are held against something else than themselves.
 """
 
 from __future__ import annotations

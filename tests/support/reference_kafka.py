@@ -67,7 +67,8 @@ SINGLE_NODE_CONFIG: Mapping[str, str] = {
 
 
 def unavailable_reason(*more_jars: JarSet) -> str | None:
-    """Why this machine cannot run the reference broker, or None when it can (its jars, and those, are then in place)."""
+    """Why this machine cannot run the reference broker, or None when it can (its jars, and those, are then in
+    place)."""
     try:
         java()
         classpath(BROKER_JARS, TOOLS_JARS, *more_jars)
@@ -105,8 +106,8 @@ def tool(
 ) -> str:
     """Run a command-line tool (`org.apache.kafka.tools...`) of Kafka 4.3.1; return its standard output.
 
-    With `check`, an exit code other than 0 raises `RuntimeError` with both streams. `jars` in front of the tools' own give
-    it classes of another version.
+    With `check`, an exit code other than 0 raises `RuntimeError` with both streams. `jars` in front of the tools' own
+    give it classes of another version.
     """
     command = [java(), *_java_options("error"), "-cp", classpath(*jars), class_name, *args]
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)

@@ -55,7 +55,10 @@ _STARTS = 3
 
 
 class S3Server:
-    """One server with its data under `directory`. May be stopped and started again on the same port. Not thread-safe."""
+    """One server with its data under `directory`. May be stopped and started again on the same port.
+
+    Not thread-safe.
+    """
 
     def __init__(self, directory: Path | str, *, certificate: Certificate | None = None) -> None:
         """With a certificate it speaks TLS alone."""
@@ -72,9 +75,7 @@ class S3Server:
     @property
     def options(self) -> dict[str, str]:
         """Options of an object store that speaks to this server."""
-        trusted = (
-            {} if self._certificate is None else {"root_certificate_file": str(self._certificate.certificate)}
-        )
+        trusted = {} if self._certificate is None else {"root_certificate_file": str(self._certificate.certificate)}
         return {
             "endpoint": self.endpoint,
             "access_key_id": ACCESS_KEY,
@@ -96,9 +97,7 @@ class S3Server:
         """Ids of the uploads in parts that were begun and neither finished nor taken back."""
         url = f"http://127.0.0.1:{self._ports[5]}/buckets/{bucket}/.uploads/?limit=1000"
         try:
-            with urllib.request.urlopen(
-                urllib.request.Request(url, headers={"Accept": "application/json"})
-            ) as answer:
+            with urllib.request.urlopen(urllib.request.Request(url, headers={"Accept": "application/json"})) as answer:
                 entries = json.load(answer)["Entries"] or []
         except urllib.error.HTTPError as error:
             if error.code == 404:
@@ -142,14 +141,30 @@ class S3Server:
         )
         s3, master, master_grpc, volume, volume_grpc, filer, filer_grpc, s3_grpc = self._ports
         command = [
-            program, f"-logdir={self.directory}", "server", "-ip=127.0.0.1",
-            f"-dir={data}", "-s3", f"-s3.port={s3}", f"-s3.port.grpc={s3_grpc}",
-            f"-s3.config={config}", f"-master.port={master}", f"-master.port.grpc={master_grpc}",
-            f"-volume.port={volume}", f"-volume.port.grpc={volume_grpc}", "-volume.max=50",
-            "-s3.port.iceberg=0", "-s3.port.lance=0", "-s3.iam=false", "-master.telemetry=false",
-            f"-s3.localSocket={self._socket('s3')}", f"-filer.localSocket={self._socket('filer')}",
-            "-master.volumeSizeLimitMB=256", f"-filer.port={filer}", f"-filer.port.grpc={filer_grpc}",
-        ]  # fmt: skip
+            program,
+            f"-logdir={self.directory}",
+            "server",
+            "-ip=127.0.0.1",
+            f"-dir={data}",
+            "-s3",
+            f"-s3.port={s3}",
+            f"-s3.port.grpc={s3_grpc}",
+            f"-s3.config={config}",
+            f"-master.port={master}",
+            f"-master.port.grpc={master_grpc}",
+            f"-volume.port={volume}",
+            f"-volume.port.grpc={volume_grpc}",
+            "-volume.max=50",
+            "-s3.port.iceberg=0",
+            "-s3.port.lance=0",
+            "-s3.iam=false",
+            "-master.telemetry=false",
+            f"-s3.localSocket={self._socket('s3')}",
+            f"-filer.localSocket={self._socket('filer')}",
+            "-master.volumeSizeLimitMB=256",
+            f"-filer.port={filer}",
+            f"-filer.port.grpc={filer_grpc}",
+        ]
         if self._certificate is not None:
             command += [
                 f"-s3.cert.file={self._certificate.certificate}",
@@ -216,9 +231,7 @@ class S3Server:
             pass
         except (OSError, ValueError):
             return False
-        probe = ObjectStore.from_url(
-            self.url("probe"), {**self.options, "max_retries": "0", "timeout_ms": "2000"}
-        )
+        probe = ObjectStore.from_url(self.url("probe"), {**self.options, "max_retries": "0", "timeout_ms": "2000"})
         try:
             probe.put("probe", b"probe")
             return bytes(probe.get("probe")) == b"probe"

@@ -28,7 +28,10 @@ _START_SECONDS = 120
 
 
 class SparkCluster:
-    """`url` once it is entered. `environment` is added to what workers, and so executors, get; no PYTHON* is passed on."""
+    """`url` once it is entered.
+
+    `environment` is added to what workers, and so executors, get; no PYTHON* is passed on.
+    """
 
     def __init__(
         self,
@@ -91,15 +94,11 @@ class SparkCluster:
 
     def executor_logs(self) -> str:
         """What executors wrote to stderr, for messages of tests."""
-        return "\n".join(
-            path.read_text(errors="replace") for path in self.directory.glob("worker-*/*/*/stderr")
-        )
+        return "\n".join(path.read_text(errors="replace") for path in self.directory.glob("worker-*/*/*/stderr"))
 
     def _start(self, name: str, class_name: str, *arguments: str) -> subprocess.Popen[bytes]:
         home = Path(pyspark.__file__).parent
-        environment = {
-            key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYSPARK"))
-        }
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYSPARK"))}
         environment |= {
             "SPARK_HOME": str(home),
             "JAVA_HOME": str(spark_java_home()),
@@ -119,9 +118,7 @@ class SparkCluster:
                 start_new_session=True,
             )
 
-    def _wait_for(
-        self, process: subprocess.Popen[bytes], name: str, wanted: re.Pattern[str]
-    ) -> re.Match[str]:
+    def _wait_for(self, process: subprocess.Popen[bytes], name: str, wanted: re.Pattern[str]) -> re.Match[str]:
         deadline = time.monotonic() + _START_SECONDS
         log = self.directory / f"{name}.log"
         while time.monotonic() < deadline:
@@ -131,6 +128,4 @@ class SparkCluster:
             if process.poll() is not None:
                 raise RuntimeError(f"{name} ended with {process.returncode}: {text[-2000:]}")
             time.sleep(0.1)
-        raise RuntimeError(
-            f"{name} did not start in {_START_SECONDS} s: {log.read_text(errors='replace')[-2000:]}"
-        )
+        raise RuntimeError(f"{name} did not start in {_START_SECONDS} s: {log.read_text(errors='replace')[-2000:]}")

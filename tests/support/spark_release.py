@@ -1,7 +1,9 @@
-"""Another release of pyspark than the one that is installed, alone or with table engines that work with it: fetched once.
+"""Another release of pyspark than the one that is installed, alone or with table engines that work with it: fetched
+once.
 
 `$STRATALOG_TESTS` (default `~/.cache/stratalog-tests`) holds `spark-<version>/{site,jars}`. Fetching is all or nothing,
-and safe among processes. Run `sys.executable` with `python_path` first in PYTHONPATH: everything else is as in this one.
+and safe among processes. Run `sys.executable` with `python_path` first in PYTHONPATH: everything else is as in this
+one.
 """
 
 from __future__ import annotations
@@ -56,9 +58,7 @@ def _release(version: str, jars: Path | None) -> SparkRelease:
     home = cache / f"spark-{version}"
     if not (home / "done").is_file():
         if jars is not None and shutil.which("mvn") is None:
-            raise SparkUnavailableError(
-                f"Spark {version} is not in {home}, and there is no mvn to fetch its engines"
-            )
+            raise SparkUnavailableError(f"Spark {version} is not in {home}, and there is no mvn to fetch its engines")
         cache.mkdir(parents=True, exist_ok=True)
         with (cache / f".lock-{version}").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -91,6 +91,4 @@ def _fetch(home: Path, version: str, jars: Path | None) -> None:
 def _run(command: list[str]) -> None:
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode:
-        raise SparkUnavailableError(
-            f"{command[0]} failed (exit {done.returncode}): {done.stdout.strip()[-1000:]}"
-        )
+        raise SparkUnavailableError(f"{command[0]} failed (exit {done.returncode}): {done.stdout.strip()[-1000:]}")

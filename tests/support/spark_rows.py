@@ -65,10 +65,7 @@ def _offsets_of_batches(spark: Any, options: dict[str, str], checkpoint: Path) -
     writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
     writer.trigger(availableNow=True).start().awaitTermination()
     files = [path for path in (checkpoint / "offsets").iterdir() if path.name.isdecimal()]
-    return [
-        json.loads(path.read_text().splitlines()[-1])
-        for path in sorted(files, key=lambda path: int(path.name))
-    ]
+    return [json.loads(path.read_text().splitlines()[-1]) for path in sorted(files, key=lambda path: int(path.name))]
 
 
 if __name__ == "__main__":

@@ -39,8 +39,7 @@ def _part(type_: Any, value: Any) -> Any:
         return build(typing.cast("type[Any]", message), value)
     if isinstance(value, (list, tuple)):
         return tuple(
-            build(typing.cast("type[Any]", message), item) if isinstance(item, dict) else item
-            for item in value
+            build(typing.cast("type[Any]", message), item) if isinstance(item, dict) else item for item in value
         )
     return value
 
@@ -90,9 +89,7 @@ class Wire:
         out = io.BytesIO()
         out.write(struct.pack(">hhi", key, version, self._correlation_id))
         client_id = None if self.client_id is None else self.client_id.encode()
-        out.write(
-            struct.pack(">h", -1) if client_id is None else struct.pack(">h", len(client_id)) + client_id
-        )
+        out.write(struct.pack(">h", -1) if client_id is None else struct.pack(">h", len(client_id)) + client_id)
         if cls.__flexible__:
             out.write(b"\0")
         entity_writer(cls)(out, build(cls, values))
@@ -114,8 +111,6 @@ class Wire:
         while len(chunks) < count:
             chunk = self._socket.recv(count - len(chunks))
             if not chunk:
-                raise ConnectionError(
-                    f"the broker closed the connection after {len(chunks)} of {count} bytes"
-                )
+                raise ConnectionError(f"the broker closed the connection after {len(chunks)} of {count} bytes")
             chunks += chunk
         return bytes(chunks)

@@ -7,8 +7,8 @@ Invariants, after every step of a life:
 2. Nobody else takes a segment away or adds one.
 3. Of a bulk write all rows are there at offsets that follow each other, or none; those that were reported are there.
 
-Nothing here is concurrent: a seed is a story. What runs at the same time in the world is a writer that was killed at some
-step, and another one that comes upon what it left.
+Nothing here is concurrent: a seed is a story. What runs at the same time in the world is a writer that was killed at
+some step, and another one that comes upon what it left.
 """
 
 from __future__ import annotations
@@ -190,9 +190,7 @@ class Node(World):
 def _difference(found: dict[int, Any], wanted: dict[int, Any]) -> str:
     lost, more = sorted(wanted.keys() - found.keys()), sorted(found.keys() - wanted.keys())
     other = [offset for offset in found.keys() & wanted.keys() if found[offset] != wanted[offset]]
-    return (
-        f"lost {lost[:5]} ({len(lost)}), too much {more[:5]} ({len(more)}), other {other[:5]} ({len(other)})"
-    )
+    return f"lost {lost[:5]} ({len(lost)}), too much {more[:5]} ({len(more)}), other {other[:5]} ({len(other)})"
 
 
 @dataclass
@@ -242,14 +240,25 @@ class BucketLife:
         for node in self.nodes:
             node.close()
 
-    # --- what may happen ------------------------------------------------------------------------------------------------
+    # --- what may happen ----------------------------------------------------------------------------------------------
 
     def run(self, steps: int) -> None:
         happenings = [
-            *[self.produce] * 4, *[self.tier] * 5, *[self.killed_tier] * 5, *[self.drop_local] * 2, self.restart,
-            self.expire, *[self.lose_tail] * 2, *[self.days_go_by] * 2, self.copy_directory, *[self.restore] * 2,
-            self.operator, *[self.bulk_write] * 3, *[self.compact] * 2, self.delete_partition_of_copy,
-        ]  # fmt: skip
+            *[self.produce] * 4,
+            *[self.tier] * 5,
+            *[self.killed_tier] * 5,
+            *[self.drop_local] * 2,
+            self.restart,
+            self.expire,
+            *[self.lose_tail] * 2,
+            *[self.days_go_by] * 2,
+            self.copy_directory,
+            *[self.restore] * 2,
+            self.operator,
+            *[self.bulk_write] * 3,
+            *[self.compact] * 2,
+            self.delete_partition_of_copy,
+        ]
         if self.random.random() < 0.5:
             self.step(self.bulk_write)
         for _ in range(steps):
@@ -338,9 +347,13 @@ class BucketLife:
         if (node.path / OWNERSHIP_FILE).exists():
             shutil.copy(node.path / OWNERSHIP_FILE, path)
         copied = self.add(
-            f"{node.name}'", node.cluster, path, leader_epoch=node.leader_epoch + 1,
-            log_start_offset=node.log.log_start_offset, events=[list(values) for values in node.metadata_log.values],
-        )  # fmt: skip
+            f"{node.name}'",
+            node.cluster,
+            path,
+            leader_epoch=node.leader_epoch + 1,
+            log_start_offset=node.log.log_start_offset,
+            events=[list(values) for values in node.metadata_log.values],
+        )
         copied.acked = dict(node.acked)
 
     def restore(self) -> None:
@@ -366,9 +379,13 @@ class BucketLife:
         events: list[list[bytes]] = [[], [], []]
         events[metadata_partition(of_partition.partition, len(events))] = list(_events(plan.segments))
         node = self.add(
-            name, name, path, leader_epoch=of_partition.epochs[-1].epoch + 1,
-            log_start_offset=of_partition.log_start_offset, events=events,
-        )  # fmt: skip
+            name,
+            name,
+            path,
+            leader_epoch=of_partition.epochs[-1].epoch + 1,
+            log_start_offset=of_partition.log_start_offset,
+            events=events,
+        )
         assert all("never finished" in problem for problem in plan.problems), plan.problems
         found = node.serve()
         assert sorted(found) == list(range(node.log.log_start_offset, node.log.log_end_offset))
@@ -460,9 +477,11 @@ class BucketLife:
                 assert isinstance(node.metadata_log, EventLog)
                 log = node.log
                 cluster = TieredCluster(
-                    node.metadata_log, self.clock, cluster_id=node.cluster,
+                    node.metadata_log,
+                    self.clock,
+                    cluster_id=node.cluster,
                     epoch_end=lambda _, epoch: log.leader_epochs.end_offset_for(epoch, log.log_end_offset)[1],
-                )  # fmt: skip
+                )
                 target = InCluster(store, job, cluster, self.clock)
             target.ensure_allowed(manifests)
             finish_publications(store, clock=self.clock)
@@ -472,9 +491,13 @@ class BucketLife:
                 if not readable:
                     continue
                 plan = bucket.bucket_plan(
-                    Places(self.url), readable, bucket.config_of(readable, COMPACTED),
-                    first_dirty_offset=0, now_ms=self.clock.now_ms() + 1, job=job.id,
-                )  # fmt: skip
+                    Places(self.url),
+                    readable,
+                    bucket.config_of(readable, COMPACTED),
+                    first_dirty_offset=0,
+                    now_ms=self.clock.now_ms() + 1,
+                    job=job.id,
+                )
                 if node is not None:
                     node.is_compacted = True
                 else:  # of a bucket that was given up: no metadata knows of it
@@ -496,7 +519,7 @@ class BucketLife:
         with suppress(StratalogError):
             work()
 
-    # --- whose it is ----------------------------------------------------------------------------------------------------
+    # --- whose it is --------------------------------------------------------------------------------------------------
 
     def owner_cluster(self) -> str | None:
         owner = read_owner(self.store)
@@ -508,9 +531,7 @@ class BucketLife:
 
     def segments(self) -> dict[str, str | None]:
         """Every object that is of a segment with a manifest, and every manifest."""
-        infos = {
-            info.key: info.etag for info in self.store.list() if not info.key.startswith((DIRECTORY, "_pub"))
-        }
+        infos = {info.key: info.etag for info in self.store.list() if not info.key.startswith((DIRECTORY, "_pub"))}
         complete = {
             key.segment_id
             for name in infos
@@ -537,7 +558,7 @@ class BucketLife:
         if owner is not None and owner != node.cluster:
             assert self.segments() == before, f"{node.name} changed a bucket of {owner}"
 
-    # --- the model ------------------------------------------------------------------------------------------------------
+    # --- the model ----------------------------------------------------------------------------------------------------
 
     def remember(self) -> None:
         """All that any node was ever told, by offset."""

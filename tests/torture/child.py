@@ -69,9 +69,7 @@ def live(plan: Plan, told: Connection) -> None:
 
 def _live(plan: Plan, told: Connection) -> None:
     chance = random.Random(plan.seed)
-    world = World(
-        plan.dirs, plan.topics, fs=REAL_FILESYSTEM, clock=SYSTEM_CLOCK, properties=PROPERTIES, tell=told.send
-    )
+    world = World(plan.dirs, plan.topics, fs=REAL_FILESYSTEM, clock=SYSTEM_CLOCK, properties=PROPERTIES, tell=told.send)
     manager = world.start()
     seen = 0
     for partition in world.partitions():
@@ -81,9 +79,14 @@ def _live(plan: Plan, told: Connection) -> None:
     told.send(("ready", seen, _offline(world)))
     knowledge: Knowledge = told.recv()
     work = Work(
-        world, chance, knowledge.producers, next_number=knowledge.next_number,
-        next_producer=knowledge.next_producer, worker=None, sizes=[0, 100, 400, 2_000, 5_000],
-    )  # fmt: skip
+        world,
+        chance,
+        knowledge.producers,
+        next_number=knowledge.next_number,
+        next_producer=knowledge.next_producer,
+        worker=None,
+        sizes=[0, 100, 400, 2_000, 5_000],
+    )
     if not manager.dirs.offline:
         work.retry_all()
     steps = 0

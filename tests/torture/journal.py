@@ -97,8 +97,10 @@ def random_topics(random: random.Random, *, segment_bytes: int, retention_segmen
     """One topic of each policy, with small segments and whatever else makes trouble."""
     topics = {}
     policies: list[tuple[str, Policy, int]] = [
-        ("events", "delete", 2), ("latest", "compact", 2), ("both", "compact,delete", 1)
-    ]  # fmt: skip
+        ("events", "delete", 2),
+        ("latest", "compact", 2),
+        ("both", "compact,delete", 1),
+    ]
     for name, policy, partitions in policies:
         size = segment_bytes * random.choice([1, 1, 2])
         config = LogConfig(

@@ -1,4 +1,5 @@
-"""A story in the test's own process: the lives of one directory, killed at any file operation, on a file system that tears.
+"""A story in the test's own process: the lives of one directory, killed at any file operation, on a file system that
+tears.
 
 Some lives meet a full disk, some end by a power failure, some directories are damaged and repaired in between.
 """
@@ -42,9 +43,14 @@ class LossyStory(Story):
         self.counts["lives"] += 1
         fs = LossyFileSystem(self.root, chance.randrange(2**32))
         world = World(
-            self.dirs, deepcopy(self.models.topics), fs=fs, clock=ManualClock(),
-            properties=PROPERTIES, tell=self.models.take, in_order=True,
-        )  # fmt: skip
+            self.dirs,
+            deepcopy(self.models.topics),
+            fs=fs,
+            clock=ManualClock(),
+            properties=PROPERTIES,
+            tell=self.models.take,
+            in_order=True,
+        )
         kill_early = chance.random() < 0.25
         if kill_early:
             fs.kill_at = chance.randint(0, 150)
@@ -89,10 +95,14 @@ class LossyStory(Story):
     def _work(self, world: World) -> None:
         producers = {key: deepcopy(model.producers) for key, model in self.models.partitions.items()}
         work = Work(
-            world, self.chance, producers, next_number=self.models.next_number,
-            next_producer=self.models.next_producer, worker=world.cleaner_worker(),
+            world,
+            self.chance,
+            producers,
+            next_number=self.models.next_number,
+            next_producer=self.models.next_producer,
+            worker=world.cleaner_worker(),
             sizes=[0, 100, 400, 400, 1_200],
-        )  # fmt: skip
+        )
         work.retry_all()
         for _ in range(self.chance.choice([10, 60, 120])):
             if not world.partitions() or (world.manager is not None and world.manager.dirs.offline):

@@ -1,7 +1,7 @@
 """One life of a broker's log directories: a start, a look at everything, random work, and an end.
 
-What is done is told by events (`journal`); nothing here knows what must be. `Work` is the same in the test's own process
-on a lossy file system, and in a process of its own on a small real one.
+What is done is told by events (`journal`); nothing here knows what must be. `Work` is the same in the test's own
+process on a lossy file system, and in a process of its own on a small real one.
 """
 
 from __future__ import annotations
@@ -82,11 +82,7 @@ class World:
 
     def start(self) -> LogManager:
         self.manager = LogManager(self.dirs, self._config, cluster_id="c1", clock=self.clock, fs=self.fs)
-        with (
-            patch.object(log_manager, "load_side_by_side", _load_in_order)
-            if self._in_order
-            else nullcontext()
-        ):
+        with patch.object(log_manager, "load_side_by_side", _load_in_order) if self._in_order else nullcontext():
             self.manager.start(map(self.spec, self.topics.values()))
         return self.manager
 
@@ -111,9 +107,7 @@ class World:
         """What a cleaner thread does, for a manager that has none."""
         manager = self.manager
         assert manager is not None
-        cleaner = LogCleaner(
-            self._config, manager.cleaning, clock=self.clock, fs=self.fs, on_disk_error=manager._fail
-        )
+        cleaner = LogCleaner(self._config, manager.cleaning, clock=self.clock, fs=self.fs, on_disk_error=manager._fail)
         return cleaner.worker(CleanerSettings(dedupe_buffer_bytes=24 * 300, io_buffer_bytes=2_000))
 
 
@@ -167,9 +161,17 @@ class Work:
         self._worker = worker
         self._sizes = sizes
         self._steps: list[tuple[int, Callable[[], None]]] = [
-            (60, self.append), (8, self.end_transaction), (4, self.roll), (5, self.flush), (4, self.checkpoint),
-            (4, self.retain), (5, self.read), (3, self.delete_records), (2, self.purge), (1, self.make_again),
-        ]  # fmt: skip
+            (60, self.append),
+            (8, self.end_transaction),
+            (4, self.roll),
+            (5, self.flush),
+            (4, self.checkpoint),
+            (4, self.retain),
+            (5, self.read),
+            (3, self.delete_records),
+            (2, self.purge),
+            (1, self.make_again),
+        ]
         if worker is not None:
             self._steps.append((8, self.clean))
 
@@ -241,9 +243,11 @@ class Work:
         fields: dict[str, int | bool] = {}
         if batch.producer >= 0:
             fields = {
-                "producer_id": batch.producer, "producer_epoch": 0, "base_sequence": batch.sequence,
+                "producer_id": batch.producer,
+                "producer_epoch": 0,
+                "base_sequence": batch.sequence,
                 "is_transactional": batch.is_transactional,
-            }  # fmt: skip
+            }
         data = build_batch(records, codec=self._chance.choice(_CODECS), **fields)  # type: ignore[arg-type]
         self._tell("tried", partition, batch)
         try:
@@ -292,9 +296,7 @@ class Work:
             return
         self._of(partition)[number].open_offsets = []
         self._world.tell(
-            Event(
-                "end_told", None, ((partition.topic, partition.partition), number, info.first_offset, aborted)
-            )
+            Event("end_told", None, ((partition.topic, partition.partition), number, info.first_offset, aborted))
         )
 
     # --- everything else ------------------------------------------------------------------------------------------

@@ -1,4 +1,7 @@
-"""A store that cannot be used is named in the tier status and in the metrics, with what is wrong; nothing local is lost."""
+"""A store that cannot be used is named in the tier status and in the metrics, with what is wrong.
+
+Nothing local is lost.
+"""
 
 from __future__ import annotations
 
@@ -79,9 +82,7 @@ def s3_store(s3: S3Server, **changes: str) -> dict[str, str]:
 def test_wrong_credentials(s3: S3Server, tmp_path: Path) -> None:
     status, values = failing(tmp_path, **s3_store(s3, **{"stratalog.remote.s3.secret.access.key": "wrong"}))
     assert status.reason is Reason.FAILING
-    assert any(
-        word in status.failures[0].error.lower() for word in ("denied", "signature", "credential", "403")
-    )
+    assert any(word in status.failures[0].error.lower() for word in ("denied", "signature", "credential", "403"))
     assert values["stratalog_tier_status", "orders", "0", "failing"] == 1
     assert values["kafka_server_brokertopicmetrics_remotecopyerrors_total", "orders"] >= 1
 

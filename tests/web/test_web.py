@@ -182,8 +182,9 @@ def test_large_numbers_and_strange_labels_survive_the_text() -> None:
     registry.register(One())
     (parsed,) = text_string_to_metric_families(generate_latest(registry).decode())
     assert [(sample.labels, sample.value) for sample in parsed.samples] == [
-        ({"name": label}, 2**53 - 1), ({}, 2**32 + 5),
-    ]  # fmt: skip
+        ({"name": label}, 2**53 - 1),
+        ({}, 2**32 + 5),
+    ]
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------
@@ -208,9 +209,7 @@ def test_the_overview_agrees_with_the_broker(served: Served) -> None:
     assert {"orders", "plain"} <= set(topics)
     assert len(topics["orders"]["partitions"]) == 2
     assert topics["orders"]["tiered"]
-    assert topics["plain"]["localBytes"] == sum(
-        p.log.size_bytes for p in served.broker.state.logs.partitions("plain")
-    )
+    assert topics["plain"]["localBytes"] == sum(p.log.size_bytes for p in served.broker.state.logs.partitions("plain"))
 
 
 @pytest.mark.parametrize("path", ["nothing", "api", "../pyproject.toml", "static/index.html", "metrics/x"])
@@ -257,9 +256,7 @@ def test_addresses_and_the_machines_own_names_are_served(served: Served, host: s
 
 def test_names_that_are_configured_are_served() -> None:
     names = OwnHosts(Starlette(), ["metrics.example", "broker-1."])
-    assert all(
-        names._is_own(host) for host in ("metrics.example", "Metrics.Example:8080", "broker-1", "broker-1.")
-    )
+    assert all(names._is_own(host) for host in ("metrics.example", "Metrics.Example:8080", "broker-1", "broker-1."))
     assert not any(names._is_own(host) for host in ("example", "x.metrics.example", ":80", "[attacker]"))
 
 
@@ -271,7 +268,8 @@ def address(served: Served) -> tuple[str, int]:
 def test_clients_that_hold_connections_are_closed_and_others_are_served(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half a request each, more of them than may be: those on top are closed at once, the rest when their time is over."""
+    """Half a request each, more of them than may be: those on top are closed at once, the rest when their time is
+    over."""
     monkeypatch.setattr(web_server, "CONNECTION_S", 0.5)
     held = []
     for _ in range(web_server.CONNECTIONS_MAX + 40):
@@ -291,9 +289,7 @@ def test_a_client_that_does_not_read_is_in_nobodys_way(served: Served) -> None:
         served.produce("plain", 0, 1)
 
 
-@pytest.mark.parametrize(
-    "junk", [b"\x00" * 100, b"GET\r\n\r\n", b"GET /" + b"x" * 200_000 + b" HTTP/1.1\r\n\r\n"]
-)
+@pytest.mark.parametrize("junk", [b"\x00" * 100, b"GET\r\n\r\n", b"GET /" + b"x" * 200_000 + b" HTTP/1.1\r\n\r\n"])
 def test_junk_is_answered_with_an_error_or_the_end(served: Served, junk: bytes) -> None:
     with socket.create_connection(address(served), timeout=TIMEOUT_S) as sock:
         try:

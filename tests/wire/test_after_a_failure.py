@@ -37,9 +37,7 @@ class _FailingSocket:
     "error", [TimeoutError(), MemoryError(), KeyboardInterrupt()], ids=lambda error: type(error).__name__
 )
 @pytest.mark.parametrize("calls", range(3))
-def test_a_connection_is_broken_by_whatever_ends_an_exchange_half_way(
-    error: BaseException, calls: int
-) -> None:
+def test_a_connection_is_broken_by_whatever_ends_an_exchange_half_way(error: BaseException, calls: int) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         client: Any = object.__new__(Client)

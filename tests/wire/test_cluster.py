@@ -122,9 +122,7 @@ def test_what_cannot_be_fetched(cluster: Cluster) -> None:
 def test_a_topic_of_the_same_name_is_another_one(cluster: Cluster) -> None:
     create(cluster, "again")
     before = cluster.topic("again").topic_id
-    cluster.any.call(
-        ApiKey.DELETE_TOPICS, (1, 6), topics=[{"name": "again"}], topic_names=["again"], timeout=5000
-    )
+    cluster.any.call(ApiKey.DELETE_TOPICS, (1, 6), topics=[{"name": "again"}], topic_names=["again"], timeout=5000)
     create(cluster, "again")
     with pytest.raises(UnknownTopicIdError):
         cluster.fetch("again", 0, 0, 1000, topic_id=before)
@@ -184,9 +182,7 @@ def test_fetch_responses_are_read_as_kio_writes_them(version: int) -> None:
             "high_watermark": 70,
             "last_stable_offset": 60,
             "log_start_offset": 5,
-            "aborted_transactions": [
-                make_message(module.AbortedTransaction, {"producer_id": 8, "first_offset": 50})
-            ],
+            "aborted_transactions": [make_message(module.AbortedTransaction, {"producer_id": 8, "first_offset": 50})],
             "records": b"some batches",
         },
     )

@@ -48,8 +48,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         "listeners": f"{advertised},CONTROLLER://{controller}",
         "advertised.listeners": advertised,
         "controller.quorum.voters": f"1@{controller}",
-        "listener.security.protocol.map": ",".join(f"{name}:{name}" for name in LISTENERS)
-        + ",CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map": ",".join(f"{name}:{name}" for name in LISTENERS) + ",CONTROLLER:PLAINTEXT",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(identity),
         "ssl.truststore.type": "PEM",
@@ -104,9 +103,7 @@ def trust(secured: Secured) -> dict[str, str]:
     ("mechanism", "password"),
     [("PLAIN", PASSWORD), ("SCRAM-SHA-256", "swordfish"), ("SCRAM-SHA-512", "swordfish")],
 )
-def test_who_knows_the_password_is_let_in(
-    secured: Secured, protocol: str, mechanism: str, password: str
-) -> None:
+def test_who_knows_the_password_is_let_in(secured: Secured, protocol: str, mechanism: str, password: str) -> None:
     with Cluster(options(secured, protocol, **login(mechanism, password), **trust(secured))) as cluster:
         assert list(cluster.nodes()) == [1]
         assert cluster.node(1).call(ApiKey.METADATA, (1, 12), topics=[]).brokers

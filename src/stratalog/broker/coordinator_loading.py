@@ -1,8 +1,8 @@
 """Reading the topic of a coordinator back at a start, while the broker serves already.
 
-What lies in a partition that is not read yet cannot be answered for: COORDINATOR_LOAD_IN_PROGRESS, and clients ask again. A
-partition that cannot be read is not coordinated until the next start: NOT_COORDINATOR. Both as Kafka does. Little is read
-before anybody is served, so that the first request of a small broker finds everything there.
+What lies in a partition that is not read yet cannot be answered for: COORDINATOR_LOAD_IN_PROGRESS, and clients ask
+again. A partition that cannot be read is not coordinated until the next start: NOT_COORDINATOR. Both as Kafka does.
+Little is read before anybody is served, so that the first request of a small broker finds everything there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ _PIECE = 500
 
 
 def in_pieces(entries: Iterable[_Entry], take: Callable[[_Entry], object]) -> Iterator[None]:
-    """Call `take` with each of `entries`, and yield every so often, so that the caller can let others have their turn."""
+    """Call `take` with each of `entries`, and yield every so often, so that the caller can let others have their
+    turn."""
     for count, entry in enumerate(entries, 1):
         take(entry)
         if count % _PIECE == 0:
@@ -41,9 +42,10 @@ def in_pieces(entries: Iterable[_Entry], take: Callable[[_Entry], object]) -> It
 class CoordinatorLoading(Generic[_Entry]):
     """Which partitions of a coordinator's topic are not there yet, and the work of getting them there.
 
-    `decode` makes entries of what a partition holds; it runs on a worker thread and must not look at anything else. `take`
-    takes the entries of a partition in, on the loop's thread, and yields every so often. Until it has ended, requests for
-    the partition are refused, so nothing is committed beside it. Everything but `decode` belongs to the loop's thread.
+    `decode` makes entries of what a partition holds; it runs on a worker thread and must not look at anything else.
+    `take` takes the entries of a partition in, on the loop's thread, and yields every so often. Until it has ended,
+    requests for the partition are refused, so nothing is committed beside it. Everything but `decode` belongs to the
+    loop's thread.
     """
 
     def __init__(

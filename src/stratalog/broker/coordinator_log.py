@@ -1,7 +1,7 @@
 """The compacted topic of a coordinator: made when it is first needed, written by appending, read back at a start.
 
-`__consumer_offsets` and `__transaction_state` are of this kind. What belongs together (a group, a transactional id) lies in
-one partition, by the hash of its name.
+`__consumer_offsets` and `__transaction_state` are of this kind. What belongs together (a group, a transactional id)
+lies in one partition, by the hash of its name.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ _APPEND_ERRORS: dict[int, type[KafkaError]] = {
 
 @dataclass(frozen=True, slots=True)
 class TransactionalWrite:
-    """Who writes as part of a transaction, and the guard of its verification (None: the partition is known to be in it)."""
+    """Who writes as part of a transaction, and the guard of its verification (None: the partition is known to be in
+    it)."""
 
     producer_id: int
     producer_epoch: int
@@ -73,7 +74,8 @@ class TransactionalWrite:
 
 
 def partition_for(name: str, partition_count: int) -> int:
-    """The partition that the records of a group or transactional id go to: |Java's String.hashCode| modulo the count."""
+    """The partition that the records of a group or transactional id go to: |Java's String.hashCode| modulo the
+    count."""
     value = 0
     encoded = name.encode("utf-16-be", "surrogatepass")
     for at in range(0, len(encoded), 2):
@@ -136,7 +138,8 @@ class CoordinatorLog:
     ) -> list[int]:
         """Append records of one owner; their offsets. With `transaction`, they count when it is committed.
 
-        They are one batch, all of it in the log or nothing. Like Kafka, what is larger than max.message.bytes is refused.
+        They are one batch, all of it in the log or nothing. Like Kafka, what is larger than max.message.bytes is
+        refused.
 
         A failure is raised as what clients of a coordinator understand; those of a producer (fenced, not verified) as
         they are.
@@ -199,7 +202,7 @@ def in_batches(entries: Iterable[KeyValue]) -> Iterator[list[KeyValue]]:
         yield chunk
 
 
-# --- reading back -------------------------------------------------------------------------------------------------------
+# --- reading back -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +215,8 @@ class StoredValue:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The latest value by key of what counts, deleted keys included, and by producer id what open transactions wrote."""
+    """The latest value by key of what counts, deleted keys included, and by producer id what open transactions
+    wrote."""
 
     latest: dict[bytes, StoredValue] = field(default_factory=dict)
     in_transaction: dict[int, dict[bytes, StoredValue]] = field(default_factory=dict)
@@ -231,9 +235,7 @@ class Contents:
                     self.latest[key] = entry
 
     def put(self, batch: RecordBatch) -> None:
-        target = (
-            self.in_transaction.setdefault(batch.producer_id, {}) if batch.is_transactional else self.latest
-        )
+        target = self.in_transaction.setdefault(batch.producer_id, {}) if batch.is_transactional else self.latest
         for record in batch.records():
             if record.key is None:
                 continue
@@ -247,8 +249,8 @@ class Contents:
 def read_contents(partition: Partition, *, is_over: Callable[[], bool] = lambda: False) -> Contents:
     """Read a partition from its start to its end, or until `is_over`. Any thread may do it.
 
-    A committed entry of a transaction counts at the offset of its record: a later plain one wins. A plain tombstone also
-    takes back what open transactions wrote under its key.
+    A committed entry of a transaction counts at the offset of its record: a later plain one wins. A plain tombstone
+    also takes back what open transactions wrote under its key.
     """
     contents = Contents()
     for batch in _batches(partition, is_over):
@@ -271,8 +273,11 @@ def _batches(partition: Partition, is_over: Callable[[], bool]) -> Iterator[Reco
             if not is_damaged:
                 logger.error(
                     "%s-%d: records from offset %d on are skipped: %s",
-                    partition.topic, partition.partition, offset, error,
-                )  # fmt: skip
+                    partition.topic,
+                    partition.partition,
+                    offset,
+                    error,
+                )
             is_damaged = True
             offset += 1
             continue

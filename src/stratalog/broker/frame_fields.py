@@ -1,7 +1,7 @@
 """What the hand-made readers and writers of Produce and Fetch share: lengths, and how a topic begins.
 
-A topic is named by its name in UTF-8 or, `by_id`, by the 16 bytes of its id; either is its key. Then comes the number of
-its partitions. Flexible versions write lengths and numbers as varints of value + 1.
+A topic is named by its name in UTF-8 or, `by_id`, by the 16 bytes of its id; either is its key. Then comes the number
+of its partitions. Flexible versions write lengths and numbers as varints of value + 1.
 """
 
 from __future__ import annotations

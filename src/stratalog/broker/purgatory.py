@@ -90,9 +90,7 @@ class Purgatory:
                     if waiter in waiters and waiter.changed(partition):
                         waiters.pop(waiter, None)
                 except Exception:  # the others wait too; this one has a timer of its own
-                    logger.exception(
-                        "A request that waits for %s-%d failed", partition.topic, partition.partition
-                    )
+                    logger.exception("A request that waits for %s-%d failed", partition.topic, partition.partition)
             if not waiters and self._waiters.get(partition) is waiters:
                 del self._waiters[partition]
                 partition.remove_listener(self.notify)

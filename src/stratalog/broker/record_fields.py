@@ -91,10 +91,7 @@ class FieldReader:
         """The tagged fields at the end of a struct; none in a version that is not flexible."""
         if not self._flexible:
             return {}
-        return {
-            self._unsigned_varint(): self._take(self._unsigned_varint())
-            for _ in range(self._unsigned_varint())
-        }
+        return {self._unsigned_varint(): self._take(self._unsigned_varint()) for _ in range(self._unsigned_varint())}
 
     def damaged(self, why: str) -> CorruptRecordError:
         """What to raise for a value that cannot be."""

@@ -1,7 +1,7 @@
 """Sizes of the remote tier in DescribeLogDirs: a tagged field of our own at the end of the response.
 
-Kafka's protocol has no place for them. The field is there only when a partition has a remote tier; clients that do not know
-it skip it (KIP-482). Its data is JSON: {topic: {partition: bytes of finished remote segments}}.
+Kafka's protocol has no place for them. The field is there only when a partition has a remote tier; clients that do not
+know it skip it (KIP-482). Its data is JSON: {topic: {partition: bytes of finished remote segments}}.
 """
 
 from __future__ import annotations

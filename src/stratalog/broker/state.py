@@ -105,7 +105,8 @@ class BrokerState:
         try:
             if first.resolve() in self.logs.dirs.offline:
                 raise DataDirError(
-                    f"{self.logs.dirs.offline[first.resolve()]}; the first log directory holds the metadata, and nothing"
+                    f"{self.logs.dirs.offline[first.resolve()]}; the first log directory holds the metadata, and "
+                    "nothing"
                     " can be served without it"
                 )
             if store is None:
@@ -121,7 +122,8 @@ class BrokerState:
             self._take_broker_configs()
             if self.config[PRODUCE_VALIDATION] == "header":
                 logger.warning(
-                    "%s=header: records of clients are not looked at; one faulty client can make a partition unreadable",
+                    "%s=header: records of clients are not looked at; one faulty client can make a partition "
+                    "unreadable",
                     PRODUCE_VALIDATION,
                 )
             self.load_report = self._load()
@@ -215,7 +217,7 @@ class BrokerState:
         """Like `run_blocking`, for callers that are no coroutine."""
         return self.loop.run_in_executor(self._workers, function, *arguments)
 
-    # --- dynamic configuration --------------------------------------------------------------------------------------------
+    # --- dynamic configuration ----------------------------------------------------------------------------------------
 
     def _take_broker_configs(self) -> None:
         """At a start: put in force what is stored as dynamic configuration, as far as it still goes together."""
@@ -224,8 +226,11 @@ class BrokerState:
         for name, why in found.ignored.items():
             logger.warning(
                 "What was set dynamically for %s does not count: %s. Set another value, or delete it "
-                "('stratalog configs alter --entity-type brokers --delete-config %s')", name, why, name,
-            )  # fmt: skip
+                "('stratalog configs alter --entity-type brokers --delete-config %s')",
+                name,
+                why,
+                name,
+            )
         self._put_in_force(found)
 
     def _put_in_force(self, found: InForce) -> None:
@@ -234,9 +239,7 @@ class BrokerState:
         if self.logs.remote is not None:
             self.logs.remote.reconfigure(self.config)
 
-    def _dynamic_configs(
-        self, changes: Mapping[int | None, Mapping[str, str]] | None = None
-    ) -> dict[str, str]:
+    def _dynamic_configs(self, changes: Mapping[int | None, Mapping[str, str]] | None = None) -> dict[str, str]:
         """What is set dynamically, or would be with other values of one level: this broker's over the cluster's."""
         levels = {
             None: self.metadata.broker_configs(None),
@@ -253,7 +256,8 @@ class BrokerState:
     ) -> None:
         """Replace the dynamic configuration of one broker or (None) of all, in force at once.
 
-        Checked first against the file's, against itself and against every topic: InvalidConfigError leaves all as it was.
+        Checked first against the file's, against itself and against every topic: InvalidConfigError leaves all as it
+        was.
         """
         with self.topics.changing:
             before = self._dynamic_configs()
@@ -275,7 +279,8 @@ class BrokerState:
 def _check_level(store: MetadataStore | None, config: BrokerConfig) -> None:
     """What the level of `metadata.version` has to say before anything is written: the store's, or a new one's first.
 
-    InvalidConfigError when the file gives topics larger segments than the level allows, or does not go together otherwise.
+    InvalidConfigError when the file gives topics larger segments than the level allows, or does not go together
+    otherwise.
     """
     initial = config[INITIAL_METADATA_VERSION]
     level = initial if store is None else store.metadata_version
@@ -291,10 +296,17 @@ def _check_level(store: MetadataStore | None, config: BrokerConfig) -> None:
     check_rules(config, large=is_large_index_format_supported(level))
     if store is not None and initial > level:
         logger.warning(
-            "%s=%d is for a new data directory; %s keeps its level %d (%s). 'stratalog features upgrade --feature %s=%d' "
+            "%s=%d is for a new data directory; %s keeps its level %d (%s). 'stratalog features upgrade --feature "
+            "%s=%d' "
             "raises it",
-            INITIAL_METADATA_VERSION, initial, store.path.parent, level, level_name(level), METADATA_VERSION, initial,
-        )  # fmt: skip
+            INITIAL_METADATA_VERSION,
+            initial,
+            store.path.parent,
+            level,
+            level_name(level),
+            METADATA_VERSION,
+            initial,
+        )
 
 
 def _refuse_untiered(store: MetadataStore | None, config: BrokerConfig) -> None:
@@ -305,9 +317,7 @@ def _refuse_untiered(store: MetadataStore | None, config: BrokerConfig) -> None:
     if store is None or config[TIERING_KEY]:
         return
     stored = (*store.topics(), *store.deleting_topics())
-    tiered = sorted(
-        topic.name for topic in stored if is_tiered(topic.configs) and topic.name not in NEVER_TIERED
-    )
+    tiered = sorted(topic.name for topic in stored if is_tiered(topic.configs) and topic.name not in NEVER_TIERED)
     if tiered:
         shown = ", ".join(tiered[:3]) + (f" and {len(tiered) - 3} more" if len(tiered) > 3 else "")
         raise InvalidConfigError(

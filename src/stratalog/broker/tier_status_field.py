@@ -1,7 +1,7 @@
 """Tier status in DescribeLogDirs: a tagged field of our own, beside that of `remote_sizes`, for our own client only.
 
-Its data is the JSON of `/api/tier-status` with the tiered ones of the partitions that were asked for: so `stratalog tier
-status` needs no web address.
+Its data is the JSON of `/api/tier-status` with the tiered ones of the partitions that were asked for: so `stratalog
+tier status` needs no web address.
 """
 
 from __future__ import annotations

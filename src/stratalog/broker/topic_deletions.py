@@ -7,8 +7,8 @@ The steps, and what a crash after each of them leaves to the next start, which g
     3. tombstones for its commits, on disk               a new topic of its name must not begin at an old commit
     4. the store forgets the topic                       its name is free
 
-Who asked for it may be gone before it is done. Kafka writes the tombstones after the name is free, and a new topic may come
-before them; there and here a commit also has the id of its topic, and does not count for another one.
+Who asked for it may be gone before it is done. Kafka writes the tombstones after the name is free, and a new topic may
+come before them; there and here a commit also has the id of its topic, and does not count for another one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ class TopicDeletions:
         self._going_on: set[asyncio.Task[Topic]] = set()
 
     def resume(self) -> None:
-        """At a start, before anybody is served: go on with what was interrupted, as far as commits are there. May block."""
+        """At a start, before anybody is served: go on with what was interrupted, as far as commits are there.
+
+        May block.
+        """
         for topic in self._broker.topics.resume_deletions():
             if self._broker.groups.loading.is_over:
                 try:

@@ -96,13 +96,16 @@ class Topics:
         limit = None if self._logs.remote is None else self._logs.remote.position_max
         if limit is not None and config.remote_storage_enable and config.segment_bytes > limit:
             raise invalid(
-                "segment.bytes", config.segment_bytes,
-                f"the storage plugin of the remote tier takes positions up to {limit}: segments of a tiered topic may not"
+                "segment.bytes",
+                config.segment_bytes,
+                f"the storage plugin of the remote tier takes positions up to {limit}: segments of a tiered topic may "
+                "not"
                 " be larger; set a smaller segment.bytes, or use a plugin without this limit",
-            )  # fmt: skip
+            )
 
     def check_broker_defaults(self, broker: BrokerConfig) -> None:
-        """InvalidConfigError, naming topics, when this configuration would put one of them in conflict that is in none."""
+        """InvalidConfigError, naming topics, when this configuration would put one of them in conflict that is in
+        none."""
         now = self._config()
         if broker.topic_defaults() == now.topic_defaults():
             return
@@ -120,9 +123,7 @@ class Topics:
         if refused:
             name, why = next(iter(refused.items()))
             others = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
-            raise InvalidConfigError(
-                f"Topic {name}{others} inherits it and does not go together with it: {why}"
-            )
+            raise InvalidConfigError(f"Topic {name}{others} inherits it and does not go together with it: {why}")
 
     @property
     def changing(self) -> threading.RLock:
@@ -151,10 +152,7 @@ class Topics:
                 self._store.keep_good_topic_defaults(topic_default_properties(self._config()))
             except KafkaStorageError as error:  # only a later conflict would miss them
                 logger.warning("What topics get from the broker cannot be noted: %s", error)
-        return [
-            TopicSpec(topic.name, topic.topic_id, topic.partition_count, stored.config)
-            for topic, stored in found
-        ]
+        return [TopicSpec(topic.name, topic.topic_id, topic.partition_count, stored.config) for topic, stored in found]
 
     def check_new(self, name: str, partition_count: int, configs: Mapping[str, str]) -> None:
         """Raise what `create` would raise for these, without doing anything."""
@@ -183,9 +181,7 @@ class Topics:
         if other is not None:
             raise InvalidTopicError(f"Topic '{name}' collides with existing topic: {other}")
 
-    def create(
-        self, name: str, partition_count: int | None = None, configs: Mapping[str, str] | None = None
-    ) -> Topic:
+    def create(self, name: str, partition_count: int | None = None, configs: Mapping[str, str] | None = None) -> Topic:
         """Create a topic and its partitions; `num.partitions` of them when no count is given.
 
         InvalidTopicError, TopicAlreadyExistsError, InvalidPartitionsError, InvalidConfigError, KafkaStorageError;
@@ -235,7 +231,8 @@ class Topics:
             return topic
 
     def finish_internal_deletions(self) -> None:
-        """At a start, before anything reads or needs an internal topic: finish the deletion of those that were to go."""
+        """At a start, before anything reads or needs an internal topic: finish the deletion of those that were to
+        go."""
         with self._lock:
             for topic in self._store.deleting_topics():
                 if topic.name in NEVER_TIERED:
@@ -243,7 +240,8 @@ class Topics:
                     self.finish_deletion(topic)
 
     def resume_deletions(self) -> list[Topic]:
-        """At a start: delete the data of topics whose deletion was interrupted, and return them for `finish_deletion`."""
+        """At a start: delete the data of topics whose deletion was interrupted, and return them for
+        `finish_deletion`."""
         with self._lock:
             topics = self._store.deleting_topics()
             for topic in topics:
@@ -285,9 +283,7 @@ class Topics:
             self._logs.create_topic(self.spec(topic))
             return topic
 
-    def finalize_features(
-        self, levels: Mapping[str, int], check: Callable[[FinalizedFeatures], None]
-    ) -> None:
+    def finalize_features(self, levels: Mapping[str, int], check: Callable[[FinalizedFeatures], None]) -> None:
         """Finalize levels of features and put them in force for every log.
 
         `check` gets the levels in force, which nobody changes meanwhile, and raises what speaks against the change.

@@ -1,8 +1,8 @@
 """The tree of commands. A command's module is imported only when the command is used, so that help stays quick.
 
 A new command is one entry in `COMMANDS` and one function with typer's annotations, whose docstring is the help and ends
-with an example. What heavy libraries a command needs, its function or the modules behind it import when the work begins:
-`tests/contracts/test_command_lines.py` holds every `--help` free of numpy, numba, pyarrow, pyspark and obstore.
+with an example. What heavy libraries a command needs, its function or the modules behind it import when the work
+begins: `tests/contracts/test_command_lines.py` holds every `--help` free of numpy, numba, pyarrow, pyspark and obstore.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ class CommandSpec:
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
-    """A command that has sub-commands. `examples` are shown in its help, one a line, without the leading "stratalog"."""
+    """A command that has sub-commands.
+
+    `examples` are shown in its help, one a line, without the leading "stratalog".
+    """
 
     name: str
     summary: str
@@ -102,11 +105,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
         "retention",
         "Explain why records are still there and when they go.",
         ("retention explain orders --data-dir D --what-if retention.ms=3600000",),
-        (
-            CommandSpec(
-                "explain", "stratalog.cli.retention.explain:explain", "Explain when each segment goes."
-            ),
-        ),
+        (CommandSpec("explain", "stratalog.cli.retention.explain:explain", "Explain when each segment goes."),),
     ),
     GroupSpec(
         "spark",
@@ -148,14 +147,16 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
         (
             CommandSpec("ls", "stratalog.cli.tier.ls:ls", "List the topics, partitions and segments in a bucket."),
             CommandSpec("stat", "stratalog.cli.tier.stat:stat", "Show one segment, or sums over a bucket."),
-            CommandSpec("status", "stratalog.cli.tier.status:status", "Show what waits for upload or deletion, and why."),
+            CommandSpec(
+                "status", "stratalog.cli.tier.status:status", "Show what waits for upload or deletion, and why."
+            ),
             CommandSpec("audit", "stratalog.cli.tier.audit:audit", "Check what a bucket holds."),
             CommandSpec("repair", "stratalog.cli.tier.repair:repair", "Repair what an audit finds, after asking."),
             CommandSpec("restore", "stratalog.cli.tier.restore:restore", "Restore topics into a data directory."),
             CommandSpec("owner", "stratalog.cli.tier.owner:owner", "Show which cluster owns a bucket, or decide it."),
         ),
     ),
-)  # fmt: skip
+)
 
 
 class LazyCommand(HelpfulCommand):

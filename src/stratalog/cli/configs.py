@@ -28,9 +28,7 @@ EntityTypeOption = Annotated[EntityType, typer.Option("--entity-type", help="Top
 EntityName = Annotated[
     str | None, typer.Option("--entity-name", metavar="N", help="The topic's name, or the broker's id.")
 ]
-EntityDefault = Annotated[
-    bool, typer.Option("--entity-default", help="With brokers: what holds for all of them.")
-]
+EntityDefault = Annotated[bool, typer.Option("--entity-default", help="With brokers: what holds for all of them.")]
 
 _SOURCES = {
     ConfigSource.TOPIC: "DYNAMIC_TOPIC_CONFIG",
@@ -152,9 +150,7 @@ def _check_entity(entity_type: EntityType, name: str | None, default: bool) -> N
     if default and name is not None:
         raise UsageError("give either --entity-name or --entity-default")
     if default and entity_type is EntityType.TOPICS:
-        raise UsageError(
-            "--entity-default goes with --entity-type brokers: topics take their defaults from there"
-        )
+        raise UsageError("--entity-default goes with --entity-type brokers: topics take their defaults from there")
     if entity_type is EntityType.BROKERS and name is not None and not name.isdecimal():
         raise UsageError(f"--entity-name {name}: brokers go by their ids, such as 1")
     if name == "":
@@ -214,8 +210,7 @@ def _plain(entry: Any) -> str:
     """A line of kafka-configs."""
     value = "null" if entry.value is None else entry.value
     synonyms = ", ".join(
-        f"{_source(same.source)}:{same.name}={'null' if same.value is None else same.value}"
-        for same in entry.synonyms
+        f"{_source(same.source)}:{same.name}={'null' if same.value is None else same.value}" for same in entry.synonyms
     )
     sensitive = "true" if entry.is_sensitive else "false"
     return f"  {entry.name}={value} sensitive={sensitive} synonyms={{{synonyms}}}"
@@ -229,8 +224,7 @@ def _as_json(entry: Any) -> dict[str, Any]:
         "sensitive": bool(entry.is_sensitive),
         "readOnly": bool(entry.read_only),
         "synonyms": [
-            {"name": same.name, "value": same.value, "source": _source(same.source)}
-            for same in entry.synonyms
+            {"name": same.name, "value": same.value, "source": _source(same.source)} for same in entry.synonyms
         ],
     }
 

@@ -1,4 +1,7 @@
-"""`stratalog features`: levels of what a cluster may write, `metadata.version` above all. Text as kafka-features has it."""
+"""`stratalog features`: levels of what a cluster may write, `metadata.version` above all.
+
+Text as kafka-features has it.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,7 @@ from stratalog.wire.client import Client, Cluster, RefusedError, check
 
 ReleaseVersion = Annotated[
     str | None,
-    typer.Option(
-        "--release-version", metavar="V", help="The newest levels of a release (4.4), or of 4.4-IV1."
-    ),
+    typer.Option("--release-version", metavar="V", help="The newest levels of a release (4.4), or of 4.4-IV1."),
 ]
 FeatureLevels = Annotated[
     list[str] | None,
@@ -53,9 +54,7 @@ def describe(bootstrap_server: BootstrapServer, json_: Json = False) -> int:
     if json_:
         print_json({"features": [_as_json(feature) for feature in features], "epoch": epoch})
     elif on_terminal():
-        rows = [
-            (f.name, *(f.name_of(level) for level in (f.min_level, f.max_level, f.level))) for f in features
-        ]
+        rows = [(f.name, *(f.name_of(level) for level in (f.min_level, f.max_level, f.level))) for f in features]
         print_table(("feature", "from", "to", "finalized"), rows, f"epoch {epoch}")
     else:
         for f in features:
@@ -163,7 +162,8 @@ def _parse_levels(given: list[str]) -> dict[str, int]:
 
 
 def _levels_of_release(release: int, supported: list[Feature], kind: UpgradeType) -> dict[str, int]:
-    """The levels that a release has, of `metadata.version` and of what else the broker knows and would move that way."""
+    """The levels that a release has, of `metadata.version` and of what else the broker knows and would move that
+    way."""
     levels = {METADATA_VERSION: release}
     for feature in supported:
         level = level_with(feature.name, release)

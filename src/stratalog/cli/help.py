@@ -1,8 +1,8 @@
 """How `--help` looks: usage, what the command does, examples as they are typed, arguments, options, sub-commands.
 
 Paragraphs are wrapped to the terminal; a paragraph after a line `\\b` stays as it is written, so that an example can be
-copied. A flag shows no value, an option that may be repeated says so, and old spellings are not shown. Headings are bold
-on a terminal unless NO_COLOR is set.
+copied. A flag shows no value, an option that may be repeated says so, and old spellings are not shown. Headings are
+bold on a terminal unless NO_COLOR is set.
 """
 
 from __future__ import annotations
@@ -52,9 +52,7 @@ def render(command: Any, ctx: Any) -> str:
     page.paragraphs(described)
     page.section("Usage", [_usage(command, ctx)])
     page.section("Examples", examples)
-    page.table(
-        "Commands", [(name, one.get_short_help_str(limit=200)) for name, one in _commands(command, ctx)]
-    )
+    page.table("Commands", [(name, one.get_short_help_str(limit=200)) for name, one in _commands(command, ctx)])
     sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
     for parameter in command.get_params(ctx):
         if not getattr(parameter, "hidden", False):
@@ -79,9 +77,7 @@ class _Page:
     def paragraphs(self, paragraphs: Iterable[str]) -> None:
         for paragraph in paragraphs:
             for line in _logical_lines(paragraph):
-                self._lines += textwrap.wrap(
-                    line, self._width, break_long_words=False, break_on_hyphens=False
-                )
+                self._lines += textwrap.wrap(line, self._width, break_long_words=False, break_on_hyphens=False)
             self._lines.append("")
 
     def section(self, title: str, lines: list[str]) -> None:
@@ -95,9 +91,7 @@ class _Page:
         column = min(max(len(name) for name, _ in rows), NAME_WIDTH_MAX) + 4
         self._lines.append(self._heading(title))
         for name, description in rows:
-            wrapped = textwrap.wrap(description, max(self._width - column, 30), break_on_hyphens=False) or [
-                ""
-            ]
+            wrapped = textwrap.wrap(description, max(self._width - column, 30), break_on_hyphens=False) or [""]
             first = f"  {name}"
             if len(first) + 2 > column:
                 self._lines.append(first)

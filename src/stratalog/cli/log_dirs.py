@@ -26,7 +26,10 @@ _ERROR_FROM = 3
 
 @dataclass(frozen=True, slots=True)
 class DirectoryListing:
-    """What one broker said: one `DescribeLogDirsResult` for each directory; bytes in the remote tier where there is one."""
+    """What one broker said: one `DescribeLogDirsResult` for each directory.
+
+    Bytes in the remote tier where there is one.
+    """
 
     broker: int
     directories: list[Any]
@@ -39,9 +42,7 @@ def describe(
     topic_list: Annotated[
         str | None, typer.Option("--topic-list", metavar="A,B", help="The same, as kafka-log-dirs spells it.")
     ] = None,
-    broker_list: Annotated[
-        str | None, typer.Option("--broker-list", metavar="1,2", help="Only these brokers.")
-    ] = None,
+    broker_list: Annotated[str | None, typer.Option("--broker-list", metavar="1,2", help="Only these brokers.")] = None,
     json_: Json = False,
 ) -> int:
     """Size of every partition, by broker and directory; `remoteSize` where the partition has a remote tier.
@@ -192,7 +193,5 @@ def _rows(listings: list[DirectoryListing]) -> list[tuple[object, ...]]:
             if _error(directory):
                 rows.append((*head, _error(directory), None, None, None))
             for part in _partitions(listing, directory):
-                rows.append(
-                    (*head, part["partition"], part["size"], part.get("remoteSize"), part["offsetLag"])
-                )
+                rows.append((*head, part["partition"], part["size"], part.get("remoteSize"), part["offsetLag"]))
     return rows

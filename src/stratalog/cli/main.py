@@ -121,6 +121,4 @@ def _with_hint(error: typer.TyperException) -> str:
 
 def _os_error_line(error: OSError) -> str:
     reason = error.strerror or str(error) or type(error).__name__
-    return (
-        f"{os.fspath(error.filename)}: {reason}" if isinstance(error.filename, str | os.PathLike) else reason
-    )
+    return f"{os.fspath(error.filename)}: {reason}" if isinstance(error.filename, str | os.PathLike) else reason

@@ -15,7 +15,10 @@ class NothingFoundError(StratalogError):
 
 
 def require_topics(asked: Collection[str] | None, found: Callable[[], Collection[str]], where: str) -> None:
-    """Raise NothingFoundError unless all topics `asked` for are among those `found` in `where`; it names the nearest."""
+    """Raise NothingFoundError unless all topics `asked` for are among those `found` in `where`.
+
+    It names the nearest.
+    """
     if not asked:
         return
     known = found()

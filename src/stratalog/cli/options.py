@@ -35,9 +35,7 @@ OptionalBootstrapServer = Annotated[
 ]
 DataDirs = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--data-dir", "--path", metavar="DIR", help="A data directory of a broker; may be repeated."
-    ),
+    typer.Option("--data-dir", "--path", metavar="DIR", help="A data directory of a broker; may be repeated."),
 ]
 Remote = Annotated[
     str | None,
@@ -57,9 +55,7 @@ RemoteOptions = Annotated[
         " What is not given is taken from the environment (AWS_*).",
     ),
 ]
-Topics = Annotated[
-    list[str] | None, typer.Option("--topic", metavar="T", help="Only this topic; may be repeated.")
-]
+Topics = Annotated[list[str] | None, typer.Option("--topic", metavar="T", help="Only this topic; may be repeated.")]
 TopicIds = Annotated[
     list[str] | None,
     typer.Option(

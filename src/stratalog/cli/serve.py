@@ -54,17 +54,13 @@ def serve(
     ] = "off",
     config: Annotated[
         Path | None,
-        typer.Option(
-            help="A server.properties of Kafka's kind; what it asks for and cannot be kept is refused."
-        ),
+        typer.Option(help="A server.properties of Kafka's kind; what it asks for and cannot be kept is refused."),
     ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", help="One configuration key; may be repeated.", metavar="KEY=VALUE"),
     ] = None,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Log more than what needs attention.")
-    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more than what needs attention.")] = False,
 ) -> int:
     """Serve a data directory to Kafka clients.
 
@@ -84,9 +80,7 @@ def serve(
     )
     properties = _properties(config, set_ or [], listen)
     if data_dir is None and not (properties.get("log.dirs") or properties.get("log.dir")):
-        raise UsageError(
-            "Missing option '--data-dir', or log.dirs in a --config FILE (see stratalog serve --help)"
-        )
+        raise UsageError("Missing option '--data-dir', or log.dirs in a --config FILE (see stratalog serve --help)")
     raise_descriptor_limit()
     sys.setswitchinterval(_SWITCH_SECONDS)  # of the whole process, which is the broker's here
     if listen is None and not properties.get(LISTENERS):
@@ -123,9 +117,7 @@ def _web_server(address: str) -> Iterator[WebServer | None]:
         from stratalog.broker.server.listen_address import parse_address
         from stratalog.web.server import WebServer
     except ImportError as error:
-        raise UsageError(
-            f"--web {address} needs more packages: pip install 'stratalog[web]' ({error})"
-        ) from error
+        raise UsageError(f"--web {address} needs more packages: pip install 'stratalog[web]' ({error})") from error
     with WebServer(parse_address(address, "--web")) as server:
         yield server
 
@@ -147,12 +139,13 @@ def _properties(config: Path | None, assignments: list[str], listen: str | None)
         assigned[name.strip()] = value.strip()
     properties = {**in_file, **assigned}
     # Also when --listen is given: who asks for TLS in the file must not be served without it by chance.
-    refuse_unkept(
-        properties, lambda key: "--set" if key in assigned else str(config), opens_listeners=listen is None
-    )
+    refuse_unkept(properties, lambda key: "--set" if key in assigned else str(config), opens_listeners=listen is None)
     if listen is not None and ADVERTISED in in_file and ADVERTISED not in assigned:
         logger.warning(
-            "%s: %s=%s does not count beside --listen; --set %s=... does", config, ADVERTISED, properties.pop(ADVERTISED),
+            "%s: %s=%s does not count beside --listen; --set %s=... does",
+            config,
             ADVERTISED,
-        )  # fmt: skip
+            properties.pop(ADVERTISED),
+            ADVERTISED,
+        )
     return properties

@@ -33,9 +33,7 @@ def served_configs(cluster: Cluster, topics: Collection[str]) -> dict[str, dict[
         (told,) = cluster.any.call(ApiKey.DESCRIBE_CONFIGS, (1, 4), resources=[resource]).results
         check_topic(told.error_code, topic)
         check(told.error_code, told.error_message)
-        found[topic] = {
-            str(entry.name): str(entry.value) for entry in told.configs if entry.value is not None
-        }
+        found[topic] = {str(entry.name): str(entry.value) for entry in told.configs if entry.value is not None}
     return found
 
 

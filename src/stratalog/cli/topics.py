@@ -16,9 +16,7 @@ from stratalog.wire.api_keys import ApiKey
 from stratalog.wire.client import Cluster, check, check_topic
 
 TopicName = Annotated[str | None, typer.Argument(metavar="TOPIC", show_default=False, help="The topic.")]
-TopicNames = Annotated[
-    list[str] | None, typer.Argument(metavar="TOPIC..", show_default=False, help="The topics.")
-]
+TopicNames = Annotated[list[str] | None, typer.Argument(metavar="TOPIC..", show_default=False, help="The topics.")]
 TopicOption = Annotated[
     list[str] | None, typer.Option("--topic", metavar="TOPIC", help="The same, as kafka-topics spells it.")
 ]
@@ -163,9 +161,7 @@ def delete(
     bootstrap_server: BootstrapServer,
     names: TopicNames = None,
     topic: TopicOption = None,
-    if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="A topic that is not there is no error.")
-    ] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="A topic that is not there is no error.")] = False,
     json_: Json = False,
 ) -> int:
     """Delete topics with all their records, local and remote.
@@ -235,8 +231,7 @@ def _configs_of(cluster: Cluster, names: list[str]) -> dict[str, dict[str, str]]
         ApiKey.DESCRIBE_CONFIGS,
         (1, 4),
         resources=[
-            {"resource_type": _TOPIC_RESOURCE, "resource_name": name, "configuration_keys": None}
-            for name in names
+            {"resource_type": _TOPIC_RESOURCE, "resource_name": name, "configuration_keys": None} for name in names
         ],
     )
     found = {}

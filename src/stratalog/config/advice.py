@@ -39,16 +39,15 @@ def minimum_advice(config: BrokerConfig) -> Iterator[str]:
     """What to say of a minimum below the one that holds anyway (KIP-760 is of an older Kafka, which had none)."""
     if config[_SEGMENT_MINIMUM] < SEGMENT_BYTES_MIN:
         yield (
-            f"{_SEGMENT_MINIMUM}={config[_SEGMENT_MINIMUM]} has no effect: segment.bytes is {SEGMENT_BYTES_MIN} at least, "
+            f"{_SEGMENT_MINIMUM}={config[_SEGMENT_MINIMUM]} has no effect: segment.bytes is {SEGMENT_BYTES_MIN} at "
+            "least, "
             "whatever is set here"
         )
 
 
 def topic_advice(topic: str, configs: Mapping[str, str]) -> Iterator[str]:
     """What to say when these are set on a topic. They are good values."""
-    for line in _without_effect(
-        (TOPIC_KEYS[name], TOPIC_KEYS[name].parse(raw)) for name, raw in configs.items()
-    ):
+    for line in _without_effect((TOPIC_KEYS[name], TOPIC_KEYS[name].parse(raw)) for name, raw in configs.items()):
         yield f"Topic {topic}: {line}"
 
 
@@ -66,11 +65,7 @@ def _tiering(config: BrokerConfig) -> Iterator[str]:
     ]
     plugins = [name for name in config.properties if name.startswith(_plugin_prefixes(config))]
     if not config[_TIERING]:
-        plugins += [
-            name
-            for name in (_STORAGE_PLUGIN, "remote.log.metadata.manager.class.name")
-            if config.is_set(name)
-        ]
+        plugins += [name for name in (_STORAGE_PLUGIN, "remote.log.metadata.manager.class.name") if config.is_set(name)]
         if names := sorted([*of_the_store, *plugins]):
             yield f"{', '.join(names)}: no effect while {_TIERING} is not true; nothing goes to a remote tier"
         return

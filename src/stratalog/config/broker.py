@@ -36,15 +36,28 @@ __all__ = [
 ]
 
 _INT, _LONG, _BOOL, _STR, _LIST, _DOUBLE, _SHORT, _PASSWORD = (
-    ConfigType.INT, ConfigType.LONG, ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LIST, ConfigType.DOUBLE,
-    ConfigType.SHORT, ConfigType.PASSWORD,
-)  # fmt: skip
+    ConfigType.INT,
+    ConfigType.LONG,
+    ConfigType.BOOLEAN,
+    ConfigType.STRING,
+    ConfigType.LIST,
+    ConfigType.DOUBLE,
+    ConfigType.SHORT,
+    ConfigType.PASSWORD,
+)
 
 
 def _key(
-    name: str, type_: ConfigType, default: Any, doc: str, validator: Any = None, *, dynamic: bool = False,
-    coarser: tuple[tuple[str, int], ...] = (), no_effect: str = "",
-) -> ConfigKey:  # fmt: skip
+    name: str,
+    type_: ConfigType,
+    default: Any,
+    doc: str,
+    validator: Any = None,
+    *,
+    dynamic: bool = False,
+    coarser: tuple[tuple[str, int], ...] = (),
+    no_effect: str = "",
+) -> ConfigKey:
     return ConfigKey(name, type_, default, doc, validator, dynamic, coarser=coarser, no_effect=no_effect)
 
 
@@ -68,12 +81,18 @@ def _from_topic_keys() -> list[ConfigKey]:
     """Each topic key's broker-wide default, under its broker name; all of them dynamic."""
     return [
         ConfigKey(
-            key.broker_key, key.type, key.default, f"Default of topics' {key.name}. {key.doc}", key.validator,
-            dynamic=True, coarser=_COARSER.get(key.broker_key, ()), no_effect=key.no_effect,
+            key.broker_key,
+            key.type,
+            key.default,
+            f"Default of topics' {key.name}. {key.doc}",
+            key.validator,
+            dynamic=True,
+            coarser=_COARSER.get(key.broker_key, ()),
+            no_effect=key.no_effect,
         )
         for key in TOPIC_KEYS
         if key.broker_key
-    ]  # fmt: skip
+    ]
 
 
 BROKER_KEYS = ConfigRegistry(
@@ -87,7 +106,8 @@ BROKER_KEYS = ConfigRegistry(
         _key("listeners", _STR, "PLAINTEXT://:9092",
              "Where the broker listens: one listener for clients, PLAINTEXT; --listen wins, and without both it is "
              "127.0.0.1:9092. Listeners of controller.listener.names are not opened."),
-        _key("advertised.listeners", _STR, None, "What clients are told to connect to; does not count beside --listen."),
+        _key("advertised.listeners", _STR, None, "What clients are told to connect to; does not count beside "
+                                                 "--listen."),
         _key("listener.security.protocol.map", _STR,
              "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
              "Security protocols by names of listeners; one of PLAINTEXT for clients can be kept."),
@@ -114,7 +134,8 @@ BROKER_KEYS = ConfigRegistry(
         _key("min.topic.segment.ms", _LONG, 3_600_000,
              "The minimum value for topic configuration segment.ms (KIP-760).", at_least(0), dynamic=True),
         _key("min.topic.segment.bytes", _INT, 1_048_576,
-             "The minimum value for topic configuration segment.bytes (KIP-760); below 1048576 it has no effect, as that "
+             "The minimum value for topic configuration segment.bytes (KIP-760); below 1048576 it has no effect, as "
+             "that "
              "is the least that segment.bytes may be.", at_least(0), dynamic=True),
         # Requests and connections.
         _key("socket.request.max.bytes", _INT, 100 * 1024**2, "The largest request that is accepted.", at_least(1)),
@@ -186,7 +207,8 @@ BROKER_KEYS = ConfigRegistry(
              "Deprecated in Kafka.", at_least(1),
              no_effect="the three pools above have their own sizes"),
         _key("remote.log.manager.task.retry.backoff.ms", _LONG, 500,
-             "Pause before a tiering task that failed runs again, if its interval is not shorter; it doubles each time.",
+             "Pause before a tiering task that failed runs again, if its interval is not shorter; it doubles each "
+             "time.",
              at_least(1)),
         _key("remote.log.manager.task.retry.backoff.max.ms", _LONG, 30_000,
              "The longest such pause, if the interval is not longer.", at_least(1)),
@@ -221,7 +243,8 @@ BROKER_KEYS = ConfigRegistry(
              at_least(0)),
         _key("remote.log.metadata.initialization.retry.max.timeout.ms", _LONG, 120_000,
              "How long a start tries to get at __remote_log_metadata before it gives up.", at_least(0)),
-        _key("remote.log.metadata.initialization.retry.interval.ms", _LONG, 100, "Between two such tries.", at_least(0)),
+        _key("remote.log.metadata.initialization.retry.interval.ms", _LONG, 100, "Between two such tries.",
+             at_least(0)),
         # Compaction.
         _key("log.cleaner.enable", _BOOL, True, "Whether logs are compacted."),
         _key("log.cleaner.threads", _INT, 1, "Threads that compact.", at_least(0), dynamic=True),
@@ -241,7 +264,8 @@ BROKER_KEYS = ConfigRegistry(
              "'header' one faulty client can make a partition unreadable for all of its consumers.",
              one_of("records", "header")),
         _key("stratalog.web.hosts", _LIST, (),
-             "Names under which the web server is reached, besides addresses, localhost and the machine's own: requests "
+             "Names under which the web server is reached, besides addresses, localhost and the machine's own: "
+             "requests "
              "with another name in their Host header are refused."),
         _key("stratalog.remote.url", _STR, None,
              "Object store of the remote tier (file:///dir, s3://bucket/prefix); without one, the directory "
@@ -256,7 +280,8 @@ BROKER_KEYS = ConfigRegistry(
         _key("stratalog.remote.s3.session.token", _PASSWORD, None,
              "Token of temporary credentials; AWS_SESSION_TOKEN does the same."),
         _key("stratalog.remote.s3.path.style", _BOOL, None,
-             "Whether the bucket is in the path of requests rather than in the host name; by default with an endpoint."),
+             "Whether the bucket is in the path of requests rather than in the host name; by default with an "
+             "endpoint."),
         _key("stratalog.remote.request.timeout.ms", _INT, 30_000,
              "Longest wait for one request to the object store.", at_least(1)),
         _key("stratalog.remote.stall.ms", _LONG, 120_000,
@@ -265,7 +290,8 @@ BROKER_KEYS = ConfigRegistry(
              "What new segments are compressed with in the object store, in chunks of 1 MiB: none or zstd.",
              one_of("none", "zstd")),
         _key("stratalog.remote.encryption.key.file", _STR, None,
-             "Files with the AES-256 keys of segments in the object store, 32 bytes or their base64, with commas between: "
+             "Files with the AES-256 keys of segments in the object store, 32 bytes or their base64, with commas "
+             "between: "
              "the first encrypts new segments, the others are for reading; without one, nothing is encrypted."),
         _key("stratalog.remote.aiven.encryption.key.file", _STR, None,
              "RSA private keys (PEM) of segments that Aiven's plugin encrypted: <key id>=<path>, with commas between."),
@@ -334,7 +360,8 @@ class BrokerConfig(Mapping[str, Any]):
         check_segment_bytes("log.segment.bytes", self["log.segment.bytes"], large=large)
 
     def _take_prefixed(self) -> None:
-        """Keys of the topic-based metadata manager count under the metadata plugin's prefix too, where Kafka has them."""
+        """Keys of the topic-based metadata manager count under the metadata plugin's prefix too, where Kafka has
+        them."""
         own = self.prefixed(self._values["remote.log.metadata.manager.impl.prefix"])
         for name in METADATA_TOPIC_KEYS & own.keys():
             prefixed = self._values["remote.log.metadata.manager.impl.prefix"] + name

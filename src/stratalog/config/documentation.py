@@ -46,8 +46,8 @@ A value out of the range in force is refused with INVALID_CONFIG, at a start bef
 
 `--release-version 4.4` finalizes the newest level of that release, {newest}, as Kafka's tool does; `--feature
 metadata.version=32` finalizes exactly that one. An upgrade is in force at once and for good: lower levels, and released
-Kafka, do not know the format, so there is no way back below 32. Segments that are there keep their indexes, which are read
-as they are.
+Kafka, do not know the format, so there is no way back below 32. Segments that are there keep their indexes, which are
+read as they are.
 
 **Index size.** A segment is also rolled when one of its indexes is full. An index has an entry of 12 bytes for each
 `index.interval.bytes` of its segment, so `segment.index.bytes` (`log.index.size.max.bytes`) has to be at least
@@ -56,8 +56,8 @@ as they are.
 | segment.bytes | index.interval.bytes | segment.index.bytes, at least |
 |---|---|---|
 {index_sizes}
-The default of {index_default} is enough for {index_enough} at an interval of 4096. The broker warns, at a start and when
-a setting is changed, of an index that is too small, with the size that it should have.
+The default of {index_default} is enough for {index_enough} at an interval of 4096. The broker warns, at a start and
+when a setting is changed, of an index that is too small, with the size that it should have.
 
 ## Small segments
 
@@ -94,7 +94,10 @@ def page() -> str:
             _HEAD,
             _guidance(),
             "## Topics\n",
-            "Set with CreateTopics or IncrementalAlterConfigs; in force at once. Without a value, the broker key counts.\n",
+            (
+                "Set with CreateTopics or IncrementalAlterConfigs; in force at once. Without a value, the broker key "
+                "counts.\n"
+            ),
             _table(TOPIC_KEYS, with_broker_key=True),
             "## Broker\n",
             "Set with `--config FILE` and `--set KEY=VALUE`. Dynamic ones also with IncrementalAlterConfigs, for this",
@@ -109,9 +112,7 @@ def _guidance() -> str:
     rows = []
     for size in _GUIDED_SIZES:
         needed = index_size_needed(replace(default, segment_bytes=size))
-        rows.append(
-            f"| {size} ({_binary(size)}) | {default.index_interval_bytes} | {needed} ({_binary(needed)}) |\n"
-        )
+        rows.append(f"| {size} ({_binary(size)}) | {default.index_interval_bytes} | {needed} ({_binary(needed)}) |\n")
     enough = default.segment_bytes * default.segment_index_bytes // index_size_needed(default)
     return _GUIDANCE.format(
         large=_level(LARGE_SEGMENTS_LEVEL),
@@ -139,11 +140,7 @@ def _table(keys: ConfigRegistry, *, with_broker_key: bool) -> str:
     last = "broker key" if with_broker_key else "dynamic"
     rows = [f"| key | type | default | what it says | {last} |", "|---|---|---|---|---|"]
     for key in sorted(keys, key=lambda key: (key.name.startswith("stratalog."), key.name)):
-        extra = (
-            f"`{key.broker_key}`"
-            if key.broker_key
-            else ("yes" if key.dynamic and not with_broker_key else "")
-        )
+        extra = f"`{key.broker_key}`" if key.broker_key else ("yes" if key.dynamic and not with_broker_key else "")
         doc = f"{key.doc} **No effect here**: {key.no_effect}." if key.no_effect else key.doc
         rows.append(f"| `{key.name}` | {key.type.name.lower()} | {_default(key)} | {doc} | {extra} |")
     return "\n".join(rows) + "\n"

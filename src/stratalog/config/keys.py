@@ -84,10 +84,11 @@ def throttled_replicas(key: str, value: Any) -> None:
     """Pairs of partition and broker, or '*' alone."""
     if "".join(value) != "*" and not all(re.fullmatch(r"([0-9]+:[0-9]+)?", pair) for pair in value):
         raise invalid(
-            key, f"[{', '.join(value)}]",
+            key,
+            f"[{', '.join(value)}]",
             f"{key} must be the literal '*' or a list of replicas in the following format: "
             "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
-        )  # fmt: skip
+        )
 
 
 def one_of(*allowed: str) -> Validator:

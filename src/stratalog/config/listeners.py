@@ -33,9 +33,7 @@ class NamedListener:
         return f"{self.name}://{self.address}"
 
 
-def parse_listeners(
-    value: str, properties: Mapping[str, str | None], key: str = LISTENERS
-) -> list[NamedListener]:
+def parse_listeners(value: str, properties: Mapping[str, str | None], key: str = LISTENERS) -> list[NamedListener]:
     """The listeners that `value` of `key` names; InvalidConfigError for what is none.
 
     `properties` say what names stand for, and which are the controllers'.
@@ -52,9 +50,11 @@ def parse_listeners(
         protocol = protocols.get(name, name if name in _PROTOCOLS else PLAINTEXT if is_controllers else "")
         if protocol not in _PROTOCOLS:
             raise invalid(
-                key, value,
-                f"No security protocol is defined for listener {name}: {PROTOCOL_MAP}={name}:{PLAINTEXT} would define it",
-            )  # fmt: skip
+                key,
+                value,
+                f"No security protocol is defined for listener {name}: {PROTOCOL_MAP}={name}:{PLAINTEXT} would define "
+                "it",
+            )
         found.append(NamedListener(name, address, protocol, is_controllers))
     return found
 

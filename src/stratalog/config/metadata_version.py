@@ -1,8 +1,8 @@
 """Levels of the feature `metadata.version` and their names, as Apache Kafka 4.4.0's `MetadataVersion` lists them.
 
-Level 32 switches large segments on: KIP-1333 calls it IBP_4_4_IV1. Kafka 4.4.0 was released without that KIP and has other
-things at its two newest levels (32: ACLs by network; 33: controllers that unregister), neither of which is in a partition's
-files. A new data directory starts at level 31, so that its files equal those of released Kafka.
+Level 32 switches large segments on: KIP-1333 calls it IBP_4_4_IV1. Kafka 4.4.0 was released without that KIP and has
+other things at its two newest levels (32: ACLs by network; 33: controllers that unregister), neither of which is in a
+partition's files. A new data directory starts at level 31, so that its files equal those of released Kafka.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ INITIAL_LEVEL = LARGE_SEGMENTS_LEVEL - 1
 
 @dataclass(frozen=True, slots=True)
 class MetadataVersion:
-    """One level. `metadata_changed`: what lower levels cannot read may have been written since, so there is no way back."""
+    """One level.
+
+    `metadata_changed`: what lower levels cannot read may have been written since, so there is no way back.
+    """
 
     level: int
     release: str
@@ -82,7 +85,10 @@ def level_name(level: int) -> str:
 
 
 def level_for_release(version: str) -> int:
-    """The level of a release ("4.4": its newest) or of an exact name ("4.4-IV0"); InvalidUpdateVersionError otherwise."""
+    """The level of a release ("4.4": its newest) or of an exact name ("4.4-IV0").
+
+    InvalidUpdateVersionError otherwise.
+    """
     matching = [known.level for known in VERSIONS if version in (known.release, known.name)]
     if not matching:
         raise InvalidUpdateVersionError(

@@ -1,10 +1,10 @@
 """Features of Apache Kafka 4.4.0 besides `metadata.version`: their levels, and the release that each level came with.
 
-Kafka's tools set all of them when a release is finalized (`kafka-features upgrade --release-version`), so their levels are
-kept and told (`FeatureVersion` of 4.4.0). 0 is what "not finalized" means.
+Kafka's tools set all of them when a release is finalized (`kafka-features upgrade --release-version`), so their levels
+are kept and told (`FeatureVersion` of 4.4.0). 0 is what "not finalized" means.
 
-Only `transaction.version` means something here: from 2 on clients of 4.x have their epoch raised with every transaction and
-leave adding partitions to the broker (KIP-890). A new data directory has it at 2, and the others at 0.
+Only `transaction.version` means something here: from 2 on clients of 4.x have their epoch raised with every transaction
+and leave adding partitions to the broker (KIP-890). A new data directory has it at 2, and the others at 0.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ _LEVELS_OF_RELEASES: Final[Mapping[str, Mapping[int, int]]] = {
 }
 
 #: The highest level of each; the lowest is 0.
-OTHER_FEATURES: Final[Mapping[str, int]] = {
-    name: max(levels.values()) for name, levels in _LEVELS_OF_RELEASES.items()
-}
+OTHER_FEATURES: Final[Mapping[str, int]] = {name: max(levels.values()) for name, levels in _LEVELS_OF_RELEASES.items()}
 
 
 def level_with(feature: str, metadata_version: int) -> int | None:

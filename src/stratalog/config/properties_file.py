@@ -16,7 +16,8 @@ _LINE = re.compile(r"((?:\\.|[^\\=:\s])*)(\s*[=:]\s*|\s+)?(.*)")
 def parse_properties(text: str, source: str) -> dict[str, str]:
     """The keys and values of a file's text: `=`, `:` or space between them, continued lines, escapes.
 
-    Raises UsageError naming `source` and the line that is no `key=value` (Java would take it for a key without a value).
+    Raises UsageError naming `source` and the line that is no `key=value` (Java would take it for a key without a
+    value).
     """
     properties: dict[str, str] = {}
     for number, line in _logical_lines(text):

@@ -25,8 +25,9 @@ def check_segment_bytes(key: str, value: int, *, large: bool) -> None:
     limit = segment_bytes_max(large=large)
     if value > limit:
         raise invalid(
-            key, value,
+            key,
+            value,
             f"Value must be between {SEGMENT_BYTES_MIN} and {limit} while metadata.version is below "
             f"{level_name(LARGE_SEGMENTS_LEVEL)} (level {LARGE_SEGMENTS_LEVEL}). 'stratalog features upgrade "
             f"--release-version 4.4' lifts the limit to {LONG_MAX}; there is no way back then.",
-        )  # fmt: skip
+        )

@@ -1,7 +1,7 @@
 """What a topic's stored configuration comes to at a start, when what is set around it may have changed since.
 
-What is set on a topic was checked when it was set. Later the broker's file, a newer version's rules or a damaged store may
-speak against it; that must not keep a broker from starting. In order:
+What is set on a topic was checked when it was set. Later the broker's file, a newer version's rules or a damaged store
+may speak against it; that must not keep a broker from starting. In order:
 
 1. the topic's own values over the broker's, as always;
 2. the topic's own values over the broker's values that last suited every topic: the topic's last good configuration;

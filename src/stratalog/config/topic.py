@@ -55,9 +55,7 @@ def _key(
     *,
     no_effect: str = "",
 ) -> ConfigKey:
-    return ConfigKey(
-        name, type_, default, doc, validator, dynamic=True, broker_key=broker_key, no_effect=no_effect
-    )
+    return ConfigKey(name, type_, default, doc, validator, dynamic=True, broker_key=broker_key, no_effect=no_effect)
 
 
 TOPIC_KEYS = ConfigRegistry(
@@ -189,9 +187,7 @@ class LogConfig:
     @property
     def effective_local_retention_ms(self) -> int:
         """Age limit of the local copy: `local.retention.ms`, or the total one when that is -2."""
-        return (
-            self.retention_ms if self.local_retention_ms == LOCAL_RETENTION_SAME else self.local_retention_ms
-        )
+        return self.retention_ms if self.local_retention_ms == LOCAL_RETENTION_SAME else self.local_retention_ms
 
     @property
     def effective_local_retention_bytes(self) -> int:
@@ -229,9 +225,7 @@ class LogConfig:
     def from_values(cls, values: Mapping[str, Any], use_large_index_format: bool) -> LogConfig:
         """Typed values by topic key, over Kafka's defaults; not checked against each other."""
         values = {**{key.name: key.default for key in TOPIC_KEYS}, **values}
-        typed = {
-            field: value for name, value in values.items() if (field := name.replace(".", "_")) in _FIELDS
-        }
+        typed = {field: value for name, value in values.items() if (field := name.replace(".", "_")) in _FIELDS}
         typed["cleanup_policy"] = frozenset(values["cleanup.policy"])
         if values["internal.segment.bytes"] is not None:
             typed["segment_bytes"] = values["internal.segment.bytes"]
@@ -247,7 +241,8 @@ _FIELDS = frozenset(LogConfig.__dataclass_fields__)
 
 
 def changed_properties(config: LogConfig) -> dict[str, str]:
-    """The values of `config` that are not Kafka's defaults, by Kafka's names and as text: `from_properties` takes them."""
+    """The values of `config` that are not Kafka's defaults, by Kafka's names and as text: `from_properties` takes
+    them."""
     default = LogConfig()
     found = {}
     for key in TOPIC_KEYS:
@@ -265,7 +260,8 @@ def _text(value: object) -> str:
 
 
 def index_size_needed(config: LogConfig) -> int:
-    """Bytes that an index of a full segment may take: `segment.index.bytes` below it rolls segments before `segment.bytes`.
+    """Bytes that an index of a full segment may take: `segment.index.bytes` below it rolls segments before
+    `segment.bytes`.
 
     One entry for every `index.interval.bytes` of the segment, in entries of 12 bytes. Source: KIP-1333, "Index size
     guidance" (8 GiB at 4096 bytes: 24 MiB).
@@ -311,9 +307,10 @@ def _check_tiered(config: LogConfig) -> None:
 def _check_copy_lag(unit: str, lag: int, local_retention: int) -> None:
     if lag > local_retention >= 0 and lag > 0:
         raise invalid(
-            f"remote.copy.lag.{unit}", lag,
+            f"remote.copy.lag.{unit}",
+            lag,
             f"Value must not exceed local.retention.{unit} (effective value: {local_retention})",
-        )  # fmt: skip
+        )
 
 
 def _check_read_only(config: LogConfig) -> None:
@@ -324,6 +321,7 @@ def _check_read_only(config: LogConfig) -> None:
     ):
         if local not in (LOCAL_RETENTION_SAME, total):
             raise InvalidConfigError(
-                f"When `remote.log.copy.disable` is set to true, the `local.retention.{unit}` and `retention.{unit}` must "
+                f"When `remote.log.copy.disable` is set to true, the `local.retention.{unit}` and `retention.{unit}` "
+                "must "
                 "be set to the identical value because there will be no more logs copied to the remote storage."
             )

@@ -34,15 +34,26 @@ _KEYS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
     **{
         f"ssl.{name}": (_TLS, _NOTHING)
         for name in (
-            "keystore.location", "keystore.key", "keystore.certificate.chain", "keystore.password", "key.password",
-            "truststore.location", "truststore.certificates", "truststore.password", "engine.factory.class",
+            "keystore.location",
+            "keystore.key",
+            "keystore.certificate.chain",
+            "keystore.password",
+            "key.password",
+            "truststore.location",
+            "truststore.certificates",
+            "truststore.password",
+            "engine.factory.class",
         )
     },
     **{
         f"sasl.{name}": (_SASL, _NOTHING)
         for name in (
-            "enabled.mechanisms", "jaas.config", "server.callback.handler.class", "login.callback.handler.class",
-            "mechanism.inter.broker.protocol", "mechanism.controller.protocol",
+            "enabled.mechanisms",
+            "jaas.config",
+            "server.callback.handler.class",
+            "login.callback.handler.class",
+            "mechanism.inter.broker.protocol",
+            "mechanism.controller.protocol",
         )
     },
     "security.inter.broker.protocol": ("another protocol than PLAINTEXT", frozenset({PLAINTEXT})),
@@ -58,7 +69,7 @@ _KEYS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
     "max.connections.per.ip": (_PER_CLIENT, _NO_LIMIT),
     "max.connections.per.ip.overrides": (_PER_CLIENT, _NOTHING),
     "max.connection.creation.rate": ("a limit of new connections", _NO_LIMIT),
-}  # fmt: skip
+}
 
 _OF_A_LISTENER = re.compile(r"listener\.name\.([^.]+)\..+")
 _QUORUM = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
@@ -79,7 +90,8 @@ def refuse_unkept(
         asked = asks_for(name, value, properties)
         if asked is not None:
             raise UsageError(
-                f"{source(name)}: {name} asks for {asked}, which this broker does not have; to serve without it, take it "
+                f"{source(name)}: {name} asks for {asked}, which this broker does not have; to serve without it, take "
+                "it "
                 f"out, or override it with --set {name}="
             )
     _refuse_listeners(properties, source, one=opens_listeners)
@@ -101,9 +113,7 @@ def asks_for(name: str, value: str | None, properties: Mapping[str, str | None])
     return None
 
 
-def _refuse_listeners(
-    properties: Mapping[str, str | None], source: Callable[[str], str], *, one: bool
-) -> None:
+def _refuse_listeners(properties: Mapping[str, str | None], source: Callable[[str], str], *, one: bool) -> None:
     value = properties.get(LISTENERS)
     if not value:
         return
@@ -131,7 +141,8 @@ def _refuse_quorum(properties: Mapping[str, str | None], source: Callable[[str],
     roles = {role.strip() for role in (properties.get(_ROLES) or "").split(",") if role.strip()}
     if roles == {"controller"}:
         raise UsageError(
-            f"{source(_ROLES)}: {_ROLES}=controller asks for a controller without a broker, and this one is a broker that "
+            f"{source(_ROLES)}: {_ROLES}=controller asks for a controller without a broker, and this one is a broker "
+            "that "
             f"needs none; use the file of a broker, or override it with --set {_ROLES}="
         )
     for key in _QUORUM:
@@ -139,6 +150,7 @@ def _refuse_quorum(properties: Mapping[str, str | None], source: Callable[[str],
         elsewhere = members and roles and "controller" not in roles
         if len(members) > 1 or elsewhere:
             raise UsageError(
-                f"{source(key)}: {key} asks to join a cluster, and this broker is one of its own; to serve its directories "
+                f"{source(key)}: {key} asks to join a cluster, and this broker is one of its own; to serve its "
+                "directories "
                 f"alone, take it out, or override it with --set {key}="
             )

@@ -86,9 +86,9 @@ def _ignore(_: str) -> None:
 class LogManager:
     """Owns the data directories and every `Partition` in them. Thread-safe.
 
-    `start` before use, `close` at the end: a clean end flushes everything and leaves the marker that lets the next start
-    skip recovery. A directory whose disk refuses goes offline: its partitions answer KafkaStorageError from then on. When
-    the last one goes, `on_last_dir_failed` is called with a line that says so.
+    `start` before use, `close` at the end: a clean end flushes everything and leaves the marker that lets the next
+    start skip recovery. A directory whose disk refuses goes offline: its partitions answer KafkaStorageError from then
+    on. When the last one goes, `on_last_dir_failed` is called with a line that says so.
     """
 
     def __init__(
@@ -127,9 +127,7 @@ class LogManager:
 
     def _make_cleaner(self) -> LogCleaner:
         try:
-            return LogCleaner(
-                self.config, self.cleaning, clock=self.clock, fs=self._fs, on_disk_error=self._fail
-            )
+            return LogCleaner(self.config, self.cleaning, clock=self.clock, fs=self._fs, on_disk_error=self._fail)
         except StratalogError:
             self.dirs.close(clean=[data_dir.path for data_dir in self.dirs.live if data_dir.was_clean])
             raise
@@ -139,9 +137,9 @@ class LogManager:
     def start(self, topics: Iterable[TopicSpec]) -> LoadReport:
         """Load every partition of `topics`, lead all of them, and begin housekeeping.
 
-        A partition directory that `topics` does not know is left as it is and named in the report. One of an earlier topic
-        of the same name is renamed to `-stray`, as Kafka does, and named too. While a directory is offline, a partition
-        that is nowhere is taken to be there, and is offline as well.
+        A partition directory that `topics` does not know is left as it is and named in the report. One of an earlier
+        topic of the same name is renamed to `-stray`, as Kafka does, and named too. While a directory is offline, a
+        partition that is nowhere is taken to be there, and is offline as well.
         """
         started = self.clock.monotonic()
         known = {spec.name: spec.allowed() for spec in topics}
@@ -159,8 +157,12 @@ class LogManager:
         self._refuse_twins(jobs)
         recovered = self._load(jobs)
         self._refuse_shortage()
-        logger.info("Loaded %d logs in %d ms, %d of them after an unclean stop",
-                    len(self._partitions), (self.clock.monotonic() - started) * 1000, recovered)  # fmt: skip
+        logger.info(
+            "Loaded %d logs in %d ms, %d of them after an unclean stop",
+            len(self._partitions),
+            (self.clock.monotonic() - started) * 1000,
+            recovered,
+        )
         for spec in known.values():
             if self.dirs.offline:
                 self._mark_missing_as_offline(spec)
@@ -246,12 +248,21 @@ class LogManager:
     def _schedule(self) -> None:
         every = self._scheduler.schedule
         delay = self.config["log.initial.task.delay.ms"]
-        every("retention", self.apply_retention, delay_ms=delay,
-              period_ms=self.config["log.retention.check.interval.ms"])  # fmt: skip
-        every("checkpoint", partial(self.write_checkpoints, (RECOVERY_POINTS, HIGH_WATERMARKS)), delay_ms=delay,
-              period_ms=self.config["log.flush.offset.checkpoint.interval.ms"])  # fmt: skip
-        every("log start offsets", partial(self.write_checkpoints, (LOG_START_OFFSETS,)), delay_ms=delay,
-              period_ms=self.config["log.flush.start.offset.checkpoint.interval.ms"])  # fmt: skip
+        every(
+            "retention", self.apply_retention, delay_ms=delay, period_ms=self.config["log.retention.check.interval.ms"]
+        )
+        every(
+            "checkpoint",
+            partial(self.write_checkpoints, (RECOVERY_POINTS, HIGH_WATERMARKS)),
+            delay_ms=delay,
+            period_ms=self.config["log.flush.offset.checkpoint.interval.ms"],
+        )
+        every(
+            "log start offsets",
+            partial(self.write_checkpoints, (LOG_START_OFFSETS,)),
+            delay_ms=delay,
+            period_ms=self.config["log.flush.start.offset.checkpoint.interval.ms"],
+        )
         every("flush", self.flush_due, delay_ms=delay, period_ms=_FLUSH_PERIOD_MS)
         check_ms = self.config["producer.id.expiration.check.interval.ms"]
         every("producers", self.expire_producers, delay_ms=check_ms, period_ms=check_ms)
@@ -260,8 +271,8 @@ class LogManager:
     def close(self, *, clean: bool = True) -> None:
         """Flush and close every partition and release the directories. Harmless when called again.
 
-        A directory in which every partition was flushed is marked as left cleanly, whatever became of the others. After a
-        crash that takes every partition in it to be opened: one that was not is still as the crash left it.
+        A directory in which every partition was flushed is marked as left cleanly, whatever became of the others. After
+        a crash that takes every partition in it to be opened: one that was not is still as the crash left it.
         """
         self._scheduler.close()
         if self.cleaner is not None:
@@ -300,11 +311,14 @@ class LogManager:
             logger.error("%s cannot be listed: %s", data_dir.path, error)
             return False
         if left:
-            logger.warning("%s is not marked as left cleanly: it was not at the start, and %s not opened since",
-                           data_dir.path, ", ".join(left[:5]) + (", ... were" if left[5:] else " was"))  # fmt: skip
+            logger.warning(
+                "%s is not marked as left cleanly: it was not at the start, and %s not opened since",
+                data_dir.path,
+                ", ".join(left[:5]) + (", ... were" if left[5:] else " was"),
+            )
         return not left
 
-    # --- directories that fail ------------------------------------------------------------------------------------------
+    # --- directories that fail ----------------------------------------------------------------------------------------
 
     @contextmanager
     def _failing(self, directory: Path, what: str) -> Iterator[None]:
@@ -325,15 +339,16 @@ class LogManager:
         except StratalogError as error:
             logger.error("%s: %s: %s; it is left as it is, and offline", directory, what, error)
         except Exception:
-            logger.exception(
-                "%s: %s: an error that should not be; it is left as it is, and offline", directory, what
-            )
+            logger.exception("%s: %s: an error that should not be; it is left as it is, and offline", directory, what)
 
     def _log_failed(self, directory: Path, error: KafkaStorageError) -> None:
         self._fail(directory, str(error))
 
     def _fail(self, directory: Path, reason: str) -> None:
-        """Take a directory out of service. May be called with a log's lock held, so the rest is left to another thread."""
+        """Take a directory out of service.
+
+        May be called with a log's lock held, so the rest is left to another thread.
+        """
         if self.dirs.fail(directory, reason):
             self._scheduler.schedule("failed log directory", partial(self.put_offline, directory))
 
@@ -360,7 +375,7 @@ class LogManager:
         with self._lock:
             self._partitions.put(OfflinePartition(spec.name, number, spec.topic_id, error), None)
 
-    # --- partitions -----------------------------------------------------------------------------------------------------
+    # --- partitions ---------------------------------------------------------------------------------------------------
 
     def get(self, topic: str, partition: int) -> Partition | None:
         """The partition; also one that is offline, whose every use raises KafkaStorageError."""
@@ -399,15 +414,14 @@ class LogManager:
             if existing is not None:
                 return existing
             if not self._takes_new_ones:
-                raise RequestTimedOutError(
-                    f"the broker is stopping; {spec.name}-{number} is made at its next start"
-                )
+                raise RequestTimedOutError(f"the broker is stopping; {spec.name}-{number} is made at its next start")
             partition = self._create_in_some_dir(spec, number)
         self._tier([partition])
         return partition
 
     def take_no_new_ones(self) -> None:
-        """Break off the creation of partitions that goes on, and refuse others: a stop waits for one partition at most."""
+        """Break off the creation of partitions that goes on, and refuse others: a stop waits for one partition at
+        most."""
         self._takes_new_ones = False
 
     def _create_in_some_dir(self, spec: TopicSpec, number: int) -> Partition:
@@ -440,7 +454,10 @@ class LogManager:
         return ResourceShortageError(f"{message} ({self._shortage})")
 
     def _make(self, path: Path, spec: TopicSpec) -> Partition:
-        """A new log. Nothing is left of one that the disk refuses: it is made elsewhere, and must not lie in two places."""
+        """A new log.
+
+        Nothing is left of one that the disk refuses: it is made elsewhere, and must not lie in two places.
+        """
         try:
             self._fs.make_dirs(path)
             return self._open(path, spec, is_new=True)
@@ -480,9 +497,7 @@ class LogManager:
         What lies in a directory that is offline stays there, and is named at the next start.
         """
         with self._lock:
-            doomed = [
-                partition for partition in self._partitions.pop_topic(topic) if partition.failure is None
-            ]
+            doomed = [partition for partition in self._partitions.pop_topic(topic) if partition.failure is None]
         for partition in doomed:
             partition.resign()
         self.traffic.forget(topic)
@@ -558,7 +573,7 @@ class LogManager:
             self._checkpoint(data_dir)
         return was_longer
 
-    # --- tiering ----------------------------------------------------------------------------------------------------------
+    # --- tiering ------------------------------------------------------------------------------------------------------
 
     def attach_remote(self, remote: RemoteLogManager) -> None:
         """Give all tiered partitions, now and later, their remote tier."""
@@ -570,7 +585,7 @@ class LogManager:
             return
         tier([partition for partition in partitions if partition.failure is None], self.remote)
 
-    # --- housekeeping -----------------------------------------------------------------------------------------------------
+    # --- housekeeping -------------------------------------------------------------------------------------------------
 
     def apply_retention(self) -> int:
         """`Housekeeping.apply_retention`."""

@@ -130,8 +130,8 @@ class Partition:
     ) -> AppendInfo:
         """Append whole batches as leader and move the high watermark; errors are those of the log.
 
-        `guard` is that of a verification that succeeded (`PartitionLog.start_verification`); `transaction_version` is that
-        of the producer whose transaction a marker ends.
+        `guard` is that of a verification that succeeded (`PartitionLog.start_verification`); `transaction_version` is
+        that of the producer whose transaction a marker ends.
         """
         epoch = self._leader_epoch
         if epoch < 0:
@@ -185,9 +185,7 @@ class Partition:
 
     def is_remote(self, offset: int) -> bool:
         """Whether `offset` must be read from the remote tier."""
-        return (
-            self.remote is not None and self.log.log_start_offset <= offset < self.log.local_log_start_offset
-        )
+        return self.remote is not None and self.log.log_start_offset <= offset < self.log.local_log_start_offset
 
     def is_remote_throttled(self) -> bool:
         """Whether the quota of remote reads is used up: the client has to ask again later. Counts as held back once."""
@@ -239,9 +237,7 @@ class Partition:
         """The first record at or after a time, over both tiers; may block on the object store."""
         found: TimestampOffset | None = None
         if self.remote is not None and self.log.log_start_offset < self.log.local_log_start_offset:
-            found = self.remote.offset_for_timestamp(
-                self.topic_id_partition, timestamp_ms, self.log.log_start_offset
-            )
+            found = self.remote.offset_for_timestamp(self.topic_id_partition, timestamp_ms, self.log.log_start_offset)
         if found is None:
             found = self.log.offset_for_timestamp(timestamp_ms)
         return None if found is None else self._with_epoch(found)
@@ -263,7 +259,8 @@ class Partition:
 
 
 class OfflinePartition(Partition):
-    """A partition whose log could not be opened: every use of it, or of its `log`, raises the KafkaStorageError given."""
+    """A partition whose log could not be opened: every use of it, or of its `log`, raises the KafkaStorageError
+    given."""
 
     def __init__(self, topic: str, partition: int, topic_id: UUID, error: KafkaStorageError) -> None:
         self._error = error

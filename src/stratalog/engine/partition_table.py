@@ -12,7 +12,9 @@ PartitionKey = tuple[str, int]
 
 
 class PartitionTable:
-    """See the module. Every method but `all` and `ordered` costs as much as it returns, however many partitions there are.
+    """See the module.
+
+    Every method but `all` and `ordered` costs as much as it returns, however many partitions there are.
 
     `get` may be called by any thread; everything else under a lock of the caller's.
     """
@@ -46,7 +48,10 @@ class PartitionTable:
         return [of_topic[number] for number in sorted(of_topic)]
 
     def put(self, partition: Partition, directory: Path | None) -> None:
-        """Take a partition in, in the place of one of its name; it lies in `directory` (None: its directory is offline)."""
+        """Take a partition in, in the place of one of its name.
+
+        It lies in `directory` (None: its directory is offline).
+        """
         key = partition.topic, partition.partition
         self._ordered = None
         self._leave_directory(key)

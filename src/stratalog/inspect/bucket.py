@@ -1,7 +1,7 @@
 """The bucket as an audit sees it, read one partition at a time: listings streamed, manifests in parallel.
 
-What is kept at a time: the names of all partitions; of `PARTITIONS_AHEAD` partitions the listing and the manifests without
-their checksums of blocks, some 4 KiB a segment; the findings. Nothing is changed.
+What is kept at a time: the names of all partitions; of `PARTITIONS_AHEAD` partitions the listing and the manifests
+without their checksums of blocks, some 4 KiB a segment; the findings. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -137,7 +137,10 @@ class PartitionReader:
 
 
 def read_manifest(store: ObjectStore, key: str) -> Manifest | None:
-    """The manifest of either layout at a key, or why it is none; None when it is not there. Raises RemoteStorageError."""
+    """The manifest of either layout at a key, or why it is none; None when it is not there.
+
+    Raises RemoteStorageError.
+    """
     segment = parse_manifest_key(key)
     try:
         data = store.get(key)

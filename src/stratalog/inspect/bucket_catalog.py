@@ -51,8 +51,8 @@ def list_remote_segments(
     What a publication makes visible counts from its one step on, and what it replaces does not (`publication`): should
     there be one while this looks, it looks again.
 
-    Only partitions for which `wanted(topic, partition)` are listed and read. `cache` spares a caller that looks again and
-    again the manifests that it has read before.
+    Only partitions for which `wanted(topic, partition)` are listed and read. `cache` spares a caller that looks again
+    and again the manifests that it has read before.
     """
     now = changes(store)
     for _ in range(_LISTINGS_MAX):
@@ -66,9 +66,7 @@ def list_remote_segments(
         for manifest in applied(listed, published).values()
         if (topics is None or manifest.topic in topics) and wanted(manifest.topic, manifest.partition)
     ]
-    found.sort(
-        key=lambda m: (m.topic, m.topic_id, m.partition, m.base_offset, -m.end_offset, m.event_timestamp)
-    )
+    found.sort(key=lambda m: (m.topic, m.topic_id, m.partition, m.base_offset, -m.end_offset, m.event_timestamp))
     return found if covered else without_covered(found)
 
 
@@ -85,9 +83,7 @@ def _listed(
 ) -> dict[str, SegmentManifest]:
     """The manifests that are in their places, by key."""
     directories = [
-        directory
-        for topic, partition, directory in _partition_directories(store, topics)
-        if wanted(topic, partition)
+        directory for topic, partition, directory in _partition_directories(store, topics) if wanted(topic, partition)
     ]
     known = ManifestCache(0) if cache is None else cache
     with ThreadPoolExecutor(_READERS, thread_name_prefix="manifests") as pool:
@@ -110,9 +106,7 @@ def without_covered(manifests: Iterable[SegmentManifest]) -> list[SegmentManifes
     return kept
 
 
-def _partition_directories(
-    store: ObjectStore, topics: Collection[str] | None
-) -> Iterator[tuple[str, int, str]]:
+def _partition_directories(store: ObjectStore, topics: Collection[str] | None) -> Iterator[tuple[str, int, str]]:
     """Topic, partition and directory of each, in the order of the listings."""
     for directory in store.list_level("").directories:
         topic = parse_topic_directory(directory)

@@ -100,8 +100,8 @@ class SegmentObjects:
 class PartitionMetadata:
     """What `__remote_log_metadata` says of a partition.
 
-    `segments` are in their last state, before DELETE_SEGMENT_FINISHED; `deleted` are those past it. `is_complete` is false
-    when the beginning of the log has gone or was damaged: what it does not mention may have been mentioned once.
+    `segments` are in their last state, before DELETE_SEGMENT_FINISHED; `deleted` are those past it. `is_complete` is
+    false when the beginning of the log has gone or was damaged: what it does not mention may have been mentioned once.
     """
 
     segments: Mapping[UUID, RemoteLogSegmentMetadata] = field(default_factory=dict, hash=False)

@@ -40,5 +40,6 @@ def check_finished(data_dir: Path, fs: FileSystem = REAL_FILESYSTEM) -> None:
     """Raise DataDirError for a directory with the mark."""
     if begun(data_dir, fs) is not None:
         raise DataDirError(
-            f"{data_dir} was begun by 'stratalog tier restore' and not finished; run that again, with the same arguments"
+            f"{data_dir} was begun by 'stratalog tier restore' and not finished; run that again, with the same "
+            "arguments"
         )

@@ -1,7 +1,7 @@
 """When what was appended is made durable, and what is known to be.
 
-After a sync that failed nobody knows what is on the disk: the log then refuses every append and flush, until it is opened
-anew.
+After a sync that failed nobody knows what is on the disk: the log then refuses every append and flush, until it is
+opened anew.
 """
 
 from __future__ import annotations
@@ -74,7 +74,10 @@ class Flusher:
             self.flush(up_to)
 
     def _sync_names(self) -> None:
-        """Make the names of new segments durable; and once, their directory, which may be new, with all that is in it."""
+        """Make the names of new segments durable.
+
+        And once, their directory, which may be new, with all that is in it.
+        """
         local = self._local
         if not self._is_directory_synced:
             self._sync_small_files()
@@ -87,10 +90,9 @@ class Flusher:
         """Sync files, after which it is known what the disk has; after a failure it is not."""
         self._disk(sync, segment, is_sync=True)
 
-    def _disk(
-        self, work: Callable[[], None], segment: LogSegment | None = None, *, is_sync: bool = False
-    ) -> None:
-        """Work on files that others may be closing, renaming or removing meanwhile: only if none is, the disk failed."""
+    def _disk(self, work: Callable[[], None], segment: LogSegment | None = None, *, is_sync: bool = False) -> None:
+        """Work on files that others may be closing, renaming or removing meanwhile: only if none is, the disk
+        failed."""
         local = self._local
         try:
             work()

@@ -166,9 +166,7 @@ def _with_entry(entries: tuple[EpochEntry, ...], new: EpochEntry) -> tuple[Epoch
     if entries and new.epoch == entries[-1].epoch and new.start_offset >= entries[-1].start_offset:
         return entries
     keep = len(entries)
-    while keep and (
-        entries[keep - 1].epoch >= new.epoch or entries[keep - 1].start_offset >= new.start_offset
-    ):
+    while keep and (entries[keep - 1].epoch >= new.epoch or entries[keep - 1].start_offset >= new.start_offset):
         keep -= 1
     return (*entries[:keep], new)
 

@@ -2,11 +2,11 @@
 
     log start offset <= local log start offset <= last stable offset <= high watermark <= end
 
-`PartitionLog` decides what is to happen; here it happens to the segments' files. Those that must not be readable any more
-are renamed to `.deleted` and condemned. Source: Kafka's `LocalLog`.
+`PartitionLog` decides what is to happen; here it happens to the segments' files. Those that must not be readable any
+more are renamed to `.deleted` and condemned. Source: Kafka's `LocalLog`.
 
-Thread safety: whoever changes anything holds the partition's lock. Attributes may be read without it: each is replaced as
-a whole, the row of segments never changes in place, and `end` moves only after the bytes below it are written.
+Thread safety: whoever changes anything holds the partition's lock. Attributes may be read without it: each is replaced
+as a whole, the row of segments never changes in place, and `end` moves only after the bytes below it are written.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class LocalLog:
         #: Called with each error of the disk, possibly with the partition's lock held.
         self.on_storage_error: Callable[[KafkaStorageError], object] | None = None
         #: Writes recovery point and log start offset down, durably, with the partition's lock held: before a truncation
-        #: takes what lies below the recovery point, and when the log start moved. None: whoever serves the log does so now
-        #: and then.
+        #: takes what lies below the recovery point, and when the log start moved. None: whoever serves the log does so
+        #: now and then.
         self.write_bounds: Callable[[], object] | None = None
         #: A sync failed: what the disk has is unknown from then on.
         self.sync_failed = False
@@ -123,9 +123,7 @@ class LocalLog:
         if self.failure is not None:
             return self.failure
         if self.sync_failed:
-            return KafkaStorageError(
-                f"{self.directory}: an earlier sync failed; check the disk and open the log anew"
-            )
+            return KafkaStorageError(f"{self.directory}: an earlier sync failed; check the disk and open the log anew")
         return KafkaStorageError(f"{self.name}: the log is closed")
 
     def storage_error(self, what: str, error: OSError) -> KafkaStorageError:
@@ -146,8 +144,8 @@ class LocalLog:
     def whole_or_unusable(self, what: str) -> Iterator[None]:
         """For a change of several steps: whatever raises in here leaves the log between two states.
 
-        It lets go of its files, and takes and gives nothing more until it is opened anew: what is in memory may contradict
-        what is on the disk. An OSError is raised as a KafkaStorageError.
+        It lets go of its files, and takes and gives nothing more until it is opened anew: what is in memory may
+        contradict what is on the disk. An OSError is raised as a KafkaStorageError.
         """
         try:
             yield
@@ -172,7 +170,10 @@ class LocalLog:
             self.write_bounds()
 
     def end_will_be(self, offset: int) -> None:
-        """A truncation will end the log at `offset`. Recovery cuts nothing below a recovery point, so that goes first."""
+        """A truncation will end the log at `offset`.
+
+        Recovery cuts nothing below a recovery point, so that goes first.
+        """
         if offset < self.recovery_point:
             self.recovery_point = offset
             self.bounds_changed()
@@ -243,8 +244,8 @@ class LocalLog:
     def truncate_to(self, offset: int, kept: tuple[LogSegment, ...]) -> None:
         """Drop everything from `offset` on; `kept` are the segments up to it.
 
-        The last segment goes first, and all are gone for good before the one that stays is cut: whenever the process or the
-        power ends, a log without gaps is left.
+        The last segment goes first, and all are gone for good before the one that stays is cut: whenever the process or
+        the power ends, a log without gaps is left.
         """
         self.truncations += 1
         try:

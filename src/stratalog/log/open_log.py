@@ -175,9 +175,9 @@ def open_log(
 ) -> OpenLog:
     """Open a partition directory, `<topic>-<partition>`, and make it if it is missing.
 
-    `config` is a LogConfig or topic properties under Kafka's names. What is not known to be flushed is checked, and nothing
-    that is flushed is ever cut. Raises ValueError for another kind of name, InvalidConfigError, DataDirError while somebody
-    else has the directory, OSError.
+    `config` is a LogConfig or topic properties under Kafka's names. What is not known to be flushed is checked, and
+    nothing that is flushed is ever cut. Raises ValueError for another kind of name, InvalidConfigError, DataDirError
+    while somebody else has the directory, OSError.
     """
     if not isinstance(config, LogConfig):
         config = LogConfig.from_properties(dict(config or {}))
@@ -195,9 +195,7 @@ def open_log(
     try:
         checkpoints = PartitionCheckpoints(directory, partition, fs)
         known = checkpoints.begin()
-        log = PartitionLog.open(
-            directory, config, clock=clock, fs=fs, producer_expiration_ms=NEVER, **known._asdict()
-        )
+        log = PartitionLog.open(directory, config, clock=clock, fs=fs, producer_expiration_ms=NEVER, **known._asdict())
         return OpenLog(log, checkpoints, lock=lock, clock=clock)
     except BaseException:
         lock.close()

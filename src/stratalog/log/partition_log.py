@@ -3,8 +3,8 @@
     log start offset <= local log start offset <= last stable offset <= high watermark <= log end offset
 
 Thread safety: everything that changes the log takes its one lock. Reads take none: they work on an immutable row of
-segments and on an end position that is moved only after the bytes below it are written. A slice that was handed out stays
-readable whatever happens to the log.
+segments and on an end position that is moved only after the bytes below it are written. A slice that was handed out
+stays readable whatever happens to the log.
 
 This is the door; behind it lie
 
@@ -89,12 +89,12 @@ class PartitionLog:
     ) -> PartitionLog:
         """Open a partition directory (`<topic>-<partition>`), making it if it is missing, and recover it.
 
-        `clean_shutdown`: whoever had it open last closed it. If not, everything from `recovery_point` on is read again, and
-        ends before the first batch that is not sound. None: it is not known; everything is read again, and nothing is cut
-        but what a torn write left at the end.
-        Producers that were silent for `producer_expiration_ms` are forgotten, for good: who does not know what the broker
-        is configured with says NEVER. The high watermark begins at the local log start offset. Raises ValueError for the
-        name of no partition directory, InconsistentTopicIdError if the directory belongs to another topic id, OSError.
+        `clean_shutdown`: whoever had it open last closed it. If not, everything from `recovery_point` on is read again,
+        and ends before the first batch that is not sound. None: it is not known; everything is read again, and nothing
+        is cut but what a torn write left at the end. Producers that were silent for `producer_expiration_ms` are
+        forgotten, for good: who does not know what the broker is configured with says NEVER. The high watermark begins
+        at the local log start offset. Raises ValueError for the name of no partition directory,
+        InconsistentTopicIdError if the directory belongs to another topic id, OSError.
         """
         opened = open_directory(
             Path(directory),
@@ -157,7 +157,10 @@ class PartitionLog:
         return self._local.last_stable_offset
 
     def readable_end(self, isolation: Isolation) -> LogOffset | None:
-        """Where a reader of this isolation comes to an end; None if its place in a file is not known without a search."""
+        """Where a reader of this isolation comes to an end.
+
+        None if its place in a file is not known without a search.
+        """
         local = self._local
         if isolation is Isolation.LOG_END:
             return local.end
@@ -253,14 +256,12 @@ class PartitionLog:
                 found += [producer.to_snapshot() for producer in known if producer is not None]
         return found
 
-    def append_group_as_leader(
-        self, group: Sequence[memoryview], *, leader_epoch: int
-    ) -> list[AppendInfo] | None:
-        """Append what several requests of clients bring, one batch each, with one write, if nothing about any of them is
-        out of the ordinary.
+    def append_group_as_leader(self, group: Sequence[memoryview], *, leader_epoch: int) -> list[AppendInfo] | None:
+        """Append what several requests of clients bring, one batch each, with one write, if nothing about any of them
+        is out of the ordinary.
 
-        The log is then as after as many calls of `append_as_leader`. None: nothing has been done; the caller appends one
-        by one, which rolls where it must and tells what is wrong with which.
+        The log is then as after as many calls of `append_as_leader`. None: nothing has been done; the caller appends
+        one by one, which rolls where it must and tells what is wrong with which.
         """
         with self._lock:
             return self._appender.append_group_as_leader(group, leader_epoch)
@@ -298,7 +299,10 @@ class PartitionLog:
         return self._reader.read(offset, max_bytes, isolation, min_one_message)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first record here that is not older than `timestamp_ms`, with its own timestamp; None if all are older."""
+        """The first record here that is not older than `timestamp_ms`, with its own timestamp.
+
+        None if all are older.
+        """
         return self._reader.offset_for_timestamp(timestamp_ms)
 
     def max_timestamp(self) -> TimestampOffset | None:
@@ -332,7 +336,8 @@ class PartitionLog:
     def increment_log_start_offset(self, offset: int, reason: str) -> bool:
         """Let the log begin at `offset`, if that is later than now; whether it was.
 
-        Segments below go at the next retention run. Raises OffsetOutOfRangeError for an offset above the high watermark.
+        Segments below go at the next retention run. Raises OffsetOutOfRangeError for an offset above the high
+        watermark.
         """
         with self._lock, self._disk("log start offset"):
             return self._trimmer.increment_log_start_offset(offset, reason)
@@ -374,11 +379,11 @@ class PartitionLog:
     def replace_segments(self, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
         """Put `new` in the place of `old`, so that a crash leaves one or the other; see `replacement`.
 
-        `new` are sealed and flushed and bear the suffix `.cleaned`; their offsets lie within those of `old`, and the active
-        segment is not among these. Those of `old` that are not in the log any more are passed over; without any that is,
-        `new` are removed again. Slices of `old` stay readable. Whoever truncates the log meanwhile stops the caller first.
-        Raises KafkaStorageError, which may leave the log closed; what was done by then is finished or undone when it is
-        opened anew.
+        `new` are sealed and flushed and bear the suffix `.cleaned`; their offsets lie within those of `old`, and the
+        active segment is not among these. Those of `old` that are not in the log any more are passed over; without any
+        that is, `new` are removed again. Slices of `old` stay readable. Whoever truncates the log meanwhile stops the
+        caller first. Raises KafkaStorageError, which may leave the log closed; what was done by then is finished or
+        undone when it is opened anew.
         """
         with self._lock:
             replace_segments(self._local, new, old)
@@ -418,8 +423,8 @@ class PartitionLog:
         """Seal the active segment, flush and take a producer snapshot. Harmless when called again.
 
         Slices stay readable; everything else raises KafkaStorageError from here on. Without `flush` the files are left
-        as they are: for a directory that is to be deleted. KafkaStorageError when the disk refuses, which leaves the log
-        closed, and to be opened as after a crash.
+        as they are: for a directory that is to be deleted. KafkaStorageError when the disk refuses, which leaves the
+        log closed, and to be opened as after a crash.
         """
         with self._lock:
             local = self._local
@@ -464,13 +469,16 @@ class PartitionLog:
         self._local.on_storage_error = listener
 
     def write_bounds_by(self, write: Callable[[], object]) -> None:
-        """Have `write` put `recovery_point` and `log_start_offset` down, durably, before a truncation and whenever the log
-        start has moved. It is called with the log's lock held. OSErrors of it are those of the disk.
+        """Have `write` put `recovery_point` and `log_start_offset` down, durably, before a truncation and whenever the
+        log start has moved. It is called with the log's lock held. OSErrors of it are those of the disk.
         """
         self._local.write_bounds = write
 
     def lower_recovery_point(self, offset: int) -> None:
-        """Say that nothing from `offset` on counts as flushed, because it will be truncated. For who keeps checkpoints."""
+        """Say that nothing from `offset` on counts as flushed, because it will be truncated.
+
+        For who keeps checkpoints.
+        """
         with self._lock:
             self._local.end_will_be(offset)
 

@@ -30,9 +30,9 @@ _DELETION_SECONDS = 0.001
 class Reader:
     """See the module, and for each method that of the same name in `PartitionLog`.
 
-    What a truncation cuts while it is looked at is looked for anew, and so is what lay in a segment that went meanwhile, of
-    which the indexes may be gone. What the disk refuses, or a file or index says that was closed meanwhile, is a
-    KafkaStorageError.
+    What a truncation cuts while it is looked at is looked for anew, and so is what lay in a segment that went
+    meanwhile, of which the indexes may be gone. What the disk refuses, or a file or index says that was closed
+    meanwhile, is a KafkaStorageError.
     """
 
     def __init__(self, local: LocalLog) -> None:
@@ -54,9 +54,7 @@ class Reader:
         return self.read(offset, max_bytes, isolation, min_one_message)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        return self._search(
-            lambda local: _find_timestamp(local.segments, timestamp_ms, local.local_log_start_offset)
-        )
+        return self._search(lambda local: _find_timestamp(local.segments, timestamp_ms, local.local_log_start_offset))
 
     def max_timestamp(self) -> TimestampOffset | None:
         return self._search(lambda local: _find_max_timestamp(local.segments))
@@ -91,9 +89,7 @@ class Reader:
         return self._local.storage_error("read", error) if isinstance(error, OSError) else error
 
 
-def _read(
-    local: LocalLog, offset: int, max_bytes: int, isolation: Isolation, min_one_message: bool
-) -> FetchData:
+def _read(local: LocalLog, offset: int, max_bytes: int, isolation: Isolation, min_one_message: bool) -> FetchData:
     limit = _limit(local, isolation)
     segments = local.segments
     at = segments.floor(offset)
@@ -123,9 +119,7 @@ def _read(
                 return _fetched(local, start, None, isolation, [])
             size = min(end - found.position, max(max_bytes, found.size))
             if found.position < segment.sound.unchecked_end:
-                behind = (
-                    segments.all[number + 1].base_offset if number + 1 < len(segments) else local.end.offset
-                )
+                behind = segments.all[number + 1].base_offset if number + 1 < len(segments) else local.end.offset
                 size = segment.sound.servable(segment.file, found.position, size, segment.size_bytes, behind)
             aborted: list[AbortedTransaction] = []
             if isolation is Isolation.TXN_COMMITTED:

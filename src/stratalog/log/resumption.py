@@ -2,14 +2,15 @@
 
 What looks like a batch there may be a part of a record: a value may hold batches, of any offsets, if somebody wants to.
 So the damaged batch's own header is believed first, as far as it can be; and a run of sound batches is believed if the
-log goes on at its end: with the next offset, with zeros, or not at all. A run within a record never does that by itself,
-because the record does not end with its value. Where the log is damaged at the end of a true run as well, so that nothing
-tells, the run has to begin right behind the damaged batch's last offset, and nothing behind it may contradict it.
+log goes on at its end: with the next offset, with zeros, or not at all. A run within a record never does that by
+itself, because the record does not end with its value. Where the log is damaged at the end of a true run as well, so
+that nothing tells, the run has to begin right behind the damaged batch's last offset, and nothing behind it may
+contradict it.
 
 What can still be believed wrongly are batches in a record, in three cases, and readers get those for lost ones then:
 the record's batch has lost its offsets too, and theirs fit between its neighbours; it is the last of the segment, has
-lost its length, and theirs begin at exactly the next offset; or the value was made for it and says the next offset behind
-its last batch. (Where a file is searched in windows: also if they reach the end of the window.)
+lost its length, and theirs begin at exactly the next offset; or the value was made for it and says the next offset
+behind its last batch. (Where a file is searched in windows: also if they reach the end of the window.)
 """
 
 from __future__ import annotations
@@ -62,19 +63,17 @@ def claim_at(view: memoryview, position: int, expected_offset: int, highest: int
     if position + HEADER_SIZE > len(view):
         return NO_CLAIM
     header = _unpack_header(view, position)
-    if (
-        not expected_offset
-        <= header[0]
-        <= header[0] + header[6]
-        <= min(highest, expected_offset + _DELTA_MAX)
-    ):
+    if not expected_offset <= header[0] <= header[0] + header[6] <= min(highest, expected_offset + _DELTA_MAX):
         return NO_CLAIM
     known = header_at(view, position, len(view))
     return Claim(0 if known is None else position + known[1] + LOG_OVERHEAD, header[0] + header[6])
 
 
 def search(view: memoryview, start: int, expected_offset: int, highest: int, claim: Claim) -> tuple[int, int]:
-    """Where the first sound batch from `start` on begins that is one of the log, and its base offset; (end of view, -1)."""
+    """Where the first sound batch from `start` on begins that is one of the log, and its base offset.
+
+    (end of view, -1).
+    """
     limit = len(view)
     passed = start
     for match in _LIKE_A_BATCH.finditer(view, start + MAGIC_AT):

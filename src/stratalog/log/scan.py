@@ -1,7 +1,7 @@
 """Look at partition directories from outside: no locks, nothing is changed, no broker is needed.
 
-For Spark, `stratalog dump` and other offline tools. A live partition may roll, grow and delete meanwhile: a listing is what
-was there at that moment, and a reader stops at the first batch that is not complete.
+For Spark, `stratalog dump` and other offline tools. A live partition may roll, grow and delete meanwhile: a listing is
+what was there at that moment, and a reader stops at the first batch that is not complete.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ T = TypeVar("T")
 class SegmentFiles:
     """The files of one segment. `index` and `timeindex` are where they belong, there or not; the others only if there.
 
-    `size` is that of the `.log` at the time of the listing. `snapshot` is the producer state at the base offset. The names
-    of a segment that is being swapped in end in `.swap` for a moment (`log.replacement`).
+    `size` is that of the `.log` at the time of the listing. `snapshot` is the producer state at the base offset. The
+    names of a segment that is being swapped in end in `.swap` for a moment (`log.replacement`).
     """
 
     base_offset: int
@@ -77,7 +77,8 @@ def list_partitions(data_dir: StrPath, fs: FileSystem = REAL_FILESYSTEM) -> list
 def list_segments(directory: StrPath, fs: FileSystem = REAL_FILESYSTEM) -> list[SegmentFiles]:
     """The segments of a partition directory, by base offset; files that are being deleted or replaced are left out.
 
-    A replacement that is done but for its names is seen as done, as by whoever opens the directory (`interrupted_swaps`).
+    A replacement that is done but for its names is seen as done, as by whoever opens the directory
+    (`interrupted_swaps`).
     """
     root = Path(directory)
     return undisturbed(root, lambda: list_segments_once(root, fs), fs)
@@ -190,9 +191,9 @@ def scan_headers(
 ) -> Iterator[BatchHeader]:
     """The headers of the batches between two positions of a `.log`, in order, reading as little as that needs.
 
-    `start` must be where a batch begins. Ends before the first batch that is not complete; the caller sees that from the
-    last one's position and size. Raises CorruptRecordError, naming file and position, for bytes that cannot be a batch.
-    Messages of formats 0 and 1 are there as a whole: the base offset of a wrapper is in what it holds.
+    `start` must be where a batch begins. Ends before the first batch that is not complete; the caller sees that from
+    the last one's position and size. Raises CorruptRecordError, naming file and position, for bytes that cannot be a
+    batch. Messages of formats 0 and 1 are there as a whole: the base offset of a wrapper is in what it holds.
     """
     limit = file.size() if end is None else min(end, file.size())
     position = start

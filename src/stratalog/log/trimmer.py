@@ -82,8 +82,13 @@ class Trimmer:
             for segment, reason in zip(segments.all, plan.deletions, strict=False)
         ]
         for segment in deleted:
-            logger.info("%s: deleted segment %d (%d bytes): %s", local.name,
-                        segment.base_offset, segment.size_bytes, segment.reason.value)  # fmt: skip
+            logger.info(
+                "%s: deleted segment %d (%d bytes): %s",
+                local.name,
+                segment.base_offset,
+                segment.size_bytes,
+                segment.reason.value,
+            )
         return deleted
 
     def _delete_first(self, count: int) -> None:

@@ -291,9 +291,7 @@ def stamp_batch(
         set_max_timestamp(buffer, start, fmt.LOG_APPEND_TIME, log_append_time_ms)
 
 
-def set_max_timestamp(
-    buffer: bytearray | memoryview, start: int, timestamp_type: int, max_timestamp: int
-) -> None:
+def set_max_timestamp(buffer: bytearray | memoryview, start: int, timestamp_type: int, max_timestamp: int) -> None:
     """Set timestamp type and max timestamp of the batch at `start` and make its CRC right, unless both are so already.
 
     Attribute bits without a meaning are cleared then, as Kafka's `DefaultRecordBatch.setMaxTimestamp` does.

@@ -66,9 +66,7 @@ def build_batch(
             raise ValueError("a batch without records needs last_offset_delta")
         last_offset_delta = last_delta
     if not last_delta <= last_offset_delta <= fmt.SEQUENCE_MAX:
-        raise ValueError(
-            f"last offset delta {last_offset_delta} is not between {last_delta} and {fmt.SEQUENCE_MAX}"
-        )
+        raise ValueError(f"last offset delta {last_offset_delta} is not between {last_delta} and {fmt.SEQUENCE_MAX}")
     body = compress(codec, payload, level) if codec and count else payload
     attributes = (
         (codec if count else Codec.NONE)

@@ -1,8 +1,8 @@
 """Bulk decode: the batches of a byte range as Arrow columns.
 
-`decode_columns` walks headers and records in native loops (`columns_kernel`) that write the Arrow buffers directly and hold
-no interpreter lock; CRC and decompression are native too. `decode_columns_plain` is its slow, clear twin: equal results and
-equal errors on every input (a test holds that). Numba loads with the first decode, not with this module.
+`decode_columns` walks headers and records in native loops (`columns_kernel`) that write the Arrow buffers directly and
+hold no interpreter lock; CRC and decompression are native too. `decode_columns_plain` is its slow, clear twin: equal
+results and equal errors on every input (a test holds that). Numba loads with the first decode, not with this module.
 """
 
 from __future__ import annotations
@@ -101,10 +101,11 @@ class _Wanted:
     include_control: bool
 
 
-def _decode_native(
-    source: pa.Buffer, view: memoryview, start: int, wanted: _Wanted
-) -> tuple[pa.RecordBatch, int]:
-    """The records of format 2 from position `start` on, and where a message of an older format ended that; -1 if none."""
+def _decode_native(source: pa.Buffer, view: memoryview, start: int, wanted: _Wanted) -> tuple[pa.RecordBatch, int]:
+    """The records of format 2 from position `start` on, and where a message of an older format ended that.
+
+    -1 if none.
+    """
     kernel = _kernel()
     scan = _scan(kernel, source, start, wanted.start, wanted.end)
     output = ColumnsOutput(kernel, wanted.schema, rows=scan.rows_max, data_size=scan.data_size)
@@ -164,13 +165,9 @@ def _run(kernel: ModuleType, source: pa.Buffer, view: memoryview, table: Any, ou
             return
         row = table[index].tolist()
         if status == kernel.FULL:
-            output.reserve(
-                rows_max(row[kernel.B_RECORD_COUNT], row[kernel.B_PAYLOAD_SIZE]), row[kernel.B_PAYLOAD_SIZE]
-            )
+            output.reserve(rows_max(row[kernel.B_RECORD_COUNT], row[kernel.B_PAYLOAD_SIZE]), row[kernel.B_PAYLOAD_SIZE])
         elif status == kernel.COMPRESSED:
-            payload = _decompressed(
-                view, row[kernel.B_POSITION], row[kernel.B_SIZE], row[kernel.B_ATTRIBUTES]
-            )
+            payload = _decompressed(view, row[kernel.B_POSITION], row[kernel.B_SIZE], row[kernel.B_ATTRIBUTES])
             table[index, kernel.B_PAYLOAD :] = payload.address, payload.size
             table[index, kernel.B_ATTRIBUTES] &= ~fmt.CODEC_MASK
             table[index, kernel.B_CRC] = kernel.CRC_VERIFIED

@@ -74,10 +74,10 @@ def encode_batches(
 ) -> Iterator[EncodedBatch]:
     """The rows of `columns` as batches, in order.
 
-    Columns are `key` and `value` (binary or string, null for none), `timestamp` (int64 milliseconds or an Arrow timestamp,
-    which is rounded down; -1 for none), `headers` (list of struct key, value; null for none) and `offset` (int64,
-    ascending, gaps allowed); all but `timestamp` may be missing, others are not looked at. Without `offset` rows are
-    numbered from `first_offset`. What is yielded does not change later.
+    Columns are `key` and `value` (binary or string, null for none), `timestamp` (int64 milliseconds or an Arrow
+    timestamp, which is rounded down; -1 for none), `headers` (list of struct key, value; null for none) and `offset`
+    (int64, ascending, gaps allowed); all but `timestamp` may be missing, others are not looked at. Without `offset`
+    rows are numbered from `first_offset`. What is yielded does not change later.
 
     Raises InvalidRecordError (a header without a key), InvalidTimestampError (a null or negative one other than -1),
     RecordListTooLargeError (a record beyond 2 GiB), ValueError (offsets that do not ascend, a column of another type).

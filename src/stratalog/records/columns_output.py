@@ -35,8 +35,8 @@ class _Slot:
 class ColumnsOutput:
     """The buffers of one result, and the kernel's context that points at them.
 
-    `rows` records in `data_size` bytes are expected, which gives the buffers their first sizes. What is reserved is bounded
-    by the bytes there are to decode, never by what a header claims.
+    `rows` records in `data_size` bytes are expected, which gives the buffers their first sizes. What is reserved is
+    bounded by the bytes there are to decode, never by what a header claims.
     """
 
     def __init__(self, kernel: ModuleType, schema: pa.Schema, *, rows: int, data_size: int) -> None:
@@ -92,9 +92,7 @@ class ColumnsOutput:
             return pa.RecordBatch.from_pylist([], schema=self._schema)
         if not self._schema.names:
             return rows_without_columns(rows)
-        return pa.RecordBatch.from_arrays(
-            [self._array(name, rows) for name in self._schema.names], schema=self._schema
-        )
+        return pa.RecordBatch.from_arrays([self._array(name, rows) for name in self._schema.names], schema=self._schema)
 
     def _array(self, name: str, rows: int) -> pa.Array:
         k = self._kernel

@@ -21,8 +21,8 @@ from stratalog.records import frames
 from stratalog.records.batch_format import CODEC_MASK
 
 DECOMPRESSED_SIZE_MAX: Final = 1 << 30
-"""Default bound in bytes for one decompressed batch that is read: far above what clients send, and more than is taken of
-them (`record_scan`), as directories of other brokers are read too.
+"""Default bound in bytes for one decompressed batch that is read: far above what clients send, and more than is taken
+of them (`record_scan`), as directories of other brokers are read too.
 """
 
 GZIP_WBITS: Final = 31
@@ -87,8 +87,9 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 def decompress(codec: Codec, data: Buffer, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> memoryview:
     """The original bytes.
 
-    Raises CorruptRecordError for damaged data and for data that would take more than `size_max` bytes. What is small by the
-    look of it is decompressed in one go, all else as a stream: no more memory is taken than what really comes out of it.
+    Raises CorruptRecordError for damaged data and for data that would take more than `size_max` bytes. What is small by
+    the look of it is decompressed in one go, all else as a stream: no more memory is taken than what really comes out
+    of it.
     """
     view = memoryview(data)
     if codec is Codec.NONE:
@@ -140,7 +141,10 @@ def decompressed_pieces(codec: Codec, data: memoryview, piece_size: int) -> Iter
 
 
 def _gunzip(data: memoryview, piece_size: int) -> Iterator[bytes]:
-    """One or more gzip members; like Java's GZIPInputStream, no more once what follows one does not begin like another."""
+    """One or more gzip members.
+
+    Like Java's GZIPInputStream, no more once what follows one does not begin like another.
+    """
     rest: Buffer = data
     while True:
         stream = zlib.decompressobj(GZIP_WBITS)

@@ -63,9 +63,7 @@ def _zstandard() -> ModuleType:
 
 def too_large(codec: str, size_max: int) -> CorruptRecordError:
     """The error for a payload beyond its bound."""
-    return CorruptRecordError(
-        f"{codec}: the data decompresses to more than the {size_max} bytes allowed for one batch"
-    )
+    return CorruptRecordError(f"{codec}: the data decompresses to more than the {size_max} bytes allowed for one batch")
 
 
 # --- snappy -----------------------------------------------------------------------------------------------
@@ -154,9 +152,7 @@ def _xerial_blocks(data: memoryview) -> list[memoryview]:
         (size,) = _INT32_BE.unpack_from(data, position)
         position += 4
         if not 0 <= size <= end - position:
-            raise CorruptRecordError(
-                f"snappy: block at {position} has size {size}, but {end - position} bytes remain"
-            )
+            raise CorruptRecordError(f"snappy: block at {position} has size {size}, but {end - position} bytes remain")
         blocks.append(data[position : position + size])
         position += size
     return blocks
@@ -251,9 +247,7 @@ def zstd_bound(data: memoryview) -> int:
                 position += 8 + size
                 continue
             if magic != ZSTD_MAGIC:
-                raise CorruptRecordError(
-                    f"zstd: no frame at {position}: {bytes(data[position : position + 4]).hex()}"
-                )
+                raise CorruptRecordError(f"zstd: no frame at {position}: {bytes(data[position : position + 4]).hex()}")
             position, size = _walk_zstd_frame(data, position)
             bound += size
     except (struct.error, IndexError):

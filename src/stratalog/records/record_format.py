@@ -45,7 +45,10 @@ def parse_records(batch: RecordBatch, payload: memoryview) -> Iterator[Record]:
 
 
 def record_heads(batch: RecordBatch, payload: memoryview) -> Iterator[tuple[int, int, int]]:
-    """Timestamp delta, offset delta and key size of each record; reads all that `parse_records` reads, errors as there."""
+    """Timestamp delta, offset delta and key size of each record.
+
+    Reads all that `parse_records` reads, errors as there.
+    """
     parser = _Parser(batch, payload)
     try:
         for _ in parser.bodies():
@@ -83,9 +86,7 @@ class _Parser:
         for index in range(count):
             self.end = len(self.data)
             if self.position >= self.end:
-                raise _MalformedError(
-                    f"the records end at {self.end} after {index} records, expected {count}"
-                )
+                raise _MalformedError(f"the records end at {self.end} after {index} records, expected {count}")
             length = self.varint()
             start = self.position
             if length < 0 or start + length > self.end:
@@ -153,9 +154,7 @@ class _Parser:
     def skip(self, size: int) -> int:
         start = self.position
         if size > self.end - start:
-            raise _MalformedError(
-                f"field of {size} bytes at {start} runs past the end of its record at {self.end}"
-            )
+            raise _MalformedError(f"field of {size} bytes at {start} runs past the end of its record at {self.end}")
         self.position = start + size
         return start
 

@@ -1,16 +1,16 @@
 """What the records of a produced batch are like, without keeping any of them: a native walk, and its plain twin.
 
-Kafka reads every record of every batch that a client sends. So does this, in one pass without the interpreter lock, the CRC
-of an uncompressed batch included. What a codec has packed is unpacked piece by piece and walked as it comes: a batch that
-is no row of records is refused at its first fault, and a large one costs no more memory than a piece.
+Kafka reads every record of every batch that a client sends. So does this, in one pass without the interpreter lock, the
+CRC of an uncompressed batch included. What a codec has packed is unpacked piece by piece and walked as it comes: a
+batch that is no row of records is refused at its first fault, and a large one costs no more memory than a piece.
 
-The native loops come with numba: 80 MB and a second. A process that reads few records never loads them: the plain twin does
-that work, and once it has had enough of it they are loaded by a thread beside it. What would take the plain twin too long
-has to be sent again until they are there (RequestTimedOutError, which every producer retries): the loop of a broker does
-not wait for them. Thread-safe.
+The native loops come with numba: 80 MB and a second. A process that reads few records never loads them: the plain twin
+does that work, and once it has had enough of it they are loaded by a thread beside it. What would take the plain twin
+too long has to be sent again until they are there (RequestTimedOutError, which every producer retries): the loop of a
+broker does not wait for them. Thread-safe.
 
-Stricter than Kafka, since whoever reads such records afterwards fails or loses its place: the length of a compressed record
-has to be that of its fields, and an offset has to be one of the batch's.
+Stricter than Kafka, since whoever reads such records afterwards fails or loses its place: the length of a compressed
+record has to be that of its fields, and an offset has to be one of the batch's.
 """
 
 from __future__ import annotations
@@ -60,10 +60,11 @@ _UNPACKED_RATIO_MAX: Final = 256
 
 
 def unpacked_size_max(size: int) -> int:
-    """How many bytes the records of a client's compressed batch of `size` bytes may take: 64 MiB, or 256 times its size.
+    """How many bytes the records of a client's compressed batch of `size` bytes may take: 64 MiB, or 256 times its
+    size.
 
-    Kafka has no such bound and takes what it has the time for. Producers fill a batch by its compressed size, and what they
-    send shrinks to a hundredth at the very best.
+    Kafka has no such bound and takes what it has the time for. Producers fill a batch by its compressed size, and what
+    they send shrinks to a hundredth at the very best.
     """
     return max(_UNPACKED_BYTES_MAX, _UNPACKED_RATIO_MAX * size)
 
@@ -124,9 +125,7 @@ def _load_quietly() -> None:
     try:
         load_native()
     except Exception:
-        logger.exception(
-            "The native loops cannot be loaded; records are read by plain ones, large batches not at all"
-        )
+        logger.exception("The native loops cannot be loaded; records are read by plain ones, large batches not at all")
         _plain_records, _loading = 0, False  # to be tried again when there is as much work for them
 
 
@@ -149,9 +148,7 @@ def are_regular(batches: memoryview | bytearray, earliest_timestamp: int, keys_r
     native, words = _native, _words
     if native is None or words is None:
         return False
-    found: int = native.are_regular(
-        _address(batches), len(batches), earliest_timestamp, keys_required, words.address
-    )
+    found: int = native.are_regular(_address(batches), len(batches), earliest_timestamp, keys_required, words.address)
     return found != 0
 
 
@@ -159,7 +156,8 @@ def scan_records(batch: RecordBatch) -> RecordFacts:
     """The facts of a client's batch; its CRC is not looked at.
 
     InvalidRecordError: its records are not what its header says, or are none. MessageTooLargeError: they take more than
-    `unpacked_size_max`. CorruptRecordError: its codec cannot unpack them. RequestTimedOutError: not yet (see the module).
+    `unpacked_size_max`. CorruptRecordError: its codec cannot unpack them. RequestTimedOutError: not yet (see the
+    module).
     """
     payload = batch.records_payload
     codec = batch.codec
@@ -232,9 +230,7 @@ def _scan_pieces(batch: RecordBatch, pieces: Iterable[Buffer]) -> RecordFacts:
 
 
 def _not_yet(batch: RecordBatch) -> RequestTimedOutError:
-    return RequestTimedOutError(
-        f"{_name(batch)}: what walks large batches is being loaded; send it again in a moment"
-    )
+    return RequestTimedOutError(f"{_name(batch)}: what walks large batches is being loaded; send it again in a moment")
 
 
 def scan_plainly(batch: RecordBatch, payload: memoryview) -> RecordFacts:

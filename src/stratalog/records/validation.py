@@ -1,7 +1,7 @@
 """What a leader checks of batches from a client before it looks at their records (`record_scan`).
 
-Source: Kafka's `ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords`, `LogValidator.validateBatch`. As
-there, the beginning of one more batch behind the last complete one is dropped. One difference: an unknown codec is
+Source: Kafka's `ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords`, `LogValidator.validateBatch`.
+As there, the beginning of one more batch behind the last complete one is dropped. One difference: an unknown codec is
 UNSUPPORTED_COMPRESSION_TYPE (in Kafka an UNKNOWN_SERVER_ERROR).
 
 Messages of formats 0 and 1 pass here: a log takes them and converts them (a client cannot send them, Produce says so).
@@ -28,20 +28,16 @@ def validate_client_batches(buffer: Buffer, *, max_message_bytes: int) -> list[R
 
     The result is one batch, or several uncompressed messages of format 0 or 1. Raises the first of:
       CorruptRecordError               lengths or magic that no batch has, a wrong CRC
-      InvalidRecordError               no whole batch, or more than one; several formats; base offset not 0; record count
-                                       not positive or not that of the offsets; a control batch; a producer id without
-                                       sequence
+      InvalidRecordError               no whole batch, or more than one; several formats; base offset not 0; record
+                                       count not positive or not that of the offsets; a control batch; a producer id
+                                       without sequence
       MessageTooLargeError             a batch of more than `max_message_bytes` bytes, header and all
       UnsupportedCompressionTypeError  a codec number without a codec
     """
     view = memoryview(buffer)
     batches = list(iter_batches(view))
     if not batches:
-        what = (
-            f"{len(view)} bytes hold no whole batch: {_expectation(view, 0)}"
-            if view
-            else "no record batch at all"
-        )
+        what = f"{len(view)} bytes hold no whole batch: {_expectation(view, 0)}" if view else "no record batch at all"
         raise InvalidRecordError(f"{what}, expected exactly one")
     for batch in batches:
         _validate_intact(batch, max_message_bytes)

@@ -3,7 +3,8 @@
     spark = stratalog.spark.local_session("my job")             # or: stratalog.spark.register(your_session)
     spark.read.format("stratalog").option("path", "/data").option("subscribe", "orders").load()
 
-Importing this package is cheap: pyspark, pyarrow and numba are loaded by what needs them. `docs/spark.md` has every option.
+Importing this package is cheap: pyspark, pyarrow and numba are loaded by what needs them. `docs/spark.md` has every
+option.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ quiet_this_worker()  # whatever a planner of ours imports, it comes by here
 def register(spark: SparkSession) -> None:
     """Make `format("stratalog")` known to a session.
 
-    Filters on topic, partition, offset and timestamp, and the choice of columns, are pushed into the source: for that, the
-    session is given `spark.sql.python.filterPushdown.enabled` and an optimizer rule (`scan_rule`). Where one of the two
-    cannot be done, Spark filters what the source reads. Workers must be able to import stratalog.
+    Filters on topic, partition, offset and timestamp, and the choice of columns, are pushed into the source: for that,
+    the session is given `spark.sql.python.filterPushdown.enabled` and an optimizer rule (`scan_rule`). Where one of the
+    two cannot be done, Spark filters what the source reads. Workers must be able to import stratalog.
     """
     from stratalog.spark.session.sessions import register_source
 

@@ -1,8 +1,8 @@
 """The source and the sink with Python's own types: `read`, `read_stream`, `write`, `write_stream`.
 
-Each argument is the option of the same name in snake case: `starting_offsets` is `startingOffsets`. Values are what Python
-has for them: a `datetime`, a `timedelta`, a list of topics, offsets by (topic, partition). A wrong one is a UsageError at
-once, before Spark hears of it. A test holds the arguments to the options that source and sink know.
+Each argument is the option of the same name in snake case: `starting_offsets` is `startingOffsets`. Values are what
+Python has for them: a `datetime`, a `timedelta`, a list of topics, offsets by (topic, partition). A wrong one is a
+UsageError at once, before Spark hears of it. A test holds the arguments to the options that source and sink know.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ def read(
 
         stratalog.spark.read(spark, path="/data", subscribe=["orders"], starting_offsets={("orders", 0): 5})
 
-    `path` (data directories), `remote` (URL of an object store, with `remote_options`) and `kafka` (properties of a client,
-    `{"bootstrap.servers": "host:9092"}`) say where, at least one of them; `subscribe`, `subscribe_pattern` and `assign`
-    say what, just one of them. What is None has the option's default. UsageError.
+    `path` (data directories), `remote` (URL of an object store, with `remote_options`) and `kafka` (properties of a
+    client, `{"bootstrap.servers": "host:9092"}`) say where, at least one of them; `subscribe`, `subscribe_pattern` and
+    `assign` say what, just one of them. What is None has the option's default. UsageError.
     """
     arguments = {name: value for name, value in locals().items() if name != "spark"}
     from stratalog.spark.options.read_options import ReadOptions
@@ -171,7 +171,8 @@ def write_stream(
 ) -> DataStreamWriter:
     """A writer of a stream, to be given a trigger and started; each batch is written once. docs/spark_sink.md.
 
-    stratalog.spark.write_stream(frame, checkpoint_location="/state/q", remote="s3://lake/tiered", topic="orders").start()
+    stratalog.spark.write_stream(frame, checkpoint_location="/state/q", remote="s3://lake/tiered",
+    topic="orders").start()
     """
     arguments = {name: value for name, value in locals().items() if name != "rows"}
     from stratalog.spark.sink.options import SinkOptions
@@ -182,7 +183,7 @@ def write_stream(
     return rows.writeStream.format(FORMAT).options(**options)
 
 
-# --- from Python's values to the text of options -----------------------------------------------------------------------
+# --- from Python's values to the text of options ----------------------------------------------------------------------
 
 
 def encode(arguments: Mapping[str, Any]) -> dict[str, str]:

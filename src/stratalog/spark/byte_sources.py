@@ -1,4 +1,5 @@
-"""Where the bytes of segments lie, and reading them: local files, objects of the remote tier, and the way to the brokers.
+"""Where the bytes of segments lie, and reading them: local files, objects of the remote tier, and the way to the
+brokers.
 
 A `Place` is a plain value that goes to the workers; `Places` turns it into bytes there.
 """
@@ -34,8 +35,9 @@ class Tier(enum.Enum):
 class Mark:
     """The header of a batch at `position` of a `.log`, the last one that was planned: by it a reader knows the file.
 
-    A name is no proof: compaction puts another file in its place, and so does a topic that is deleted and created again.
-    The header has a CRC of all records of its batch, and it stands where it does because of everything before it.
+    A name is no proof: compaction puts another file in its place, and so does a topic that is deleted and created
+    again. The header has a CRC of all records of its batch, and it stands where it does because of everything before
+    it.
     """
 
     position: int
@@ -49,7 +51,8 @@ class Mark:
 class Place:
     """A local path, a key in the remote store, or a partition of the cluster.
 
-    Keys are never used twice; the name of a local `.log` may be, so that one has a `mark`, which is no part of its name.
+    Keys are never used twice; the name of a local `.log` may be, so that one has a `mark`, which is no part of its
+    name.
     """
 
     tier: Tier
@@ -160,8 +163,8 @@ class Places:
     def open_local(self, place: Place) -> File:
         """Open a local file, also one that has got another name since: swapped in, or marked as deleted.
 
-        PlaceMissingError when it is gone, PlaceChangedError when another file stands in its place. What was opened stays
-        what it is, whatever becomes of its names.
+        PlaceMissingError when it is gone, PlaceChangedError when another file stands in its place. What was opened
+        stays what it is, whatever becomes of its names.
         """
         plain = place.name.removesuffix(SWAP_SUFFIX)
         error: PlaceMissingError = PlaceMissingError(f"{place.name} is not there")
@@ -201,7 +204,5 @@ class Places:
             self.bytes_read += size
 
 
-def _on_worker(
-    remote_url: str | None, remote_options: Mapping[str, str], broker: ConnectionOptions | None
-) -> Places:
+def _on_worker(remote_url: str | None, remote_options: Mapping[str, str], broker: ConnectionOptions | None) -> Places:
     return Places(remote_url, remote_options, broker, _is_patient=True)

@@ -178,9 +178,7 @@ class FaultyObjectStore(ObjectStore):
         *,
         progress: Callable[[int], None] | None = None,
     ) -> Uploaded:
-        return self.faults.step(
-            f"put {key}", lambda: self.inner.put_pieces(key, pieces, size_max, progress=progress)
-        )
+        return self.faults.step(f"put {key}", lambda: self.inner.put_pieces(key, pieces, size_max, progress=progress))
 
     def get(self, key: str) -> Buffer:
         return self.faults.step(f"get {key}", lambda: self.inner.get(key))

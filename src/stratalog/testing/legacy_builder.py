@@ -46,9 +46,7 @@ def build_legacy(
     if codec is Codec.NONE:
         return _messages(rows, magic, attributes, log_append_time_ms, 0)
     first = rows[0].offset if base_offset is None else base_offset
-    value = compress(
-        codec, _messages(rows, magic, attributes, log_append_time_ms, first if magic else 0), level
-    )
+    value = compress(codec, _messages(rows, magic, attributes, log_append_time_ms, first if magic else 0), level)
     if codec is Codec.LZ4 and magic == 0:
         value = with_kafkas_checksum(memoryview(value))
     timestamp = max(row.timestamp_ms for row in rows) if log_append_time_ms is None else log_append_time_ms

@@ -8,8 +8,9 @@
             plugin.configure({"directory": str(tmp_path / "metadata")})
             return plugin
 
-Run it with pytest. Every test gets a directory of its own; plugins made for the same one, one after the other, see the same
-metadata, as after a restart. Needs pytest, which the extra `dev` brings; nothing else in the package imports this module.
+Run it with pytest. Every test gets a directory of its own; plugins made for the same one, one after the other, see the
+same metadata, as after a restart. Needs pytest, which the extra `dev` brings; nothing else in the package imports this
+module.
 """
 
 from __future__ import annotations
@@ -84,9 +85,7 @@ class RemoteLogMetadataManagerContract(ABC):
 
     # --- what a test does -------------------------------------------------------------------------------------------
 
-    def add(
-        self, plugin: RemoteLogMetadataManager, segment: RemoteLogSegmentMetadata
-    ) -> RemoteLogSegmentMetadata:
+    def add(self, plugin: RemoteLogMetadataManager, segment: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata:
         plugin.add_remote_log_segment_metadata(segment).result(self.timeout_s)
         return segment
 
@@ -102,9 +101,7 @@ class RemoteLogMetadataManagerContract(ABC):
             update = RemoteLogSegmentMetadataUpdate(segment.segment_id, 1_700_000_002_000, custom, state, 1)
             plugin.update_remote_log_segment_metadata(update).result(self.timeout_s)
 
-    def finish(
-        self, plugin: RemoteLogMetadataManager, segment: RemoteLogSegmentMetadata
-    ) -> RemoteLogSegmentMetadata:
+    def finish(self, plugin: RemoteLogMetadataManager, segment: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata:
         self.move(plugin, self.add(plugin, segment), _FINISHED)
         return segment
 
@@ -141,8 +138,11 @@ class RemoteLogMetadataManagerContract(ABC):
     ) -> None:
         segment = _segment(partition, 10, 19)
         for state, is_listed, is_read in (
-            (_STARTED, True, False), (_FINISHED, True, True), (_DELETING, True, False), (_DELETED, False, False),
-        ):  # fmt: skip
+            (_STARTED, True, False),
+            (_FINISHED, True, True),
+            (_DELETING, True, False),
+            (_DELETED, False, False),
+        ):
             if state is _STARTED:
                 self.add(plugin, segment)
             else:
@@ -176,9 +176,7 @@ class RemoteLogMetadataManagerContract(ABC):
         with pytest.raises(ValueError):
             self.move(plugin, segment, _STARTED)
 
-    def test_a_state_may_be_told_twice(
-        self, plugin: RemoteLogMetadataManager, partition: TopicIdPartition
-    ) -> None:
+    def test_a_state_may_be_told_twice(self, plugin: RemoteLogMetadataManager, partition: TopicIdPartition) -> None:
         segment = _segment(partition, 0, 9)
         self.add(plugin, self.add(plugin, segment))
         self.move(plugin, segment, _FINISHED, _FINISHED, _DELETING, _DELETING)
@@ -208,13 +206,22 @@ class RemoteLogMetadataManagerContract(ABC):
         first = self.finish(plugin, _segment(partition, 0, 99, {0: 0, 1: 50}))
         second = self.finish(plugin, _segment(partition, 100, 199, {1: 100, 4: 150}))
         for epoch, offset, expected in (
-            (0, 0, first), (0, 49, first), (0, 50, None), (1, 49, None), (1, 50, first), (1, 99, first), (1, 100, second),
-            (1, 149, second), (1, 150, None), (4, 150, second), (4, 199, second), (4, 200, None), (2, 120, None),
-        ):  # fmt: skip
+            (0, 0, first),
+            (0, 49, first),
+            (0, 50, None),
+            (1, 49, None),
+            (1, 50, first),
+            (1, 99, first),
+            (1, 100, second),
+            (1, 149, second),
+            (1, 150, None),
+            (4, 150, second),
+            (4, 199, second),
+            (4, 200, None),
+            (2, 120, None),
+        ):
             found = plugin.remote_log_segment_metadata(partition, epoch, offset)
-            assert (None if found is None else found.segment_id) == (
-                None if expected is None else expected.segment_id
-            )
+            assert (None if found is None else found.segment_id) == (None if expected is None else expected.segment_id)
         assert [plugin.highest_offset_for_epoch(partition, epoch) for epoch in range(5)] == [
             49,
             149,
@@ -248,8 +255,7 @@ class RemoteLogMetadataManagerContract(ABC):
         self, plugin: RemoteLogMetadataManager, partition: TopicIdPartition
     ) -> None:
         segments = [
-            self.finish(plugin, _segment(partition, at, at + 9, aborts=at in (10, 30)))
-            for at in range(0, 50, 10)
+            self.finish(plugin, _segment(partition, at, at + 9, aborts=at in (10, 30))) for at in range(0, 50, 10)
         ]
         for offset, expected in ((0, 1), (10, 1), (19, 1), (20, 3), (35, 3), (40, None)):
             found = plugin.next_segment_with_txn_index(partition, 0, offset)
@@ -269,9 +275,7 @@ class RemoteLogMetadataManagerContract(ABC):
             assert plugin.list_remote_log_segments(other) == []
             assert plugin.remote_log_segment_metadata(other, 0, 5) is None
 
-    def test_the_next_process_sees_what_this_one_saw(
-        self, tmp_path: Path, partition: TopicIdPartition
-    ) -> None:
+    def test_the_next_process_sees_what_this_one_saw(self, tmp_path: Path, partition: TopicIdPartition) -> None:
         first = self.make_plugin(tmp_path)
         first.on_partition_leadership_changes([partition], [])
         kept = self.finish(first, _segment(partition, 0, 9))

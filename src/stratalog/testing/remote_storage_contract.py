@@ -8,8 +8,9 @@
             plugin.configure({"directory": str(tmp_path / "store")})
             return plugin
 
-Run it with pytest. Every test gets a directory of its own; plugins made for the same one see the same store. Needs pytest,
-which the extra `dev` brings; nothing else in the package imports this module. `docs/plugins.md` has a whole plugin.
+Run it with pytest. Every test gets a directory of its own; plugins made for the same one see the same store. Needs
+pytest, which the extra `dev` brings; nothing else in the package imports this module. `docs/plugins.md` has a whole
+plugin.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ class RemoteStorageManagerContract(ABC):
         custom = plugin.copy_log_segment_data(segment.metadata, segment.data)
         return replace(segment, metadata=replace(segment.metadata, custom_metadata=custom))
 
-    # --- what it is -----------------------------------------------------------------------------------------------------
+    # --- what it is ---------------------------------------------------------------------------------------------------
 
     def test_it_is_a_storage_manager(self, plugin: RemoteStorageManager) -> None:
         assert isinstance(plugin, RemoteStorageManager)
@@ -136,19 +137,23 @@ class RemoteStorageManagerContract(ABC):
         plugin.close()
         plugin.close()
 
-    # --- copy and fetch -------------------------------------------------------------------------------------------------
+    # --- copy and fetch -----------------------------------------------------------------------------------------------
 
     def test_records_come_back(self, plugin: RemoteStorageManager, copied: SegmentToCopy) -> None:
         assert bytes(plugin.fetch_log_segment(copied.metadata, 0)) == copied.records
 
-    def test_any_range_of_the_records_is_that_range(
-        self, plugin: RemoteStorageManager, copied: SegmentToCopy
-    ) -> None:
+    def test_any_range_of_the_records_is_that_range(self, plugin: RemoteStorageManager, copied: SegmentToCopy) -> None:
         size, mib = len(copied.records), 1024 * 1024
         ranges = [
-            (0, 1), (0, size), (1, 2), (mib - 1, mib + 1), (mib, 2 * mib), (mib + 1, size), (size - 1, size),
+            (0, 1),
+            (0, size),
+            (1, 2),
+            (mib - 1, mib + 1),
+            (mib, 2 * mib),
+            (mib + 1, size),
+            (size - 1, size),
             (size // 2, size // 2),
-        ]  # fmt: skip
+        ]
         for start, end in ranges:
             assert bytes(plugin.fetch_log_segment(copied.metadata, start, end)) == copied.records[start:end]
 
@@ -159,9 +164,7 @@ class RemoteStorageManagerContract(ABC):
         assert bytes(plugin.fetch_log_segment(copied.metadata, size, size + 1)) == b""
 
     def test_all_five_indexes_come_back(self, plugin: RemoteStorageManager, copied: SegmentToCopy) -> None:
-        assert {
-            kind: bytes(plugin.fetch_index(copied.metadata, kind)) for kind in IndexType
-        } == copied.indexes
+        assert {kind: bytes(plugin.fetch_index(copied.metadata, kind)) for kind in IndexType} == copied.indexes
 
     def test_an_index_that_the_segment_has_not_is_not_found(
         self, plugin: RemoteStorageManager, partition: TopicIdPartition, tmp_path: Path
@@ -174,19 +177,12 @@ class RemoteStorageManagerContract(ABC):
                 plugin.fetch_index(metadata, kind)
         assert bytes(plugin.fetch_index(metadata, IndexType.OFFSET)) == made.indexes[IndexType.OFFSET]
 
-    def test_an_empty_index_is_there_and_empty(
-        self, plugin: RemoteStorageManager, segment: SegmentToCopy
-    ) -> None:
+    def test_an_empty_index_is_there_and_empty(self, plugin: RemoteStorageManager, segment: SegmentToCopy) -> None:
         segment.data.offset_index.write_bytes(b"")
         custom = plugin.copy_log_segment_data(segment.metadata, segment.data)
-        assert (
-            bytes(plugin.fetch_index(replace(segment.metadata, custom_metadata=custom), IndexType.OFFSET))
-            == b""
-        )
+        assert bytes(plugin.fetch_index(replace(segment.metadata, custom_metadata=custom), IndexType.OFFSET)) == b""
 
-    def test_what_was_never_copied_is_not_found(
-        self, plugin: RemoteStorageManager, segment: SegmentToCopy
-    ) -> None:
+    def test_what_was_never_copied_is_not_found(self, plugin: RemoteStorageManager, segment: SegmentToCopy) -> None:
         with pytest.raises(RemoteResourceNotFoundError):
             plugin.fetch_log_segment(segment.metadata, 0, 10)
         with pytest.raises(RemoteResourceNotFoundError):
@@ -210,7 +206,7 @@ class RemoteStorageManagerContract(ABC):
         assert copied.data.log_segment.read_bytes() == copied.records
         assert copied.data.offset_index.read_bytes() == copied.indexes[IndexType.OFFSET]
 
-    # --- several --------------------------------------------------------------------------------------------------------
+    # --- several ------------------------------------------------------------------------------------------------------
 
     def test_two_copies_of_the_same_offsets_are_two_segments(
         self, plugin: RemoteStorageManager, partition: TopicIdPartition, tmp_path: Path
@@ -236,8 +232,7 @@ class RemoteStorageManagerContract(ABC):
         self, plugin: RemoteStorageManager, partition: TopicIdPartition, tmp_path: Path
     ) -> None:
         made = [
-            make_segment(tmp_path / "files", partition, size=50_000, start_offset=100 * number)
-            for number in range(8)
+            make_segment(tmp_path / "files", partition, size=50_000, start_offset=100 * number) for number in range(8)
         ]
 
         def live(each: SegmentToCopy) -> bool:
@@ -253,7 +248,7 @@ class RemoteStorageManagerContract(ABC):
         with ThreadPoolExecutor(8) as pool:
             assert list(pool.map(live, made)) == [True] * len(made)
 
-    # --- delete ---------------------------------------------------------------------------------------------------------
+    # --- delete -------------------------------------------------------------------------------------------------------
 
     def test_what_was_deleted_is_not_found_and_may_be_deleted_again(
         self, plugin: RemoteStorageManager, copied: SegmentToCopy
@@ -265,14 +260,10 @@ class RemoteStorageManagerContract(ABC):
             with pytest.raises(RemoteResourceNotFoundError):
                 plugin.fetch_index(copied.metadata, IndexType.OFFSET)
 
-    def test_what_was_never_copied_may_be_deleted(
-        self, plugin: RemoteStorageManager, segment: SegmentToCopy
-    ) -> None:
+    def test_what_was_never_copied_may_be_deleted(self, plugin: RemoteStorageManager, segment: SegmentToCopy) -> None:
         plugin.delete_log_segment_data(segment.metadata)
 
-    def test_what_a_failed_copy_left_may_be_deleted(
-        self, plugin: RemoteStorageManager, segment: SegmentToCopy
-    ) -> None:
+    def test_what_a_failed_copy_left_may_be_deleted(self, plugin: RemoteStorageManager, segment: SegmentToCopy) -> None:
         segment.data.time_index.unlink()
         with pytest.raises((RemoteStorageError, FileNotFoundError)):
             plugin.copy_log_segment_data(segment.metadata, segment.data)

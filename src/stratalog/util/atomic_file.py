@@ -7,9 +7,7 @@ from pathlib import Path
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
 
 
-def write_atomic(
-    path: StrPath, data: bytes, fs: FileSystem = REAL_FILESYSTEM, *, durable: bool = True
-) -> None:
+def write_atomic(path: StrPath, data: bytes, fs: FileSystem = REAL_FILESYSTEM, *, durable: bool = True) -> None:
     """Write `data` to `path` through `<path>.tmp` and a rename, as Kafka's checkpoint files do.
 
     After a crash the file holds either its old content or `data`. `durable=False` leaves out both syncs, for files

@@ -186,15 +186,18 @@ class FileSystem:
     def map_file(self, file: File, length: int) -> mmap.mmap:
         """Map the first `length` (> 0) bytes of a file, to be read.
 
-        What cannot be read of it ends the process by SIGBUS: a bad sector, what somebody else cuts off meanwhile, a hole on
-        a full tmpfs. So only what `populate` has read is looked at, of files that nobody else may write to.
+        What cannot be read of it ends the process by SIGBUS: a bad sector, what somebody else cuts off meanwhile, a
+        hole on a full tmpfs. So only what `populate` has read is looked at, of files that nobody else may write to.
         """
         return mmap.mmap(file.fileno(), length, access=mmap.ACCESS_READ)
 
 
 @contextmanager
 def closing_map(data: mmap.mmap) -> Iterator[mmap.mmap]:
-    """Close a map in the end; one that the traceback of an error still looks at goes with that, and the error is heard."""
+    """Close a map in the end.
+
+    One that the traceback of an error still looks at goes with that, and the error is heard.
+    """
     try:
         yield data
     finally:
@@ -205,8 +208,8 @@ def closing_map(data: mmap.mmap) -> Iterator[mmap.mmap]:
 def populate(data: mmap.mmap, start: int = 0, end: int | None = None) -> int:
     """Read what a map shows from `start` to `end` (default: all) into memory; OSError (EIO) where the disk refuses.
 
-    To look at such a place through the map would end the process (SIGBUS). Whole pieces are read, the last one to its end:
-    returns where that is. Does nothing before Linux 5.14.
+    To look at such a place through the map would end the process (SIGBUS). Whole pieces are read, the last one to its
+    end: returns where that is. Does nothing before Linux 5.14.
     """
     limit = len(data)
     wanted = limit if end is None else min(end, limit)

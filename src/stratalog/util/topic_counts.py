@@ -17,8 +17,8 @@ else:
 class TopicCounts(Generic[CountsT]):
     """`counts` is a dataclass of numbers that begin at 0; counts are of this process.
 
-    Thread-safe. A count is raised with `counts.topic(name).requests += 1`, under no lock: where threads meet on one topic,
-    one may be lost, which is no harm to a rate.
+    Thread-safe. A count is raised with `counts.topic(name).requests += 1`, under no lock: where threads meet on one
+    topic, one may be lost, which is no harm to a rate.
     """
 
     def __init__(self, counts: type[CountsT]) -> None:

@@ -15,9 +15,7 @@ def random_uuid() -> uuid.UUID:
     """A fresh random UUID; never a reserved one, and never one whose spelling begins with '-' (as Kafka's)."""
     while True:
         candidate = uuid.uuid4()
-        if candidate not in (ZERO_UUID, METADATA_TOPIC_UUID) and not uuid_to_base64(candidate).startswith(
-            "-"
-        ):
+        if candidate not in (ZERO_UUID, METADATA_TOPIC_UUID) and not uuid_to_base64(candidate).startswith("-"):
             return candidate
 
 

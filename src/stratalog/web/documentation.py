@@ -30,24 +30,25 @@ prints `ready broker=HOST:PORT web=URL`. Under that URL there are
 | `/api/tier-status` | the tier status of every tiered partition as JSON; `?topic=T` for one topic, tiered or not |
 | `/api/topics` | what the page shows, as JSON |
 
-Without `--web` nothing is served. The web server listens on that address only, is read-only and has no authentication: give
-it an address that only those reach who may know the names of topics. It runs on a thread of its own; at most {connections}
-connections are served at a time, and none for longer than {seconds:.0f} s, so that slow clients cannot hold it. It needs
-`pip install 'stratalog[web]'`.
+Without `--web` nothing is served. The web server listens on that address only, is read-only and has no authentication:
+give it an address that only those reach who may know the names of topics. It runs on a thread of its own; at most
+{connections} connections are served at a time, and none for longer than {seconds:.0f} s, so that slow clients cannot
+hold it. It needs `pip install 'stratalog[web]'`.
 
-Written from the declarations in `src/stratalog/engine` and `src/stratalog/broker`; `python -m stratalog.web.documentation`
-prints this page, and with `--check docs/metrics.md` says whether it is what they say.
+Written from the declarations in `src/stratalog/engine` and `src/stratalog/broker`; `python -m
+stratalog.web.documentation` prints this page, and with `--check docs/metrics.md` says whether it is what they say.
 
 ## Names
 
-Metrics of Kafka's have the names that the usual rules of the JMX exporter give: everything in lower case, what is no letter
-or digit an underscore, `...PerSec` a counter that ends in `_total`, `Value` the bare name. Dashboards for a Kafka behind
-that exporter find what they look for. Beyond the rules: the domain `kafka.log.remote`, which they pass over, is spelled
-`kafka_log_remote_...`; timers have `_count` and `_sum` instead of quantiles, so that averages over any time can be made.
-Rates are for Prometheus to make: `rate(kafka_server_brokertopicmetrics_bytesin_total{{topic="orders"}}[1m])`.
+Metrics of Kafka's have the names that the usual rules of the JMX exporter give: everything in lower case, what is no
+letter or digit an underscore, `...PerSec` a counter that ends in `_total`, `Value` the bare name. Dashboards for a
+Kafka behind that exporter find what they look for. Beyond the rules: the domain `kafka.log.remote`, which they pass
+over, is spelled `kafka_log_remote_...`; timers have `_count` and `_sum` instead of quantiles, so that averages over any
+time can be made. Rates are for Prometheus to make:
+`rate(kafka_server_brokertopicmetrics_bytesin_total{{topic="orders"}}[1m])`.
 
-What is counted by topic has one line without the label `topic` as well, for all topics together: it does not fall when a
-topic is deleted. Counters begin at 0 with the broker. Values are read when they are asked for; counting costs a few
+What is counted by topic has one line without the label `topic` as well, for all topics together: it does not fall when
+a topic is deleted. Counters begin at 0 with the broker. Values are read when they are asked for; counting costs a few
 additions a batch.
 """
 
@@ -55,19 +56,19 @@ _STATUS = """\
 ## Tier status
 
 `stratalog tier status`, `/api/tier-status` and the metric `stratalog_tier_status` say of each tiered partition why its
-oldest segment that is not remote is not; the others wait for it. The JSON has for each partition the offsets of both tiers,
-the lag (sealed segments that are not remote, and their bytes), `failures` (task, how many turns in a row, since when, the
-last error: wrong credentials, a bucket that is missing or read-only, a clock that is off) and `segments`: every local
-segment with its reason.
+oldest segment that is not remote is not; the others wait for it. The JSON has for each partition the offsets of both
+tiers, the lag (sealed segments that are not remote, and their bytes), `failures` (task, how many turns in a row, since
+when, the last error: wrong credentials, a bucket that is missing or read-only, a clock that is off) and `segments`:
+every local segment with its reason.
 
     stratalog tier status --bootstrap-server 127.0.0.1:9092           # needs no web address
     stratalog tier status --web http://127.0.0.1:8080 --topic orders --json
     stratalog tier status --data-dir D                                # of a broker that is not running
 
-A terminal gets a table, a pipe lines with tabs and sizes in bytes: partition, reason, local bytes, remote bytes, log start
-offset, local log start offset, last remote offset, log end offset, lag in bytes and segments, the reason in words, errors.
-Exit code 0: nothing is failing; 1: something is; 2: wrong usage, or nobody answers. From the files alone open transactions,
-the quota and failures are not known, and a segment is as old as its file.
+A terminal gets a table, a pipe lines with tabs and sizes in bytes: partition, reason, local bytes, remote bytes, log
+start offset, local log start offset, last remote offset, log end offset, lag in bytes and segments, the reason in
+words, errors. Exit code 0: nothing is failing; 1: something is; 2: wrong usage, or nobody answers. From the files alone
+open transactions, the quota and failures are not known, and a segment is as old as its file.
 
 | reason | what it says |
 |---|---|

@@ -1,7 +1,7 @@
 """The metrics of a broker in the text that Prometheus reads.
 
-Metrics of the loop's thread are read there, all in one turn; those of the engine on the calling thread, since the engine is
-thread-safe. `prometheus-client` writes the text, or OpenMetrics for whoever asks for it.
+Metrics of the loop's thread are read there, all in one turn; those of the engine on the calling thread, since the
+engine is thread-safe. `prometheus-client` writes the text, or OpenMetrics for whoever asks for it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ _LOOP_TIMEOUT_S = 5.0
 
 
 class BrokerCollector(Collector):
-    """Gives the families of one broker; `collect` is for threads other than the loop's, and may be called by several."""
+    """Gives the families of one broker.
+
+    `collect` is for threads other than the loop's, and may be called by several.
+    """
 
     def __init__(self, broker: BrokerState) -> None:
         self._broker = broker

@@ -68,7 +68,5 @@ def _partition(partition: Partition, tier: TierStatus | None) -> dict[str, Any]:
         "reason": None if tier is None else tier.reason.value,
         "text": None if tier is None else tier.text,
         "isFailing": tier is not None and tier.is_failing,
-        "failures": []
-        if tier is None
-        else [f"{one.task}, {one.times} times: {one.error}" for one in tier.failures],
+        "failures": [] if tier is None else [f"{one.task}, {one.times} times: {one.error}" for one in tier.failures],
     }

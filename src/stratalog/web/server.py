@@ -1,8 +1,8 @@
 """The web server of a broker: a thread and an event loop of its own, so that nothing of it is in the way of a fetch.
 
-It listens on the address that was given and on no other. Clients that are slow or many cannot take more than their share:
-at most `CONNECTIONS_MAX` at a time, one that comes on top is closed at once, and each is closed after `CONNECTION_S`
-whatever it does. Whoever scrapes regularly just connects again.
+It listens on the address that was given and on no other. Clients that are slow or many cannot take more than their
+share: at most `CONNECTIONS_MAX` at a time, one that comes on top is closed at once, and each is closed after
+`CONNECTION_S` whatever it does. Whoever scrapes regularly just connects again.
 """
 
 from __future__ import annotations
@@ -48,9 +48,7 @@ class WebServer:
     def start(self, broker: BrokerState) -> None:
         """Begin to serve what `broker` has to show; returns once it is served."""
         config = uvicorn.Config(
-            make_app(
-                broker, [self._host, broker.listener.host, *broker.static_config["stratalog.web.hosts"]]
-            ),
+            make_app(broker, [self._host, broker.listener.host, *broker.static_config["stratalog.web.hosts"]]),
             http=_BoundedProtocol,
             ws="none",
             loop="asyncio",

@@ -1,9 +1,9 @@
 """Whether the arrays of a message can be as long as they say.
 
-kio's reader takes memory for as many elements as an array announces before it reads the first: 2^32 of them, in a request
-of thirty bytes, are 32 GB, and where the system has not got those, the process is aborted. So a message is walked here, by
-the same schema, before kio has it: an array of more elements than there are bytes for is refused. So is one that is null
-where the schema has no null for it, as by Kafka: kio gives None, which nothing behind it expects.
+kio's reader takes memory for as many elements as an array announces before it reads the first: 2^32 of them, in a
+request of thirty bytes, are 32 GB, and where the system has not got those, the process is aborted. So a message is
+walked here, by the same schema, before kio has it: an array of more elements than there are bytes for is refused. So is
+one that is null where the schema has no null for it, as by Kafka: kio gives None, which nothing behind it expects.
 
 Every message that kio reads is walked: a step for each field of variable size, and one for all the fixed ones between.
 """

@@ -9,9 +9,20 @@ from functools import cache
 from typing import Any, Final
 
 _FIXED_SIZES: Final = {
-    "bool": 1, "int8": 1, "int16": 2, "uint16": 2, "error_code": 2, "int32": 4, "uint32": 4, "timedelta_i32": 4, "int64": 8,
-    "timedelta_i64": 8, "datetime_i64": 8, "float64": 8, "uuid": 16,
-}  # fmt: skip
+    "bool": 1,
+    "int8": 1,
+    "int16": 2,
+    "uint16": 2,
+    "error_code": 2,
+    "int32": 4,
+    "uint32": 4,
+    "timedelta_i32": 4,
+    "int64": 8,
+    "timedelta_i64": 8,
+    "datetime_i64": 8,
+    "float64": 8,
+    "uuid": 16,
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

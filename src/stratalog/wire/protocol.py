@@ -1,10 +1,10 @@
 """Kafka messages of any version, by way of kio's generated dataclasses.
 
-kio is imported at the first message that needs it (the fast paths of Produce and Fetch never do), its readers and writers
-are kept for each message class.
+kio is imported at the first message that needs it (the fast paths of Produce and Fetch never do), its readers and
+writers are kept for each message class.
 
-A request frame: size int32, api key int16, api version int16, correlation id int32, client id as nullable string with an
-int16 length, and for flexible versions tagged fields; then the message. A response frame: size int32, correlation id
+A request frame: size int32, api key int16, api version int16, correlation id int32, client id as nullable string with
+an int16 length, and for flexible versions tagged fields; then the message. A response frame: size int32, correlation id
 int32, for flexible versions (but never for ApiVersions) tagged fields; then the message. Source: KIP-482, KIP-511.
 """
 
@@ -164,9 +164,7 @@ def _unsigned_varint(frame: memoryview, position: int) -> tuple[int, int]:
 def read_request(key: ApiKey, version: int, frame: memoryview, position: int) -> Any:
     """Decode the request message at `position`; InvalidRequestError for bytes that are none."""
     cls = request_class(key, version)
-    data = bytes(
-        frame[position:]
-    )  # kio takes nothing that is writable, and what it gives must outlive the frame
+    data = bytes(frame[position:])  # kio takes nothing that is writable, and what it gives must outlive the frame
     try:
         return _read(cls, data)
     except InvalidRequestError:
@@ -203,7 +201,8 @@ def write_message(message: Any) -> bytes:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tagged:
-    """A response with tagged fields of our own behind the others, which clients that do not know them skip (KIP-482)."""
+    """A response with tagged fields of our own behind the others, which clients that do not know them skip
+    (KIP-482)."""
 
     message: Any
     #: Data by tag; at least one.
@@ -222,7 +221,8 @@ def with_parts(encoded: bytes, parts: Sequence[bytes], *, flexible: bool, behind
     """A message with `parts` in the place of its last array, which is empty in `encoded`.
 
     `behind` is how many bytes the fields behind that array take; none of them may be of another size. Much faster than
-    writing the elements as messages, where most of them are alike: each is encoded once, and put in wherever it belongs.
+    writing the elements as messages, where most of them are alike: each is encoded once, and put in wherever it
+    belongs.
     """
     empty = _EMPTY_COMPACT if flexible else _EMPTY_ARRAY
     end = len(encoded) - behind - flexible  # no tagged fields
@@ -234,7 +234,10 @@ def with_parts(encoded: bytes, parts: Sequence[bytes], *, flexible: bool, behind
 
 
 def write_response(key: ApiKey, correlation_id: int, response: Any) -> bytes:
-    """A whole response frame, size included. `response` is a message, one that is `Tagged`, or one that is `Encoded`."""
+    """A whole response frame, size included.
+
+    `response` is a message, one that is `Tagged`, or one that is `Encoded`.
+    """
     if isinstance(response, Encoded):
         tags = b"\0" if response.is_flexible else b""
         size = INT32.pack(INT32.size + len(tags) + len(response.body))
@@ -263,9 +266,21 @@ def write_response(key: ApiKey, correlation_id: int, response: Any) -> bytes:
 # --- making messages --------------------------------------------------------------------------------------------------
 
 _ZEROS: dict[str, Any] = {
-    "int8": 0, "int16": 0, "int32": 0, "int64": 0, "uint8": 0, "uint16": 0, "uint32": 0, "uint64": 0, "float64": 0.0,
-    "string": "", "bytes": b"", "records": b"", "bool": False, "uuid": None,
-}  # fmt: skip
+    "int8": 0,
+    "int16": 0,
+    "int32": 0,
+    "int64": 0,
+    "uint8": 0,
+    "uint16": 0,
+    "uint32": 0,
+    "uint64": 0,
+    "float64": 0.0,
+    "string": "",
+    "bytes": b"",
+    "records": b"",
+    "bool": False,
+    "uuid": None,
+}
 
 
 def _to_error_code(value: int) -> Any:
@@ -319,7 +334,8 @@ def _plan(cls: Any) -> _Plan:
 
 def make_message(cls: Any, values: Mapping[str, Any]) -> Any:
     """Make a message from plain values: fields that this version lacks are dropped, those not given get their default,
-    or zero, empty or null where the specification names none. Error codes and times may be plain ints (milliseconds)."""
+    or zero, empty or null where the specification names none. Error codes and times may be plain ints
+    (milliseconds)."""
     plan = _plan(cls)
     arguments = dict(plan.fillers)
     for name, value in values.items():

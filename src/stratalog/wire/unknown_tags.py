@@ -1,8 +1,8 @@
 """Requests with tagged fields that this broker does not know, without those fields.
 
-A client may send tagged fields that came after the broker's schemas, and the broker must skip them (KIP-482). kio's reader
-refuses them instead; so a message that it refuses is walked here by the same schema, and read again without them. Only
-flexible versions have tagged fields, so only their compact encodings are walked.
+A client may send tagged fields that came after the broker's schemas, and the broker must skip them (KIP-482). kio's
+reader refuses them instead; so a message that it refuses is walked here by the same schema, and read again without
+them. Only flexible versions have tagged fields, so only their compact encodings are walked.
 """
 
 from __future__ import annotations

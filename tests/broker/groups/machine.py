@@ -106,9 +106,7 @@ class Machine:
         self.carry_out(self.group.sync(request, token))
         return token
 
-    def heartbeat(
-        self, member_id: str, generation: int | None = None, instance_id: str | None = None
-    ) -> None:
+    def heartbeat(self, member_id: str, generation: int | None = None, instance_id: str | None = None) -> None:
         asked = self.group.generation if generation is None else generation
         self.group.heartbeat(member_id, instance_id, asked, self.now)
 

@@ -1,4 +1,6 @@
-"""A day in the life of some groups, request by request, the same on any broker; and what it left in `__consumer_offsets`.
+"""A day in the life of some groups, request by request, the same on any broker.
+
+And what it left in `__consumer_offsets`.
 
 The broker must be fresh, with `group.initial.rebalance.delay.ms=0` and 50 partitions of `__consumer_offsets`.
 `tests/golden/groups/consumer_offsets.json` holds what Kafka 4.4.0 wrote for it.

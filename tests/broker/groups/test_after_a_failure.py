@@ -20,9 +20,11 @@ from stratalog.errors import KafkaStorageError, NotCoordinatorError, UnknownServ
 from stratalog.testing.clock import ManualClock
 
 CONFIG = {
-    "offsets.topic.num.partitions": "3", "log.cleaner.enable": "false", "offsets.retention.minutes": "10",
+    "offsets.topic.num.partitions": "3",
+    "log.cleaner.enable": "false",
+    "offsets.retention.minutes": "10",
     "group.initial.rebalance.delay.ms": "0",
-}  # fmt: skip
+}
 #: One group in each partition of `__consumer_offsets`.
 GROUPS = sorted({partition_for(name, 3): name for name in "abcdefgh"}.items())
 
@@ -123,7 +125,8 @@ def fail_at(partition: Partition, failing: int, patch: pytest.MonkeyPatch) -> No
 def test_commits_of_one_request_are_in_the_log_all_or_none(
     tmp_path: Path, count: int, codes: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 2 KB each: more than 512 KB, and more than max.message.bytes, which Kafka answers with UNKNOWN_SERVER_ERROR."""
+    """Of 2 KB each: more than 512 KB, and more than max.message.bytes, which Kafka answers with
+    UNKNOWN_SERVER_ERROR."""
     _, group = GROUPS[0]
     config = {**CONFIG, "num.partitions": "1"}
     with Broker(data_dir=tmp_path, config=config) as broker, Wire(broker.bootstrap_servers) as wire:

@@ -47,10 +47,15 @@ class Served:
 
     def consumer(self, group: str, **config: Any) -> Consumer:
         settings = {
-            "bootstrap.servers": self.address, "group.id": group, "auto.offset.reset": "earliest",
-            "enable.auto.commit": False, "session.timeout.ms": 6000, "heartbeat.interval.ms": 200, "log_level": 0,
+            "bootstrap.servers": self.address,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": 6000,
+            "heartbeat.interval.ms": 200,
+            "log_level": 0,
             **{name.replace("_", "."): value for name, value in config.items()},
-        }  # fmt: skip
+        }
         consumer = Consumer(settings)
         consumer.subscribe(["t"])
         return consumer
@@ -98,9 +103,7 @@ def test_two_consumers_share_the_partitions_and_take_over_from_each_other(served
             for consumer in (first, second):
                 consumer.poll(0.05)
             mine, theirs = partitions(first), partitions(second)
-            return (
-                bool(mine) and bool(theirs) and mine | theirs == set(range(PARTITIONS)) and not mine & theirs
-            )
+            return bool(mine) and bool(theirs) and mine | theirs == set(range(PARTITIONS)) and not mine & theirs
 
         eventually(shared, "both have partitions, none has the other's")
         described = served.admin.describe_consumer_groups(["g"])["g"].result(DEADLINE_S)
@@ -257,16 +260,18 @@ def test_the_admin_client_manages_topics_and_configs(served: Served) -> None:
     assert "new" not in admin.list_topics(timeout=DEADLINE_S).topics
 
 
-@pytest.mark.filterwarnings(
-    "ignore:.* is deprecated. Use files:DeprecationWarning"
-)  # as kafka-python is imported
+@pytest.mark.filterwarnings("ignore:.* is deprecated. Use files:DeprecationWarning")  # as kafka-python is imported
 def test_kafka_python_consumers_form_a_group(served: Served) -> None:
     from kafka import KafkaConsumer
 
     settings = {
-        "bootstrap_servers": served.address, "group_id": "kp", "auto_offset_reset": "earliest",
-        "enable_auto_commit": False, "session_timeout_ms": 6000, "heartbeat_interval_ms": 200,
-    }  # fmt: skip
+        "bootstrap_servers": served.address,
+        "group_id": "kp",
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+        "session_timeout_ms": 6000,
+        "heartbeat_interval_ms": 200,
+    }
     seen: list[set[tuple[int, int]]] = [set(), set()]
     done = threading.Event()
 
@@ -300,11 +305,16 @@ def test_aiokafka_consumers_form_a_group(served: Served) -> None:
         seen: set[tuple[int, int]] = set()
         consumers = [
             AIOKafkaConsumer(
-                "t", bootstrap_servers=served.address, group_id="aio", auto_offset_reset="earliest",
-                enable_auto_commit=False, session_timeout_ms=6000, heartbeat_interval_ms=200,
+                "t",
+                bootstrap_servers=served.address,
+                group_id="aio",
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+                session_timeout_ms=6000,
+                heartbeat_interval_ms=200,
             )
             for _ in range(2)
-        ]  # fmt: skip
+        ]
         for consumer in consumers:
             await consumer.start()
         try:

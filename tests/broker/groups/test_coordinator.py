@@ -40,9 +40,11 @@ from stratalog.wire.api_keys import ApiKey
 
 T = TypeVar("T")
 CONFIG = {
-    "group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1", "group.min.session.timeout.ms": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "1",
+    "group.min.session.timeout.ms": "1",
     "offsets.retention.minutes": "10",
-}  # fmt: skip
+}
 RETENTION_MS = 600_000
 ZERO = TopicPartition("orders", 0)
 
@@ -157,9 +159,7 @@ def test_a_group_with_members_keeps_the_commits_for_what_it_reads(tmp_path: Path
         assert on_loop(broker, broker.state.groups.expire) == 1  # `other`, which nobody reads
         assert fetched(wire, "g") == 1
         wire.call(ApiKey.LEAVE_GROUP, 5, group_id="g", members=[{"member_id": member}])
-        assert (
-            on_loop(broker, broker.state.groups.expire) == 0
-        )  # ages from now on, since the group went empty
+        assert on_loop(broker, broker.state.groups.expire) == 0  # ages from now on, since the group went empty
         clock.advance(60_000)
         assert on_loop(broker, broker.state.groups.expire) == 1
         assert groups(wire) == []
@@ -184,8 +184,10 @@ def test_the_topic_is_made_for_the_first_group_as_kafka_configures_it(tmp_path: 
         assert topic is not None
         assert topic.partition_count == 50
         assert topic.configs == {
-            "cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600",
-        }  # fmt: skip
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": "104857600",
+        }
 
 
 def test_many_who_ask_at_once_get_one_topic(tmp_path: Path) -> None:
@@ -311,9 +313,7 @@ def test_a_member_that_falls_silent_is_out(wire: Wire) -> None:
     eventually(lambda: groups(wire, "Empty") == ["g"], "its session ends")
 
 
-def test_a_client_that_hangs_up_while_it_waits_does_not_disturb_the_others(
-    broker: Broker, wire: Wire
-) -> None:
+def test_a_client_that_hangs_up_while_it_waits_does_not_disturb_the_others(broker: Broker, wire: Wire) -> None:
     leader = _alone(wire, "g", session_timeout=30_000)
     with Wire(broker.bootstrap_servers) as impatient:
         asked = join(impatient, "g")
@@ -384,7 +384,7 @@ def test_share_groups_have_no_coordinator_and_are_told_so(wire: Wire) -> None:
     assert "share groups" in answer.error_message
 
 
-# --- errors that nobody expects -----------------------------------------------------------------------------------------
+# --- errors that nobody expects ---------------------------------------------------------------------------------------
 
 
 def test_a_groups_timer_goes_on_after_any_error(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -407,9 +407,7 @@ def test_a_groups_timer_goes_on_after_any_error(broker: Broker, monkeypatch: pyt
         eventually(lambda: failures == ["g"] and not len(list(group.members)), "the member goes")
 
 
-def test_old_commits_are_looked_for_again_after_any_error(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_commits_are_looked_for_again_after_any_error(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     groups = broker.state.groups
     turns: list[int] = []
 

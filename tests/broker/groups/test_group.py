@@ -269,8 +269,9 @@ def test_what_is_stored_is_what_members_are_told() -> None:
     leader, follower = machine.stable(2)
     stored = machine.stored[-1].metadata
     assert {member.member_id: member.assignment for member in stored.members} == {
-        leader: leader.encode(), follower: follower.encode(),
-    }  # fmt: skip
+        leader: leader.encode(),
+        follower: follower.encode(),
+    }
     assert (stored.protocol_type, stored.protocol, stored.leader) == ("consumer", "range", leader)
 
 
@@ -452,8 +453,11 @@ def test_several_leave_at_once_and_each_is_told_its_fate() -> None:
         LeavingMember(follower),
     )
     assert [member.error for member in left] == [
-        Answer.NONE, Answer.UNKNOWN_MEMBER_ID, Answer.UNKNOWN_MEMBER_ID, Answer.NONE,
-    ]  # fmt: skip
+        Answer.NONE,
+        Answer.UNKNOWN_MEMBER_ID,
+        Answer.UNKNOWN_MEMBER_ID,
+        Answer.NONE,
+    ]
     assert machine.state is GroupState.EMPTY
 
 

@@ -120,9 +120,7 @@ class Group(RuleBasedStateMachine):
 
     # --- and what comes of it ---------------------------------------------------------------------------------------
 
-    @precondition(
-        lambda self: self.machine.state is GroupState.STABLE and not self.machine.group.members.pending
-    )
+    @precondition(lambda self: self.machine.state is GroupState.STABLE and not self.machine.group.members.pending)
     @rule()
     def who_beats_in_time_is_not_lost(self) -> None:
         before = self.ids()
@@ -220,9 +218,7 @@ class Group(RuleBasedStateMachine):
         for name in ("range", "sticky", "other"):
             can_share = members.can_share((Protocol(name, b""),))
             assert can_share is (not found or name in members.shared_protocols())
-        exact = min(
-            [member.session_deadline_ms for member in found] + [*members.pending.values()], default=None
-        )
+        exact = min([member.session_deadline_ms for member in found] + [*members.pending.values()], default=None)
         bound = members.next_deadline_ms
         assert (bound is None) == (exact is None)
         assert bound is None or exact is None or bound <= exact

@@ -66,7 +66,8 @@ def test_what_kafka_wrote_decodes_and_encodes_to_the_same_bytes(
 def alike(records: Iterable[StoredRecord]) -> list[tuple[int, Any, Any]]:
     """Records with everything that differs from run to run taken out: ids get numbers in order of appearance.
 
-    Members are a set here: Kafka writes them in the order of a Java HashMap over their random ids, we in that of joining.
+    Members are a set here: Kafka writes them in the order of a Java HashMap over their random ids, we in that of
+    joining.
     """
     names: dict[str, str] = {}
 
@@ -165,16 +166,16 @@ def test_group_metadata_of_older_versions_is_read() -> None:
     member = "0002 6d31 0001 63 0002 2f68 {rebalance} 00002710 00000001 aa 00000001 bb"
     head = "{version} 0008 636f6e73756d6572 00000005 0005 72616e6765 0002 6d31 {state}"
     for version, rebalance, state in ((0, "", ""), (1, "00007530", ""), (2, "00007530", "0000018bcfe56800")):
-        text = (
-            head.format(version=f"{version:04x}", state=state)
-            + "00000001"
-            + member.format(rebalance=rebalance)
-        )
+        text = head.format(version=f"{version:04x}", state=state) + "00000001" + member.format(rebalance=rebalance)
         group = decode_group_value(bytes.fromhex(text.replace(" ", "")))
         assert group == GroupMetadata(
-            "consumer", 5, "range", "m1", 1_700_000_000_000 if version == 2 else -1,
+            "consumer",
+            5,
+            "range",
+            "m1",
+            1_700_000_000_000 if version == 2 else -1,
             (MemberMetadata("m1", None, "c", "/h", 30_000 if version else -1, 10_000, b"\xaa", b"\xbb"),),
-        )  # fmt: skip
+        )
 
 
 def test_keys_of_other_kinds_of_groups_are_passed_over() -> None:
@@ -212,9 +213,14 @@ int32 = st.integers(-(2**31), 2**31 - 1)
 int64 = st.integers(0, 2**63 - 1)
 
 commits = st.builds(
-    CommittedOffset, int64, texts, int64, leader_epoch=int32, expire_timestamp_ms=st.none(),
+    CommittedOffset,
+    int64,
+    texts,
+    int64,
+    leader_epoch=int32,
+    expire_timestamp_ms=st.none(),
     topic_id=st.none() | st.uuids(),
-) | st.builds(CommittedOffset, int64, texts, int64, expire_timestamp_ms=int64)  # fmt: skip
+) | st.builds(CommittedOffset, int64, texts, int64, expire_timestamp_ms=int64)
 members = st.builds(MemberMetadata, texts, st.none() | texts, texts, texts, int32, int32, blobs, blobs)
 groups = st.builds(
     GroupMetadata,

@@ -2,8 +2,8 @@
 
 `tests/golden/transactions/answers.json` holds what Kafka 4.4.0 answered; `tests.golden.transactions.make` writes it.
 
-Kafka writes markers after it has answered EndTxn, and says CONCURRENT_TRANSACTIONS until they are there: such an answer is
-asked for again, unless it is the very point of a case.
+Kafka writes markers after it has answered EndTxn, and says CONCURRENT_TRANSACTIONS until they are there: such an answer
+is asked for again, unless it is the very point of a case.
 """
 
 from __future__ import annotations
@@ -68,9 +68,16 @@ class Script:
     # --- requests ---------------------------------------------------------------------------------------------------
 
     def init(
-        self, name: str, transactional_id: str | None, *, version: int = 5, timeout: int = 60_000,
-        producer_id: int = -1, epoch: int = -1, again: bool = True,
-    ) -> tuple[int, int]:  # fmt: skip
+        self,
+        name: str,
+        transactional_id: str | None,
+        *,
+        version: int = 5,
+        timeout: int = 60_000,
+        producer_id: int = -1,
+        epoch: int = -1,
+        again: bool = True,
+    ) -> tuple[int, int]:
         fields: dict[str, Any] = {"transactional_id": transactional_id, "transaction_timeout": timeout}
         if version >= 3:
             fields |= {"producer_id": producer_id, "producer_epoch": epoch}
@@ -79,9 +86,14 @@ class Script:
         return answer["producer_id"], answer["producer_epoch"]
 
     def add(
-        self, name: str, transactional_id: str, producer: tuple[int, int], *partitions: tuple[str, int],
-        version: int = 3, verify_only: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        transactional_id: str,
+        producer: tuple[int, int],
+        *partitions: tuple[str, int],
+        version: int = 3,
+        verify_only: bool = False,
+    ) -> None:
         topics: dict[str, list[int]] = {}
         for topic, number in partitions:
             topics.setdefault(topic, []).append(number)
@@ -149,9 +161,17 @@ class Script:
             time.sleep(0.01)
 
     def produce(
-        self, name: str, transactional_id: str | None, producer: tuple[int, int], topic: str = "one", *,
-        sequence: int = 0, partition: int = 0, version: int = 12, transactional: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        transactional_id: str | None,
+        producer: tuple[int, int],
+        topic: str = "one",
+        *,
+        sequence: int = 0,
+        partition: int = 0,
+        version: int = 12,
+        transactional: bool = True,
+    ) -> None:
         records = build_batch(
             [Record(0, NOW, b"k", name.encode())],
             producer_id=producer[0],
@@ -171,9 +191,18 @@ class Script:
         )
 
     def commit_offsets(
-        self, name: str, transactional_id: str, producer: tuple[int, int], group: str, *,
-        offset: int = 5, topic: str = "one", version: int = 4, generation: int = -1, member: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        transactional_id: str,
+        producer: tuple[int, int],
+        group: str,
+        *,
+        offset: int = 5,
+        topic: str = "one",
+        version: int = 4,
+        generation: int = -1,
+        member: str = "",
+    ) -> None:
         partition = {"partition_index": 0, "committed_offset": offset, "committed_metadata": "m"}
         fields: dict[str, Any] = {"generation_id": generation, "member_id": member} if version >= 3 else {}
         self.ask(
@@ -206,9 +235,16 @@ class Script:
         self.ask(name, ApiKey.DESCRIBE_PRODUCERS, 0, topics=topics)
 
     def mark(
-        self, name: str, producer: tuple[int, int], committed: bool, *, coordinator_epoch: int = 0,
-        version: int = 1, transaction_version: int = 0, topic: str = "one",
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        producer: tuple[int, int],
+        committed: bool,
+        *,
+        coordinator_epoch: int = 0,
+        version: int = 1,
+        transaction_version: int = 0,
+        topic: str = "one",
+    ) -> None:
         marker = {
             "producer_id": producer[0],
             "producer_epoch": producer[1],
@@ -260,9 +296,7 @@ def script(bootstrap_servers: str) -> Iterator[Script]:
     """A script on a fresh broker with its topics, and with both coordinators there."""
     made = Script(bootstrap_servers)
     try:
-        topics = [
-            {"name": name, "num_partitions": count, "replication_factor": 1} for name, count in TOPICS.items()
-        ]
+        topics = [{"name": name, "num_partitions": count, "replication_factor": 1} for name, count in TOPICS.items()]
         made.asker.call(ApiKey.CREATE_TOPICS, 7, topics=topics, timeout=30_000)
         for key_type in (0, 1):
             _await_coordinator(made, key_type)
@@ -280,9 +314,7 @@ def _await_coordinator(made: Script, key_type: int) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.1)
     while key_type:  # it is elected a moment after it was made
-        answer = made.asker.call(
-            ApiKey.INIT_PRODUCER_ID, 4, transactional_id="first", transaction_timeout=60_000
-        )
+        answer = made.asker.call(ApiKey.INIT_PRODUCER_ID, 4, transactional_id="first", transaction_timeout=60_000)
         if answer.error_code == 0:
             return
         assert time.monotonic() < deadline
@@ -293,9 +325,20 @@ def run(bootstrap_servers: str) -> dict[str, Any]:
     """All answers by name."""
     with script(bootstrap_servers) as made:
         for part in (
-            _init, _add, _verify, _end_of_old_clients, _end_of_new_clients, _fencing, _produce_of_old_clients,
-            _produce_of_new_clients, _offsets_of_old_clients, _offsets_of_new_clients, _members, _telling, _markers,
-        ):  # fmt: skip
+            _init,
+            _add,
+            _verify,
+            _end_of_old_clients,
+            _end_of_new_clients,
+            _fencing,
+            _produce_of_old_clients,
+            _produce_of_new_clients,
+            _offsets_of_old_clients,
+            _offsets_of_new_clients,
+            _members,
+            _telling,
+            _markers,
+        ):
             part(made)
         return made.answers
 
@@ -514,9 +557,12 @@ def _members(s: Script) -> None:
     """A group with a member: who may commit for it."""
     protocols = [{"name": "range", "metadata": b""}]
     join: dict[str, Any] = {
-        "group_id": "with-member", "session_timeout": 60_000, "rebalance_timeout": 60_000,
-        "protocol_type": "consumer", "protocols": protocols,
-    }  # fmt: skip
+        "group_id": "with-member",
+        "session_timeout": 60_000,
+        "rebalance_timeout": 60_000,
+        "protocol_type": "consumer",
+        "protocols": protocols,
+    }
     member = s.asker.call(ApiKey.JOIN_GROUP, 5, **join, member_id="").member_id
     s.asker.call(ApiKey.JOIN_GROUP, 5, **join, member_id=member)
     mine = s.init("members: init", "members")

@@ -69,9 +69,7 @@ def consumer(bootstrap_servers: str, group: str, **config: Any) -> Consumer:
 def committed(bootstrap_servers: str, topic: str, *, isolation: str = "read_committed") -> list[str]:
     """All values of a topic that count, sorted."""
     values: list[str] = []
-    reader = consumer(
-        bootstrap_servers, "reader", **{"isolation.level": isolation, "enable.partition.eof": True}
-    )
+    reader = consumer(bootstrap_servers, "reader", **{"isolation.level": isolation, "enable.partition.eof": True})
     partitions = range(len(reader.list_topics(topic, WAIT_S).topics[topic].partitions))
     reader.assign([TopicPartition(topic, number, 0) for number in partitions])
     left = len(partitions)
@@ -134,9 +132,7 @@ def test_confluent_kafka_commits_offsets_with_its_records(broker: stratalog.Brok
             message = reader.poll(WAIT_S)
             assert message is not None
             made.produce("out", message.value(), partition=0)
-        made.send_offsets_to_transaction(
-            reader.position(reader.assignment()), reader.consumer_group_metadata(), WAIT_S
-        )
+        made.send_offsets_to_transaction(reader.position(reader.assignment()), reader.consumer_group_metadata(), WAIT_S)
         if commits:
             made.commit_transaction(WAIT_S)
         else:
@@ -150,9 +146,7 @@ def test_confluent_kafka_commits_offsets_with_its_records(broker: stratalog.Brok
 
 def test_aiokafka_commits_and_aborts(broker: stratalog.Broker) -> None:
     async def run() -> None:
-        made = aiokafka.AIOKafkaProducer(
-            bootstrap_servers=broker.bootstrap_servers, transactional_id="aio", acks="all"
-        )
+        made = aiokafka.AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers, transactional_id="aio", acks="all")
         await made.start()
         try:
             async with made.transaction():
@@ -222,9 +216,7 @@ def _copy(broker: KillableBroker, total: int, batch: int, *, stop_after: int) ->
             assert message.offset() == at
             at += 1
             made.produce("out", message.value(), partition=at % 2)
-        made.send_offsets_to_transaction(
-            [TopicPartition("in", 0, at)], reader.consumer_group_metadata(), WAIT_S
-        )
+        made.send_offsets_to_transaction([TopicPartition("in", 0, at)], reader.consumer_group_metadata(), WAIT_S)
         if turn == stop_after:
             at -= batch  # left open: the next producer of this id aborts it
             made.flush(WAIT_S)

@@ -1,4 +1,5 @@
-"""A broker that dies at any step of a transaction's end: after the next start everything of it is visible, or nothing."""
+"""A broker that dies at any step of a transaction's end: after the next start everything of it is visible, or
+nothing."""
 
 from __future__ import annotations
 
@@ -123,9 +124,7 @@ def test_a_crash_at_any_step_leaves_all_or_nothing(
         decided = number > 0
         with Broker(data_dir=copy, config=CONFIG) as broker:
             made = Script(broker.bootstrap_servers)
-            (known,) = (
-                known for known in broker.state.transactions.transactions() if known.transactional_id == "tx"
-            )
+            (known,) = (known for known in broker.state.transactions.transactions() if known.transactional_id == "tx")
             assert known.state.title == (
                 "Ongoing" if not decided else "CompleteCommit" if committed else "CompleteAbort"
             )
@@ -196,9 +195,7 @@ def test_before_transactions_version_1_the_records_are_those_of_old_brokers(tmp_
         s.init("fence", "tx", again=False)
         assert s.answers["fence"]["error_code"] == 51
         (partition,) = broker.state.logs.partitions("__transaction_state")
-        (entry,) = (
-            found for key, found in read_contents(partition).latest.items() if decode_key(key) == "tx"
-        )
+        (entry,) = (found for key, found in read_contents(partition).latest.items() if decode_key(key) == "tx")
         assert entry.value is not None
         assert entry.value[:2] == b"\0\0"
     with Broker(data_dir=tmp_path, config=CONFIG) as broker:

@@ -40,9 +40,7 @@ def init(known: Transaction, expected: Producer | None = None, *, version: int =
     return decisions.on_init_producer_id(known, expected, 60_000, 10, ids(), transaction_version=version)
 
 
-def end(
-    known: Transaction, producer: Producer, *, committed: bool = True, version: int = 2
-) -> Transaction | None:
+def end(known: Transaction, producer: Producer, *, committed: bool = True, version: int = 2) -> Transaction | None:
     return decisions.on_end(known, producer, version, 10, ids(), committed=committed)
 
 
@@ -118,9 +116,9 @@ def test_a_fence_raises_the_epoch_once_and_never_beyond_the_largest(version: int
 
 
 def test_a_fence_at_the_last_epoch_gives_way_to_a_new_producer_id() -> None:
-    """Under version 2 an abort by the broker is an end like any other. As `endTransaction` of Kafka 4.4, which asks for a
-    new producer id whether a client ends the transaction or a fence. The retry of a producer that was fenced so came to
-    epoch 32767, which is nobody's.
+    """Under version 2 an abort by the broker is an end like any other. As `endTransaction` of Kafka 4.4, which asks for
+    a new producer id whether a client ends the transaction or a fence. The retry of a producer that was fenced so came
+    to epoch 32767, which is nobody's.
     """
     known = fresh(EPOCH_MAX - 3)
     for expected in (EPOCH_MAX - 2, EPOCH_MAX - 1):

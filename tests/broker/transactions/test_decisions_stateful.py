@@ -1,4 +1,5 @@
-"""Whatever producers ask, in whatever order, and wherever the coordinator stops: a transactional id keeps its promises."""
+"""Whatever producers ask, in whatever order, and wherever the coordinator stops: a transactional id keeps its
+promises."""
 
 from __future__ import annotations
 
@@ -16,13 +17,14 @@ from stratalog.broker.transactions.states import TransactionState
 from stratalog.broker.transactions.transaction import EPOCH_MAX, Producer, Transaction
 from stratalog.errors import KafkaError
 
-PARTITIONS = st.frozensets(
-    st.builds(TopicPartition, st.sampled_from(["a", "b"]), st.integers(0, 2)), min_size=1
-)
+PARTITIONS = st.frozensets(st.builds(TopicPartition, st.sampled_from(["a", "b"]), st.integers(0, 2)), min_size=1)
 
 
 class TransactionalId(RuleBasedStateMachine):
-    """Several producers under one id, old clients and new ones; markers are written at once, later, or after a restart."""
+    """Several producers under one id, old clients and new ones.
+
+    Markers are written at once, later, or after a restart.
+    """
 
     @initialize(epoch=st.sampled_from([-1, 0, EPOCH_MAX - 3, EPOCH_MAX - 2]), version=st.sampled_from([0, 2]))
     def begin(self, epoch: int, version: int) -> None:
@@ -76,9 +78,7 @@ class TransactionalId(RuleBasedStateMachine):
             self._step(changed)
         assert partitions <= self.known.partitions
 
-    @rule(
-        pick=st.integers(0, 100), committed=st.booleans(), version=st.sampled_from([0, 2]), now=st.booleans()
-    )
+    @rule(pick=st.integers(0, 100), committed=st.booleans(), version=st.sampled_from([0, 2]), now=st.booleans())
     def end(self, pick: int, committed: bool, version: int, now: bool) -> None:
         producer = self.producers[pick % len(self.producers)]
         before = self.known
@@ -97,10 +97,7 @@ class TransactionalId(RuleBasedStateMachine):
         self._step(changed)
         if now:
             self.complete()
-            assert (
-                decisions.on_end(self.known, producer, version, self.now, self._new_id, committed=committed)
-                is None
-            )
+            assert decisions.on_end(self.known, producer, version, self.now, self._new_id, committed=committed) is None
 
     @precondition(lambda self: self.known.state.is_prepared)
     @rule()

@@ -25,8 +25,6 @@ def test_the_example_is_what_is_written() -> None:
 
 def _hex_column(text: str) -> bytes:
     """What stands left of the explanations: groups of hexadecimal digits, ended by two blanks."""
-    lines = [
-        re.match(r"(?:[0-9a-f]{2,} )*[0-9a-f]{2,}(?=  )", line.strip()) for line in text.strip().splitlines()
-    ]
+    lines = [re.match(r"(?:[0-9a-f]{2,} )*[0-9a-f]{2,}(?=  )", line.strip()) for line in text.strip().splitlines()]
     assert all(lines), text
     return bytes.fromhex("".join(line[0] for line in lines if line))

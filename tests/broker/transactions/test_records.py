@@ -51,9 +51,7 @@ def test_what_is_written_is_read_back(transaction: Transaction) -> None:
 
 @given(TRANSACTIONS, st.sampled_from([0, 1]), st.data())
 @settings(deadline=None)
-def test_a_value_that_is_cut_off_is_damaged(
-    transaction: Transaction, version: int, data: st.DataObject
-) -> None:
+def test_a_value_that_is_cut_off_is_damaged(transaction: Transaction, version: int, data: st.DataObject) -> None:
     """No part of a value is taken for a whole one."""
     value = encode_value(transaction, version)
     cut = data.draw(st.integers(0, len(value) - 1))

@@ -40,9 +40,7 @@ def end_code(s: Script, name: str, mine: tuple[int, int], *, committed: bool = T
     return int(answer["error_code"])
 
 
-def test_a_marker_that_cannot_be_written_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_marker_that_cannot_be_written_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coordinator, "_RETRY_S", 0.01)
     with Broker(data_dir=tmp_path, config=CONFIG) as broker, script(broker.bootstrap_servers) as s:
         mine = open_transaction(s)

@@ -22,14 +22,10 @@ DEMO = [sys.executable, "-m", "stratalog", "demo"]
 @pytest.mark.spark
 def test_the_main_job_on_a_part_of_the_flights(tmp_path: Path) -> None:
     home = tmp_path / "demo"
-    done = subprocess.run(
-        [*DEMO, "--rows", "60000", "--dir", str(home)], capture_output=True, text=True, timeout=600
-    )
+    done = subprocess.run([*DEMO, "--rows", "60000", "--dir", str(home)], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Every flight and every answer agrees with the source." in done.stdout
-    assert [
-        line for line in done.stderr.splitlines() if "/stratalog/" in line
-    ] == []  # no stack trace of ours
+    assert [line for line in done.stderr.splitlines() if "/stratalog/" in line] == []  # no stack trace of ours
     assert not is_served(home / "data")
     assert (home / "data" / "flights-5").is_dir()
     assert list((home / "data" / "remote-store").rglob("*.manifest.json"))
@@ -37,9 +33,7 @@ def test_the_main_job_on_a_part_of_the_flights(tmp_path: Path) -> None:
 
 def test_a_demo_that_is_ended_leaves_no_broker(tmp_path: Path) -> None:
     home = tmp_path / "demo"
-    with subprocess.Popen(
-        [*DEMO, "--rows", "2000", "--dir", str(home)], stdout=subprocess.PIPE, text=True
-    ) as process:
+    with subprocess.Popen([*DEMO, "--rows", "2000", "--dir", str(home)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         while "Start a broker" not in process.stdout.readline():
             pass
@@ -86,7 +80,7 @@ RIGHT = Answers({("AA", 1): Delays(2, 2, 3.0, 1, 4.0)}, 5, 2)
         (FLIGHTS, Answers({}, 5, 2), 2, "1 cells of the delays differ"),
         (FLIGHTS, Answers(RIGHT.delays, 6, 2), 2, "busiest hour"),
     ],
-)  # fmt: skip
+)
 def test_any_difference_is_found_and_said(
     consumed: list[Flight], found: Answers, scanned: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

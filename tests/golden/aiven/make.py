@@ -51,12 +51,22 @@ def main(plugin: Path) -> None:
             newest = FIRST_TIMESTAMP_MS + base + RECORDS - 1
             subprocess.run(
                 [
-                    java(), "-cp", f"{work / 'classes'}:{jars}", "AivenGoldens", str(HERE / "bucket"), variant,
-                    segment_id, str(HERE / f"{variant}.pem"), str(CHUNK_BYTES), str(segment), str(base),
-                    str(base + RECORDS - 1), str(newest),
+                    java(),
+                    "-cp",
+                    f"{work / 'classes'}:{jars}",
+                    "AivenGoldens",
+                    str(HERE / "bucket"),
+                    variant,
+                    segment_id,
+                    str(HERE / f"{variant}.pem"),
+                    str(CHUNK_BYTES),
+                    str(segment),
+                    str(base),
+                    str(base + RECORDS - 1),
+                    str(newest),
                 ],
                 check=True,
-            )  # fmt: skip
+            )
         expected = {
             variant: {path.name: path.read_bytes().hex() for path in sorted(segment.iterdir())}
             for variant, segment in zip(VARIANTS, segments, strict=True)

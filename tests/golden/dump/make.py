@@ -28,8 +28,11 @@ METADATA = "__cluster_metadata"
 
 #: name of the expected output -> (topic, suffixes of the files, options)
 DUMPS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
-    **{f"{codec}-{name}": (codec, (".log",), options) for codec in CODECS
-       for name, options in (("shallow", ()), ("deep", ("--deep-iteration",)), ("data", ("--print-data-log",)))},
+    **{
+        f"{codec}-{name}": (codec, (".log",), options)
+        for codec in CODECS
+        for name, options in (("shallow", ()), ("deep", ("--deep-iteration",)), ("data", ("--print-data-log",)))
+    },
     "append-time-data": ("append-time", (".log",), ("--print-data-log",)),
     "transactions-data": ("transactions", (".log",), ("--print-data-log",)),
     "transactions-rest": ("transactions", (".index", ".timeindex", ".txnindex", ".snapshot"), ()),
@@ -42,11 +45,9 @@ DUMPS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "transaction-log-decoder": ("__transaction_state", (".log",), ("--transaction-log-decoder",)),
     "cluster-metadata-decoder": (METADATA, (".log", ".checkpoint"), ("--cluster-metadata-decoder",)),
     "cluster-metadata-deep": (METADATA, (".log", ".checkpoint"), ("--deep-iteration",)),
-    "cluster-metadata-skip": (
-        METADATA, (".checkpoint",), ("--cluster-metadata-decoder", "--skip-record-metadata"),
-    ),
+    "cluster-metadata-skip": (METADATA, (".checkpoint",), ("--cluster-metadata-decoder", "--skip-record-metadata")),
     "empty": ("empty", (".log", ".index", ".timeindex"), ()),
-}  # fmt: skip
+}
 
 
 def _produce(kafka: ReferenceKafka, topic: str, settings: dict[str, Any], rows: list[dict[str, Any]]) -> None:
@@ -137,8 +138,19 @@ def fill(kafka: ReferenceKafka) -> None:
         future.result(30)
     for codec in CODECS:
         _produce(kafka, codec, {"compression.type": codec}, _rows(12))
-        perf = ["--topic", codec, "--num-records", "6", "--record-size", "20", "--throughput", "-1",
-                "--command-property", f"bootstrap.servers={kafka.bootstrap_servers}", f"compression.type={codec}"]  # fmt: skip
+        perf = [
+            "--topic",
+            codec,
+            "--num-records",
+            "6",
+            "--record-size",
+            "20",
+            "--throughput",
+            "-1",
+            "--command-property",
+            f"bootstrap.servers={kafka.bootstrap_servers}",
+            f"compression.type={codec}",
+        ]
         tool("org.apache.kafka.tools.ProducerPerformance", perf)
     _produce(kafka, "append-time", {"compression.type": "lz4"}, _rows(5))
     _transactions(kafka, "transactions")

@@ -38,8 +38,12 @@ def _compact(definition: dict[str, Any]) -> dict[str, Any]:
     def field(source: dict[str, Any]) -> dict[str, Any]:
         made = {"name": source["name"][0].lower() + source["name"][1:], "type": source["type"]}
         made["versions"] = source["versions"]
-        for ours, theirs in (("nullable", "nullableVersions"), ("tagged", "taggedVersions"), ("tag", "tag"),
-                             ("default", "default")):  # fmt: skip
+        for ours, theirs in (
+            ("nullable", "nullableVersions"),
+            ("tagged", "taggedVersions"),
+            ("tag", "tag"),
+            ("default", "default"),
+        ):
             if theirs in source:
                 made[ours] = source[theirs]
         fields = source.get("fields") or structs.get(source["type"].removeprefix("[]"))
@@ -69,8 +73,10 @@ def main() -> None:
     with zipfile.ZipFile(metadata_jar) as archive:
         names = [name for name in archive.namelist() if re.fullmatch(r"common/metadata/\w+\.json", name)]
         definitions = sorted((_definition(archive, name) for name in names), key=lambda one: one["apiKey"])
-    rows = [f'  "{one["apiKey"]}": {{"type":"{_type_name(one["name"])}","value":{dump(_compact(one))}}}'
-            for one in definitions]  # fmt: skip
+    rows = [
+        f'  "{one["apiKey"]}": {{"type":"{_type_name(one["name"])}","value":{dump(_compact(one))}}}'
+        for one in definitions
+    ]
     lines += ',\n "metadata": {\n' + ",\n".join(rows) + "\n }"
     with zipfile.ZipFile(clients_jar) as archive:
         rows = [

@@ -36,12 +36,20 @@ def test_rows_are_what_the_plain_view_says(tmp_path: Path, window_size: int) -> 
     assert gaps == []
     assert rows == [
         (
-            batch.start, batch.base_offset, batch.last_offset, batch.size, batch.partition_leader_epoch,
-            batch.attributes, batch.max_timestamp, batch.producer_id, batch.record_count, batch.is_crc_valid,
+            batch.start,
+            batch.base_offset,
+            batch.last_offset,
+            batch.size,
+            batch.partition_leader_epoch,
+            batch.attributes,
+            batch.max_timestamp,
+            batch.producer_id,
+            batch.record_count,
+            batch.is_crc_valid,
             batch.magic,
         )
         for batch in iter_batches(path.read_bytes())
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -11,8 +11,8 @@ from tests.log.cleaner.compacted import Compacted
 
 
 def test_transactions_that_a_cleaning_took_from_the_start_of_a_log_are_no_finding(tmp_path: Path) -> None:
-    """The data of an aborted transaction goes in one cleaning, its marker and index entry stay for another; the snapshot
-    knows the producer's last sequence, which the log does not."""
+    """The data of an aborted transaction goes in one cleaning, its marker and index entry stay for another; the
+    snapshot knows the producer's last sequence, which the log does not."""
     log = Compacted(tmp_path)
     log.produce(7, [1, 2])
     log.abort(7)

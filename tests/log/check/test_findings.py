@@ -124,9 +124,7 @@ def test_a_batch_with_a_wrong_crc_is_named_with_its_offsets(partition: Path) -> 
 
 
 @pytest.mark.parametrize("damage", [b"\0" * 17, b"\xff" * 17, b"\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0\2"])
-def test_bytes_that_are_no_batch_are_told_and_the_scan_goes_on_behind_them(
-    partition: Path, damage: bytes
-) -> None:
+def test_bytes_that_are_no_batch_are_told_and_the_scan_goes_on_behind_them(partition: Path, damage: bytes) -> None:
     log = logs(partition)[0]
     all_of_it = batches(log)
     change(log, all_of_it[2].start, damage)
@@ -209,9 +207,7 @@ def test_a_batch_below_the_base_offset_or_beyond_its_reach_is_told(tmp_path: Pat
     for offset, kind in ((99, Kind.OFFSET_BELOW_BASE), (100 + 2**31, Kind.OFFSET_TOO_FAR)):
         partition = tmp_path / kind.value / "t-0"
         partition.mkdir(parents=True)
-        (partition / log_file(100)).write_bytes(
-            build_batch([Record(offset, 5, None, b"v")], base_offset=offset)
-        )
+        (partition / log_file(100)).write_bytes(build_batch([Record(offset, 5, None, b"v")], base_offset=offset))
         assert kind in {one.kind for one in found(partition)}
 
 
@@ -292,9 +288,7 @@ def test_an_index_of_another_segment_is_told(partition: Path) -> None:
 
 
 @pytest.mark.parametrize(("suffix", "size"), [(".index", 8), (".timeindex", 12)])
-def test_an_entry_that_the_log_contradicts_is_told_with_its_position(
-    partition: Path, suffix: str, size: int
-) -> None:
+def test_an_entry_that_the_log_contradicts_is_told_with_its_position(partition: Path, suffix: str, size: int) -> None:
     path = logs(partition)[0].with_suffix(suffix)
     change(path, 2 * size + 6, b"\x7f")
     one = only(partition)
@@ -495,9 +489,14 @@ def test_two_topic_ids_of_one_topic_are_told(data: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [META.replace("=1\nv", "=x\nv"), META.replace("version=1", "version=2"), META.replace("cluster.id=abc\n", ""),
-     META.replace("AAAAAQ", "A"), "\xff\xfe"],
-)  # fmt: skip
+    [
+        META.replace("=1\nv", "=x\nv"),
+        META.replace("version=1", "version=2"),
+        META.replace("cluster.id=abc\n", ""),
+        META.replace("AAAAAQ", "A"),
+        "\xff\xfe",
+    ],
+)
 def test_a_damaged_meta_properties_is_told(data: Path, text: str) -> None:
     (data / "meta.properties").write_text(text, encoding="latin-1")
     assert only(data).kind is Kind.META_DAMAGED

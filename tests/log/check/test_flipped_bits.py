@@ -1,8 +1,9 @@
 """Any single flipped bit in any file of a log directory is found, but where the format says a thing only once.
 
-What is said once, and so cannot be found: the base offset of a batch, if the offsets still ascend (compaction leaves such
-gaps) and no index entry tells it; values in checkpoints that stay within the log; where the first leader epoch begins,
-unless the last broker stopped cleanly; a topic id, cluster id, node id or directory id that is still one; white space.
+What is said once, and so cannot be found: the base offset of a batch, if the offsets still ascend (compaction leaves
+such gaps) and no index entry tells it; values in checkpoints that stay within the log; where the first leader epoch
+begins, unless the last broker stopped cleanly; a topic id, cluster id, node id or directory id that is still one; white
+space.
 """
 
 from __future__ import annotations
@@ -36,9 +37,7 @@ def is_said_once(path: Path, position: int) -> bool:
     if path.name == "leader-epoch-checkpoint":
         data = path.read_bytes()
         first_start = data.index(b" ") + 1  # a log may begin anywhere in its first segment
-        return data[position : position + 1] in b" \n" or first_start <= position <= data.index(
-            b"\n", first_start
-        )
+        return data[position : position + 1] in b" \n" or first_start <= position <= data.index(b"\n", first_start)
     return False
 
 
@@ -51,9 +50,7 @@ def test_a_flipped_bit_is_found(data: Path, seed: int) -> None:
     (data / ".kafka_cleanshutdown").unlink()
     assert report_of(data).findings == []
     files = sorted(path for path in (data / "orders-0").iterdir() if path.stat().st_size)
-    by_kind = {
-        path.suffix or path.name: [one for one in files if one.suffix == path.suffix] for path in files
-    }
+    by_kind = {path.suffix or path.name: [one for one in files if one.suffix == path.suffix] for path in files}
     missed = []
     for kind in sorted(by_kind) * 4:
         path = chosen.choice(by_kind[kind])

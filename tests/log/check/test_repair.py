@@ -92,9 +92,7 @@ def damage_epochs(data: Path) -> None:
     "damage",
     [damage_index, remove_indexes, damage_txn_index, remove_txn_index, damage_snapshots, damage_epochs],
 )
-def test_derived_files_are_what_they_were_before_the_damage(
-    data: Path, damage: Callable[[Path], None]
-) -> None:
+def test_derived_files_are_what_they_were_before_the_damage(data: Path, damage: Callable[[Path], None]) -> None:
     """Byte for byte, but for the order of producers in a snapshot and the distance of index entries."""
     before = content(data)
     damage(data)
@@ -108,10 +106,9 @@ def test_derived_files_are_what_they_were_before_the_damage(
 
 
 @pytest.mark.parametrize("content", [b"garbage", b"0\n1\norders 0 -7\n"])
-def test_no_start_cuts_what_was_there_when_recovery_points_were_written_again(
-    data: Path, content: bytes
-) -> None:
-    """Whoever wrote the damaged ones may have flushed all of it: Kafka too takes what is now in the file as it stands."""
+def test_no_start_cuts_what_was_there_when_recovery_points_were_written_again(data: Path, content: bytes) -> None:
+    """Whoever wrote the damaged ones may have flushed all of it: Kafka too takes what is now in the file as it
+    stands."""
     partition = data / "orders-0"
     end = report_of(partition).partitions[0].log_end_offset
     batch = batches(logs(partition)[-1])[0]
@@ -183,10 +180,9 @@ def test_offsets_behind_a_cut_follow_the_log(data: Path) -> None:
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("accept_loss", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_no_repair_gives_an_acknowledged_offset_again(
-    data: Path, clean: bool, accept_loss: bool, seed: int
-) -> None:
-    """Whatever is wrong with a last segment that was flushed: the log goes on where it had ended, with every byte kept."""
+def test_no_repair_gives_an_acknowledged_offset_again(data: Path, clean: bool, accept_loss: bool, seed: int) -> None:
+    """Whatever is wrong with a last segment that was flushed: the log goes on where it had ended, with every byte
+    kept."""
     chosen = random.Random(seed)
     partition = data / "orders-0"
     shutil.rmtree(data / "orders-1")

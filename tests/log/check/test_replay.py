@@ -29,10 +29,15 @@ def random_log(seed: int, count: int) -> list[bytes]:
             sequences[producer] = 0 if chosen.random() < 0.5 else sequences[producer]
             parts.append(
                 end_transaction_marker(
-                    end, producer_id=producer, producer_epoch=epochs[producer], coordinator_epoch=chosen.randrange(5),
-                    timestamp_ms=offset, base_offset=offset, partition_leader_epoch=0,
+                    end,
+                    producer_id=producer,
+                    producer_epoch=epochs[producer],
+                    coordinator_epoch=chosen.randrange(5),
+                    timestamp_ms=offset,
+                    base_offset=offset,
+                    partition_leader_epoch=0,
                 )
-            )  # fmt: skip
+            )
             is_open[producer] = False
             offset += 1
             continue
@@ -40,11 +45,15 @@ def random_log(seed: int, count: int) -> list[bytes]:
         size = chosen.randrange(1, 4)
         parts.append(
             build_batch(
-                [Record(offset + n, 1000 + chosen.randrange(99), b"k", b"v") for n in range(size)], base_offset=offset,
-                producer_id=producer, producer_epoch=epochs[producer], base_sequence=sequences[producer],
-                is_transactional=is_transactional, partition_leader_epoch=0,
+                [Record(offset + n, 1000 + chosen.randrange(99), b"k", b"v") for n in range(size)],
+                base_offset=offset,
+                producer_id=producer,
+                producer_epoch=epochs[producer],
+                base_sequence=sequences[producer],
+                is_transactional=is_transactional,
+                partition_leader_epoch=0,
             )
-        )  # fmt: skip
+        )
         is_open[producer] = is_transactional
         sequences[producer] += size
         offset += size

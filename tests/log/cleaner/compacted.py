@@ -134,10 +134,7 @@ class Compacted:
     def keys(self) -> list[int]:
         """Of the data, in order."""
         return [
-            int(record.key or b"-1")
-            for batch in self.batches()
-            if not batch.is_control
-            for record in batch.records()
+            int(record.key or b"-1") for batch in self.batches() if not batch.is_control for record in batch.records()
         ]
 
     def offsets(self) -> list[int]:

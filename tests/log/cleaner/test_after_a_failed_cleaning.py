@@ -95,9 +95,7 @@ class World:
         log.update_high_watermark(log.log_end_offset)
         return log
 
-    def clean(
-        self, log: PartitionLog, cleaner: Cleaner, check_abort: Callable[[], None] = lambda: None
-    ) -> None:
+    def clean(self, log: PartitionLog, cleaner: Cleaner, check_abort: Callable[[], None] = lambda: None) -> None:
         cleaner.clean(
             log,
             first_dirty_offset=0,

@@ -29,8 +29,14 @@ class Segment:
         return self.largest
 
 
-def facts(*segments: Segment, start: int = 0, stable: int | None = None, min_lag: int = 0, max_lag: int = 2**63 - 1,
-          deletes: bool = False) -> LogFacts:  # fmt: skip
+def facts(
+    *segments: Segment,
+    start: int = 0,
+    stable: int | None = None,
+    min_lag: int = 0,
+    max_lag: int = 2**63 - 1,
+    deletes: bool = False,
+) -> LogFacts:
     """A log of these segments, the last one active, with ten offsets each."""
     end = segments[-1].base_offset + 10
     return LogFacts(segments, start, end, end if stable is None else stable, min_lag, max_lag, deletes)
@@ -78,12 +84,15 @@ def test_the_first_uncleanable_offset_is_never_below_the_first_dirty_one() -> No
 
 
 @pytest.mark.parametrize(("age", "expected"), [(0, 10), (999, 10), (1000, 20), (5000, 20)])
-def test_nothing_is_cleaned_from_the_first_segment_on_that_has_a_record_too_young(
-    age: int, expected: int
-) -> None:
+def test_nothing_is_cleaned_from_the_first_segment_on_that_has_a_record_too_young(age: int, expected: int) -> None:
     old = NOW - 10_000
-    log = facts(Segment(0, largest=old), Segment(10, largest=NOW - age), Segment(20, largest=NOW), Segment(30, largest=0),
-                min_lag=1000)  # fmt: skip
+    log = facts(
+        Segment(0, largest=old),
+        Segment(10, largest=NOW - age),
+        Segment(20, largest=NOW),
+        Segment(30, largest=0),
+        min_lag=1000,
+    )
     assert first_uncleanable_offset(log, 0, NOW) == expected
 
 
@@ -95,9 +104,7 @@ def test_the_age_of_what_is_clean_already_does_not_matter() -> None:
 @pytest.mark.parametrize(
     ("first_batch", "delay"), [(NOW - 1500, 500), (NOW - 1000, 0), (NOW, 0), (-1, 0), (0, 0), (None, 0)]
 )
-def test_compaction_is_overdue_from_the_oldest_dirty_first_batch_on(
-    first_batch: int | None, delay: int
-) -> None:
+def test_compaction_is_overdue_from_the_oldest_dirty_first_batch_on(first_batch: int | None, delay: int) -> None:
     log = facts(
         Segment(0, first_batch_timestamp=1),
         Segment(10, first_batch_timestamp=first_batch),
@@ -124,9 +131,7 @@ def test_the_active_segment_is_never_overdue() -> None:
         (25, 25, (300, 0, 20)),
     ],
 )
-def test_sizes_are_those_of_whole_segments(
-    first_dirty: int, uncleanable: int, expected: tuple[int, int, int]
-) -> None:
+def test_sizes_are_those_of_whole_segments(first_dirty: int, uncleanable: int, expected: tuple[int, int, int]) -> None:
     assert dirtiness(LOG, first_dirty, uncleanable) == Dirtiness(*expected)
 
 

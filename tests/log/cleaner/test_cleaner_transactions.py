@@ -243,9 +243,7 @@ def test_markers_and_data_with_the_same_key_do_not_meet(tmp_path: Path) -> None:
 def test_tombstones_of_transactions_follow_the_same_horizon(tmp_path: Path) -> None:
     log = large(tmp_path)
     tombstone = [Record(0, NOW_MS, b"1", None)]
-    log.append(
-        build_batch(tombstone, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
-    )
+    log.append(build_batch(tombstone, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True))
     log.commit(1)
     log.roll()
     log.clean()

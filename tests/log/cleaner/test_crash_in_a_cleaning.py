@@ -1,4 +1,5 @@
-"""A cleaning that is killed at any change to the disk: no survivor is lost, none is doubled, and it can be done again."""
+"""A cleaning that is killed at any change to the disk: no survivor is lost, none is doubled, and it can be done
+again."""
 
 from __future__ import annotations
 
@@ -45,8 +46,7 @@ class Life:
             if number == 14:
                 self.abort_a_transaction(log)
             batch = [
-                Record(i, NOW + number, b"%d" % self.random.randrange(6), b"%d-%d" % (number, i))
-                for i in range(2)
+                Record(i, NOW + number, b"%d" % self.random.randrange(6), b"%d-%d" % (number, i)) for i in range(2)
             ]
             self.append(log, batch)
         log.roll()

@@ -114,9 +114,7 @@ def _log(draw: st.DrawFn) -> list[bytes]:
 
 
 def segment(directory: Path, batches: Sequence[bytes], suffix: str = "") -> LogSegment:
-    made = LogSegment.create(
-        directory, 0, CONFIG, clock=ManualClock(NOW_MS), fs=REAL_FILESYSTEM, suffix=suffix
-    )
+    made = LogSegment.create(directory, 0, CONFIG, clock=ManualClock(NOW_MS), fs=REAL_FILESYSTEM, suffix=suffix)
     for data in batches:
         batch = RecordBatch(data)
         facts = BatchFacts(batch.base_offset, batch.last_offset, batch.max_timestamp, len(data), 0)
@@ -197,9 +195,7 @@ def test_what_the_buffers_grew_for_a_large_batch_is_given_back(tmp_path: Path) -
     assert (rewriter._chunk.capacity, rewriter._output.room()) == (100, 100)
 
 
-def filtered(
-    records: Sequence[Record], newest: dict[bytes, int], **batch: int | bool | Codec | None
-) -> bytes | None:
+def filtered(records: Sequence[Record], newest: dict[bytes, int], **batch: int | bool | Codec | None) -> bytes | None:
     """What becomes of one batch of no producer within what the map covers."""
     offset_map = OffsetMap(24 * 50)
     for key, offset in newest.items():
@@ -219,9 +215,7 @@ def test_a_batch_that_stays_whole_keeps_its_bytes() -> None:
 
 def test_what_stays_keeps_offsets_timestamps_sequences_and_codec() -> None:
     records = [Record(n, NOW_MS + n, b"%d" % (n % 2), b"v") for n in range(4)]
-    made = filtered(
-        records, {b"0": 2, b"1": 3}, producer_id=5, producer_epoch=1, base_sequence=8, codec=Codec.GZIP
-    )
+    made = filtered(records, {b"0": 2, b"1": 3}, producer_id=5, producer_epoch=1, base_sequence=8, codec=Codec.GZIP)
     assert made is not None
     (batch,) = iter_batches(made)
     batch.ensure_valid()

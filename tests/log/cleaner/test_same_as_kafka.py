@@ -27,9 +27,7 @@ Files = dict[str, tuple[int, bytes]]
 STEPS = 150
 
 
-def assert_same_answers(
-    lines: Sequence[str], ours: Sequence[str], theirs: Iterable[str], *, codecs: bool
-) -> None:
+def assert_same_answers(lines: Sequence[str], ours: Sequence[str], theirs: Iterable[str], *, codecs: bool) -> None:
     for number, (line, our_answer, their_answer) in enumerate(zip(lines, ours, theirs, strict=True)):
         same = _without_sizes(our_answer) == _without_sizes(their_answer)
         assert same if codecs else our_answer == their_answer, (
@@ -49,7 +47,8 @@ def assert_same_files(ours: Files, theirs: Files) -> None:
 
 
 def contents(files: Files) -> dict[str, list[object]]:
-    """What is in the logs of each directory, whatever the segments: batches by their headers and records, and aborts."""
+    """What is in the logs of each directory, whatever the segments: batches by their headers and records, and
+    aborts."""
     found: dict[str, list[object]] = {}
     for name in sorted(files):
         directory, _, file = name.rpartition("/")

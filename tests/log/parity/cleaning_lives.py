@@ -18,7 +18,10 @@ _DAY_MS = 86_400_000
 
 
 class CleaningLife:
-    """Lines of one life so far. With `codecs`, batches come compressed too; with `old_formats` the log begins with some."""
+    """Lines of one life so far.
+
+    With `codecs`, batches come compressed too; with `old_formats` the log begins with some.
+    """
 
     def __init__(
         self,
@@ -98,9 +101,7 @@ class CleaningLife:
                 first_offset + i,
                 self.now_ms - choose.choice((0, 0, 5, 2_000, 200_000)),
                 None if choose.random() < keyless else self._key(),
-                None
-                if choose.random() < 0.2
-                else bytes([choose.randrange(256)]) * choose.choice((0, 10, 300)),
+                None if choose.random() < 0.2 else bytes([choose.randrange(256)]) * choose.choice((0, 10, 300)),
                 choose.choice(((), (), (("h", b"x"), ("", None)), (("\u00e9", b""),))),
             )
             for i in range(choose.choice((1, 1, 2, 5, 20)))

@@ -70,9 +70,7 @@ class Life:
         return " ".join(f"{key}={value}" for key, value in values.items())
 
     def open(self, how: str, recovery_point: int) -> None:
-        self.lines.append(
-            f"open {self.directory} {how} 0 {recovery_point} AAECAwQFBgcICQoLDA0ODw {self.config}"
-        )
+        self.lines.append(f"open {self.directory} {how} 0 {recovery_point} AAECAwQFBgcICQoLDA0ODw {self.config}")
 
     def _records(self, first_offset: int = 0) -> list[Record]:
         choose = self.random

@@ -8,9 +8,9 @@
     cut FILE BYTES / flip FILE POSITION / remove FILE     FILE: DIR/first.log, DIR/last.index, ...
     copy DIR DIR / offsets
     dirty OFFSET                             where the next cleaning begins
-    clean LEFT MAP_BYTES LOAD_FACTOR IO_BYTES   clean what is stable but for the last LEFT segments besides the active one
-    expire                                   forget producers that are silent for a day
-    put FILE BASE64 / touch FILE MS          append bytes to a file / set its modification time
+    clean LEFT MAP_BYTES LOAD_FACTOR IO_BYTES   clean what is stable but for the last LEFT segments besides the active
+    one expire                                   forget producers that are silent for a day put FILE BASE64 / touch FILE
+    MS          append bytes to a file / set its modification time
 
 Each line is answered with one line, the same from both: `ok`, `appended FIRST LAST`, `deleted COUNT`, `offsets ...`, or
 `cleaned NEXT ...`, `clean` when there is nothing to clean, or `error` and the error's name.
@@ -87,9 +87,7 @@ class OurLog:
     def do_time(self, ms: str) -> None:
         self.clock.jump(int(ms) - self.clock.now_ms())
 
-    def do_open(
-        self, directory: str, how: str, start: str, recovery: str, topic_id: str, *properties: str
-    ) -> None:
+    def do_open(self, directory: str, how: str, start: str, recovery: str, topic_id: str, *properties: str) -> None:
         self.log = PartitionLog.open(
             directory,
             LogConfig.from_properties(dict(p.split("=", 1) for p in properties)),
@@ -124,9 +122,7 @@ class OurLog:
         end = max(base for base in bases if base <= stable)
         if end <= first:
             return "clean"
-        cleaner = Cleaner(
-            CleanerSettings(int(map_bytes), float(load_factor), int(io_bytes)), clock=self.clock
-        )
+        cleaner = Cleaner(CleanerSettings(int(map_bytes), float(load_factor), int(io_bytes)), clock=self.clock)
         result = cleaner.clean(
             log,
             first_dirty_offset=first,
@@ -205,9 +201,7 @@ class OurLog:
         shutil.copytree(source, target)
         if self.log is not None and self.log.directory == Path(source):
             active = self.log.active_segment
-            for path, index in zip(
-                active.index_paths, (active.offset_index, active.time_index), strict=False
-            ):
+            for path, index in zip(active.index_paths, (active.offset_index, active.time_index), strict=False):
                 if (copied := Path(target) / path.name).exists():
                     _clear_behind_entries(copied, index.size_in_bytes)
 

@@ -69,9 +69,7 @@ def _segments(draw: st.DrawFn) -> list[RemoteLogSegmentMetadata]:
         empty = draw(st.booleans())
         size = draw(st.sampled_from([0, 1000, 70_000 + number, INT32_MAX, 2**33]))
         found.append(
-            segment(
-                number, start, end, dict(zip(epochs, starts, strict=True)), size=size, txn_index_empty=empty
-            )
+            segment(number, start, end, dict(zip(epochs, starts, strict=True)), size=size, txn_index_empty=empty)
         )
     return found
 
@@ -95,9 +93,7 @@ def test_lookups_agree_with_a_plain_search(
             cache.update(update(number, state))
         model.apply(metadata, number, state)
 
-    assert {m.segment_id: m.state for m in cache.segments()} == {
-        i: m.state for i, m in model.segments.items()
-    }
+    assert {m.segment_id: m.state for m in cache.segments()} == {i: m.state for i, m in model.segments.items()}
     readable = [m for m in model.segments.values() if m.state is FINISHED]
     totals = cache.totals()
     assert totals.segments == len(cache) == len(model.segments)
@@ -197,7 +193,8 @@ def test_a_segment_that_is_added_again_with_other_epochs_is_listed_under_those_a
     assert [m.segment_leader_epochs for m in cache.segments(4)] == [{4: 0}]
 
 
-#: The table of what a state allows: found by offset, listed. What once was finished counts in its epoch's highest offset.
+#: The table of what a state allows: found by offset, listed. What once was finished counts in its epoch's highest
+#: offset.
 _VISIBLE = {
     None: (False, False),
     STARTED: (False, True),

@@ -109,9 +109,18 @@ def test_every_event_survives_the_round_trip(  # type: ignore[no-untyped-def]
     segment_id = RemoteLogSegmentId(TopicIdPartition(ids[0], topic, numbers[0]), ids[1])
     metadata = None if custom is None else CustomMetadata(custom)
     event = RemoteLogSegmentMetadata(
-        segment_id, offsets[0], offsets[-1], times[0], numbers[1], times[1], size,
-        dict(zip(numbers, offsets[:-1], strict=False)), state, metadata, txn_empty,
-    )  # fmt: skip
+        segment_id,
+        offsets[0],
+        offsets[-1],
+        times[0],
+        numbers[1],
+        times[1],
+        size,
+        dict(zip(numbers, offsets[:-1], strict=False)),
+        state,
+        metadata,
+        txn_empty,
+    )
     assert decode(encode(event)) == event
     change = RemoteLogSegmentMetadataUpdate(segment_id, times[1], metadata, state, numbers[1])
     assert decode(encode(change)) == change

@@ -86,9 +86,7 @@ def _log_with_snapshot() -> MemoryMetadataLog:
     manager = TopicBasedRemoteLogMetadataManager(log)
     for number in range(5):
         manager.add_remote_log_segment_metadata(segment(number, number * 10, number * 10 + 9)).result()
-        manager.update_remote_log_segment_metadata(
-            update(number, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
-        ).result()
+        manager.update_remote_log_segment_metadata(update(number, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)).result()
     manager.close()
     return log
 
@@ -111,8 +109,12 @@ def _events_read(log: MemoryMetadataLog) -> int:
     counting = CountingLog(log)
     manager = TopicBasedRemoteLogMetadataManager(counting)
     assert [m.start_offset for m in manager.list_remote_log_segments(PARTITION) if m.is_readable] == [
-        0, 10, 20, 30, 40,
-    ][: len(log.values[0]) // 2]  # fmt: skip
+        0,
+        10,
+        20,
+        30,
+        40,
+    ][: len(log.values[0]) // 2]
     return counting.events_read
 
 

@@ -202,9 +202,7 @@ def test_an_unfinished_deletion_of_a_partition_is_found_after_a_restart() -> Non
     rlmm = _manager(log)
 
     def put(state: RemotePartitionDeleteState) -> None:
-        rlmm.put_remote_partition_delete_metadata(
-            RemotePartitionDeleteMetadata(PARTITION, state, 1, 1)
-        ).result()
+        rlmm.put_remote_partition_delete_metadata(RemotePartitionDeleteMetadata(PARTITION, state, 1, 1)).result()
 
     put(RemotePartitionDeleteState.DELETE_PARTITION_MARKED)
     assert _manager(log).unfinished_partition_deletes() == [PARTITION]
@@ -216,9 +214,15 @@ def test_an_unfinished_deletion_of_a_partition_is_found_after_a_restart() -> Non
 
 @pytest.mark.parametrize(
     ("states", "is_unfinished"),
-    [([MARKED], True), ([MARKED, GOING], True), ([MARKED, GOING, GONE], False), ([GOING], False), ([GONE], False),
-     ([MARKED, GONE], True)],
-)  # fmt: skip
+    [
+        ([MARKED], True),
+        ([MARKED, GOING], True),
+        ([MARKED, GOING, GONE], False),
+        ([GOING], False),
+        ([GONE], False),
+        ([MARKED, GONE], True),
+    ],
+)
 def test_a_deletion_goes_through_its_states_and_what_they_do_not_allow_is_dropped(
     states: list[RemotePartitionDeleteState], is_unfinished: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -226,9 +230,7 @@ def test_a_deletion_goes_through_its_states_and_what_they_do_not_allow_is_droppe
     rlmm = _manager(log)
     rlmm.add_remote_log_segment_metadata(segment(1, 0, 9)).result()
     for state in states:
-        rlmm.put_remote_partition_delete_metadata(
-            RemotePartitionDeleteMetadata(PARTITION, state, 5, 1)
-        ).result()
+        rlmm.put_remote_partition_delete_metadata(RemotePartitionDeleteMetadata(PARTITION, state, 5, 1)).result()
     for manager in (rlmm, _manager(log)):
         assert manager.unfinished_partition_deletes() == ([PARTITION] if is_unfinished else [])
         is_gone = states == [MARKED, GOING, GONE]

@@ -1,7 +1,8 @@
-"""An HTTP server that real clients of S3, GCS and Azure speak to: it keeps objects by path, and fails when it is told to.
+"""An HTTP server that real clients of S3, GCS and Azure speak to: it keeps objects by path, and fails when it is told
+to.
 
-It checks no signature and knows as much of the protocols as the tests need: PUT, GET with ranges and HEAD of an object, and
-the parts of an S3 upload.
+It checks no signature and knows as much of the protocols as the tests need: PUT, GET with ranges and HEAD of an object,
+and the parts of an S3 upload.
 """
 
 from __future__ import annotations
@@ -47,9 +48,7 @@ class StubStore:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 with stub._lock:
                     stub.requests.append(f"{self.command} {self.path}")
-                    answer = stub.fail(stub.requests[-1]) or stub._answer(
-                        self.command, self.path, body, self.headers
-                    )
+                    answer = stub.fail(stub.requests[-1]) or stub._answer(self.command, self.path, body, self.headers)
                 self.send_response(answer.status)
                 for name, value in answer.headers.items():
                     self.send_header(name, value)
@@ -112,9 +111,7 @@ class StubStore:
                 b"<InitiateMultipartUploadResult><UploadId>one</UploadId></InitiateMultipartUploadResult>",
             )
         self.objects[path] = b"".join(part for _, part in sorted(self.parts.items()))
-        return Answer(
-            200, b"<CompleteMultipartUploadResult><ETag>done</ETag></CompleteMultipartUploadResult>"
-        )
+        return Answer(200, b"<CompleteMultipartUploadResult><ETag>done</ETag></CompleteMultipartUploadResult>")
 
     def _about(self, body: bytes) -> dict[str, str]:
         return {
@@ -128,15 +125,22 @@ class StubStore:
         options = {"max_retries": "2", "timeout_ms": "5000", "retry_timeout_ms": "5000"}
         if kind == "s3":
             return "s3://bucket/dir", options | {
-                "endpoint": self.endpoint, "access_key_id": "a", "secret_access_key": "b",
-            }  # fmt: skip
+                "endpoint": self.endpoint,
+                "access_key_id": "a",
+                "secret_access_key": "b",
+            }
         if kind == "az":
             return "az://bucket/dir", options | {
-                "endpoint": self.endpoint, "account_name": "account", "allow_http": "true",
+                "endpoint": self.endpoint,
+                "account_name": "account",
+                "allow_http": "true",
                 "account_key": base64.b64encode(b"key").decode(),
-            }  # fmt: skip
+            }
         key = {
-            "gcs_base_url": self.endpoint, "disable_oauth": True, "client_email": "", "private_key": "",
+            "gcs_base_url": self.endpoint,
+            "disable_oauth": True,
+            "client_email": "",
+            "private_key": "",
             "private_key_id": "",
-        }  # fmt: skip
+        }
         return "gs://bucket/dir", options | {"service_account_key": json.dumps(key), "allow_http": "true"}

@@ -97,9 +97,7 @@ def test_segments_are_copied_as_by_a_new_process_after_a_store_that_failed_at_an
 
 
 @pytest.mark.parametrize("name", ENCODINGS)
-def test_segments_are_copied_as_by_a_new_process_after_files_that_failed_at_any_step(
-    tmp_path: Path, name: str
-) -> None:
+def test_segments_are_copied_as_by_a_new_process_after_files_that_failed_at_any_step(tmp_path: Path, name: str) -> None:
     first, other = segments(tmp_path)
     step = 0
     while True:

@@ -84,9 +84,7 @@ def test_the_catalog_lists_what_the_plugin_stored(bucket: Path) -> None:
 def test_every_content_comes_back_as_it_was(bucket: Path, variant: str) -> None:
     view, manifest = opened(bucket, variant)
     contents = {
-        kind: bytes.fromhex(EXPECTED[variant][name])
-        for name, kind in CONTENTS.items()
-        if name in EXPECTED[variant]
+        kind: bytes.fromhex(EXPECTED[variant][name]) for name, kind in CONTENTS.items() if name in EXPECTED[variant]
     }
     assert set(manifest.objects) == set(contents)
     for kind, content in contents.items():
@@ -206,7 +204,7 @@ def test_a_segment_of_another_layout_is_not_changed_in_place(bucket: Path) -> No
         view.put(manifest.key(ObjectKind.OFFSET_INDEX), b"x")
 
 
-# --- the manifest -------------------------------------------------------------------------------------------------------
+# --- the manifest -----------------------------------------------------------------------------------------------------
 
 
 def changed(variant: str, *path: str, value: Any) -> bytes:
@@ -245,9 +243,7 @@ def changed(variant: str, *path: str, value: Any) -> bytes:
 def test_what_is_no_manifest_is_refused_with_the_reason(data: bytes, message: str) -> None:
     if message == "{}":
         message = "at least one leader epoch"
-    with pytest.raises(
-        RemoteStorageError, match=r"^here is no manifest of a segment of the Aiven layout: "
-    ) as caught:
+    with pytest.raises(RemoteStorageError, match=r"^here is no manifest of a segment of the Aiven layout: ") as caught:
         decode(data, "here")
     assert message in str(caught.value)
 
@@ -265,7 +261,7 @@ def test_a_manifest_of_another_segment_is_refused(bucket: Path) -> None:
         list_remote_segments(open_bucket(bucket.as_uri()))
 
 
-# --- sizes of chunks ----------------------------------------------------------------------------------------------------
+# --- sizes of chunks --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""Contents in chunks, compressed and encrypted: they come back, only with their key, and nothing else is taken for them."""
+"""Contents in chunks, compressed and encrypted: they come back, only with their key, and nothing else is taken for
+them."""
 
 from __future__ import annotations
 
@@ -63,17 +64,14 @@ def reader(store: ObjectStore, keyring: Keyring = KEYRING) -> SegmentReader:
 
 
 @pytest.mark.parametrize("name", ENCODINGS)
-def test_every_content_comes_back_and_lies_in_the_bucket_as_the_manifest_says(
-    tmp_path: Path, name: str
-) -> None:
+def test_every_content_comes_back_and_lies_in_the_bucket_as_the_manifest_says(tmp_path: Path, name: str) -> None:
     store, manifest, contents = copied(tmp_path, ENCODINGS[name])
     assert {kind: reader(store).read(manifest, kind) for kind in manifest.objects} == contents
     assert manifest.segment_size_in_bytes == SIZE
     assert manifest.topic_config == {"retention.ms": "1000"}
     listed = {info.key: info.size for info in store.list()}
     assert (
-        stored_objects(manifest)
-        | {manifest.key(ObjectKind.MANIFEST): listed[manifest.key(ObjectKind.MANIFEST)]}
+        stored_objects(manifest) | {manifest.key(ObjectKind.MANIFEST): listed[manifest.key(ObjectKind.MANIFEST)]}
         == listed
     )
     assert json.loads(bytes(store.get(manifest.key(ObjectKind.MANIFEST))))["version"] == 2
@@ -130,7 +128,7 @@ def test_what_is_stored_is_what_the_format_page_says(tmp_path: Path) -> None:
     assert stored == b""
 
 
-# --- keys ---------------------------------------------------------------------------------------------------------------
+# --- keys -------------------------------------------------------------------------------------------------------------
 
 
 def test_without_its_key_a_segment_is_not_read_and_the_key_is_named(tmp_path: Path) -> None:
@@ -138,9 +136,7 @@ def test_without_its_key_a_segment_is_not_read_and_the_key_is_named(tmp_path: Pa
     with pytest.raises(RemoteStorageError, match=f"with the key {key_id(KEY)}; none is configured"):
         reader(store, Keyring()).read_range(manifest, ObjectKind.LOG, 0, 10)
     other = Keyring({key_id(OTHER_KEY): OTHER_KEY}, key_id(OTHER_KEY))
-    with pytest.raises(
-        RemoteStorageError, match=f"key {key_id(KEY)}; those configured are {key_id(OTHER_KEY)}"
-    ):
+    with pytest.raises(RemoteStorageError, match=f"key {key_id(KEY)}; those configured are {key_id(OTHER_KEY)}"):
         reader(store, other).read(manifest, ObjectKind.TIME_INDEX)
 
 
@@ -208,7 +204,7 @@ def test_a_key_is_in_no_message_and_no_repr() -> None:
     assert repr(KEY)[2:-1] not in repr(ENCODINGS["aes"])
 
 
-# --- damage -------------------------------------------------------------------------------------------------------------
+# --- damage -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ENCODINGS)

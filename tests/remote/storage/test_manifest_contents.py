@@ -45,7 +45,7 @@ def document(store: ObjectStore, manifest: SegmentManifest) -> dict[str, Any]:
     return found
 
 
-# --- versions -----------------------------------------------------------------------------------------------------------
+# --- versions ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_plain_segment_is_version_1_as_it_always_was(tmp_path: Path) -> None:
@@ -108,15 +108,13 @@ def test_a_manifest_from_the_future_names_version_object_and_what_to_do(tmp_path
         ({"partition_count": "many"}, "many"),
     ],
 )
-def test_an_encoding_or_times_that_cannot_be_are_refused(
-    tmp_path: Path, change: dict[str, Any], message: str
-) -> None:
+def test_an_encoding_or_times_that_cannot_be_are_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     store, manifest = copied(tmp_path, Encoding(Compression.ZSTD))
     with pytest.raises(RemoteStorageError, match=message):
         SegmentManifest.from_json(json.dumps(document(store, manifest) | change).encode(), "here")
 
 
-# --- configuration and times --------------------------------------------------------------------------------------------
+# --- configuration and times ------------------------------------------------------------------------------------------
 
 
 def test_the_engine_notes_the_topics_configuration_and_times(tmp_path: Path) -> None:
@@ -145,16 +143,11 @@ def test_times_of_blocks_are_those_of_their_batches(tmp_path: Path) -> None:
     for block_bytes in (100, 1000, 4096, 10**6):
         with REAL_FILESYSTEM.open(path) as file:
             found = block_timestamps(file, block_bytes)
-            batches = [
-                (position, batch.base_timestamp, batch.max_timestamp)
-                for position, batch in scan_headers(file)
-            ]
+            batches = [(position, batch.base_timestamp, batch.max_timestamp) for position, batch in scan_headers(file)]
         assert len(found) == -(-path.stat().st_size // block_bytes)
         for block in range(len(found)):
             inside = [each for each in batches if each[0] // block_bytes == block]
-            expected = (
-                TimeRange(min(b for _, b, _ in inside), max(m for _, _, m in inside)) if inside else None
-            )
+            expected = TimeRange(min(b for _, b, _ in inside), max(m for _, _, m in inside)) if inside else None
             assert found[block] == expected
         assert BlockTimestamps.parse(str(found)) == found
 
@@ -170,7 +163,7 @@ def test_with_log_append_time_both_ends_are_the_append(tmp_path: Path) -> None:
     assert times.least_ms == times.largest_ms > 5
 
 
-# --- objects replaced under us ------------------------------------------------------------------------------------------
+# --- objects replaced under us ----------------------------------------------------------------------------------------
 
 
 def test_an_object_of_another_size_is_said_to_be_replaced(tmp_path: Path) -> None:
@@ -189,9 +182,7 @@ def test_an_object_of_another_size_is_said_to_be_replaced(tmp_path: Path) -> Non
 def test_an_object_of_the_same_size_is_told_by_its_entity_tag(tmp_path: Path) -> None:
     store, manifest = copied(tmp_path, url="memory:///")
     store.put(manifest.key(ObjectKind.OFFSET_INDEX), bytes(800))
-    with pytest.raises(
-        ReplacedRemoteObjectError, match=r"damaged in the store.*was replaced.*its entity tag is"
-    ):
+    with pytest.raises(ReplacedRemoteObjectError, match=r"damaged in the store.*was replaced.*its entity tag is"):
         SegmentReader(store).read(manifest, ObjectKind.OFFSET_INDEX)
 
 

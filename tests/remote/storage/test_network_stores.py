@@ -66,7 +66,7 @@ def test_objects_go_there_and_come_back(stub: StubStore, kind: str) -> None:
         (error(429, "TooManyRequests"), RetriableRemoteStorageError, "answered 429"),
         (error(500, "InternalError"), RetriableRemoteStorageError, "answered 500"),
     ],
-)  # fmt: skip
+)
 def test_a_failed_put_is_named_with_what_to_do(
     stub: StubStore, kind: str, answer: Answer, type_: type[RemoteStorageError], message: str
 ) -> None:
@@ -133,7 +133,7 @@ def test_options_may_come_from_the_environment(stub: StubStore, monkeypatch: pyt
         assert bytes(store.get("x")) == kind.encode()
 
 
-# --- uploads in parts ---------------------------------------------------------------------------------------------------
+# --- uploads in parts -------------------------------------------------------------------------------------------------
 
 
 def put_large(store: ObjectStore, tmp_path: Path) -> tuple[bytes, list[int]]:
@@ -156,9 +156,7 @@ def test_a_part_that_fails_is_sent_again_alone(stub: StubStore, tmp_path: Path) 
     stub.fail = fail
     data, moved = put_large(opened(stub, "s3"), tmp_path)
     assert stub.objects["/bucket/dir/large"] == data
-    sent = [
-        request.split("partNumber=")[1].split("&")[0] for request in stub.requests if "partNumber" in request
-    ]
+    sent = [request.split("partNumber=")[1].split("&")[0] for request in stub.requests if "partNumber" in request]
     assert sorted(sent) == ["1", "2", "2", "2", "3", "4"]
     assert len([request for request in stub.requests if "?uploads" in request]) == 1
     assert moved == [0, UPLOAD_PART_BYTES, 2 * UPLOAD_PART_BYTES, 3 * UPLOAD_PART_BYTES]

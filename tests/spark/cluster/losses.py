@@ -73,10 +73,13 @@ def write_in_bulk(spark: SparkSession, directory: Path, lose: Lose | None) -> An
     bucket, gate = directory / "lossy", directory / "gate"
     bucket.mkdir()
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 50)
-    rows = spark.range(0, 4000, 1, 4).selectExpr(
-        "string(id % 90) key", "rpad(string(id), 1000, '.') value",
-        "timestamp_millis(1700000000000 + id) timestamp",
-    ).mapInArrow(_HeldRows(str(gate)), "key string, value string, timestamp timestamp")  # fmt: skip
+    rows = (
+        spark.range(0, 4000, 1, 4)
+        .selectExpr(
+            "string(id % 90) key", "rpad(string(id), 1000, '.') value", "timestamp_millis(1700000000000 + id) timestamp"
+        )
+        .mapInArrow(_HeldRows(str(gate)), "key string, value string, timestamp timestamp")
+    )
 
     def job() -> None:
         stratalog.spark.write(
@@ -108,9 +111,7 @@ def compact(spark: SparkSession, directory: Path, lose: Lose | None) -> Any:
     results = []
 
     def job() -> None:
-        results.append(
-            compact_bucket(spark, bucket.as_uri(), topics=TOPICS, overrides=COMPACTED, grace_seconds=0)
-        )
+        results.append(compact_bucket(spark, bucket.as_uri(), topics=TOPICS, overrides=COMPACTED, grace_seconds=0))
 
     during = _with_loss(job, lose, lambda: bool(_objects(bucket) - before), lambda: None)
     found = stratalog.spark.read(spark, remote=bucket.as_uri(), subscribe=TOPICS)
@@ -122,9 +123,7 @@ def _objects(bucket: Path) -> set[str]:
     return {str(path) for path in bucket.rglob("*") if path.is_file()}
 
 
-def _with_loss(
-    job: Lose, lose: Lose | None, reached: Callable[[], bool], go_on: Callable[[], object]
-) -> bool:
+def _with_loss(job: Lose, lose: Lose | None, reached: Callable[[], bool], go_on: Callable[[], object]) -> bool:
     """Run the job; whether it was under way when the executor died."""
     problems: list[BaseException] = []
 

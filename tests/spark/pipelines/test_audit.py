@@ -55,9 +55,7 @@ def test_directories_are_told_of_as_fsck_tells(spark: SparkSession, data_dir: Pa
     assert "fsck --repair: make .index and .timeindex anew" in missing.action
 
 
-def test_sealed_content_that_was_sound_is_not_read_again(
-    spark: SparkSession, data_dir: Path, tmp_path: Path
-) -> None:
+def test_sealed_content_that_was_sound_is_not_read_again(spark: SparkSession, data_dir: Path, tmp_path: Path) -> None:
     first = audit(spark, paths=[data_dir], state=tmp_path / "state")
     again = audit(spark, paths=[data_dir], state=tmp_path / "state")
     assert again.findings == first.findings
@@ -80,9 +78,7 @@ def test_a_bucket_is_told_of_as_tier_audit_tells(spark: SparkSession, tmp_path: 
         url = s3.url("bucket/tiered")
         store = ObjectStore.from_url(url, s3.options)
         metadata = [partition.upload_to(store, base) for base in bases if base != bases[1]]
-        key = next(
-            info.key for info in store.list() if info.key.endswith(".log") and f"{bases[2]:020d}" in info.key
-        )
+        key = next(info.key for info in store.list() if info.key.endswith(".log") and f"{bases[2]:020d}" in info.key)
         data = bytearray(store.get(key))
         data[200] ^= 1
         store.put(key, bytes(data))
@@ -90,9 +86,7 @@ def test_a_bucket_is_told_of_as_tier_audit_tells(spark: SparkSession, tmp_path: 
         result = audit(spark, remote=url, remote_options=s3.options, state=tmp_path / "state")
         plain = audit_bucket(store, AuditOptions(1 << 60, 0, deep=True))
         again = audit(spark, remote=url, remote_options=s3.options, state=tmp_path / "state")
-    assert sorted(map(repr, result.findings)) == sorted(
-        repr(AuditFinding.of_remote(f)) for f in plain.findings
-    )
+    assert sorted(map(repr, result.findings)) == sorted(repr(AuditFinding.of_remote(f)) for f in plain.findings)
     assert {"gap", "damaged-object", "foreign-object"} <= {finding.kind for finding in result.findings}
     assert result.read_bytes == plain.read_bytes
     assert again.findings == result.findings

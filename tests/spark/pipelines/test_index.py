@@ -1,4 +1,5 @@
-"""Indexes of whole directories and buckets: what is wrong is found, mended and converted, and nothing else is touched."""
+"""Indexes of whole directories and buckets: what is wrong is found, mended and converted, and nothing else is
+touched."""
 
 from __future__ import annotations
 
@@ -48,9 +49,7 @@ def written(root: Path, topic: str = "orders") -> Partition:
     return partition
 
 
-def test_damaged_indexes_of_a_directory_are_found_and_made_as_they_were(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_damaged_indexes_of_a_directory_are_found_and_made_as_they_were(spark: SparkSession, tmp_path: Path) -> None:
     partition = written(tmp_path)
     assert rebuild_indexes(spark, paths=[tmp_path], interval_bytes=256).problems == 0
     before = content(tmp_path)
@@ -78,9 +77,7 @@ def test_a_directory_is_converted_there_and_back_unless_something_is_damaged(
     assert [change.outcome for change in there.changes] == [Outcome.CONVERTED] * 3
     assert all(len(data) % 12 == 0 for path, data in content(tmp_path).items() if path.endswith(".index"))
     assert verify_indexes(spark, paths=[tmp_path]).changes == ()
-    assert {change.outcome for change in convert_indexes(spark, 12, paths=[tmp_path]).changes} == {
-        Outcome.LEFT
-    }
+    assert {change.outcome for change in convert_indexes(spark, 12, paths=[tmp_path]).changes} == {Outcome.LEFT}
     assert convert_indexes(spark, 8, paths=[tmp_path], dry_run=True).is_dry
     assert convert_indexes(spark, 8, paths=[tmp_path]).problems == 0
     assert content(tmp_path) == before
@@ -91,9 +88,7 @@ def test_a_directory_is_converted_there_and_back_unless_something_is_damaged(
     assert content(tmp_path) == spoilt
 
 
-def test_a_bucket_is_verified_mended_and_converted_and_its_manifests_agree(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_bucket_is_verified_mended_and_converted_and_its_manifests_agree(spark: SparkSession, tmp_path: Path) -> None:
     require_s3_server()
     partition = written(tmp_path / "data")
     with S3Server(tmp_path / "s3") as s3:
@@ -156,9 +151,7 @@ def test_a_transaction_index_is_not_rebuilt_from_a_log_whose_last_batch_is_cut(
     assert content(tmp_path / "bucket") == before
 
 
-def test_what_is_encrypted_is_verified_with_its_key_and_never_written(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_what_is_encrypted_is_verified_with_its_key_and_never_written(spark: SparkSession, tmp_path: Path) -> None:
     partition = written(tmp_path / "data")
     key_file, key = tmp_path / "the.key", bytes(range(32))
     key_file.write_bytes(key)
@@ -200,9 +193,7 @@ def test_segments_of_aivens_layout_are_verified_with_their_keys(spark: SparkSess
     indexes = next((tmp_path / "aiven").rglob("00000000000000000600-*.indexes"))
     indexes.write_bytes(bytes(indexes.stat().st_size))
     found = verify_indexes(spark, **place)
-    assert {(each.outcome, Path(each.place).name) for each in found.changes} == {
-        (Outcome.DAMAGED, indexes.name)
-    }
+    assert {(each.outcome, Path(each.place).name) for each in found.changes} == {(Outcome.DAMAGED, indexes.name)}
 
 
 def test_the_command_has_its_exit_codes_and_refuses_what_cannot_be(

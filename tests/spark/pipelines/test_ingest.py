@@ -28,16 +28,19 @@ def files(directory: Path, numbers: range) -> None:
 
 def values(spark: SparkSession, directory: Path) -> list[int]:
     rows = (
-        spark.read.format("stratalog").option("path", str(directory)).option("subscribe", "events").load()
-        .selectExpr("get_json_object(cast(value as string), '$.id') id", "offset").orderBy("offset").collect()
-    )  # fmt: skip
+        spark.read.format("stratalog")
+        .option("path", str(directory))
+        .option("subscribe", "events")
+        .load()
+        .selectExpr("get_json_object(cast(value as string), '$.id') id", "offset")
+        .orderBy("offset")
+        .collect()
+    )
     assert [row["offset"] for row in rows] == list(range(len(rows)))
     return [int(row["id"]) for row in rows]
 
 
-def test_offsets_follow_files_and_rows_and_only_new_files_are_loaded(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_offsets_follow_files_and_rows_and_only_new_files_are_loaded(spark: SparkSession, tmp_path: Path) -> None:
     source, target = tmp_path / "in", tmp_path / "data"
     target.mkdir()
     state = State(tmp_path / "state")
@@ -45,9 +48,15 @@ def test_offsets_follow_files_and_rows_and_only_new_files_are_loaded(
 
     def load(files_per_round: int = 128) -> IngestResult:
         return ingest(
-            spark, str(source), "events", sink={"path": str(target)}, rows=Rows(key="id", timestamp="at"),
-            file_format="json", state=state, files_per_round=files_per_round,
-        )  # fmt: skip
+            spark,
+            str(source),
+            "events",
+            sink={"path": str(target)},
+            rows=Rows(key="id", timestamp="at"),
+            file_format="json",
+            state=state,
+            files_per_round=files_per_round,
+        )
 
     result = load(files_per_round=3)
     assert (len(result.rounds), result.files, result.records, result.known) == (2, 5, 50, 0)
@@ -83,9 +92,7 @@ def test_a_round_that_was_under_way_in_a_crash_is_loaded_once(
         raise _KilledError
 
     def load() -> IngestResult:
-        return ingest(
-            spark, str(source), "events", sink={"path": str(target)}, file_format="json", state=state
-        )
+        return ingest(spark, str(source), "events", sink={"path": str(target)}, file_format="json", state=state)
 
     with monkeypatch.context() as patch:
         patch.setattr(job._Job, "write", dying)

@@ -42,8 +42,7 @@ def table(first: int, count: int) -> pa.Table:
     micros = pa.array([_T0 + n * 1_234_567 for n in numbers], pa.int64())
     texts = [None if n % 7 == 0 else f"key-{n % 5}" for n in numbers]
     headers = [
-        None if n % 3 == 0 else [{"key": f"h{n}", "value": None if n % 2 else b"\x00v"}] * (n % 3)
-        for n in numbers
+        None if n % 3 == 0 else [{"key": f"h{n}", "value": None if n % 2 else b"\x00v"}] * (n % 3) for n in numbers
     ]
     return pa.table(
         {
@@ -64,7 +63,7 @@ def table(first: int, count: int) -> pa.Table:
             "headers": pa.array(headers, pa.list_(_HEADER)),
             "partition": pa.array([n % 3 for n in numbers], pa.int64()),
         }
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")
@@ -150,9 +149,7 @@ def test_old_timestamps(spark: SparkSession, old_lake: Path, tmp_path: Path) -> 
     for name, direct_way in (("direct", True), ("spark", False)):
         result = load(spark, old_lake, tmp_path / name, rows, direct=direct_way)
         assert (result.rounds[0].through_spark is None) == direct_way
-    one, other = (
-        sorted(map(_content, _all(records(tmp_path / name))), key=repr) for name in ("direct", "spark")
-    )
+    one, other = (sorted(map(_content, _all(records(tmp_path / name))), key=repr) for name in ("direct", "spark"))
     assert one == other
     assert len(one) == 300
 
@@ -243,7 +240,7 @@ def test_a_record_that_is_refused_names_its_file(spark: SparkSession, tmp_path: 
         ingest(spark, str(lake), "t", sink={"path": str(target)}, rows=Rows(value="v", timestamp="t"))
 
 
-# --- without Spark ------------------------------------------------------------------------------------------------------
+# --- without Spark ----------------------------------------------------------------------------------------------------
 
 
 def listed(path: Path) -> SourceFile:
@@ -323,9 +320,7 @@ def test_columns_of_directories_are_for_spark() -> None:
 def test_values_that_a_dictionary_abbreviates_come_in_small_batches(tmp_path: Path) -> None:
     """30,000 values of 100 KB in a file of some KB: 3 GB, never more than a few MB of them at a time."""
     path = tmp_path / "a.parquet"
-    values = pa.DictionaryArray.from_arrays(
-        pa.array([0, 1] * 15_000, pa.int32()), ["a" * 100_000, "b" * 100_000]
-    )
+    values = pa.DictionaryArray.from_arrays(pa.array([0, 1] * 15_000, pa.int32()), ["a" * 100_000, "b" * 100_000])
     parquet.write_table(pa.table({"v": values}), path)
     file = read_footer(listed(path), {"value": "v"}, case_sensitive=False)
     (task,) = read_tasks([file], 1, 1 << 30)
@@ -344,9 +339,7 @@ def test_values_that_a_dictionary_abbreviates_come_in_small_batches(tmp_path: Pa
     st.integers(1, 3000),
 )
 @settings(deadline=None)
-def test_tasks_have_every_row_group_once_in_order(
-    sizes: list[list[int]], count_min: int, size_max: int
-) -> None:
+def test_tasks_have_every_row_group_once_in_order(sizes: list[list[int]], count_min: int, size_max: int) -> None:
     """Read one behind the other, tasks have all row groups of all files in order, and cost what the files have."""
     files = [
         ParquetInput(Path(f"/{number}"), 10 * sum(groups) + 4, 0, (), tuple((1, size) for size in groups))
@@ -354,13 +347,9 @@ def test_tasks_have_every_row_group_once_in_order(
     ]
     tasks = read_tasks(files, count_min, size_max)
     assert [task.number for task in tasks] == list(range(len(tasks)))
-    found = [
-        (part.file.path, n) for task in tasks for part in task.parts for n in range(part.first, part.end)
-    ]
+    found = [(part.file.path, n) for task in tasks for part in task.parts for n in range(part.first, part.end)]
     assert found == [(file.path, n) for file in files for n in range(len(file.groups))]
-    assert sum(task.cost for task in tasks) == sum(
-        file.size for file in files if sum(g for _, g in file.groups)
-    )
+    assert sum(task.cost for task in tasks) == sum(file.size for file in files if sum(g for _, g in file.groups))
     largest = max((size for groups in sizes for size in groups), default=0)
     for task in tasks:
         size = sum(part.file.groups[n][1] for part in task.parts for n in range(part.first, part.end))

@@ -135,7 +135,5 @@ def test_the_command_registers_topics_that_keep_everything(
     assert topic.configs == {"retention.ms": "-1", "retention.bytes": "-1", "segment.bytes": "1048576"}
     assert run(["spark", "restore", "--remote", url]) == 2
     assert run(["spark", "restore", "--remote", url, "--target", url]) == 2
-    assert (
-        run(["spark", "restore", "--remote", url, "--data-dir", str(tmp_path / "x"), "--topic", "none"]) == 2
-    )
+    assert run(["spark", "restore", "--remote", url, "--data-dir", str(tmp_path / "x"), "--topic", "none"]) == 2
     assert "nothing of none" in capsys.readouterr().err

@@ -38,8 +38,10 @@ def test_all_topics_at_once_and_what_other_settings_would_free(spark: SparkSessi
     at_ms = T0 + 3 * HOUR_MS
     found = forecast_retention(spark, paths=[tmp_path], configs=configs, at_ms=at_ms)
     assert [(each.topic, each.partition, len(each.fates)) for each in found.partitions] == [
-        ("orders", 0, 3), ("orders", 1, 3), ("users", 0, 3)
-    ]  # fmt: skip
+        ("orders", 0, 3),
+        ("orders", 1, 3),
+        ("users", 0, 3),
+    ]
     orders, users = json.loads(found.by_topic().to_json())["rows"]
     assert orders["due_now"] == sum(f.size_bytes for each in found.partitions[:2] for f in each.fates[:2])
     assert orders["due_now"] + orders["within_a_day"] == orders["bytes"]
@@ -132,9 +134,7 @@ def test_a_topic_that_is_deleted_between_listing_and_task_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone, kept = written(tmp_path, "gone", 1), written(tmp_path, "kept", 1)
-    monkeypatch.setattr(
-        retention, "run_tasks", after(lambda: shutil.rmtree(gone.directory, ignore_errors=True))
-    )
+    monkeypatch.setattr(retention, "run_tasks", after(lambda: shutil.rmtree(gone.directory, ignore_errors=True)))
     found = forecast_retention(None, paths=[tmp_path], at_ms=T0)  # type: ignore[arg-type]
     assert [each.topic for each in found.partitions] == [kept.topic]
     replaced, ids = written(tmp_path, "orders", 1), iter(range(1, 100))

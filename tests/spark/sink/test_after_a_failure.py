@@ -1,7 +1,7 @@
 """What a worker process of Spark keeps from one task to the next, with the work of one failing at every step.
 
-Invariant: a task that failed leaves no file, no object and no open file behind, and the next one, of another topic, writes
-what it would have written in a new process. All without Spark.
+Invariant: a task that failed leaves no file, no object and no open file behind, and the next one, of another topic,
+writes what it would have written in a new process. All without Spark.
 """
 
 from __future__ import annotations
@@ -87,11 +87,7 @@ def files(directory: Path) -> list[Path]:
 
 def expect_of_topic(logs: Iterable[bytes], topic: str) -> None:
     """All rows of a topic, and none of another."""
-    values = [
-        value.decode()
-        for log in logs
-        for value in decode_columns(log, columns=["value"])["value"].to_pylist()
-    ]
+    values = [value.decode() for log in logs for value in decode_columns(log, columns=["value"])["value"].to_pylist()]
     assert sorted(values) == sorted(rows(topic)["value"].to_pylist())
 
 

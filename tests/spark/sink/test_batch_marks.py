@@ -30,18 +30,14 @@ def test_a_mark_comes_back_from_what_was_committed(
 def test_done_comes_behind_decided_and_other_commits_of_the_group_are_no_marks() -> None:
     decided = BatchMark(7, "q", False, (TaskTransaction(0, 5, 1),))
     done = BatchMark(7, "q", True)
-    committed = (
-        encode_mark(decided, "a", 1) | encode_mark(done, "b", 1) | {("c", 0): GroupOffset(9, "a note")}
-    )
+    committed = encode_mark(decided, "a", 1) | encode_mark(done, "b", 1) | {("c", 0): GroupOffset(9, "a note")}
     assert decode_marks(committed) == {"q": done}
     later = encode_mark(BatchMark(8, "q", False), "b", 1)
     assert decode_marks(committed | later)["q"].batch == 8
 
 
 def test_each_query_has_its_own_mark() -> None:
-    committed = encode_mark(BatchMark(9, "old", True), "a", 1) | encode_mark(
-        BatchMark(0, "new", True), "b", 1
-    )
+    committed = encode_mark(BatchMark(9, "old", True), "a", 1) | encode_mark(BatchMark(0, "new", True), "b", 1)
     assert {query: mark.batch for query, mark in decode_marks(committed).items()} == {"old": 9, "new": 0}
 
 

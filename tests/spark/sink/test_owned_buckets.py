@@ -48,9 +48,7 @@ def _no_stragglers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def segments(store: ObjectStore) -> dict[str, int]:
-    return {
-        info.key: info.size for info in store.list() if not info.key.startswith((DIRECTORY, "_publications"))
-    }
+    return {info.key: info.size for info in store.list() if not info.key.startswith((DIRECTORY, "_publications"))}
 
 
 def tiered_by_a_broker(place: Place, store: ObjectStore, *, is_owned: bool) -> None:
@@ -73,9 +71,7 @@ def refused_jobs(place: Place) -> dict[str, Callable[[], object]]:
     }
 
 
-@pytest.mark.parametrize(
-    "job", ["a bulk write", "a compaction", "spark index rebuild", "spark index convert"]
-)
+@pytest.mark.parametrize("job", ["a bulk write", "a compaction", "spark index rebuild", "spark index convert"])
 @pytest.mark.parametrize("is_owned", [True, False])
 def test_a_topic_that_brokers_copied_is_refused_and_nothing_is_changed(
     place: Place, store: ObjectStore, job: str, is_owned: bool
@@ -109,9 +105,7 @@ def test_an_owner_that_comes_while_a_job_runs_is_seen_before_anything_is_visible
     assert place.records() == {0: [(0, "before")]}
 
 
-def test_a_bucket_without_brokers_and_one_that_was_given_up_are_written(
-    place: Place, store: ObjectStore
-) -> None:
+def test_a_bucket_without_brokers_and_one_that_was_given_up_are_written(place: Place, store: ObjectStore) -> None:
     write(place, [[rows(["a"])]])
     take_over(store, "production")
     give_up(store)
@@ -119,15 +113,11 @@ def test_a_bucket_without_brokers_and_one_that_was_given_up_are_written(
     assert place.records() == {0: [(0, "a"), (1, "b")]}
 
 
-def test_a_restore_into_a_bucket_that_has_an_owner_is_refused(
-    place: Place, store: ObjectStore, tmp_path: Path
-) -> None:
+def test_a_restore_into_a_bucket_that_has_an_owner_is_refused(place: Place, store: ObjectStore, tmp_path: Path) -> None:
     tiered_by_a_broker(place, store, is_owned=True)
     target = ObjectStore.from_url((tmp_path / "other").as_uri())
     take_over(target, "somebody else")
-    with pytest.raises(
-        NotOwnerError, match="a restore into it is refused: the bucket belongs to cluster somebody"
-    ):
+    with pytest.raises(NotOwnerError, match="a restore into it is refused: the bucket belongs to cluster somebody"):
         restore_to_bucket(NO_SPARK, place.directory.as_uri(), target.url)
     assert segments(target) == {}
 

@@ -20,9 +20,7 @@ KEYS = st.none() | st.binary(max_size=40)
 
 @given(st.lists(KEYS, min_size=1, max_size=60), st.integers(1, 70_000), st.integers(0, 59))
 @settings(deadline=None)
-def test_a_key_goes_where_kafkas_partitioner_sends_it(
-    keys: list[bytes | None], count: int, skip: int
-) -> None:
+def test_a_key_goes_where_kafkas_partitioner_sends_it(keys: list[bytes | None], count: int, skip: int) -> None:
     """Every row with a key is in the partition of its murmur2, whatever slice of a column it is in."""
     column = pa.array(keys, pa.binary()).slice(skip)
     found = Partitioner(count, 3).partitions(column, None, len(column))
@@ -53,9 +51,7 @@ def test_a_given_partition_wins_over_the_key() -> None:
 
 @pytest.mark.parametrize("wrong", [-1, 4])
 def test_a_partition_that_the_topic_does_not_have_is_named(wrong: int) -> None:
-    with pytest.raises(
-        InvalidRecordError, match=rf"column partition: {wrong} in a topic of 4 partitions \(0 to 3\)"
-    ):
+    with pytest.raises(InvalidRecordError, match=rf"column partition: {wrong} in a topic of 4 partitions \(0 to 3\)"):
         Partitioner(4, 0).partitions(None, pa.array([0, wrong], pa.int32()), 2)
 
 
@@ -68,8 +64,7 @@ def split(ddl: str, rows: dict[str, list[Any]], topic: str | None = None, partit
         "timestamp": pa.timestamp("us", "UTC"),
     }
     arrays = {
-        field.name: pa.array(rows[field.name], kinds.get(field.dataType.simpleString()))
-        for field in schema.fields
+        field.name: pa.array(rows[field.name], kinds.get(field.dataType.simpleString())) for field in schema.fields
     }
     splitter = RowSplitter(SinkColumns.of(schema, topic), topic, lambda _: partitions, 0, ManualClock(12_345))
     return [
@@ -78,9 +73,7 @@ def split(ddl: str, rows: dict[str, list[Any]], topic: str | None = None, partit
     ]
 
 
-@given(
-    st.lists(st.tuples(st.sampled_from(["a", "b"]), st.none() | st.text(max_size=5)), min_size=1, max_size=40)
-)
+@given(st.lists(st.tuples(st.sampled_from(["a", "b"]), st.none() | st.text(max_size=5)), min_size=1, max_size=40))
 @settings(deadline=None)
 def test_each_row_is_in_one_place_and_in_order(rows: list[tuple[str, str | None]]) -> None:
     """Rows of a topic and partition come out once, in the order in which they came in."""
@@ -112,9 +105,7 @@ def test_the_option_wins_over_the_column_topic() -> None:
 
 
 def test_the_time_is_now_where_there_is_none() -> None:
-    (part,) = split(
-        "value string, timestamp timestamp", {"value": ["1", "2"], "timestamp": [7_999, None]}, "t", 1
-    )
+    (part,) = split("value string, timestamp timestamp", {"value": ["1", "2"], "timestamp": [7_999, None]}, "t", 1)
     assert [record["timestamp"] for record in part[2]] == [7, 12_345]
     (part,) = split("value string", {"value": ["1"]}, "t", 1)
     assert part[2][0]["timestamp"] == 12_345

@@ -15,13 +15,7 @@ _HEADERS = "array(named_struct('key', 'n', 'value', cast(cast(id as string) as b
 
 
 def read(spark: SparkSession, option: str, place: str, **more: str) -> DataFrame:
-    return (
-        spark.read.format("stratalog")
-        .option(option, place)
-        .option("subscribe", "orders")
-        .options(**more)
-        .load()
-    )
+    return spark.read.format("stratalog").option(option, place).option("subscribe", "orders").options(**more).load()
 
 
 @pytest.mark.parametrize("kind", ["path", "remote"])
@@ -52,9 +46,7 @@ def test_what_is_written_is_read(spark: SparkSession, tmp_path: Path, kind: str)
 
 
 def test_a_task_that_fails_fails_the_job_and_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    rows = spark.range(0, 1000, 1, 2).selectExpr(
-        "if(id = 900, raise_error('bad row'), cast(id as string)) as value"
-    )
+    rows = spark.range(0, 1000, 1, 2).selectExpr("if(id = 900, raise_error('bad row'), cast(id as string)) as value")
     with pytest.raises(PySparkException, match="bad row"):
         rows.write.format("stratalog").mode("append").option("remote", tmp_path.as_uri()).option(
             "topic", "orders"
@@ -74,9 +66,7 @@ def test_wrong_columns_and_options_fail_before_any_task(
     spark: SparkSession, tmp_path: Path, columns: list[str], options: dict[str, str], message: str
 ) -> None:
     rows = spark.range(3).selectExpr(*columns)
-    writer = (
-        rows.write.format("stratalog").mode("append").option("path", str(tmp_path)).option("topic", "orders")
-    )
+    writer = rows.write.format("stratalog").mode("append").option("path", str(tmp_path)).option("topic", "orders")
     with pytest.raises(PySparkException, match=message):
         writer.options(**options).save()
     assert list(tmp_path.iterdir()) == []

@@ -36,9 +36,7 @@ class Place:
 
     def options(self, **more: object) -> SinkOptions:
         place = {"path": str(self.directory)} if self.kind == "path" else {"remote": self.directory.as_uri()}
-        return SinkOptions.parse(
-            {**place, "topic": "t", **{name: str(value) for name, value in more.items()}}
-        )
+        return SinkOptions.parse({**place, "topic": "t", **{name: str(value) for name, value in more.items()}})
 
     def records(self) -> dict[int, list[tuple[int, str]]]:
         """Offset and value of every record, by partition, in log order."""
@@ -84,9 +82,7 @@ def rows(values: list[str], partition: int | None = 0, start_ms: int = 0, step_m
             "key": pa.array([None] * count, pa.string()),
             "value": pa.array(values),
             "partition": pa.array([partition] * count, pa.int32()),
-            "timestamp": pa.array(
-                [(start_ms + n * step_ms) * 1000 for n in range(count)], pa.timestamp("us", "UTC")
-            ),
+            "timestamp": pa.array([(start_ms + n * step_ms) * 1000 for n in range(count)], pa.timestamp("us", "UTC")),
         }
     )
 
@@ -97,10 +93,7 @@ def write(place: Place, tasks: list[list[pa.RecordBatch]], **options: object) ->
 
 
 def test_rows_are_in_the_order_of_tasks_and_rows_and_offsets_have_no_gap(place: Place) -> None:
-    tasks = [
-        [rows([f"{task}-{n}" for n in range(50)]), rows([f"{task}+{n}" for n in range(50)])]
-        for task in range(3)
-    ]
+    tasks = [[rows([f"{task}-{n}" for n in range(50)]), rows([f"{task}+{n}" for n in range(50)])] for task in range(3)]
     write(place, tasks)
     write(place, tasks)
     expected = [f"{task}{sign}{n}" for task in range(3) for sign in "-+" for n in range(50)] * 2
@@ -122,7 +115,7 @@ def test_every_row_is_there_once(
         batches = [
             [pa.concat_batches([rows([f"{p}:{next(number)}"], p) for p in batch]) for batch in task if batch]
             for task in tasks
-        ]  # fmt: skip
+        ]
         write(place, batches, partitions=3, codec=codec, segmentBytes=700, batchBytes=200)
         found = place.records()
         assert sorted(int(value.split(":")[1]) for records in found.values() for _, value in records) == list(
@@ -151,9 +144,7 @@ def test_segments_and_index_format_are_as_asked_for(place: Place, entry_size: in
     logs = [path for path in place.directory.rglob("*") if path.name.endswith(".log")]
     assert len(logs) > 3
     assert all(path.stat().st_size <= 65536 for path in logs)
-    indexes = [
-        path for path in place.directory.rglob("*") if path.name.endswith(".index") and path.stat().st_size
-    ]
+    indexes = [path for path in place.directory.rglob("*") if path.name.endswith(".index") and path.stat().st_size]
     assert indexes
     assert all(path.stat().st_size % entry_size == 0 for path in indexes)
     assert [value for _, value in place.records()[0]] == batch.column("value").to_pylist()
@@ -271,15 +262,11 @@ def test_a_numbered_batch_write_happens_once(place: Place) -> None:
     assert place.records() == {0: [(0, "a"), (1, "b")]}
 
 
-def test_the_same_number_for_another_topic_is_another_write(
-    place: Place, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_same_number_for_another_topic_is_another_write(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     for topic in ("t", "u", "t"):
         write(place, [[rows(["a"])]], queryId="load", batchId=3, topic=topic)
     assert {path.name[:1] for path in place.directory.iterdir() if path.name[1:2] == "-"} == {"t", "u"}
-    assert caplog.messages == [
-        "batch 3 of this queryId, or a later one, is in topic t already: nothing was written"
-    ]
+    assert caplog.messages == ["batch 3 of this queryId, or a later one, is in topic t already: nothing was written"]
 
 
 def test_jobs_that_overlap_lie_one_behind_the_other(place: Place) -> None:
@@ -296,9 +283,7 @@ def test_jobs_that_overlap_lie_one_behind_the_other(place: Place) -> None:
     ((_, first), *found) = place.records()[0]
     assert first == "before"
     assert [offset for offset, _ in found] == list(range(1, 41))
-    expected = {
-        number: [f"{number}-{task}-{n}" for task in range(2) for n in range(5)] for number in range(4)
-    }
+    expected = {number: [f"{number}-{task}-{n}" for task in range(2) for n in range(5)] for number in range(4)}
     by_job = [[value for _, value in found[start : start + 10]] for start in range(0, 40, 10)]
     assert sorted(by_job) == sorted(expected.values())
     assert len([name for name in place.files() if name.endswith(".log")]) == 9
@@ -325,10 +310,7 @@ def test_a_topic_keeps_its_id_and_its_partitions(place: Place) -> None:
     if place.kind == "path":
         assert topic_id_in(place.directory, "t") == before
     else:
-        assert (
-            len({m.topic_id for m in list_remote_segments(ObjectStore.from_url(place.directory.as_uri()))})
-            == 1
-        )
+        assert len({m.topic_id for m in list_remote_segments(ObjectStore.from_url(place.directory.as_uri()))}) == 1
     with pytest.raises(UsageError, match="option partitions=2: topic t has 4 partitions already"):
         BulkWrite(place.options(partitions=2), SCHEMA)
 

@@ -91,7 +91,7 @@ def task(write: BrokerWrite, *values: str) -> TaskWrites:
     return write.run(rows(*values))
 
 
-# --- one write ----------------------------------------------------------------------------------------------------------
+# --- one write --------------------------------------------------------------------------------------------------------
 
 
 def test_a_dataframe_is_written_once_to_the_partitions_of_its_keys(
@@ -121,10 +121,13 @@ def _save(frame: DataFrame, broker: stratalog.Broker, topic: str, **more: str) -
 def test_a_job_that_fails_shows_nothing_and_leaves_nothing_open(
     spark: SparkSession, broker: stratalog.Broker, topic: str
 ) -> None:
-    frame = spark.range(200).repartition(2).selectExpr(
-        "cast(id as string) as key",
-        "if(id = 77, raise_error('no such flight'), cast(id as string)) as value",
-    )  # fmt: skip
+    frame = (
+        spark.range(200)
+        .repartition(2)
+        .selectExpr(
+            "cast(id as string) as key", "if(id = 77, raise_error('no such flight'), cast(id as string)) as value"
+        )
+    )
     with pytest.raises(PySparkException, match="no such flight"):
         _save(frame, broker, topic)
     assert seen(broker, topic) == []
@@ -147,12 +150,10 @@ def test_a_task_without_rows_begins_nothing(broker: stratalog.Broker, topic: str
     assert seen(broker, topic) == []
 
 
-# --- tasks --------------------------------------------------------------------------------------------------------------
+# --- tasks ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_second_attempt_of_a_task_takes_the_place_of_the_first(
-    broker: stratalog.Broker, topic: str
-) -> None:
+def test_a_second_attempt_of_a_task_takes_the_place_of_the_first(broker: stratalog.Broker, topic: str) -> None:
     write = write_of(broker, topic)
     first = task(write, "a", "b")
     second = task(write, "a", "b")
@@ -172,12 +173,10 @@ def test_a_batch_that_the_topic_does_not_take_is_named(broker: stratalog.Broker,
     assert seen(broker, topic) == []
 
 
-# --- numbered batches ---------------------------------------------------------------------------------------------------
+# --- numbered batches -------------------------------------------------------------------------------------------------
 
 
-def test_a_numbered_batch_is_written_once_however_often_it_is_tried(
-    broker: stratalog.Broker, topic: str
-) -> None:
+def test_a_numbered_batch_is_written_once_however_often_it_is_tried(broker: stratalog.Broker, topic: str) -> None:
     for batch, values in ((0, "a"), (0, "a"), (1, "b"), (0, "a"), (1, "b")):
         write = write_of(broker, topic, queryId=topic)
         write.commit([task(write, values)], batch)
@@ -246,9 +245,7 @@ class _Task:
         return None
 
 
-def test_a_decided_batch_whose_transaction_is_gone_stops_the_query(
-    broker: stratalog.Broker, topic: str
-) -> None:
+def test_a_decided_batch_whose_transaction_is_gone_stops_the_query(broker: stratalog.Broker, topic: str) -> None:
     write = write_of(broker, topic, queryId=topic)
     told = task(write, "a")
     assert told.transaction is not None
@@ -282,7 +279,7 @@ def test_a_stream_goes_on_where_it_was(
     assert sorted(map(int, seen(broker, topic))) == list(range(150))
 
 
-# --- bad input ----------------------------------------------------------------------------------------------------------
+# --- bad input --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -56,9 +56,7 @@ class Query:
     def restart(self, **options: Any) -> None:
         self.close()
         self.options |= options
-        parsed = StreamOptions.parse(
-            {name.replace("__", "."): str(value) for name, value in self.options.items()}
-        )
+        parsed = StreamOptions.parse({name.replace("__", "."): str(value) for name, value in self.options.items()})
         self._options = parsed.read
         self.places = Places.of(parsed.read)
         self._follower = Follower(parsed, self.places, self.clock)

@@ -28,7 +28,8 @@ lags = st.fixed_dictionaries({key: st.integers(0, 10**9) | st.just(0) for key in
 @given(begins, lags, st.integers(1, 10**10))
 @settings(deadline=None)
 def test_a_limit_is_kept_and_nobody_starves(begin: dict[Any, int], lag: dict[Any, int], limit: int) -> None:
-    """A batch is within the log, at most one record a partition over the limit, and every partition that lags gets on."""
+    """A batch is within the log, at most one record a partition over the limit, and every partition that lags gets
+    on."""
     latest = {key: begin[key] + lag[key] for key in begin}
     end = limited_by_offsets(limit, begin, latest)
     taken = {key: end[key] - begin[key] for key in begin}
@@ -39,9 +40,7 @@ def test_a_limit_is_kept_and_nobody_starves(begin: dict[Any, int], lag: dict[Any
 
 @given(begins, lags, st.integers(1, 10**6))
 @settings(deadline=None)
-def test_a_stream_with_a_limit_comes_to_the_end(
-    begin: dict[Any, int], lag: dict[Any, int], limit: int
-) -> None:
+def test_a_stream_with_a_limit_comes_to_the_end(begin: dict[Any, int], lag: dict[Any, int], limit: int) -> None:
     """Batch by batch, every partition reaches its latest offset."""
     assume(sum(lag.values()) <= 50 * limit)
     latest = {key: begin[key] + lag[key] for key in begin}
@@ -51,9 +50,7 @@ def test_a_stream_with_a_limit_comes_to_the_end(
     assert at == latest
 
 
-@given(
-    st.dictionaries(st.sampled_from(PARTITIONS), st.integers(1, 10**15), min_size=1), st.integers(1, 10**15)
-)
+@given(st.dictionaries(st.sampled_from(PARTITIONS), st.integers(1, 10**15), min_size=1), st.integers(1, 10**15))
 @settings(deadline=None)
 def test_shares_are_in_proportion(waiting: dict[Any, int], limit: int) -> None:
     """Nobody gets more than his part, rounded down, but for one where that would be nothing."""
@@ -87,7 +84,7 @@ def test_the_lag_counts_new_partitions_from_zero() -> None:
     assert total_lag({("a", 0): 5}, {("a", 0): 7, ("a", 1): 3}) == 5
 
 
-# --- options ------------------------------------------------------------------------------------------------------------
+# --- options ----------------------------------------------------------------------------------------------------------
 
 
 def test_limits_are_read_from_options_of_any_case() -> None:
@@ -132,9 +129,7 @@ def test_a_stream_may_begin_anywhere(starting: str) -> None:
 def test_options_are_checked_when_a_query_is_written_down() -> None:
     base = {"path": "/data", "subscribe": "a"}
     assert parse_for_either(base | {"startingOffsets": "latest"}).starting.kind is LimitKind.LATEST
-    assert parse_for_either(base | {"endingOffsets": "latest", "maxOffsetsPerTrigger": "5"}).paths == (
-        "/data",
-    )
+    assert parse_for_either(base | {"endingOffsets": "latest", "maxOffsetsPerTrigger": "5"}).paths == ("/data",)
     with pytest.raises(UsageError, match="splitBytes"):
         parse_for_either(base | {"startingOffsets": "latest", "splitBytes": "none"})
     with pytest.raises(UsageError, match="maxOffsetsPerTrigger"):

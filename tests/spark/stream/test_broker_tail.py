@@ -84,9 +84,7 @@ def query(broker: Broker, topic: Topic) -> Iterator[Callable[..., Query]]:
 
 
 @pytest.mark.parametrize("behind", ["alone", "behind files"])
-def test_a_stream_follows_the_tail(
-    query: Callable[..., Query], topic: Topic, data_dir: Path, behind: str
-) -> None:
+def test_a_stream_follows_the_tail(query: Callable[..., Query], topic: Topic, data_dir: Path, behind: str) -> None:
     stream = query(**({} if behind == "alone" else {"path": data_dir}))
     assert stream.trigger() == []
     for partition in (0, 1, 0):

@@ -25,9 +25,7 @@ from tests.spark.stream.driving import Query, Record
 
 
 def offsets_of(partition: Partition, start: int = 0) -> list[Record]:
-    return [
-        (partition.topic, partition.number, each.offset) for each in partition.records if each.offset >= start
-    ]
+    return [(partition.topic, partition.number, each.offset) for each in partition.records if each.offset >= start]
 
 
 @pytest.fixture
@@ -42,7 +40,7 @@ def query(partition: Partition, **options: Any) -> Query:
     return Query({"path": partition.root, "subscribe": "orders", "startingOffsets": "earliest"} | options)
 
 
-# --- where it begins ----------------------------------------------------------------------------------------------------
+# --- where it begins --------------------------------------------------------------------------------------------------
 
 
 def test_a_stream_begins_at_the_end_unless_told_otherwise(partition: Partition) -> None:
@@ -72,9 +70,7 @@ def test_what_comes_before_the_first_batch_is_done_is_not_skipped(partition: Par
         ({"startingOffsetsByTimestamp": f'{{"orders":{{"0":{T0 + 39_000}}}}}'}, 39),
     ],
 )
-def test_starting_options_are_those_of_a_batch(
-    partition: Partition, options: dict[str, Any], first: int
-) -> None:
+def test_starting_options_are_those_of_a_batch(partition: Partition, options: dict[str, Any], first: int) -> None:
     # both segments have the times from T0 on
     assert query(partition, **options).trigger() == offsets_of(partition, first)
 
@@ -109,7 +105,7 @@ def test_a_checkpoint_of_sparks_kafka_source_goes_on(partition: Partition) -> No
     assert stream.trigger() == offsets_of(partition, 61)
 
 
-# --- limits -------------------------------------------------------------------------------------------------------------
+# --- limits -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_limit_is_shared_in_proportion_to_the_lag(partition: Partition) -> None:
@@ -174,7 +170,7 @@ def test_of_several_limits_the_tightest_counts(partition: Partition) -> None:
     assert stream.trigger() == offsets_of(partition, 77)
 
 
-# --- Trigger.AvailableNow -----------------------------------------------------------------------------------------------
+# --- Trigger.AvailableNow ---------------------------------------------------------------------------------------------
 
 
 def test_available_now_ends_where_the_log_ended(partition: Partition) -> None:
@@ -199,7 +195,7 @@ def test_available_now_from_the_end_reads_nothing(partition: Partition) -> None:
     assert stream.run_until_idle() == [[]]
 
 
-# --- new partitions and topics ------------------------------------------------------------------------------------------
+# --- new partitions and topics ----------------------------------------------------------------------------------------
 
 
 def test_new_partitions_and_topics_are_read_from_their_beginning(partition: Partition) -> None:
@@ -237,7 +233,7 @@ def test_a_new_partition_that_has_lost_its_beginning_is_told_of(partition: Parti
     assert stream.follower.losses.offsets == 15
 
 
-# --- loss ---------------------------------------------------------------------------------------------------------------
+# --- loss -------------------------------------------------------------------------------------------------------------
 
 
 def test_retention_ahead_of_the_stream_is_an_error_before_it_is_logged(partition: Partition) -> None:
@@ -298,7 +294,7 @@ def test_a_planned_batch_whose_records_are_gone_is_told_of(partition: Partition)
     assert stream.trigger() == offsets_of(partition)[:40]
 
 
-# --- a bucket -----------------------------------------------------------------------------------------------------------
+# --- a bucket ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_stream_follows_a_bucket(partition: Partition, tmp_path: Path) -> None:
@@ -313,9 +309,7 @@ def test_a_stream_follows_a_bucket(partition: Partition, tmp_path: Path) -> None
     assert stream.trigger() == offsets_of(partition, 40)
 
 
-def test_a_manifest_is_read_once(
-    partition: Partition, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_manifest_is_read_once(partition: Partition, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bucket = tmp_path / "bucket"
     bucket.mkdir()
     partition.upload(bucket.as_uri(), 0)
@@ -346,7 +340,7 @@ def test_what_moves_to_the_bucket_between_looks_is_not_lost(partition: Partition
     assert stream.records == offsets_of(partition)
 
 
-# --- what a look costs --------------------------------------------------------------------------------------------------
+# --- what a look costs ------------------------------------------------------------------------------------------------
 
 
 def test_sealed_segments_are_not_opened_again(tmp_path: Path) -> None:
@@ -402,7 +396,7 @@ def test_a_log_that_compaction_replaced_is_read_by_its_new_index(tmp_path: Path)
     assert stream.records == offsets_of(partition)[:30] + offsets_of(kept, 30) + offsets_of(partition, 200)
 
 
-# --- transactions -------------------------------------------------------------------------------------------------------
+# --- transactions -----------------------------------------------------------------------------------------------------
 
 
 def test_a_committed_stream_stops_before_an_open_transaction(tmp_path: Path) -> None:
@@ -416,7 +410,7 @@ def test_a_committed_stream_stops_before_an_open_transaction(tmp_path: Path) -> 
     assert stream.trigger() == [each for each in offsets_of(partition, 10) if each not in aborted]
 
 
-# --- everything at once -------------------------------------------------------------------------------------------------
+# --- everything at once -----------------------------------------------------------------------------------------------
 
 steps = st.lists(
     st.sampled_from(["append", "trigger", "trigger", "die", "restart", "upload", "drop", "partition"]),
@@ -436,7 +430,8 @@ limits = st.fixed_dictionaries(
 @given(steps, limits)
 @settings(deadline=None, max_examples=30)
 def test_every_record_is_read_once(todo: list[str], options: dict[str, Any]) -> None:
-    """However a log grows, moves to the bucket and goes from the disk, and whenever the driver dies: each record once."""
+    """However a log grows, moves to the bucket and goes from the disk, and whenever the driver dies: each record
+    once."""
     with tempfile.TemporaryDirectory() as directory:
         root, bucket = Path(directory) / "data", Path(directory) / "bucket"
         bucket.mkdir()

@@ -1,4 +1,5 @@
-"""Beside Spark's own Kafka source, through the same Apache Kafka: the same options give batches with the same offsets."""
+"""Beside Spark's own Kafka source, through the same Apache Kafka: the same options give batches with the same
+offsets."""
 
 from __future__ import annotations
 
@@ -90,9 +91,7 @@ def test_batches_end_at_the_same_offsets(
     assert run(ours(kafka, options)) == theirs.rows(options | {"checkpoint": str(tmp_path)})["offsets"]
 
 
-def test_a_checkpoint_of_theirs_is_taken_over(
-    kafka: ReferenceKafka, theirs: SparkKafka, tmp_path: Path
-) -> None:
+def test_a_checkpoint_of_theirs_is_taken_over(kafka: ReferenceKafka, theirs: SparkKafka, tmp_path: Path) -> None:
     options = {"subscribe": "grows", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "30"}
     done = theirs.rows(options | {"checkpoint": str(tmp_path)})["offsets"]
     send(kafka, "grows", 0, 100)

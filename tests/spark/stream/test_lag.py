@@ -49,9 +49,7 @@ def test_each_source_has_its_own() -> None:
     assert lag(two, source=1).by_partition == {("b", 0): 3}
 
 
-@pytest.mark.parametrize(
-    "progress", [{}, {"sources": []}, 7, {"sources": [{"latestOffset": [1]}]}, "[]", "no JSON"]
-)
+@pytest.mark.parametrize("progress", [{}, {"sources": []}, 7, {"sources": [{"latestOffset": [1]}]}, "[]", "no JSON"])
 def test_what_is_no_report_of_this_source_is_refused(progress: Any) -> None:
     with pytest.raises(StratalogError):
         lag(progress)

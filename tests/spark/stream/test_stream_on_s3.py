@@ -30,9 +30,7 @@ class Copying:
         self.data, self.checkpoint = directory / "data", directory / "checkpoint"
 
     def options(self, url: str, **changed: str) -> dict[str, str]:
-        return {"remote": url} | {
-            f"remote.{name}": value for name, value in (self.s3.options | changed).items()
-        }
+        return {"remote": url} | {f"remote.{name}": value for name, value in (self.s3.options | changed).items()}
 
     def frame(self, **changed: str) -> DataFrame:
         reader = self.spark.readStream.format("stratalog").options(**self.options(self.source, **changed))

@@ -23,7 +23,8 @@ pytestmark = pytest.mark.spark
 def despite_late_workers(run: Callable[[], None]) -> None:
     """Run a query again, from its checkpoint, when Spark gave up on a Python process of its own that came too late.
 
-    A stream's planner has 10 seconds to start, which no setting changes, and a machine that does much else may need more.
+    A stream's planner has 10 seconds to start, which no setting changes, and a machine that does much else may need
+    more.
     """
     for tries_left in (2, 1, 0):
         try:
@@ -63,9 +64,7 @@ class Streams:
             reader = reader.option(name, str(value))
         return reader.load()
 
-    def writer(
-        self, frame: DataFrame, each_batch: Callable[[DataFrame, int], None] | None = None
-    ) -> DataStreamWriter:
+    def writer(self, frame: DataFrame, each_batch: Callable[[DataFrame, int], None] | None = None) -> DataStreamWriter:
         writer = frame.writeStream.option("checkpointLocation", str(self.checkpoint))
         if each_batch is not None:
             return writer.foreachBatch(each_batch)
@@ -175,9 +174,7 @@ def test_a_batch_that_failed_is_the_same_again(streams: Streams, partition: Part
     assert [offset for batch in sorted(done) for offset in done[batch]] == list(range(85))
 
 
-def test_a_running_stream_follows_the_log_and_is_stopped_anywhere(
-    streams: Streams, partition: Partition
-) -> None:
+def test_a_running_stream_follows_the_log_and_is_stopped_anywhere(streams: Streams, partition: Partition) -> None:
     second = Partition(partition.root, number=1)
     for round_ in range(2):
         query = streams.writer(streams.frame(maxBytesPerTrigger="1k")).start()
@@ -237,9 +234,7 @@ def test_a_wrong_option_fails_before_there_is_a_query(streams: Streams) -> None:
         streams.frame(maxOfsetsPerTrigger="3")
 
 
-def test_a_batch_query_has_no_use_for_the_limits_of_a_stream(
-    spark: SparkSession, partition: Partition
-) -> None:
+def test_a_batch_query_has_no_use_for_the_limits_of_a_stream(spark: SparkSession, partition: Partition) -> None:
     read = spark.read.format("stratalog").option("path", str(partition.root)).option("subscribe", "orders")
     assert read.option("maxOffsetsPerTrigger", "7").option("maxTriggerDelay", "1m").load().count() == 80
 

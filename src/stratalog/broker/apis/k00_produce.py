@@ -1,9 +1,9 @@
 """Produce (0): append batches to partitions.
 
-v3 to v13. v7: zstd. v8: error messages and the records at fault. v9: flexible. v11: TRANSACTION_ABORTABLE. v12: partitions
-are added to the transaction by the broker (KIP-890). v13: topics by id. acks=0 gets no response, and a failure closes the
-connection so that the client notices (as Kafka does); acks=1 and acks=all are the same with one replica. ApiVersions
-advertises v0 for librdkafka's sake, as Kafka does (KAFKA-18659); v0 to v2 themselves are refused.
+v3 to v13. v7: zstd. v8: error messages and the records at fault. v9: flexible. v11: TRANSACTION_ABORTABLE. v12:
+partitions are added to the transaction by the broker (KIP-890). v13: topics by id. acks=0 gets no response, and a
+failure closes the connection so that the client notices (as Kafka does); acks=1 and acks=all are the same with one
+replica. ApiVersions advertises v0 for librdkafka's sake, as Kafka does (KAFKA-18659); v0 to v2 themselves are refused.
 """
 
 from __future__ import annotations
@@ -67,9 +67,7 @@ def produce(
         for entry in partitions:
             if error is None:
                 partition = state.logs.get(name, entry.partition)
-                result = append_records(
-                    partition, name, entry, acks=request.acks, version=version, admit=admission
-                )
+                result = append_records(partition, name, entry, acks=request.acks, version=version, admit=admission)
             else:
                 result = PartitionResult(entry.partition, error.code, error_message=str(error))
             failed = failed or result.error_code != 0

@@ -1,9 +1,9 @@
 """Fetch (1): read batches from partitions, and wait for them when there are none.
 
 v4 to v18. v5: log start offset. v7: sessions (KIP-227), which are refused with session id 0, so that clients go on with
-full requests. v9: leader epochs (KIP-320). v10: zstd. v12: flexible, last fetched epoch (KIP-595). v13: topics by id. v15:
-replica id as a tagged field. Batches are sent from the segment's file by the kernel; a fetch at an offset inside a batch
-gets the whole batch. Below the local log start the remote tier is read on a thread.
+full requests. v9: leader epochs (KIP-320). v10: zstd. v12: flexible, last fetched epoch (KIP-595). v13: topics by id.
+v15: replica id as a tagged field. Batches are sent from the segment's file by the kernel; a fetch at an offset inside a
+batch gets the whole batch. Below the local log start the remote tier is read on a thread.
 """
 
 from __future__ import annotations
@@ -90,9 +90,7 @@ def _plan(state: BrokerState, request: FetchRequest, version: int) -> FetchPlan:
         else:
             name = str(key, "utf-8")
         get = state.logs.get
-        topics.append(
-            WantedTopic(key, [Wanted(get(name, entry.partition), entry, error) for entry in partitions])
-        )
+        topics.append(WantedTopic(key, [Wanted(get(name, entry.partition), entry, error) for entry in partitions]))
     max_bytes = min(request.max_bytes, state.config["fetch.max.bytes"])
     isolation = Isolation.TXN_COMMITTED if request.isolation_level == 1 else Isolation.HIGH_WATERMARK
     return FetchPlan(

@@ -1,10 +1,10 @@
 """ListOffsets (2): offsets by time, or the special ones.
 
-v1 to v11. v2: isolation level. v4: leader epochs. v6: flexible. Instead of a time: -1 latest, -2 earliest, v7 -3 the record
-with the largest timestamp (KIP-734), v8 -4 earliest local (KIP-405), v9 -5 latest tiered (KIP-1005), v11 -6 earliest that
-waits for upload (KIP-1023). A search by time that has to read the remote tier runs on the threads of its readers, those of
-several partitions side by side; it is given up as REQUEST_TIMED_OUT after `remote.list.offsets.request.timeout.ms`, or what
-the request says from v10 on (KIP-1075).
+v1 to v11. v2: isolation level. v4: leader epochs. v6: flexible. Instead of a time: -1 latest, -2 earliest, v7 -3 the
+record with the largest timestamp (KIP-734), v8 -4 earliest local (KIP-405), v9 -5 latest tiered (KIP-1005), v11 -6
+earliest that waits for upload (KIP-1023). A search by time that has to read the remote tier runs on the threads of its
+readers, those of several partitions side by side; it is given up as REQUEST_TIMED_OUT after
+`remote.list.offsets.request.timeout.ms`, or what the request says from v10 on (KIP-1075).
 """
 
 from __future__ import annotations
@@ -59,9 +59,7 @@ class _Found(NamedTuple):
 async def list_offsets(ctx: RequestContext, request: Any) -> Any:
     committed = getattr(request, "isolation_level", 0) == 1
     isolation = Isolation.TXN_COMMITTED if committed else Isolation.HIGH_WATERMARK
-    asked = Counter(
-        (topic.name, entry.partition_index) for topic in request.topics for entry in topic.partitions
-    )
+    asked = Counter((topic.name, entry.partition_index) for topic in request.topics for entry in topic.partitions)
     timeout_ms = _timeout_ms(ctx, request)
     topics = []
     for topic in request.topics:

@@ -1,7 +1,7 @@
 """Metadata (3): the broker, the topics, who leads what; creates topics that are asked for, where that is allowed.
 
-v0 to v13. v0: an empty list asks for all topics; from v1 null does. v4: allow_auto_topic_creation. v8 to v10: authorized
-operations of the cluster; v8: of topics. v9: flexible. v10: topic ids in the response, v12: in the request.
+v0 to v13. v0: an empty list asks for all topics; from v1 null does. v4: allow_auto_topic_creation. v8 to v10:
+authorized operations of the cluster; v8: of topics. v9: flexible. v10: topic ids in the response, v12: in the request.
 Without an authorizer every operation is authorized, as in Kafka.
 """
 
@@ -66,19 +66,13 @@ async def metadata(ctx: RequestContext, request: Any) -> Any:
 
 async def _asked_topics(ctx: RequestContext, request: Any) -> list[bytes]:
     store = ctx.broker.metadata
-    operations = (
-        _TOPIC_OPERATIONS if getattr(request, "include_topic_authorized_operations", False) else -(2**31)
-    )
+    operations = _TOPIC_OPERATIONS if getattr(request, "include_topic_authorized_operations", False) else -(2**31)
     partitions = _Partitions(ctx)
     if request.topics is None or (ctx.version == 0 and not request.topics):
         return [_describe(ctx, topic, operations, partitions) for topic in store.topics()]
-    may_create = (
-        getattr(request, "allow_auto_topic_creation", True) and ctx.broker.config["auto.create.topics.enable"]
-    )
+    may_create = getattr(request, "allow_auto_topic_creation", True) and ctx.broker.config["auto.create.topics.enable"]
     answers = []
-    for name, topic_id in _distinct(
-        (entry.name, getattr(entry, "topic_id", None)) for entry in request.topics
-    ):
+    for name, topic_id in _distinct((entry.name, getattr(entry, "topic_id", None)) for entry in request.topics):
         try:
             if topic_id is not None:
                 topic = store.topic_by_id(topic_id)
@@ -134,7 +128,9 @@ def _describe(ctx: RequestContext, topic: Topic, operations: int, partitions: _P
 
 
 class _Partitions:
-    """Partitions as bytes of one version of the response. All are alike but for the index and, from 7 on, the leader epoch.
+    """Partitions as bytes of one version of the response.
+
+    All are alike but for the index and, from 7 on, the leader epoch.
 
     They begin with: error code int16, partition index int32, leader id int32, leader epoch int32 (from 7 on).
     """
@@ -163,7 +159,5 @@ class _Partitions:
         encoded = []
         for index in range(topic.partition_count):
             partition = get(name, index)
-            encoded.append(
-                pack(0, index, node_id, -1 if partition is None else partition.leader_epoch) + tail
-            )
+            encoded.append(pack(0, index, node_id, -1 if partition is None else partition.leader_epoch) + tail)
         return encoded

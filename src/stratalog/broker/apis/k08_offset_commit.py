@@ -1,8 +1,8 @@
 """OffsetCommit: store how far a group has read.
 
-Version 2 is the first that stores in `__consumer_offsets`; 2 to 4 may ask for a retention of their own; 6 adds the leader
-epoch, 7 the group instance id; from 9 on an unknown group is GROUP_ID_NOT_FOUND (before: ILLEGAL_GENERATION); 10 names
-topics by id. A group without members may be committed to by anyone, with generation -1 and no member id.
+Version 2 is the first that stores in `__consumer_offsets`; 2 to 4 may ask for a retention of their own; 6 adds the
+leader epoch, 7 the group instance id; from 9 on an unknown group is GROUP_ID_NOT_FOUND (before: ILLEGAL_GENERATION); 10
+names topics by id. A group without members may be committed to by anyone, with generation -1 and no member id.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """OffsetFetch: how far a group has read; -1 where it has not committed.
 
-From version 2 on a null list of topics asks for all; from 8 on several groups can be asked for at once; 10 names topics by
-id. With `require_stable` (7) a partition for which an open transaction has a commit is answered with
-UNSTABLE_OFFSET_COMMIT: the client asks again until it is known which offset counts (KIP-447). A group that is still read
-back at a start is answered with COORDINATOR_LOAD_IN_PROGRESS.
+From version 2 on a null list of topics asks for all; from 8 on several groups can be asked for at once; 10 names topics
+by id. With `require_stable` (7) a partition for which an open transaction has a commit is answered with
+UNSTABLE_OFFSET_COMMIT: the client asks again until it is known which offset counts (KIP-447). A group that is still
+read back at a start is answered with COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ def offset_fetch(ctx: RequestContext, request: Any) -> Any:
     if code:
         topics = _refused(ctx, request, code) if ctx.version < _ERROR_FROM else []
         return ctx.respond(topics=topics, error_code=code)
-    return ctx.respond(
-        topics=_topics(ctx, request, "OffsetFetchResponseTopic", "OffsetFetchResponsePartition", stable)
-    )
+    return ctx.respond(topics=_topics(ctx, request, "OffsetFetchResponseTopic", "OffsetFetchResponsePartition", stable))
 
 
 def _group(ctx: RequestContext, group: Any, stable: bool) -> Any:
@@ -65,8 +63,7 @@ def _refused(ctx: RequestContext, request: Any, code: int) -> list[Any]:
             "OffsetFetchResponseTopic",
             name=topic.name,
             partitions=[
-                _partition(ctx, "OffsetFetchResponsePartition", index, _NONE, code)
-                for index in topic.partition_indexes
+                _partition(ctx, "OffsetFetchResponsePartition", index, _NONE, code) for index in topic.partition_indexes
             ],
         )
         for topic in request.topics or ()
@@ -120,9 +117,7 @@ def _unstable(ctx: RequestContext, group_id: str, partition: TopicPartition, sta
     return UnstableOffsetCommitError.code if is_pending else 0
 
 
-def _all_topics(
-    ctx: RequestContext, group_id: str, topic_type: str, partition_type: str, stable: bool
-) -> list[Any]:
+def _all_topics(ctx: RequestContext, group_id: str, topic_type: str, partition_type: str, stable: bool) -> list[Any]:
     by_topic: dict[str, list[tuple[int, CommittedOffset]]] = {}
     for partition, committed in ctx.broker.groups.commits.committed.of_group(group_id).items():
         by_topic.setdefault(partition.topic, []).append((partition.partition, committed))
@@ -131,9 +126,7 @@ def _all_topics(
         topic = ctx.broker.metadata.topic(name)
         if topic is None and ctx.version >= _TOPIC_IDS_FROM:
             continue  # it has no id any more by which the client could know it
-        counting = [
-            (index, found) for index, found in commits if topic is None or found.counts_for(topic.topic_id)
-        ]
+        counting = [(index, found) for index, found in commits if topic is None or found.counts_for(topic.topic_id)]
         if not counting:
             continue
         answers.append(

@@ -1,7 +1,7 @@
 """FindCoordinator: who looks after a group or a transactional id. This broker does.
 
-Asking creates `__consumer_offsets` or `__transaction_state` if it is not there yet. Version 1 adds the type of the key, 4
-asks for several at once. Share groups (type 2) have no coordinator here: INVALID_REQUEST.
+Asking creates `__consumer_offsets` or `__transaction_state` if it is not there yet. Version 1 adds the type of the key,
+4 asks for several at once. Share groups (type 2) have no coordinator here: INVALID_REQUEST.
 """
 
 from __future__ import annotations

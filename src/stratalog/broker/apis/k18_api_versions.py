@@ -1,8 +1,8 @@
 """ApiVersions (18): what this broker speaks, from the registry itself.
 
 v0 to v4. v3: flexible (but never the response's header), the client's software name is checked, features are told. A
-version that is not known is answered in v0 with UNSUPPORTED_VERSION and the range of this API, so that the client can come
-back (KIP-511).
+version that is not known is answered in v0 with UNSUPPORTED_VERSION and the range of this API, so that the client can
+come back (KIP-511).
 """
 
 from __future__ import annotations
@@ -31,16 +31,13 @@ def _unsupported(ctx: RequestContext, _request: Any, error: BaseException) -> An
 @handles(ApiKey.API_VERSIONS, versions=(0, 4), on_error=_unsupported)
 def api_versions(ctx: RequestContext, request: Any) -> Any:
     if ctx.version >= _SOFTWARE_FROM and not (
-        _SOFTWARE.fullmatch(request.client_software_name)
-        and _SOFTWARE.fullmatch(request.client_software_version)
+        _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ctx.respond(error_code=InvalidRequestError.code)
     features = ctx.broker.metadata.features
     return ctx.respond(
         api_keys=[
-            ctx.make(
-                "ApiVersion", api_key=api.key, min_version=api.advertised_min, max_version=api.max_version
-            )
+            ctx.make("ApiVersion", api_key=api.key, min_version=api.advertised_min, max_version=api.max_version)
             for _, api in sorted(REGISTRY.items())
         ],
         supported_features=_supported(ctx) if ctx.version >= _SOFTWARE_FROM else [],

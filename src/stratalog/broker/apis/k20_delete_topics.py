@@ -1,7 +1,7 @@
 """DeleteTopics: topics with all their records, and the commits that groups have for them.
 
-By name; from version 6 on also by id. With `delete.topic.enable=false` nothing is deleted: TOPIC_DELETION_DISABLED (before
-version 3: INVALID_REQUEST).
+By name; from version 6 on also by id. With `delete.topic.enable=false` nothing is deleted: TOPIC_DELETION_DISABLED
+(before version 3: INVALID_REQUEST).
 """
 
 from __future__ import annotations

@@ -45,7 +45,8 @@ async def delete_records(ctx: RequestContext, request: Any) -> Any:
                 )
             )
         topics.append(ctx.make("DeleteRecordsTopicResult", name=topic.name, partitions=partitions))
-    # The leader epochs below are gone from the disk by now: a log that began earlier again after a crash would lack them.
+    # The leader epochs below are gone from the disk by now: a log that began earlier again after a crash would lack
+    # them.
     await ctx.broker.run_blocking(ctx.broker.logs.write_checkpoints)
     return ctx.respond(topics=topics)
 

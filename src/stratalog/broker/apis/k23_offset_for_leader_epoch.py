@@ -40,7 +40,5 @@ def _end_offset(ctx: RequestContext, topic: str, entry: Any) -> tuple[int, int]:
     if partition is None:
         raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")
     partition.check_epoch(entry.current_leader_epoch)
-    epoch, end_offset = partition.log.leader_epochs.end_offset_for(
-        entry.leader_epoch, partition.log.log_end_offset
-    )
+    epoch, end_offset = partition.log.leader_epochs.end_offset_for(entry.leader_epoch, partition.log.log_end_offset)
     return epoch, end_offset

@@ -1,7 +1,7 @@
 """AddPartitionsToTxn (24): partitions take part in a transaction.
 
-v0 to v5. v0 to v3 come from clients, for one transactional id; v2: PRODUCER_FENCED (before: INVALID_PRODUCER_EPOCH); v3:
-flexible. v4 and later come from brokers, for several ids at once, and may only ask whether the partitions take part
+v0 to v5. v0 to v3 come from clients, for one transactional id; v2: PRODUCER_FENCED (before: INVALID_PRODUCER_EPOCH);
+v3: flexible. v4 and later come from brokers, for several ids at once, and may only ask whether the partitions take part
 (KIP-890). All partitions of an id are added or none: if one does not exist, the others are OPERATION_NOT_ATTEMPTED.
 """
 

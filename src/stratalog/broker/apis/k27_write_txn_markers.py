@@ -1,4 +1,6 @@
-"""WriteTxnMarkers (27): put the end of a transaction into partitions. Brokers send it, and `kafka-transactions.sh abort`.
+"""WriteTxnMarkers (27): put the end of a transaction into partitions.
+
+Brokers send it, and `kafka-transactions.sh abort`.
 
 v1 and v2. v2: the transactions version of the marker, by which the epoch is checked (KIP-1228).
 """

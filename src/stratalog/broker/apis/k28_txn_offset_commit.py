@@ -1,8 +1,9 @@
 """TxnOffsetCommit (28): store how far a group has read, as part of a transaction.
 
 v0 to v5. v3: flexible; member and generation, so that a member that has left the group is fenced (KIP-447). v4:
-TRANSACTION_ABORTABLE. v5: the group's partition of `__consumer_offsets` is added to the transaction here (KIP-890); before,
-AddOffsetsToTxn has done that. v6 (topics by id) is not in the message library yet. Offsets count from the commit on.
+TRANSACTION_ABORTABLE. v5: the group's partition of `__consumer_offsets` is added to the transaction here (KIP-890);
+before, AddOffsetsToTxn has done that. v6 (topics by id) is not in the message library yet. Offsets count from the
+commit on.
 """
 
 from __future__ import annotations

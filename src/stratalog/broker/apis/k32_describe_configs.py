@@ -1,7 +1,7 @@
 """DescribeConfigs: the configuration of topics and of this broker, with where each value comes from.
 
-Version 1 adds sources and synonyms, 3 types and documentation. A broker named "" stands for what is set dynamically for all
-of them. Values of secrets, and of keys that are not known, are never told.
+Version 1 adds sources and synonyms, 3 types and documentation. A broker named "" stands for what is set dynamically for
+all of them. Values of secrets, and of keys that are not known, are never told.
 """
 
 from __future__ import annotations
@@ -84,9 +84,7 @@ def _broker_entries(
     except ValueError:
         raise InvalidRequestError(f"Broker id must be an integer, but it is: {name}") from None
     if wanted != node_id:
-        raise InvalidRequestError(
-            f"Unexpected broker id, expected {node_id} or empty string, but received {name}"
-        )
+        raise InvalidRequestError(f"Unexpected broker id, expected {node_id} or empty string, but received {name}")
     return broker_entries(levels, only)
 
 

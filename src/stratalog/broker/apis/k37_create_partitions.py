@@ -24,9 +24,7 @@ async def create_partitions(ctx: RequestContext, request: Any) -> Any:
                 await ctx.broker.run_blocking(ctx.broker.topics.add_partitions, name, topic.count)
         except KafkaError as error:
             error_code, message = error.code, str(error) or None
-        results.append(
-            ctx.make("CreatePartitionsTopicResult", name=name, error_code=error_code, error_message=message)
-        )
+        results.append(ctx.make("CreatePartitionsTopicResult", name=name, error_code=error_code, error_message=message))
     return ctx.respond(results=results)
 
 
@@ -35,8 +33,6 @@ def _check(ctx: RequestContext, topic: Any) -> None:
     if known is None:
         raise UnknownTopicOrPartitionError
     assignments = None if topic.assignments is None else [part.broker_ids for part in topic.assignments]
-    check_more_partitions(
-        topic.name, known.partition_count, topic.count, assignments, node_id=ctx.broker.node_id
-    )
+    check_more_partitions(topic.name, known.partition_count, topic.count, assignments, node_id=ctx.broker.node_id)
     ctx.broker.topics.check_partition_count(topic.name, topic.count)
     check_partition_total(topic.count - known.partition_count, "additional partitions")

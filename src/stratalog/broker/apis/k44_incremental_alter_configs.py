@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs: set, delete, append to and subtract from single configs of topics and brokers.
 
-Each resource is changed as a whole or not at all; what is changed is in force when the answer is sent. A broker named ""
-stands for all of them. Segment settings of topics may not go below the operator's minimums (KIP-760).
+Each resource is changed as a whole or not at all; what is changed is in force when the answer is sent. A broker named
+"" stands for all of them. Segment settings of topics may not go below the operator's minimums (KIP-760).
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ async def incremental_alter_configs(ctx: RequestContext, request: Any) -> Any:
 
 
 def _alter(ctx: RequestContext, resource: Any, validate_only: bool) -> None:
-    changes = parse_changes(
-        (config.name, config.config_operation, config.value) for config in resource.configs
-    )
+    changes = parse_changes((config.name, config.config_operation, config.value) for config in resource.configs)
     change = changed_topic_configs if resource.resource_type == TOPIC else changed_broker_configs
 
     def apply(before: Mapping[str, str]) -> dict[str, str]:

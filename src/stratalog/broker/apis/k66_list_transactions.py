@@ -1,7 +1,7 @@
 """ListTransactions (66): the transactional ids of this broker.
 
-v0 to v2. Of choice are states, producer ids, from v1 on those that have been open for longer than a duration (KIP-994), and
-from v2 on ids that match a pattern as a whole (KIP-1152).
+v0 to v2. Of choice are states, producer ids, from v1 on those that have been open for longer than a duration (KIP-994),
+and from v2 on ids that match a pattern as a whole (KIP-1152).
 
 While any id is still read back at a start: COORDINATOR_LOAD_IN_PROGRESS.
 """

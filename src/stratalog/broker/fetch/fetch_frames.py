@@ -6,8 +6,8 @@
                       v12+: last fetched epoch int32, v5+: log start offset int64, max bytes int32 ] ],
               v7+: forgotten topics[], v11+: rack, v15+: replica id and epoch as tagged field 1
     response: throttle int32, v7+: error int16, session id int32,
-              topics[ name (v13+: id), partitions[ index int32, error int16, high watermark int64, last stable offset int64,
-                      v5+: log start offset int64, aborted transactions[ producer id int64, first offset int64 ],
+              topics[ name (v13+: id), partitions[ index int32, error int16, high watermark int64, last stable offset
+                      int64, v5+: log start offset int64, aborted transactions[ producer id int64, first offset int64 ],
                       v11+: preferred read replica int32, records, v12+: diverging epoch as tagged field 0 ] ]
 
 Versions from 12 on are flexible. Records are file ranges or bytes and are not copied.
@@ -38,9 +38,7 @@ _SESSION = struct.Struct(">ii")
 _PARTITION_V4 = struct.Struct(">iqi")  # index, offset, max bytes
 _PARTITION_V5 = struct.Struct(">iqqi")  # index, offset, log start, max bytes
 _PARTITION_V9 = struct.Struct(">iiqqi")  # index, leader epoch, offset, log start, max bytes
-_PARTITION_V12 = struct.Struct(
-    ">iiqiqi"
-)  # index, leader epoch, offset, last fetched epoch, log start, max bytes
+_PARTITION_V12 = struct.Struct(">iiqiqi")  # index, leader epoch, offset, last fetched epoch, log start, max bytes
 
 _ANSWER_V4 = struct.Struct(">ihqq")
 _ANSWER_V5 = struct.Struct(">ihqqq")
@@ -75,7 +73,10 @@ class FetchRequest(NamedTuple):
 
 
 class FetchedPartition(NamedTuple):
-    """The answer for one partition. `aborted` is None unless read_committed asked; `diverging` is (epoch, end offset)."""
+    """The answer for one partition.
+
+    `aborted` is None unless read_committed asked; `diverging` is (epoch, end offset).
+    """
 
     partition: int
     error_code: int
@@ -94,7 +95,10 @@ class FetchedPartition(NamedTuple):
 
 
 def parse_fetch(frame: memoryview, position: int, version: int) -> FetchRequest:
-    """Parse from `position`, behind the request header. InvalidRequestError, IndexError or struct.error on bad bytes."""
+    """Parse from `position`, behind the request header.
+
+    InvalidRequestError, IndexError or struct.error on bad bytes.
+    """
     replica_id = -1
     if version < _REPLICA_STATE_TAG_FROM:
         (replica_id,) = INT32.unpack_from(frame, position)
@@ -111,9 +115,7 @@ def parse_fetch(frame: memoryview, position: int, version: int) -> FetchRequest:
             replica_id = replica
     else:
         topics = _parse_legacy_topics(frame, position, version)
-    return FetchRequest(
-        replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch, topics
-    )
+    return FetchRequest(replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch, topics)
 
 
 def _parse_legacy_topics(frame: memoryview, position: int, version: int) -> list[FetchTopic]:
@@ -138,9 +140,7 @@ def _parse_legacy_topics(frame: memoryview, position: int, version: int) -> list
     return topics  # forgotten topics and the rack do not matter without sessions and other replicas
 
 
-def _parse_flexible_topics(
-    frame: memoryview, position: int, version: int
-) -> tuple[list[FetchTopic], int | None]:
+def _parse_flexible_topics(frame: memoryview, position: int, version: int) -> tuple[list[FetchTopic], int | None]:
     """The topics, and the replica id when it is there as a tagged field."""
     topics = []
     topic_count, position = compact_length(frame, position)
@@ -148,9 +148,7 @@ def _parse_flexible_topics(
         key, partition_count, position = flexible_topic(frame, position, version >= TOPIC_IDS_FROM)
         partitions = []
         for _ in range(partition_count):
-            index, epoch, offset, last_epoch, _log_start, max_bytes = _PARTITION_V12.unpack_from(
-                frame, position
-            )
+            index, epoch, offset, last_epoch, _log_start, max_bytes = _PARTITION_V12.unpack_from(frame, position)
             position += 32
             position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
             partitions.append(FetchPartition(index, epoch, offset, last_epoch, max_bytes))

@@ -1,4 +1,5 @@
-"""Reading for a Fetch request: the limits, the checks of each partition, the wait for more, the detour to the remote tier.
+"""Reading for a Fetch request: the limits, the checks of each partition, the wait for more, the detour to the remote
+tier.
 
 Source: `ReplicaManager.fetchMessages`, `Partition.fetchRecords`, `DelayedFetch` and `DelayedRemoteFetch` of Kafka 4.4.
 """
@@ -180,9 +181,7 @@ def _read(wanted: Wanted, plan: FetchPlan, limit: int, *, min_one_message: bool)
             return FetchedPartition(
                 index, 0, high_watermark, log.last_stable_offset, log.log_start_offset, aborted=aborted
             )
-        data = partition.read(
-            request.fetch_offset, limit, isolation=plan.isolation, min_one_message=min_one_message
-        )
+        data = partition.read(request.fetch_offset, limit, isolation=plan.isolation, min_one_message=min_one_message)
     except KafkaError as failure:
         return FetchedPartition(index, failure.code)
     except OSError as failure:
@@ -214,9 +213,7 @@ def _aborted(transactions: Sequence[AbortedTransaction]) -> list[tuple[int, int]
 class PendingFetch:
     """A request that waits until there are enough bytes, or its time is over. Belongs to the loop's thread."""
 
-    def __init__(
-        self, state: BrokerState, plan: FetchPlan, first: FetchRead, answer: Callable[[], object]
-    ) -> None:
+    def __init__(self, state: BrokerState, plan: FetchPlan, first: FetchRead, answer: Callable[[], object]) -> None:
         self._state = state
         self._plan = plan
         self._answer = answer
@@ -301,9 +298,7 @@ class PendingFetch:
         if end is None or end[1:] < start[1:]:
             return None
         if end.segment_base_offset > start.segment_base_offset:
-            return (
-                self._plan.min_bytes
-            )  # a read gives what is in one segment, and nothing more comes into this one
+            return self._plan.min_bytes  # a read gives what is in one segment, and nothing more comes into this one
         return min(end.position - start.position, max_bytes)
 
     def _note_end(self, place: tuple[Partition, int]) -> None:

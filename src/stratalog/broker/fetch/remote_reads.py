@@ -54,8 +54,8 @@ class RemoteReads:
     A request that gives up waiting does not stop its read: the client will ask again for the same offset, and finds the
     result then. So a store that is slower than `remote.fetch.max.wait.ms` still lets consumers get on.
 
-    `pool` is the remote tier's (`RemoteLogManager.readers`): when its queue is full, a read is answered with an error at
-    once.
+    `pool` is the remote tier's (`RemoteLogManager.readers`): when its queue is full, a read is answered with an error
+    at once.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, pool: WorkerPool) -> None:
@@ -76,9 +76,7 @@ class RemoteReads:
             try:
                 self._submit(self._work, key, read, job)
             except RemoteStorageError as error:
-                logger.warning(
-                    "%s-%d at %d: %s", job.partition.topic, job.partition.partition, job.offset, error
-                )
+                logger.warning("%s-%d at %d: %s", job.partition.topic, job.partition.partition, job.offset, error)
                 self._loop.call_soon(self._done, key, read, error)
         elif read.result is not None:
             del self._reads[key]

@@ -1,4 +1,5 @@
-"""What groups have committed: in `__consumer_offsets` first, then in memory, transactions' commits apart until they end."""
+"""What groups have committed: in `__consumer_offsets` first, then in memory, transactions' commits apart until they
+end."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ _PIECE = 500
 class Commits:
     """The commits of all groups. Belongs to the loop's thread.
 
-    `committed` are those that count; `pending` those of open transactions. Methods that write raise what the log raises.
-    `store` has changed nothing then; of many removals those that are in the log by then are done here too.
+    `committed` are those that count; `pending` those of open transactions. Methods that write raise what the log
+    raises. `store` has changed nothing then; of many removals those that are in the log by then are done here too.
     """
 
     def __init__(self, log: CoordinatorLog, config: BrokerConfig) -> None:
@@ -45,9 +46,7 @@ class Commits:
         """Take in what the log has; with a producer id it is of that producer's open transaction."""
         self._put(key.group_id, key.partition, commit, producer_id)
 
-    def _put(
-        self, group_id: str, partition: TopicPartition, commit: CommittedOffset, producer_id: int | None
-    ) -> None:
+    def _put(self, group_id: str, partition: TopicPartition, commit: CommittedOffset, producer_id: int | None) -> None:
         if producer_id is None:
             self.committed.put(group_id, partition, commit)
         else:
@@ -59,11 +58,12 @@ class Commits:
         commits: Mapping[TopicPartition, CommittedOffset],
         transaction: TransactionalWrite | None = None,
     ) -> dict[TopicPartition, int]:
-        """Store commits, those of a transaction until it ends; the error code of each: too long metadata is not taken."""
+        """Store commits, those of a transaction until it ends.
+
+        The error code of each: too long metadata is not taken.
+        """
         metadata_max = self._config["offset.metadata.max.bytes"]
-        good = {
-            partition: commit for partition, commit in commits.items() if len(commit.metadata) <= metadata_max
-        }
+        good = {partition: commit for partition, commit in commits.items() if len(commit.metadata) <= metadata_max}
         entries: list[KeyValue] = [
             (encode_offset_key(OffsetKey(group_id, partition)), encode_offset_value(commit))
             for partition, commit in good.items()
@@ -72,18 +72,15 @@ class Commits:
         producer_id = None if transaction is None else transaction.producer_id
         for (partition, commit), offset in zip(good.items(), offsets, strict=True):
             self._put(group_id, partition, commit.stored_at(offset), producer_id)
-        return {
-            partition: 0 if partition in good else OffsetMetadataTooLargeError.code for partition in commits
-        }
+        return {partition: 0 if partition in good else OffsetMetadataTooLargeError.code for partition in commits}
 
     def transaction_ended(self, producer_id: int, number: int, *, committed: bool) -> None:
-        """The marker of a producer is in partition `number` of `__consumer_offsets`: its commits there count, or are gone.
+        """The marker of a producer is in partition `number` of `__consumer_offsets`: its commits there count, or are
+        gone.
 
         A plain commit whose record lies behind that of the transaction stays.
         """
-        taken = self.pending.take(
-            producer_id, lambda group_id: self._log.partition_number(group_id) == number
-        )
+        taken = self.pending.take(producer_id, lambda group_id: self._log.partition_number(group_id) == number)
         if not committed:
             return
         for group_id, commits in taken.items():
@@ -99,8 +96,7 @@ class Commits:
         known = [
             partition
             for partition in partitions
-            if self.committed.get(group_id, partition) is not None
-            or self.pending.is_pending(group_id, partition)
+            if self.committed.get(group_id, partition) is not None or self.pending.is_pending(group_id, partition)
         ]
         if known:
             self._remove(group_id, known, [])
@@ -108,16 +104,14 @@ class Commits:
     def remove_topic(self, topic: str) -> Iterator[set[Partition]]:
         """Forget what was committed for a topic that is gone, in pieces that take some milliseconds each.
 
-        Yields after each piece the partitions of `__consumer_offsets` that it wrote to. Commits that come or become valid
-        between two pieces are forgotten too.
+        Yields after each piece the partitions of `__consumer_offsets` that it wrote to. Commits that come or become
+        valid between two pieces are forgotten too.
         """
         while piece := self._some_of_topic(topic):
             by_number: dict[int, list[KeyValue]] = {}
             for group_id, of_group in groupby(piece, key=itemgetter(0)):
                 tombstones = by_number.setdefault(self._log.partition_number(group_id), [])
-                tombstones += [
-                    (encode_offset_key(OffsetKey(group_id, partition)), None) for _, partition in of_group
-                ]
+                tombstones += [(encode_offset_key(OffsetKey(group_id, partition)), None) for _, partition in of_group]
             written: set[Partition] = set()
             if self._log.exists:  # else it has been deleted with all that was in it
                 written = {self._log.append_to(number, entries) for number, entries in by_number.items()}

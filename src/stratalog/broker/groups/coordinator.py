@@ -111,8 +111,8 @@ def _decode_record(key_bytes: bytes, offset: int, value: bytes, producer_id: int
 class GroupCoordinator:
     """All groups of this broker. Everything belongs to the loop's thread.
 
-    A commit or a group's metadata is in the log before it is answered; after a restart `start` finds it there again. What
-    clients ask for raises CoordinatorLoadInProgressError while the partition with the group is still read.
+    A commit or a group's metadata is in the log before it is answered; after a restart `start` finds it there again.
+    What clients ask for raises CoordinatorLoadInProgressError while the partition with the group is still read.
     """
 
     def __init__(self, broker: BrokerState) -> None:
@@ -246,7 +246,7 @@ class GroupCoordinator:
         """An id in Kafka's form: the instance id or else the client's name, and a UUID."""
         return f"{client_id if instance_id is None else instance_id}-{random_uuid()}"
 
-    # --- carrying out ---------------------------------------------------------------------------------------------------
+    # --- carrying out -------------------------------------------------------------------------------------------------
 
     def _carry_out(self, group: ClassicGroup, effects: Effects) -> None:
         before = group.state, group.generation
@@ -257,8 +257,11 @@ class GroupCoordinator:
         if (group.state, group.generation) != before:
             logger.info(
                 "Group %s: %s, generation %d, %d members",
-                group.group_id, group.state.value, group.generation, len(group.members),
-            )  # fmt: skip
+                group.group_id,
+                group.state.value,
+                group.generation,
+                len(group.members),
+            )
 
     def _apply(self, group: ClassicGroup, effects: Effects) -> None:
         for effect in effects:
@@ -296,9 +299,7 @@ class GroupCoordinator:
                 return
             timer.handle.cancel()
         delay = max(due_ms / 1000 - self._clock.monotonic(), 0)
-        self._timers[group.group_id] = _Timer(
-            due_ms, self._broker.loop.call_later(delay, self._on_timer, group)
-        )
+        self._timers[group.group_id] = _Timer(due_ms, self._broker.loop.call_later(delay, self._on_timer, group))
 
     def _on_timer(self, group: ClassicGroup) -> None:
         self._timers.pop(group.group_id, None)
@@ -374,9 +375,7 @@ class GroupCoordinator:
             self._groups[group_id] = ClassicGroup(group_id, self._settings, now)
         return codes
 
-    def delete_offsets(
-        self, group_id: str, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, bool]:
+    def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, bool]:
         """Forget commits; False for a partition whose topic the group is subscribed to."""
         _check_group_id(group_id)
         group = self.known(group_id)
@@ -385,7 +384,7 @@ class GroupCoordinator:
         self.commits.remove(group_id, [partition for partition, ok in allowed.items() if ok])
         return allowed
 
-    # --- administration -------------------------------------------------------------------------------------------------
+    # --- administration -----------------------------------------------------------------------------------------------
 
     def known(self, group_id: str) -> ClassicGroup:
         """The group, or GroupIdNotFoundError."""
@@ -409,7 +408,7 @@ class GroupCoordinator:
         del self._groups[group.group_id]
         self._carry_out(group, group.die(Answer.COORDINATOR_NOT_AVAILABLE, self._now()))
 
-    # --- expiration -----------------------------------------------------------------------------------------------------
+    # --- expiration ---------------------------------------------------------------------------------------------------
 
     def _schedule_expiration(self) -> None:
         interval_ms = self._broker.config["offsets.retention.check.interval.ms"]

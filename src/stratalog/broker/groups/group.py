@@ -4,8 +4,8 @@ Events are method calls with the time handed in; they return the effects to carr
 machine does no I/O, starts no timer and holds no clock: the caller asks for `next_deadline_ms` and calls `on_time` when
 it has come. The rules are those of Apache Kafka's classic group protocol (JoinGroup, SyncGroup, Heartbeat, LeaveGroup).
 
-A rebalance in short: a join moves the group to PREPARING_REBALANCE, where joins are parked; when all members have joined
-again, or the longest rebalance timeout is over, the generation goes up by one and every parked join is answered
+A rebalance in short: a join moves the group to PREPARING_REBALANCE, where joins are parked; when all members have
+joined again, or the longest rebalance timeout is over, the generation goes up by one and every parked join is answered
 (COMPLETING_REBALANCE); the leader's sync brings the assignments, which are stored, and only then is every parked sync
 answered (STABLE).
 """
@@ -359,10 +359,15 @@ class ClassicGroup:
         self._extend_session(member, now)
         return [
             JoinReply(
-                token, error, UNKNOWN_MEMBER_ID, self.generation, self.protocol_type, self.protocol,
+                token,
+                error,
+                UNKNOWN_MEMBER_ID,
+                self.generation,
+                self.protocol_type,
+                self.protocol,
                 pending.leader_before or "",
             )
-        ]  # fmt: skip
+        ]
 
     # --- the join phase -----------------------------------------------------------------------------------------------
 
@@ -547,7 +552,7 @@ class ClassicGroup:
         self._enter(GroupState.STABLE, now)
         return effects
 
-    # --- heartbeats, commits, leaving -----------------------------------------------------------------------------------
+    # --- heartbeats, commits, leaving ---------------------------------------------------------------------------------
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: Moment) -> None:
         """A member is alive. Raises what it has to be told: RebalanceInProgressError asks it to join again."""
@@ -593,9 +598,7 @@ class ClassicGroup:
             raise CoordinatorNotAvailableError(f"group {self.group_id} is gone")
         self.members.check(member_id, instance_id)
         if generation != self.generation:
-            raise IllegalGenerationError(
-                f"group {self.group_id} is at generation {self.generation}, not {generation}"
-            )
+            raise IllegalGenerationError(f"group {self.group_id} is at generation {self.generation}, not {generation}")
 
     def _extend_session(self, member: Member, now: Moment) -> None:
         self.members.extend_session(member, now.monotonic_ms + member.session_timeout_ms)
@@ -620,9 +623,7 @@ class ClassicGroup:
             self.members.remove(member_id)
             return Answer.NONE, []
         if member_id == UNKNOWN_MEMBER_ID:
-            known = (
-                None if request.instance_id is None else self.members.static_member_id(request.instance_id)
-            )
+            known = None if request.instance_id is None else self.members.static_member_id(request.instance_id)
             if known is None:
                 return Answer.UNKNOWN_MEMBER_ID, []
             return Answer.NONE, self._remove(known)
@@ -661,9 +662,7 @@ class ClassicGroup:
             if member.member_id in self.members and member.session_deadline_ms <= now.monotonic_ms:
                 effects += self._session_over(member, now)
         if self._join_deadline is not None and self._join_deadline.due_ms <= now.monotonic_ms:
-            effects += (
-                self._end_initial_delay(now) if self._join_deadline.initial else self._complete_join(now)
-            )
+            effects += self._end_initial_delay(now) if self._join_deadline.initial else self._complete_join(now)
         if self._sync_deadline_ms is not None and self._sync_deadline_ms <= now.monotonic_ms:
             effects += self._syncs_missing(now)
         self.members.review_deadlines()

@@ -16,8 +16,9 @@ class Membership:
     Invariants: a group with members has one leader, who is one of them, unless the leader was removed and nobody is
     left; an instance id belongs to one member; a pending id (given out, not joined yet) is no member's.
 
-    What is asked at every join is counted along, so that a join costs the same in a large group. Therefore `awaiting_join`,
-    `protocols`, `rebalance_timeout_ms` and `session_deadline_ms` of a member that is in here are changed only from here.
+    What is asked at every join is counted along, so that a join costs the same in a large group. Therefore
+    `awaiting_join`, `protocols`, `rebalance_timeout_ms` and `session_deadline_ms` of a member that is in here are
+    changed only from here.
     """
 
     def __init__(self) -> None:
@@ -77,8 +78,7 @@ class Membership:
         old_id = self._by_instance[instance_id]
         self._by_instance[instance_id] = new_id
         self._members = {
-            new_id if member_id == old_id else member_id: member
-            for member_id, member in self._members.items()
+            new_id if member_id == old_id else member_id: member for member_id, member in self._members.items()
         }
         member = self._members[new_id]
         member.member_id = new_id
@@ -132,7 +132,10 @@ class Membership:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """No session ends and no pending id is taken back before; None for neither. `review_deadlines` makes it exact."""
+        """No session ends and no pending id is taken back before; None for neither.
+
+        `review_deadlines` makes it exact.
+        """
         return self._deadline_bound_ms if self._members or self.pending else None
 
     def review_deadlines(self) -> None:

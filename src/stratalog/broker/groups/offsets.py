@@ -37,9 +37,14 @@ class CommittedOffset:
     def stored_at(self, record_offset: int) -> CommittedOffset:
         """The same, lying there."""
         return CommittedOffset(
-            self.offset, self.metadata, self.commit_timestamp_ms, self.leader_epoch, self.expire_timestamp_ms,
-            self.topic_id, record_offset,
-        )  # fmt: skip
+            self.offset,
+            self.metadata,
+            self.commit_timestamp_ms,
+            self.leader_epoch,
+            self.expire_timestamp_ms,
+            self.topic_id,
+            record_offset,
+        )
 
     def counts_for(self, topic_id: UUID) -> bool:
         """Whether this is for the topic with this id, and not for an earlier one of its name."""

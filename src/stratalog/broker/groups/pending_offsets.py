@@ -18,9 +18,7 @@ class PendingOffsets:
         #: The same innermost dictionaries by group and producer.
         self._by_group: dict[str, dict[int, dict[TopicPartition, CommittedOffset]]] = {}
 
-    def put(
-        self, producer_id: int, group_id: str, partition: TopicPartition, committed: CommittedOffset
-    ) -> None:
+    def put(self, producer_id: int, group_id: str, partition: TopicPartition, committed: CommittedOffset) -> None:
         groups = self._by_producer.setdefault(producer_id, {})
         commits = groups.get(group_id)
         if commits is None:

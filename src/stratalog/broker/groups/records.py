@@ -1,22 +1,22 @@
 """Keys and values of the records in `__consumer_offsets`, byte for byte as Apache Kafka writes them.
 
-All integers are big-endian. STRING is an int16 length and UTF-8 bytes, a nullable one has length -1 for null; BYTES has an
-int32 length. Both begin with the int16 version of their schema:
+All integers are big-endian. STRING is an int16 length and UTF-8 bytes, a nullable one has length -1 for null; BYTES has
+an int32 length. Both begin with the int16 version of their schema:
 
     key 1    OffsetCommitKey     group STRING, topic STRING, partition int32            (0 is read as 1)
     key 2    GroupMetadataKey    group STRING
-    value 4  OffsetCommitValue   offset int64, leader epoch int32, metadata as an unsigned varint of length + 1 and UTF-8
-                                 bytes, commit timestamp int64, tagged fields: 0 is the topic id, 16 bytes
+    value 4  OffsetCommitValue   offset int64, leader epoch int32, metadata as an unsigned varint of length + 1 and
+                                 UTF-8 bytes, commit timestamp int64, tagged fields: 0 is the topic id, 16 bytes
     value 3  OffsetCommitValue   offset int64, leader epoch int32, metadata STRING, commit timestamp int64
     value 1  OffsetCommitValue   offset int64, metadata STRING, commit timestamp int64, expire timestamp int64
-    value 3  GroupMetadataValue  protocol type STRING, generation int32, protocol nullable STRING, leader nullable STRING,
-                                 state timestamp int64, members int32 count of: member id STRING, instance id nullable
-                                 STRING, client id STRING, client host STRING, rebalance timeout int32, session timeout
-                                 int32, subscription BYTES, assignment BYTES
+    value 3  GroupMetadataValue  protocol type STRING, generation int32, protocol nullable STRING, leader nullable
+                                 STRING, state timestamp int64, members int32 count of: member id STRING, instance id
+                                 nullable STRING, client id STRING, client host STRING, rebalance timeout int32, session
+                                 timeout int32, subscription BYTES, assignment BYTES
 
-A null value is a tombstone. Written are: key 1 with value 4 (value 1 when the commit has an expiry of its own, 3 when the
-topic's id is not known), and key 2 with value 3. Older values (0 to 2) and the flexible GroupMetadataValue 4 are read. Keys
-3 and above belong to other kinds of groups.
+A null value is a tombstone. Written are: key 1 with value 4 (value 1 when the commit has an expiry of its own, 3 when
+the topic's id is not known), and key 2 with value 3. Older values (0 to 2) and the flexible GroupMetadataValue 4 are
+read. Keys 3 and above belong to other kinds of groups.
 
 Members are written in the order in which they joined. Kafka's order is that of a Java HashMap over their random ids and
 says nothing: with several members the records are equal up to it.
@@ -70,7 +70,7 @@ class GroupKey:
     group_id: str
 
 
-# --- writing ------------------------------------------------------------------------------------------------------------
+# --- writing ----------------------------------------------------------------------------------------------------------
 
 
 def encode_offset_key(key: OffsetKey) -> bytes:
@@ -106,9 +106,7 @@ def _encode_flexible_offset_value(committed: CommittedOffset, topic_id: UUID) ->
     metadata = committed.metadata.encode()
     head = _FLEXIBLE_HEAD.pack(OFFSET_VALUE_VERSION_FLEXIBLE, committed.offset, committed.leader_epoch)
     timestamp = INT64.pack(committed.commit_timestamp_ms)
-    return b"".join(
-        (head, encode_unsigned(len(metadata) + 1), metadata, timestamp, _TOPIC_ID_FOLLOWS, topic_id.bytes)
-    )
+    return b"".join((head, encode_unsigned(len(metadata) + 1), metadata, timestamp, _TOPIC_ID_FOLLOWS, topic_id.bytes))
 
 
 def encode_group_value(stored: GroupMetadata) -> bytes:
@@ -129,7 +127,7 @@ def encode_group_value(stored: GroupMetadata) -> bytes:
     return bytes(out)
 
 
-# --- reading ------------------------------------------------------------------------------------------------------------
+# --- reading ----------------------------------------------------------------------------------------------------------
 
 
 def decode_key(data: bytes) -> OffsetKey | GroupKey | None:
@@ -201,9 +199,7 @@ def decode_any_offset_value(data: bytes) -> CommittedOffset:
     expire_ms = reader.int64() if version == OFFSET_VALUE_VERSION_EXPIRING else -1
     topic_id = reader.tags().get(_TOPIC_ID_TAG)
     if topic_id is not None and len(topic_id) != 16:
-        raise CorruptRecordError(
-            f"offset commit in __consumer_offsets: a topic id of {len(topic_id)} bytes, not 16"
-        )
+        raise CorruptRecordError(f"offset commit in __consumer_offsets: a topic id of {len(topic_id)} bytes, not 16")
     return CommittedOffset(
         offset,
         metadata,

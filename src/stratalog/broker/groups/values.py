@@ -71,8 +71,9 @@ class Protocol:
 class JoinRequest:
     """A JoinGroup, whatever its version.
 
-    `new_member_id` is the id to use if the machine has to give one out. `id_required` is whether a dynamic member without
-    an id is sent back with one (versions 4 and later), `can_skip_assignment` whether the client understands that flag (9).
+    `new_member_id` is the id to use if the machine has to give one out. `id_required` is whether a dynamic member
+    without an id is sent back with one (versions 4 and later), `can_skip_assignment` whether the client understands
+    that flag (9).
     """
 
     member_id: str
@@ -91,7 +92,10 @@ class JoinRequest:
 
 @dataclass(frozen=True, slots=True)
 class SyncRequest:
-    """A SyncGroup; `assignments` by member id, from the leader only. Protocol type and name are None before version 5."""
+    """A SyncGroup; `assignments` by member id, from the leader only.
+
+    Protocol type and name are None before version 5.
+    """
 
     member_id: str
     generation: int
@@ -128,7 +132,7 @@ class JoinedMember:
     metadata: bytes
 
 
-# --- effects: what the machine wants done, in order ---------------------------------------------------------------------
+# --- effects: what the machine wants done, in order -------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ _MILLISECOND = datetime.timedelta(milliseconds=1)
 
 #: "Not asked for", in the fields of authorized operations.
 OPERATIONS_UNKNOWN = -(2**31)
-#: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: all that there is to do with a group; a bit for each operation.
+#: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: all that there is to do with a group; a bit for each
+#: operation.
 GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 

@@ -1,4 +1,5 @@
-"""What the log warns of in settings that are allowed: segments below the operator's minimums, indexes too small. Pure."""
+"""What the log warns of in settings that are allowed: segments below the operator's minimums, indexes too small.
+Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ def below_minimum(topic: str, key: str, value: int, broker: BrokerConfig) -> str
 def small_segment_warnings(topic: str, configs: Mapping[str, str], broker: BrokerConfig) -> list[str]:
     """What to warn of at a start: what is set on a topic and below the operator's minimums.
 
-    Source: KIP-760. What a topic gets from the broker's own defaults is the operator's choice, and no matter for a warning.
+    Source: KIP-760. What a topic gets from the broker's own defaults is the operator's choice, and no matter for a
+    warning.
     """
     found = (
         below_minimum(topic, key, TOPIC_KEYS[key].parse(configs[key]), broker)

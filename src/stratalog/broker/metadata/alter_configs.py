@@ -1,4 +1,5 @@
-"""Changing configurations: from a resource of AlterConfigs or IncrementalAlterConfigs to what is stored and in force."""
+"""Changing configurations: from a resource of AlterConfigs or IncrementalAlterConfigs to what is stored and in
+force."""
 
 from __future__ import annotations
 
@@ -25,9 +26,7 @@ Make = Callable[[Mapping[str, str]], dict[str, str]]
 _altering = threading.Lock()
 
 
-async def answer_each(
-    ctx: RequestContext, request: Any, alter_one: Callable[[RequestContext, Any, bool], None]
-) -> Any:
+async def answer_each(ctx: RequestContext, request: Any, alter_one: Callable[[RequestContext, Any, bool], None]) -> Any:
     """The response to a request of either API: `alter_one(ctx, resource, validate_only)` for each of its resources.
 
     It runs on a worker thread; what it raises is that resource's error. A resource that is named twice is refused.

@@ -123,14 +123,13 @@ def check_broker_configs(configs: Mapping[str, str], static: BrokerConfig, *, cu
 
 
 def _check_local_retention(unit: str, current: BrokerConfig, effective: BrokerConfig) -> None:
-    """As Kafka's `DynamicLogConfig`, whether a topic is tiered or not; what is so already keeps nothing from changing."""
+    """As Kafka's `DynamicLogConfig`, whether a topic is tiered or not.
+
+    What is so already keeps nothing from changing.
+    """
     local_key, total_key = f"log.local.retention.{unit}", f"log.retention.{unit}"
     local, total = effective[local_key], effective[total_key]
-    if (
-        (local, total) == (current[local_key], current[total_key])
-        or total == -1
-        or local == LOCAL_RETENTION_SAME
-    ):
+    if (local, total) == (current[local_key], current[total_key]) or total == -1 or local == LOCAL_RETENTION_SAME:
         return
     if local == -1:
         raise invalid(local_key, local, f"Value must not be -1 as {total_key} value is set as {total}.")
@@ -146,18 +145,14 @@ def _check_pool_sizes(current: BrokerConfig, effective: BrokerConfig) -> None:
         if after < before // 2:
             raise InvalidConfigError(f"{why}, value should be at least half the current value {before}")
         if after > before * 2:
-            raise InvalidConfigError(
-                f"{why}, value should not be greater than double the current value {before}"
-            )
+            raise InvalidConfigError(f"{why}, value should not be greater than double the current value {before}")
 
 
-def check_topic_configs(
-    topic: str, before: Mapping[str, str], after: Mapping[str, str], broker: BrokerConfig
-) -> None:
+def check_topic_configs(topic: str, before: Mapping[str, str], after: Mapping[str, str], broker: BrokerConfig) -> None:
     """Raise InvalidConfigError for what only a broker can judge of a topic's configs (each of them is already good).
 
-    `before` is what is set on the topic now. The minimums of KIP-760 hold for what is set anew or to another value, not for
-    what is there: a topic that is below a later minimum can still be changed otherwise, by either API.
+    `before` is what is set on the topic now. The minimums of KIP-760 hold for what is set anew or to another value, not
+    for what is there: a topic that is below a later minimum can still be changed otherwise, by either API.
     """
     for key in SEGMENT_MINIMUMS:
         if key not in after:
@@ -170,12 +165,14 @@ def check_topic_configs(
     enabled_before, enabled_after = (_is_true(configs, REMOTE_STORAGE_ENABLE) for configs in (before, after))
     if enabled_after and not broker["remote.log.storage.system.enable"]:
         raise InvalidConfigError(
-            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log "
+            "storage."
         )
     if enabled_before and not enabled_after and not _is_true(after, REMOTE_LOG_DELETE_ON_DISABLE):
         raise InvalidConfigError(
             "It is invalid to disable remote storage without deleting remote data. If you want to keep the remote data "
-            "and turn to read only, please set `remote.storage.enable=true,remote.log.copy.disable=true`. If you want to "
+            "and turn to read only, please set `remote.storage.enable=true,remote.log.copy.disable=true`. If you want "
+            "to "
             "disable remote storage and delete all remote data, please set "
             "`remote.storage.enable=false,remote.log.delete.on.disable=true`."
         )

@@ -1,7 +1,7 @@
 """What DescribeConfigs says of a topic or a broker: values, where each comes from, and its synonyms. Pure.
 
-A value is looked for, from strong to weak, on the topic, among the dynamic configs of the broker, those of all brokers, in
-the file that the broker was started with, and in the defaults. Synonyms are the other keys that would have set it (a
+A value is looked for, from strong to weak, on the topic, among the dynamic configs of the broker, those of all brokers,
+in the file that the broker was started with, and in the defaults. Synonyms are the other keys that would have set it (a
 topic's `retention.ms`: `log.retention.ms`, `log.retention.minutes`, `log.retention.hours`).
 """
 
@@ -60,7 +60,8 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True)
 class BrokerLevels:
-    """All that configures a broker: from its file, from the cluster's dynamic configs, from its own, and the outcome."""
+    """All that configures a broker: from its file, from the cluster's dynamic configs, from its own, and the
+    outcome."""
 
     static: Mapping[str, str | None]
     cluster: Mapping[str, str]
@@ -82,8 +83,8 @@ class BrokerLevels:
 class TopicDescriber:
     """The configurations of topics under one configuration of the broker, for one response.
 
-    What topics do not set is the same for all of them: it is found and encoded once. `encode` makes the bytes of an entry
-    and of the text that the topic itself has set, None for an entry that it does not set.
+    What topics do not set is the same for all of them: it is found and encoded once. `encode` makes the bytes of an
+    entry and of the text that the topic itself has set, None for an entry that it does not set.
     """
 
     def __init__(self, broker: BrokerLevels, encode: Callable[[ConfigEntry, str | None], bytes]) -> None:
@@ -147,10 +148,16 @@ def cluster_entries(broker: BrokerLevels, only: Collection[str] | None = None) -
         if key is None:
             entries.append(
                 ConfigEntry(
-                    name, None, ConfigSource.DYNAMIC_DEFAULT_BROKER, True, True, _UNKNOWN_TYPE, None,
+                    name,
+                    None,
+                    ConfigSource.DYNAMIC_DEFAULT_BROKER,
+                    True,
+                    True,
+                    _UNKNOWN_TYPE,
+                    None,
                     (Synonym(name, None, ConfigSource.DYNAMIC_DEFAULT_BROKER),),
                 )
-            )  # fmt: skip
+            )
         else:
             synonym = Synonym(name, _hide(key, value), ConfigSource.DYNAMIC_DEFAULT_BROKER)
             entries.append(_entry(key, value, [synonym], is_read_only=not key.dynamic))
@@ -179,9 +186,7 @@ def _is_wanted(name: str, configs: Mapping[str, object], only: Collection[str] |
     return name in configs or not name.startswith(_INTERNAL_PREFIX)
 
 
-def _entry(
-    key: ConfigKey, value: str | None, synonyms: Iterable[Synonym], *, is_read_only: bool
-) -> ConfigEntry:
+def _entry(key: ConfigKey, value: str | None, synonyms: Iterable[Synonym], *, is_read_only: bool) -> ConfigEntry:
     found = tuple(synonyms)
     return ConfigEntry(
         name=key.name,

@@ -1,7 +1,8 @@
 """The broker's dynamic configuration: whether it goes together with the file's, and what of it counts at a start. Pure.
 
 It is checked before it is stored. What it was checked against may change later (the file, `--set`, a newer version's
-rules), so a start leaves out what no longer fits instead of failing: nothing that a client has set may keep a broker down.
+rules), so a start leaves out what no longer fits instead of failing: nothing that a client has set may keep a broker
+down.
 """
 
 from __future__ import annotations

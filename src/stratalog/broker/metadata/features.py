@@ -57,9 +57,7 @@ def check_update(update: FeatureUpdate, current: int, *, node_id: int) -> None:
         why = f"Local controller {node_id} does not support this feature."
         raise _invalid(update, why if update.level else f"Feature {update.feature} not found.")
     if update.level not in supported:
-        raise _invalid(
-            update, f"Local controller {node_id} only supports versions {supported[0]}-{supported[-1]}"
-        )
+        raise _invalid(update, f"Local controller {node_id} only supports versions {supported[0]}-{supported[-1]}")
     if update.level > current and update.kind != UpgradeType.UPGRADE:
         raise _invalid(update, "Can't downgrade to a newer version.")
     if update.level < current:
@@ -84,15 +82,12 @@ def _check_downgrade(update: FeatureUpdate, current: int) -> None:
     )
     if update.level < LARGE_SEGMENTS_LEVEL:
         why += (
-            f" Since level {LARGE_SEGMENTS_LEVEL} ({level_name(LARGE_SEGMENTS_LEVEL)}) there may be segments past 2 GiB and"
+            f" Since level {LARGE_SEGMENTS_LEVEL} ({level_name(LARGE_SEGMENTS_LEVEL)}) there may be segments past 2 "
+            "GiB and"
             " offset indexes with 12-byte entries (KIP-1333), which lower levels cannot hold."
         )
-    raise InvalidUpdateVersionError(
-        f"Unsupported {METADATA_VERSION} downgrade from {current} to {update.level}. {why}"
-    )
+    raise InvalidUpdateVersionError(f"Unsupported {METADATA_VERSION} downgrade from {current} to {update.level}. {why}")
 
 
 def _invalid(update: FeatureUpdate, why: str) -> InvalidUpdateVersionError:
-    return InvalidUpdateVersionError(
-        f"Invalid update version {update.level} for feature {update.feature}. {why}"
-    )
+    return InvalidUpdateVersionError(f"Invalid update version {update.level} for feature {update.feature}. {why}")

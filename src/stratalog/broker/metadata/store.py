@@ -5,8 +5,8 @@ holds all of a change or nothing of it. Readers never wait: topics are kept in a
 broker configurations in immutable ones that a change replaces.
 
 Deleting a topic takes two steps, so that a crash between the store and the data directories is finished at the next
-start: `begin_delete_topic` takes the topic out of sight (its name stays taken), and `finish_delete_topic` forgets it once
-its directories are gone. `deleting_topics` is what a start has to finish.
+start: `begin_delete_topic` takes the topic out of sight (its name stays taken), and `finish_delete_topic` forgets it
+once its directories are gone. `deleting_topics` is what a start has to finish.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ class MetadataStore:
     ) -> MetadataStore:
         """Open the store of a data directory, making it when there is none.
 
-        `cluster_id` and `metadata_version` are for a new store only (a fresh id without one). Raises DataDirError when the
-        directory cannot be written, the file is damaged, or a newer stratalog wrote it.
+        `cluster_id` and `metadata_version` are for a new store only (a fresh id without one). Raises DataDirError when
+        the directory cannot be written, the file is damaged, or a newer stratalog wrote it.
         """
         path = Path(directory) / STORE_FILE
         connection = open_file(path, cluster_id or uuid_to_base64(random_uuid()), metadata_version)
@@ -119,9 +119,7 @@ class MetadataStore:
         for topic_id, name, partition_count, configs, created_ms, doomed in self._db.execute(
             "SELECT topic_id, name, partition_count, configs, created_ms, deleting FROM topics"
         ):
-            topic = Topic(
-                name, UUID(bytes=topic_id), partition_count, _frozen(json.loads(configs)), created_ms
-            )
+            topic = Topic(name, UUID(bytes=topic_id), partition_count, _frozen(json.loads(configs)), created_ms)
             if doomed:
                 deleting[topic.topic_id] = topic
             else:
@@ -136,7 +134,10 @@ class MetadataStore:
 
     @contextmanager
     def _change(self) -> Iterator[sqlite3.Connection]:
-        """One durable transaction under the lock; KafkaStorageError when the disk refuses it, and nothing has changed."""
+        """One durable transaction under the lock.
+
+        KafkaStorageError when the disk refuses it, and nothing has changed.
+        """
         with self._lock:
             try:
                 self._db.execute("BEGIN IMMEDIATE")
@@ -174,7 +175,8 @@ class MetadataStore:
     def finalize(self, levels: Mapping[str, int]) -> None:
         """Finalize levels of features, together, and let the epoch grow if one is another than before.
 
-        InvalidUpdateVersionError for a level of `metadata.version` that is not supported; ValueError for another feature.
+        InvalidUpdateVersionError for a level of `metadata.version` that is not supported; ValueError for another
+        feature.
         """
         with self._lock:
             old = self._features
@@ -197,9 +199,7 @@ class MetadataStore:
     def allocate_producer_ids(self, size: int = PRODUCER_ID_BLOCK_SIZE) -> ProducerIdBlock:
         """Take the next block of producer ids, for good."""
         with self._change() as db:
-            (first,) = db.execute(
-                "SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'producer.ids.next'"
-            ).fetchone()
+            (first,) = db.execute("SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'producer.ids.next'").fetchone()
             db.execute("UPDATE meta SET value = ? WHERE key = 'producer.ids.next'", (str(first + size),))
         return ProducerIdBlock(first, size)
 
@@ -242,9 +242,7 @@ class MetadataStore:
                 raise TopicAlreadyExistsError(f"Topic '{name}' already exists.")
             if any(topic.name == name for topic in self._deleting.values()):
                 raise TopicAlreadyExistsError(f"Topic '{name}' is marked for deletion.")
-            topic = Topic(
-                name, topic_id or random_uuid(), partition_count, _frozen(configs or {}), created_ms
-            )
+            topic = Topic(name, topic_id or random_uuid(), partition_count, _frozen(configs or {}), created_ms)
             with self._change() as db:
                 db.execute(
                     "INSERT INTO topics (topic_id, name, partition_count, configs, created_ms) VALUES (?, ?, ?, ?, ?)",
@@ -258,9 +256,7 @@ class MetadataStore:
         with self._lock:
             topic = replace(self._known(name), configs=_frozen(configs))
             with self._change() as db:
-                db.execute(
-                    "UPDATE topics SET configs = ? WHERE topic_id = ?", (_json(configs), topic.topic_id.bytes)
-                )
+                db.execute("UPDATE topics SET configs = ? WHERE topic_id = ?", (_json(configs), topic.topic_id.bytes))
             self._topics.put(topic)
             return topic
 
@@ -305,7 +301,7 @@ class MetadataStore:
             raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
         return topic
 
-    # --- dynamic broker configurations ----------------------------------------------------------------------------------
+    # --- dynamic broker configurations --------------------------------------------------------------------------------
 
     def broker_configs(self, node_id: int | None) -> Mapping[str, str]:
         """What was set dynamically on one broker, or (None) for all of them."""
@@ -325,7 +321,10 @@ class MetadataStore:
 
     @property
     def good_topic_defaults(self) -> Mapping[str, str]:
-        """The broker's values for topics, by broker key, that last suited every topic; empty when there never were any."""
+        """The broker's values for topics, by broker key, that last suited every topic.
+
+        Empty when there never were any.
+        """
         return self._good_defaults
 
     def keep_good_topic_defaults(self, defaults: Mapping[str, str]) -> None:

@@ -79,9 +79,7 @@ def _create(connection: sqlite3.Connection, cluster_id: str, metadata_version: i
 def _check_format(connection: sqlite3.Connection, path: Path) -> None:
     row = connection.execute("SELECT value FROM meta WHERE key = 'format.version'").fetchone()
     if row is None or not row[0].isdecimal():
-        raise DataDirError(
-            f"{path} is damaged: its format version is {row and row[0]!r}; restore it from a copy"
-        )
+        raise DataDirError(f"{path} is damaged: its format version is {row and row[0]!r}; restore it from a copy")
     if int(row[0]) > FORMAT_VERSION:
         raise DataDirError(
             f"{path} has format version {row[0]}, this stratalog knows versions up to {FORMAT_VERSION}: "
@@ -99,9 +97,7 @@ def _open_error(path: Path, error: BaseException) -> DataDirError | None:
     """What to tell the user when the store cannot be opened; None when `error` says it already."""
     unusable = isinstance(error, (OSError, sqlite3.OperationalError)) and "no such" not in str(error)
     if unusable:
-        return DataDirError(
-            f"{path} cannot be opened: {error}; give a data directory that this user can write"
-        )
+        return DataDirError(f"{path} cannot be opened: {error}; give a data directory that this user can write")
     if isinstance(error, (sqlite3.DatabaseError, ValueError, KeyError, TypeError)):
         return DataDirError(f"{path} is damaged: {error}; restore it from a copy")
     return None

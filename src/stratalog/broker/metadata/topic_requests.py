@@ -45,9 +45,7 @@ def new_topic_partitions(
     if assignments:
         return _assigned_partitions(partitions, replicas, assignments, node_id)
     if replicas < UNSET or replicas == 0:
-        raise InvalidReplicationFactorError(
-            "Replication factor must be larger than 0, or -1 to use the default value."
-        )
+        raise InvalidReplicationFactorError("Replication factor must be larger than 0, or -1 to use the default value.")
     if partitions < UNSET or partitions == 0:
         raise InvalidPartitionsError("Number of partitions was set to an invalid non-positive value.")
     wanted = defaults[1] if replicas == UNSET else replicas
@@ -59,17 +57,13 @@ def new_topic_partitions(
     return defaults[0] if partitions == UNSET else partitions
 
 
-def _assigned_partitions(
-    partitions: int, replicas: int, assignments: Sequence[Assignment], node_id: int
-) -> int:
+def _assigned_partitions(partitions: int, replicas: int, assignments: Sequence[Assignment], node_id: int) -> int:
     if replicas != UNSET:
         raise InvalidRequestError(
             "A manual partition assignment was specified, but replication factor was not set to -1."
         )
     if partitions != UNSET:
-        raise InvalidRequestError(
-            "A manual partition assignment was specified, but numPartitions was not set to -1."
-        )
+        raise InvalidRequestError("A manual partition assignment was specified, but numPartitions was not set to -1.")
     seen: set[int] = set()
     for assignment in assignments:
         if assignment.partition in seen:

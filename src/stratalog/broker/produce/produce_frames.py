@@ -1,7 +1,7 @@
 """Produce requests and responses as bytes, versions 3 to 13; kio is the oracle of both in the tests.
 
-    request:  [transactional id] acks int16, timeout int32, topics[ name (v13: id) , partitions[ index int32, records ] ]
-    response: topics[ name (v13: id), partitions[ index int32, error int16, base offset int64, log append time int64,
+    request:  [transactional id] acks int16, timeout int32, topics[ name (v13: id) , partitions[ index int32, records ]
+    ] response: topics[ name (v13: id), partitions[ index int32, error int16, base offset int64, log append time int64,
               v5+: log start offset int64, v8+: record errors[], error message ] ], throttle int32
 
 Versions from 9 on are flexible: lengths are varints of length + 1, and every struct ends with tagged fields.
@@ -64,7 +64,10 @@ class PartitionResult(NamedTuple):
 
 
 def parse_produce(frame: memoryview, position: int, version: int) -> ProduceRequest:
-    """Parse from `position`, behind the request header. InvalidRequestError, IndexError or struct.error on bad bytes."""
+    """Parse from `position`, behind the request header.
+
+    InvalidRequestError, IndexError or struct.error on bad bytes.
+    """
     if version < FLEXIBLE_FROM:
         return _parse_legacy(frame, position)
     return _parse_flexible(frame, position, version)

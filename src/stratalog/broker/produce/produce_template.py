@@ -6,8 +6,9 @@ compared instead of parsed, and its response packed in one go. Pipelined request
 together and appended by one write. Anything unusual (other bytes, a tagged field, a topic that
 is gone, a new configuration, records that are refused) is left to the plain way, which finds it untouched.
 
-    request:  api key, version | correlation id | ... as before ... index | length varint, records | 3 empty tagged fields
-    response: size, correlation id | ... up to index | error, base offset, log append time, log start offset | tail
+    request:  api key, version | correlation id | ... as before ... index | length varint, records | 3 empty tagged
+    fields response: size, correlation id | ... up to index | error, base offset, log append time, log start offset |
+    tail
 """
 
 from __future__ import annotations
@@ -41,16 +42,23 @@ _ATTRIBUTES_LOW_BYTE_AT = fmt.ATTRIBUTES_AT + 1
 class ProduceTemplate:
     """Made of a request that succeeded; says what the next ones bring, and answers them. Belongs to one connection.
 
-    Immutable: requests that are being worked on are their connection's, so that a request which fails leaves nothing here.
+    Immutable: requests that are being worked on are their connection's, so that a request which fails leaves nothing
+    here.
     """
 
     __slots__ = (
-        "_config", "_head", "_key_version", "_pack", "_partition", "_response_mid", "_same", "_size", "_unpack",
-    )  # fmt: skip
+        "_config",
+        "_head",
+        "_key_version",
+        "_pack",
+        "_partition",
+        "_response_mid",
+        "_same",
+        "_size",
+        "_unpack",
+    )
 
-    def __init__(
-        self, frame: memoryview, records_length_at: int, partition: Partition, response_mid: bytes
-    ) -> None:
+    def __init__(self, frame: memoryview, records_length_at: int, partition: Partition, response_mid: bytes) -> None:
         self._partition = partition
         self._config = partition.log.config
         self._head = records_length_at

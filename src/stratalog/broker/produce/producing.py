@@ -124,9 +124,7 @@ def _count_refusal(traffic: TopicTraffic, entry: PartitionRecords, error: KafkaE
             traffic.invalid_offset_or_sequence += 1
 
 
-def _accepted(
-    partition: Partition | None, topic: str, entry: PartitionRecords, acks: int, version: int
-) -> memoryview:
+def _accepted(partition: Partition | None, topic: str, entry: PartitionRecords, acks: int, version: int) -> memoryview:
     """The records, when the request as such may bring them."""
     index, records = entry
     if partition is None:
@@ -139,9 +137,7 @@ def _accepted(
             f"{partition.log.config.min_insync_replicas}"
         )
     if len(records) < fmt.HEADER_SIZE_UP_TO_MAGIC:
-        raise InvalidRecordError(
-            f"{len(records)} bytes for {topic}-{index} hold no record batch, expected one"
-        )
+        raise InvalidRecordError(f"{len(records)} bytes for {topic}-{index} hold no record batch, expected one")
     if records[fmt.MAGIC_AT] < fmt.MAGIC:
         checked_batch_size(records, 0)  # zeros are no old format
         raise InvalidRecordError(

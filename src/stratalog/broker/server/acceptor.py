@@ -31,8 +31,8 @@ _SHORTAGE_TOLD_EVERY_S = 60.0
 #: That part of all descriptors is for files: connections do not take the last ones, without which no log can roll.
 _SHARE_FOR_FILES = 16
 _NO_DESCRIPTOR_ERRNOS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-#: Turns of the loop, of a few microseconds each, in which it does not sleep after a request. A client that sends one at a
-#: time has its next one ready within that, and waking a sleeping CPU would cost more than the whole request.
+#: Turns of the loop, of a few microseconds each, in which it does not sleep after a request. A client that sends one at
+#: a time has its next one ready within that, and waking a sleeping CPU would cost more than the whole request.
 _LOOKS_BEFORE_SLEEP = 30
 
 
@@ -62,8 +62,8 @@ class Acceptor:
         self._looks = 0
         self._awake = False
         self._sweeper: asyncio.TimerHandle | None = None
-        # Kafka's default of 100 KB to send halves the CPU that a fetch costs: sendfile into a buffer that the kernel lets
-        # grow to megabytes is dear. For receiving, the kernel's own tuning is the better of the two (benchmarks).
+        # Kafka's default of 100 KB to send halves the CPU that a fetch costs: sendfile into a buffer that the kernel
+        # lets grow to megabytes is dear. For receiving, the kernel's own tuning is the better of the two (benchmarks).
         buffers = [(socket.SO_SNDBUF, config["socket.send.buffer.bytes"])]
         if config.is_set("socket.receive.buffer.bytes"):
             buffers.append((socket.SO_RCVBUF, config["socket.receive.buffer.bytes"]))
@@ -85,7 +85,10 @@ class Acceptor:
             connection.close()
 
     async def drain(self) -> None:
-        """Let the requests end whose clients have gone. After a while they are cancelled: a broker that stops has to."""
+        """Let the requests end whose clients have gone.
+
+        After a while they are cancelled: a broker that stops has to.
+        """
         if self._unfinished:
             _, late = await asyncio.wait(self._unfinished, timeout=_DRAIN_S)
             for task in late:
@@ -129,8 +132,11 @@ class Acceptor:
         now = self.loop.time()
         if now >= self._shortage_told_at + _SHORTAGE_TOLD_EVERY_S:
             self._shortage_told_at = now
-            logger.error("No connection can be accepted beside %d others: %s; raise the limit of open files (ulimit -n)",
-                         len(self.connections), why)  # fmt: skip
+            logger.error(
+                "No connection can be accepted beside %d others: %s; raise the limit of open files (ulimit -n)",
+                len(self.connections),
+                why,
+            )
         self._pause_accepting()
         self.loop.call_later(_ACCEPT_PAUSE_S, self._accept_again)
 

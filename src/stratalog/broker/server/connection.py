@@ -1,16 +1,16 @@
 """One client's connection: bytes in, requests answered in order, bytes and file ranges out.
 
-The broker owns the whole path: a non-blocking socket, watched by the event loop for readiness. Against transports of the
-loop that saves a copy of everything that is received, and lets the kernel send segments by itself (sendfile), which uvloop
-has no call for.
+The broker owns the whole path: a non-blocking socket, watched by the event loop for readiness. Against transports of
+the loop that saves a copy of everything that is received, and lets the kernel send segments by itself (sendfile), which
+uvloop has no call for.
 
 As in Kafka, one request of a connection is worked on at a time, and nothing more is read while its answer is out. So
 answers keep their order, and a client that does not read its answers stops being read. What was received behind the
 request in work stays in `_backlog`.
 
 Frames up to half of the shared scratch buffer are parsed where the socket's bytes were put; larger ones are received
-into a buffer of their own, from a pool. Both are writable, so that an append can stamp offsets in place, and both are used
-again as soon as the handler has returned.
+into a buffer of their own, from a pool. Both are writable, so that an append can stamp offsets in place, and both are
+used again as soon as the handler has returned.
 """
 
 from __future__ import annotations
@@ -92,9 +92,7 @@ class Template(Protocol):
     """Answers requests that are like one before, several at once (see `produce_template`). Keeps none of them."""
 
     def records_of(self, frame: memoryview) -> memoryview | None: ...
-    def answer(
-        self, frames: Sequence[memoryview], records: Sequence[memoryview]
-    ) -> Sequence[bytes] | None: ...
+    def answer(self, frames: Sequence[memoryview], records: Sequence[memoryview]) -> Sequence[bytes] | None: ...
 
 
 class Host(Protocol):
@@ -118,10 +116,29 @@ class Connection:
     """Belongs to the loop's thread."""
 
     __slots__ = (
-        "_backlog", "_backlog_at", "_expect_large", "_fd", "_file_sent", "_held", "_host", "_large", "_large_need",
-        "_large_used", "_out", "_reading", "_sock", "_unfinished", "active_at", "client_host", "closed", "last_partition",
-        "local_host", "pending", "state", "template",
-    )  # fmt: skip
+        "_backlog",
+        "_backlog_at",
+        "_expect_large",
+        "_fd",
+        "_file_sent",
+        "_held",
+        "_host",
+        "_large",
+        "_large_need",
+        "_large_used",
+        "_out",
+        "_reading",
+        "_sock",
+        "_unfinished",
+        "active_at",
+        "client_host",
+        "closed",
+        "last_partition",
+        "local_host",
+        "pending",
+        "state",
+        "template",
+    )
 
     def __init__(self, host: Host, sock: socket.socket, client_host: str, local_host: str) -> None:
         self._host = host
@@ -380,13 +397,9 @@ class Connection:
             return
         if not api.min_version <= version <= api.max_version:
             if key == ApiKey.API_VERSIONS:
-                self._answer_generic(
-                    api, 0, correlation_id, frame, UnsupportedVersionError(f"version {version}")
-                )
+                self._answer_generic(api, 0, correlation_id, frame, UnsupportedVersionError(f"version {version}"))
             else:
-                self.reject(
-                    f"{api.key.message} v{version}, but v{api.min_version} to v{api.max_version} are served"
-                )
+                self.reject(f"{api.key.message} v{version}, but v{api.min_version} to v{api.max_version} are served")
             return
         try:
             if api.frames is None:
@@ -534,9 +547,7 @@ class Connection:
         try:
             while out and left > 0:
                 first = out[0]
-                left -= (
-                    self._send_file(first, left) if isinstance(first, FileSlice) else self._send_bytes(out)
-                )
+                left -= self._send_file(first, left) if isinstance(first, FileSlice) else self._send_bytes(out)
         except (BlockingIOError, InterruptedError):
             self._go_on_when_writable()
         except StratalogError as error:
@@ -595,9 +606,7 @@ class Connection:
             else:
                 sent = self._copy_file(piece, position)
             if sent == 0:
-                raise StratalogError(
-                    f"{file.path} ended at {position} while it was sent, expected {piece.size} bytes"
-                )
+                raise StratalogError(f"{file.path} ended at {position} while it was sent, expected {piece.size} bytes")
             self._file_sent += sent
         if end == piece.size:
             del self._out[0]

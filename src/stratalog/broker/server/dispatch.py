@@ -7,15 +7,15 @@ An API lives in `apis/kNN_name.py`:
         return ctx.make("ListGroupsResponse", groups=[ctx.make("ListedGroup", group_id=g) for g in ...])
 
 `request` is kio's dataclass of the request's version. A handler may be a plain function or `async def`; it runs on the
-event loop's thread, and one request of a connection at a time, so answers keep their order. An `async def` that never has
-to wait costs no task: it is run up to its first suspension at once, outside of any task, and only then becomes one. So
-before the first suspension no `asyncio.timeout` or `asyncio.current_task`; a deadline belongs to whoever owns the future
-that is awaited (`loop.call_later`). Work that blocks goes through `await ctx.broker.run_blocking(function, ...)`.
-A client that goes away cancels nothing: what its request began to change is finished, as in Kafka. Only the task of an API
-that says `waits=True` is cancelled then: its handler waits for other clients, or reads what takes long.
+event loop's thread, and one request of a connection at a time, so answers keep their order. An `async def` that never
+has to wait costs no task: it is run up to its first suspension at once, outside of any task, and only then becomes one.
+So before the first suspension no `asyncio.timeout` or `asyncio.current_task`; a deadline belongs to whoever owns the
+future that is awaited (`loop.call_later`). Work that blocks goes through `await ctx.broker.run_blocking(function,
+...)`. A client that goes away cancels nothing: what its request began to change is finished, as in Kafka. Only the task
+of an API that says `waits=True` is cancelled then: its handler waits for other clients, or reads what takes long.
 
-A handler that raises: with `on_error` its answer is sent; otherwise a response with that error code at its top level, if
-the response has such a field; otherwise the connection is closed. `None` sends no response at all.
+A handler that raises: with `on_error` its answer is sent; otherwise a response with that error code at its top level,
+if the response has such a field; otherwise the connection is closed. `None` sends no response at all.
 """
 
 from __future__ import annotations
@@ -94,9 +94,7 @@ def handles(
     """Register the decorated function for an API, from the first to the last of `versions`."""
 
     def register(handler: _F) -> _F:
-        REGISTRY.add(
-            Api(key, versions[0], versions[1], versions[0], handler=handler, on_error=on_error, waits=waits)
-        )
+        REGISTRY.add(Api(key, versions[0], versions[1], versions[0], handler=handler, on_error=on_error, waits=waits))
         return handler
 
     return register
@@ -109,9 +107,7 @@ def handles_frames(
 
     def register(handler: _F) -> _F:
         advertised = versions[0] if advertised_min is None else advertised_min
-        REGISTRY.add(
-            Api(key, versions[0], versions[1], advertised, frames=handler, flexible_from=flexible_from)
-        )
+        REGISTRY.add(Api(key, versions[0], versions[1], advertised, frames=handler, flexible_from=flexible_from))
         return handler
 
     return register

@@ -86,9 +86,7 @@ def bind(address: ListenAddress, backlog: int, purpose: str = "Kafka clients (--
     Raises UsageError, in one line that names the `purpose`, when the address cannot be had.
     """
     try:
-        found = socket.getaddrinfo(
-            address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
+        found = socket.getaddrinfo(address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
         raise UsageError(
             f"cannot listen on {address} for {purpose}: host {address.host!r} is not known ({error.strerror})"

@@ -46,9 +46,7 @@ class _Instance:
         config: Mapping[str, object] | None,
         clock: Clock,
     ) -> None:
-        settings = BrokerConfig.from_properties(
-            {name: _text(value) for name, value in (config or {}).items()}
-        )
+        settings = BrokerConfig.from_properties({name: _text(value) for name, value in (config or {}).items()})
         refuse_unkept(settings.properties, opens_listeners=listen is None)
         for advice in broker_advice(settings):
             logger.warning("%s", advice)
@@ -104,10 +102,10 @@ class Broker:
         with Broker(data_dir=path, listen="127.0.0.1:0") as broker:
             Producer({"bootstrap.servers": broker.bootstrap_servers})
 
-    `data_dir` is one directory or several; without one, `log.dirs` counts; without that, a temporary directory is made, and
-    removed by `close`. `listen` is HOST:PORT, port 0 takes a free one; without one, `listeners` counts if it is set, else a
-    free port of this machine alone is taken. `config` holds broker keys under Kafka's names. The broker serves from the
-    moment the constructor returns until `close`.
+    `data_dir` is one directory or several; without one, `log.dirs` counts; without that, a temporary directory is made,
+    and removed by `close`. `listen` is HOST:PORT, port 0 takes a free one; without one, `listeners` counts if it is
+    set, else a free port of this machine alone is taken. `config` holds broker keys under Kafka's names. The broker
+    serves from the moment the constructor returns until `close`.
 
     Threads of the process that compute keep each request waiting for up to `sys.getswitchinterval()`, 5 ms by default.
     That is a setting of the whole process, so it is left alone here; `stratalog serve` sets 0.5 ms, and a program that

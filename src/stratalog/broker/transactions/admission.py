@@ -1,8 +1,8 @@
 """Whether a partition may take the records of a transaction: asked before its first batch there (KIP-890).
 
 Without it a batch that arrives after its transaction has ended would open one that nobody ever ends, and stop every
-`read_committed` consumer of the partition. Clients of before 4.0 have added the partition themselves, and the coordinator
-is asked whether it knows; for newer ones (Produce 12, TxnOffsetCommit 5) the partition is added here.
+`read_committed` consumer of the partition. Clients of before 4.0 have added the partition themselves, and the
+coordinator is asked whether it knows; for newer ones (Produce 12, TxnOffsetCommit 5) the partition is added here.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ The end of a transaction is three appends, each of which is there before the nex
     2. a marker in every partition of the transaction
     3. COMPLETE_COMMIT or COMPLETE_ABORT in `__transaction_state`
 
-After a crash `start` goes on where it stopped: markers are written again (a second one changes nothing). A partition that
-cannot take its marker, as its disk has failed, leaves the transaction prepared, and is tried again every so often.
+After a crash `start` goes on where it stopped: markers are written again (a second one changes nothing). A partition
+that cannot take its marker, as its disk has failed, leaves the transaction prepared, and is tried again every so often.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def _decode(contents: Contents) -> Iterator[Transaction]:
 class TransactionCoordinator:
     """All transactional ids of this broker. Everything belongs to the loop's thread.
 
-    A step is in the log before it is answered; after a restart `start` finds it there again. What clients ask for raises
-    CoordinatorLoadInProgressError while the partition with the id is still read.
+    A step is in the log before it is answered; after a restart `start` finds it there again. What clients ask for
+    raises CoordinatorLoadInProgressError while the partition with the id is still read.
     """
 
     def __init__(self, broker: BrokerState) -> None:
@@ -159,9 +159,7 @@ class TransactionCoordinator:
     def _known(self, transactional_id: str | None) -> Transaction:
         known = self._find(_check_id(transactional_id))
         if known is None:
-            raise InvalidProducerIdMappingError(
-                f"transactional id '{transactional_id}' has not been initialised"
-            )
+            raise InvalidProducerIdMappingError(f"transactional id '{transactional_id}' has not been initialised")
         return known
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -176,7 +174,8 @@ class TransactionCoordinator:
         timeout_max_ms = self._broker.config["transaction.max.timeout.ms"]
         if not 0 < timeout_ms <= timeout_max_ms:
             raise InvalidTransactionTimeoutError(
-                f"transaction timeout {timeout_ms} ms is not between 1 and {timeout_max_ms} ms (transaction.max.timeout.ms)"
+                f"transaction timeout {timeout_ms} ms is not between 1 and {timeout_max_ms} ms "
+                "(transaction.max.timeout.ms)"
             )
         now_ms, new_producer_id = self._clock.now_ms(), self._broker.producer_ids.next
         known = self._find(transactional_id)
@@ -206,21 +205,15 @@ class TransactionCoordinator:
     ) -> None:
         """Partitions take part in the producer's transaction from now on. Errors of `decisions.on_add_partitions`."""
         known = self._known(transactional_id)
-        changed = decisions.on_add_partitions(
-            known, producer, partitions, client_version, self._clock.now_ms()
-        )
+        changed = decisions.on_add_partitions(known, producer, partitions, client_version, self._clock.now_ms())
         if changed is not None:
             self._store(changed)
 
-    def check_in_transaction(
-        self, transactional_id: str | None, producer: Producer, partition: TopicPartition
-    ) -> None:
+    def check_in_transaction(self, transactional_id: str | None, producer: Producer, partition: TopicPartition) -> None:
         """Raise unless the partition takes part in the producer's transaction."""
         decisions.check_in_transaction(self._known(transactional_id), producer, partition)
 
-    def end(
-        self, transactional_id: str, producer: Producer, client_version: int, *, committed: bool
-    ) -> Producer:
+    def end(self, transactional_id: str, producer: Producer, client_version: int, *, committed: bool) -> Producer:
         """Commit or abort; the producer as it goes on. Whoever asks again for the same outcome is told the same.
 
         The outcome is durable, and its markers are written, or are tried again until they are.
@@ -263,9 +256,7 @@ class TransactionCoordinator:
         """The marker of a decided transaction; NotCoordinatorError while its partition of the topic is not led."""
         epoch = self.log.partition_of(prepared.transactional_id).leader_epoch
         if epoch < 0:
-            raise NotCoordinatorError(
-                f"{self.log.topic}: the partition of {prepared.transactional_id} has failed"
-            )
+            raise NotCoordinatorError(f"{self.log.topic}: the partition of {prepared.transactional_id} has failed")
         committed = prepared.state is TransactionState.PREPARE_COMMIT
         return Marker(prepared.producer, committed, epoch, prepared.client_version)
 
@@ -286,18 +277,15 @@ class TransactionCoordinator:
     def _abort(self, known: Transaction, now_ms: int) -> bool:
         """False when it failed, which is no reason to leave the others open."""
         logger.info(
-            "Transactional id %s: aborted, as it was open for more than %d ms",
-            known.transactional_id, known.timeout_ms,
-        )  # fmt: skip
+            "Transactional id %s: aborted, as it was open for more than %d ms", known.transactional_id, known.timeout_ms
+        )
         try:
             fenced = decisions.on_fence(
                 known, now_ms, self._broker.producer_ids.next, transaction_version=self.transaction_version
             )
             self._end(fenced)
         except Exception:
-            logger.exception(
-                "Transactional id %s cannot be aborted; it is tried again", known.transactional_id
-            )
+            logger.exception("Transactional id %s cannot be aborted; it is tried again", known.transactional_id)
             return False
         return True
 

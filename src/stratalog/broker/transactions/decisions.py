@@ -1,7 +1,7 @@
 """What becomes of a request about a transactional id: the next `Transaction`, or an error. Pure.
 
-Source: `TransactionCoordinator` of Apache Kafka 4.4. Steps are stored one by one and at once here, so there is no pending
-step that a request could meet; CONCURRENT_TRANSACTIONS is left for outcomes whose markers are not all written.
+Source: `TransactionCoordinator` of Apache Kafka 4.4. Steps are stored one by one and at once here, so there is no
+pending step that a request could meet; CONCURRENT_TRANSACTIONS is left for outcomes whose markers are not all written.
 """
 
 from __future__ import annotations
@@ -63,7 +63,10 @@ def on_init_producer_id(
 def on_fence(
     known: Transaction, now_ms: int, new_producer_id: Callable[[], int], *, transaction_version: int
 ) -> Transaction:
-    """The broker aborts an open transaction: another producer begins, or its time is over. The version is the broker's."""
+    """The broker aborts an open transaction: another producer begins, or its time is over.
+
+    The version is the broker's.
+    """
     rises = transaction_version >= EPOCH_BUMP_FROM
     next_id = new_producer_id() if rises and known.is_epoch_exhausted else NO_PRODUCER_ID
     return known.fenced(transaction_version, now_ms, next_id)
@@ -125,9 +128,7 @@ def on_end(
     InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError, InvalidTxnStateError.
     """
     if client_version >= EPOCH_BUMP_FROM:
-        return _on_end_with_rise(
-            known, producer, client_version, now_ms, new_producer_id, committed=committed
-        )
+        return _on_end_with_rise(known, producer, client_version, now_ms, new_producer_id, committed=committed)
     if known.producer_id != producer.id:
         raise _other_producer_id(known, producer)
     if known.producer_epoch != producer.epoch:
@@ -149,9 +150,7 @@ def _on_end_with_rise(
 ) -> Transaction | None:
     """The epoch tells a retry (it is one behind) from the end of the next transaction (it is the same)."""
     after_overflow = (
-        known.previous_producer_id == producer.id
-        and producer.epoch == EPOCH_MAX - 1
-        and known.producer_epoch == 0
+        known.previous_producer_id == producer.id and producer.epoch == EPOCH_MAX - 1 and known.producer_epoch == 0
     )
     is_retry = known.producer_epoch == producer.epoch + 1 or after_overflow
     if known.producer_id != producer.id and not after_overflow:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: After these there is nothing more to do in a partition: it is gone, or somebody newer has ended the transaction there.
+#: After these there is nothing more to do in a partition: it is gone, or somebody newer has ended the transaction
+#: there.
 _FINAL_ERRORS = frozenset(
     {
         UnknownTopicOrPartitionError.code,
@@ -60,8 +61,11 @@ class Markers:
             if code in _FINAL_ERRORS:
                 logger.warning(
                     "%s-%d needs no marker of producer %d any more (error %d)",
-                    partition.topic, partition.partition, marker.producer.id, code,
-                )  # fmt: skip
+                    partition.topic,
+                    partition.partition,
+                    marker.producer.id,
+                    code,
+                )
             elif code:
                 left.add(partition)
         return frozenset(left)
@@ -84,7 +88,5 @@ class Markers:
             logger.error("%s-%d: no marker for producer %d: %s", *at, marker.producer.id, error)
             return wire_code(error) if isinstance(error, KafkaError) else KafkaStorageError.code
         if at.topic == CONSUMER_OFFSETS_TOPIC:
-            self._broker.groups.transaction_ended(
-                marker.producer.id, at.partition, committed=marker.committed
-            )
+            self._broker.groups.transaction_ended(marker.producer.id, at.partition, committed=marker.committed)
         return 0

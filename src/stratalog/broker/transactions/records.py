@@ -1,16 +1,16 @@
 """Keys and values of the records in `__transaction_state`, byte for byte as Apache Kafka writes them.
 
     key 0    TransactionLogKey    transactional id STRING
-    value 0  TransactionLogValue  producer id int64, producer epoch int16, timeout ms int32, state int8, partitions ARRAY
-                                  (null in state EMPTY) of: topic STRING, partitions ARRAY of int32; last update ms int64,
-                                  start ms int64
+    value 0  TransactionLogValue  producer id int64, producer epoch int16, timeout ms int32, state int8, partitions
+                                  ARRAY (null in state EMPTY) of: topic STRING, partitions ARRAY of int32; last update
+                                  ms int64, start ms int64
     value 1                       the same in the flexible encoding, with tagged fields: 0 previous producer id int64, 1
-                                  next producer id int64 (each left out when -1), 2 transactions version of the client int16
-                                  (left out when 0), 3 next producer epoch int16 (never written)
+                                  next producer id int64 (each left out when -1), 2 transactions version of the client
+                                  int16 (left out when 0), 3 next producer epoch int16 (never written)
 
-`record_fields` has the encodings. Both begin with the int16 version of their schema; a null value is a tombstone. Value 1
-is written from `transaction.version` 1 on. Topics and partitions are written in ascending order; Kafka's order is that of
-Java hash tables and says nothing: with several partitions the records are equal up to it.
+`record_fields` has the encodings. Both begin with the int16 version of their schema; a null value is a tombstone. Value
+1 is written from `transaction.version` 1 on. Topics and partitions are written in ascending order; Kafka's order is
+that of Java hash tables and says nothing: with several partitions the records are equal up to it.
 
 Source: Kafka's TransactionLogKey and TransactionLogValue schemas, `TransactionLog`.
 """

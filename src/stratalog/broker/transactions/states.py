@@ -42,17 +42,15 @@ class TransactionState(Enum):
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
 
-_RESTING = frozenset(
-    {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
-)
+_RESTING = frozenset({TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
 
-#: From which states each state may be entered. Source: Kafka's `TransactionState` (an abort of nothing came with KIP-890).
+#: From which states each state may be entered. Source: Kafka's `TransactionState` (an abort of nothing came with
+#: KIP-890).
 PREVIOUS_STATES: dict[TransactionState, frozenset[TransactionState]] = {
     TransactionState.EMPTY: _RESTING,
     TransactionState.ONGOING: _RESTING | {TransactionState.ONGOING},
     TransactionState.PREPARE_COMMIT: frozenset({TransactionState.ONGOING}),
-    TransactionState.PREPARE_ABORT: _RESTING
-    | {TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE},
+    TransactionState.PREPARE_ABORT: _RESTING | {TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE},
     TransactionState.COMPLETE_COMMIT: frozenset({TransactionState.PREPARE_COMMIT}),
     TransactionState.COMPLETE_ABORT: frozenset({TransactionState.PREPARE_ABORT}),
     TransactionState.DEAD: _RESTING,

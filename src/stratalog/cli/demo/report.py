@@ -68,9 +68,8 @@ class Report:
         if self._err.is_terminal:
             counted = (BarColumn(), MofNCompleteColumn()) if total is not None else ()
             with Progress(
-                SpinnerColumn(), TextColumn(name), *counted, TimeElapsedColumn(),
-                console=self._err, transient=True,
-            ) as progress:  # fmt: skip
+                SpinnerColumn(), TextColumn(name), *counted, TimeElapsedColumn(), console=self._err, transient=True
+            ) as progress:
                 step = Step(progress, total)
                 yield step
         else:
@@ -95,15 +94,23 @@ class Report:
         for tier in tiers:
             table.add_row(
                 str(tier.partition),
-                str(tier.remote_segments), f"{tier.remote_bytes:,}", f"{tier.remote_end_offset:,}",
-                str(tier.local_segments), f"{tier.local_bytes:,}", f"{tier.local_start_offset:,}",
-            )  # fmt: skip
+                str(tier.remote_segments),
+                f"{tier.remote_bytes:,}",
+                f"{tier.remote_end_offset:,}",
+                str(tier.local_segments),
+                f"{tier.local_bytes:,}",
+                f"{tier.local_start_offset:,}",
+            )
         table.add_section()
         table.add_row(
             "all",
-            str(sum(t.remote_segments for t in tiers)), f"{sum(t.remote_bytes for t in tiers):,}", "",
-            str(sum(t.local_segments for t in tiers)), f"{sum(t.local_bytes for t in tiers):,}", "",
-        )  # fmt: skip
+            str(sum(t.remote_segments for t in tiers)),
+            f"{sum(t.remote_bytes for t in tiers):,}",
+            "",
+            str(sum(t.local_segments for t in tiers)),
+            f"{sum(t.local_bytes for t in tiers):,}",
+            "",
+        )
         self.out.print(table)
 
     def answers(self, answers: Answers) -> None:
@@ -125,9 +132,7 @@ class Report:
             )
         self.out.print(table)
         hour = datetime.fromtimestamp(answers.busiest_hour_ms / 1000, UTC)
-        self.out.print(
-            f"Busiest hour: {hour:%Y-%m-%d %H:%M} UTC with {answers.busiest_hour_flights} departures"
-        )
+        self.out.print(f"Busiest hour: {hour:%Y-%m-%d %H:%M} UTC with {answers.busiest_hour_flights} departures")
 
     def rates(self, records: int, value_bytes: int, steps: Sequence[tuple[str, str]]) -> None:
         """Rates of the steps that moved records: (step's name, what to call it)."""
@@ -145,6 +150,4 @@ class Report:
 
 
 def _table(title: str) -> Table:
-    return Table(
-        title=f"\n{title}", title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1)
-    )
+    return Table(title=f"\n{title}", title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1))

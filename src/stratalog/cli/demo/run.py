@@ -51,8 +51,9 @@ def run(directory: Path | None, rows: int | None, keep: bool) -> bool:
             report.out.print(
                 f"The broker is still there at {broker.bootstrap} (stop it with: kill {broker.pid}); "
                 f"its data is in {home}",
-                highlight=False, soft_wrap=True,
-            )  # fmt: skip
+                highlight=False,
+                soft_wrap=True,
+            )
             broker = None
         return ok
     finally:
@@ -125,8 +126,11 @@ def _check(
         problems.append(f"the consumer missed {lost} flights and got {extra} that are not in the source")
     if scanned != len(flights):
         problems.append(f"Spark read {scanned} records, the source has {len(flights)}")
-    differing = [cell for cell in expected.delays.keys() | found.delays.keys()
-                 if expected.delays.get(cell) != found.delays.get(cell)]  # fmt: skip
+    differing = [
+        cell
+        for cell in expected.delays.keys() | found.delays.keys()
+        if expected.delays.get(cell) != found.delays.get(cell)
+    ]
     if differing:
         carrier, month = min(differing)
         problems.append(
@@ -142,25 +146,24 @@ def _check(
             f"source, {found.busiest_hour_ms} with {found.busiest_hour_flights} in Spark"
         )
     if len(flights) == source.FLIGHTS_TOTAL and not any(t.local_start_offset > 0 for t in settled):
-        problems.append(
-            "no partition has records that are only in the object store: tiering did not do its work"
-        )
+        problems.append("no partition has records that are only in the object store: tiering did not do its work")
     for problem in problems:
         report.problem(problem)
     return not problems
 
 
 def _clean_home(directory: Path | None) -> Path:
-    """An empty directory of the demo's own; one that an earlier run left is wiped, any other that is not empty refused."""
+    """An empty directory of the demo's own.
+
+    One that an earlier run left is wiped, any other that is not empty refused.
+    """
     if directory is None:
         return Path(tempfile.mkdtemp(prefix="stratalog-demo-"))
     home = directory.resolve()
     try:
         if home.exists():
             if not home.is_dir() or (any(home.iterdir()) and not (home / _MARKER).exists()):
-                raise UsageError(
-                    f"{home} is not empty and not from an earlier demo; give a new directory with --dir"
-                )
+                raise UsageError(f"{home} is not empty and not from an earlier demo; give a new directory with --dir")
             if is_served(home / "data"):
                 raise UsageError(
                     f"{home} is still served by the broker of an earlier demo --keep; stop that one first "
@@ -170,7 +173,5 @@ def _clean_home(directory: Path | None) -> Path:
         home.mkdir(parents=True)
         (home / _MARKER).touch()
     except OSError as error:
-        raise UsageError(
-            f"{home} cannot be used: {error.strerror}; give another directory with --dir"
-        ) from error
+        raise UsageError(f"{home} cannot be used: {error.strerror}; give another directory with --dir") from error
     return home

@@ -51,9 +51,7 @@ def run(spark: Any, path: str, remote: str) -> tuple[Answers, int]:
             row.flights, row.departed, row.departure or 0.0, row.arrived, row.arrival or 0.0
         )
         for row in cells.groupBy("carrier", "month")
-        .agg(
-            *(F.sum(name).alias(name) for name in ("flights", "departed", "departure", "arrived", "arrival"))
-        )
+        .agg(*(F.sum(name).alias(name) for name in ("flights", "departed", "departure", "arrived", "arrival")))
         .collect()
     }
     busiest = (

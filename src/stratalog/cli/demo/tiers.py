@@ -64,9 +64,7 @@ def survey(data_dir: Path, remote_url: str) -> list[PartitionTiers]:
     return found
 
 
-def wait_until_settled(
-    data_dir: Path, remote_url: str, report: Callable[[int, int], object]
-) -> list[PartitionTiers]:
+def wait_until_settled(data_dir: Path, remote_url: str, report: Callable[[int, int], object]) -> list[PartitionTiers]:
     """Wait until every partition has settled; `report` gets how many have, and of how many.
 
     Raises StratalogError naming the partitions that have not after a minute and a half.

@@ -101,9 +101,7 @@ def consume(bootstrap: str, expected: int, advance: Callable[[int], object]) -> 
             messages = consumer.consume(5_000, timeout=0.5)
             if not messages:
                 if time.monotonic() - last > _IDLE_SECONDS_MAX:
-                    raise StratalogError(
-                        f"the broker gave {count} of {expected} flights and then none for a minute"
-                    )
+                    raise StratalogError(f"the broker gave {count} of {expected} flights and then none for a minute")
                 continue
             last = time.monotonic()
             for message in messages:

@@ -86,9 +86,7 @@ class BulkPrinter(PlainPrinter):
                 if not arrays.valid[n]:
                     self._report_crc(RecordBatch(run.view, run.starts[n]), window.position + run.starts[n])
             if reached < last:
-                self.print_batch(
-                    RecordBatch(run.view, run.starts[reached]), window.position + run.starts[reached]
-                )
+                self.print_batch(RecordBatch(run.view, run.starts[reached]), window.position + run.starts[reached])
                 reached += 1
             done = reached
         run.clear()

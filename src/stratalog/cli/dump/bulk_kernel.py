@@ -1,11 +1,13 @@
-"""Native loops of `bulk`: the lines of batches and records, written straight from the bytes of a log. No interpreter lock.
+"""Native loops of `bulk`: the lines of batches and records, written straight from the bytes of a log.
+
+No interpreter lock.
 
 Importing this module loads numba and compiles the loops, or reads them from numba's cache. What is not simple (control
 batches, malformed records) is left to the plain way: the loop stops before such a batch and says so.
 
 No access is checked here: the caller has reserved `BATCH_TEXT_MAX` bytes for each batch and, when records are wanted,
-`RECORD_TEXT_MAX` for each record that the payload can hold plus `PAYLOAD_TEXT_FACTOR` times the size of the payload (each
-byte may become U+FFFD, of three); reads stay within a payload.
+`RECORD_TEXT_MAX` for each record that the payload can hold plus `PAYLOAD_TEXT_FACTOR` times the size of the payload
+(each byte may become U+FFFD, of three); reads stay within a payload.
 """
 
 from __future__ import annotations
@@ -40,25 +42,81 @@ GAPS_MAX: Final = 1024
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _WORDS: Final = (
-    "baseOffset: ", " lastOffset: ", " count: ", " baseSequence: ", " lastSequence: ", " producerId: ", " producerEpoch: ",
-    " partitionLeaderEpoch: ", " isTransactional: true", " isTransactional: false", " isControl: true", " isControl: false",
-    " deleteHorizonMs: OptionalLong.empty", " deleteHorizonMs: OptionalLong[", "]", " position: ", " CreateTime: ",
-    " LogAppendTime: ", " size: ", " magic: 2 compresscodec: ", " crc: ", " isvalid: true\n", " isvalid: false\n",
-    "| offset: ", " keySize: ", " valueSize: ", " sequence: ", " headerKeys: [", " key: ", " payload: ", "\n", ",",
+    "baseOffset: ",
+    " lastOffset: ",
+    " count: ",
+    " baseSequence: ",
+    " lastSequence: ",
+    " producerId: ",
+    " producerEpoch: ",
+    " partitionLeaderEpoch: ",
+    " isTransactional: true",
+    " isTransactional: false",
+    " isControl: true",
+    " isControl: false",
+    " deleteHorizonMs: OptionalLong.empty",
+    " deleteHorizonMs: OptionalLong[",
+    "]",
+    " position: ",
+    " CreateTime: ",
+    " LogAppendTime: ",
+    " size: ",
+    " magic: 2 compresscodec: ",
+    " crc: ",
+    " isvalid: true\n",
+    " isvalid: false\n",
+    "| offset: ",
+    " keySize: ",
+    " valueSize: ",
+    " sequence: ",
+    " headerKeys: [",
+    " key: ",
+    " payload: ",
+    "\n",
+    ",",
     *_CODECS,
-)  # fmt: skip
+)
 _TEXT = np.frombuffer("".join(_WORDS).encode(), np.uint8).copy()
 _SIZES = np.array([len(word) for word in _WORDS])
 _ENDS = np.cumsum(_SIZES)
 _SHORT_WORDS = np.array([list(word.encode()[:16].ljust(16)) for word in _WORDS], np.uint8)
 _PAIRS = np.frombuffer("".join(f"{n:02}" for n in range(100)).encode(), np.uint8).copy()
 
-(_BASE_OFFSET, _LAST_OFFSET, _COUNT, _BASE_SEQUENCE, _LAST_SEQUENCE, _PRODUCER_ID, _PRODUCER_EPOCH,
- _LEADER_EPOCH, _TRANSACTIONAL, _NOT_TRANSACTIONAL, _CONTROL, _NOT_CONTROL,
- _NO_HORIZON, _HORIZON, _BRACKET, _POSITION, _CREATE_TIME,
- _APPEND_TIME, _SIZE, _CODEC, _CRC, _VALID, _INVALID,
- _OFFSET, _KEY_SIZE, _VALUE_SIZE, _SEQUENCE, _HEADER_KEYS, _KEY, _PAYLOAD, _END, _COMMA,
- _CODEC_NAMES) = range(len(_WORDS) - len(_CODECS) + 1)  # fmt: skip
+(
+    _BASE_OFFSET,
+    _LAST_OFFSET,
+    _COUNT,
+    _BASE_SEQUENCE,
+    _LAST_SEQUENCE,
+    _PRODUCER_ID,
+    _PRODUCER_EPOCH,
+    _LEADER_EPOCH,
+    _TRANSACTIONAL,
+    _NOT_TRANSACTIONAL,
+    _CONTROL,
+    _NOT_CONTROL,
+    _NO_HORIZON,
+    _HORIZON,
+    _BRACKET,
+    _POSITION,
+    _CREATE_TIME,
+    _APPEND_TIME,
+    _SIZE,
+    _CODEC,
+    _CRC,
+    _VALID,
+    _INVALID,
+    _OFFSET,
+    _KEY_SIZE,
+    _VALUE_SIZE,
+    _SEQUENCE,
+    _HEADER_KEYS,
+    _KEY,
+    _PAYLOAD,
+    _END,
+    _COMMA,
+    _CODEC_NAMES,
+) = range(len(_WORDS) - len(_CODECS) + 1)
 
 _INT = types.int64
 _IN = types.Array(types.uint8, 1, "C", readonly=True)
@@ -89,7 +147,8 @@ def _be(data: Any, at: Any, size: int) -> Any:
 
 @_native(_INT, _OUT, _INT, _INT)
 def _word(out: Any, used: Any, word: Any) -> Any:
-    """Write a word of up to 16 bytes: always 16 are copied (in one instruction), and what is too much is written over."""
+    """Write a word of up to 16 bytes: always 16 are copied (in one instruction), and what is too much is written
+    over."""
     for n in range(16):
         out[used + n] = _SHORT_WORDS[word, n]
     return used + _SIZES[word]
@@ -251,9 +310,7 @@ def _batch(out: Any, used: Any, data: Any, at: int, position: int, valid: int) -
     else:
         used = _long_word(out, used, _NO_HORIZON)
     used = _number(out, _word(out, used, _POSITION), position)
-    used = _number(
-        out, _word(out, used, _APPEND_TIME if attributes & 8 else _CREATE_TIME), _be(data, at + 35, 8)
-    )
+    used = _number(out, _word(out, used, _APPEND_TIME if attributes & 8 else _CREATE_TIME), _be(data, at + 35, 8))
     used = _number(out, _word(out, used, _SIZE), _be(data, at + 8, 4) + 12)
     used = _word(out, _long_word(out, used, _CODEC), _CODEC_NAMES + (attributes & 7))
     used = _number(out, _word(out, used, _CRC), _be(data, at + 17, 4) & 0xFFFF_FFFF)

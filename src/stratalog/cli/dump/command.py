@@ -68,9 +68,7 @@ def dump(
             help="Report entries that point to a larger batch. Without it, batches of any size are read.",
         ),
     ] = None,
-    offsets_decoder: Annotated[
-        bool, _flag("--offsets-decoder", "Records of __consumer_offsets.", _RECORDS)
-    ] = False,
+    offsets_decoder: Annotated[bool, _flag("--offsets-decoder", "Records of __consumer_offsets.", _RECORDS)] = False,
     transaction_log_decoder: Annotated[
         bool, _flag("--transaction-log-decoder", "Records of __transaction_state.", _RECORDS)
     ] = False,

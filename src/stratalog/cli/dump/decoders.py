@@ -90,9 +90,7 @@ def _metadata_text(data: bytes) -> str:
     try:
         message = decode_message(entry["value"], version, data[at:])
     except MalformedMessageError as error:
-        raise MalformedMessageError(
-            f"Failed to deserialize record with type {entry['type']}: {error}"
-        ) from None
+        raise MalformedMessageError(f"Failed to deserialize record with type {entry['type']}: {error}") from None
     return to_json({"type": entry["type"], "version": version, "data": message})
 
 
@@ -111,7 +109,8 @@ def _frame_complaint(version: int) -> str:
 def _coordinator_record(kind: str, record: Record) -> Decoded:
     if record.key is None:
         return Decoded(
-            f"Failed to decode message at offset {record.offset} using the specified decoder (message had a missing key)",
+            f"Failed to decode message at offset {record.offset} using the specified decoder (message had a missing "
+            "key)",
             None,
         )
     try:
@@ -169,9 +168,7 @@ def _event_text(event: Any) -> str:
     from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
 
     if isinstance(event, RemoteLogSegmentMetadata):
-        epochs = ", ".join(
-            f"{epoch}={offset}" for epoch, offset in sorted(event.segment_leader_epochs.items())
-        )
+        epochs = ", ".join(f"{epoch}={offset}" for epoch, offset in sorted(event.segment_leader_epochs.items()))
         return (
             f"RemoteLogSegmentMetadata{{remoteLogSegmentId={_segment_id(event.segment_id)},"
             f" startOffset={event.start_offset}, endOffset={event.end_offset}, brokerId={event.broker_id},"

@@ -1,4 +1,5 @@
-"""`--key-decoder-class` and `--value-decoder-class`: Kafka's own four decoders by their Java names, or a Python function.
+"""`--key-decoder-class` and `--value-decoder-class`: Kafka's own four decoders by their Java names, or a Python
+function.
 
 Another Java class cannot be loaded without a JVM: it is refused, and the message says what to do instead.
 """
@@ -30,7 +31,8 @@ def field_decoder(name: str | None) -> FieldDecoder:
         return _python_function(name)
     known = ", ".join(_PACKAGE + short for short in _BUILTIN)
     raise UsageError(
-        f"decoder class {name}: a Java class cannot be loaded here; known are {known}. Give a Python function instead, as"
+        f"decoder class {name}: a Java class cannot be loaded here; known are {known}. Give a Python function instead, "
+        "as"
         " module:function, that takes bytes and returns text; or take the bytes from --json and decode them there"
     )
 

@@ -43,7 +43,10 @@ _JSON_FILES: Final = (".kafka_cleanshutdown", "quorum-state")
 
 @dataclass(frozen=True, slots=True)
 class FileKind:
-    """A file's kind (its suffix, or its whole name where it has no other); base offset and stem for a segment's files."""
+    """A file's kind (its suffix, or its whole name where it has no other).
+
+    Base offset and stem for a segment's files.
+    """
 
     kind: str
     base_offset: int = 0

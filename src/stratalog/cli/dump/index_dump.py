@@ -25,9 +25,7 @@ from stratalog.records.batch_format import NO_TIMESTAMP
 _OUT_OF_ORDER: Final = "  Index timestamp: {}, Previously indexed timestamp: {}"
 
 
-def dump_offset_index(
-    source: Source, base_offset: int, stem: str, output: TextOutput, problems: Problems
-) -> None:
+def dump_offset_index(source: Source, base_offset: int, stem: str, output: TextOutput, problems: Problems) -> None:
     """Print an offset index in either format."""
     options, data = output.options, read_all(source)
     size = memoryview(data).nbytes
@@ -39,7 +37,8 @@ def dump_offset_index(
     form = found.format
     if found.is_guess:
         problems.remark(
-            f"{source.name}: {size} bytes are a multiple of 8 and of 12, and the entries ascend read either way; read as "
+            f"{source.name}: {size} bytes are a multiple of 8 and of 12, and the entries ascend read either way; read "
+            "as "
             f"{form}: with the {stem}{LOG_SUFFIX} beside it, it would be certain"
         )
     if options.index_sanity_check:
@@ -73,9 +72,7 @@ def dump_offset_index(
     _warn_of_rest(source, size, form.entry_size, problems)
 
 
-def dump_time_index(
-    source: Source, base_offset: int, stem: str, output: TextOutput, problems: Problems
-) -> None:
+def dump_time_index(source: Source, base_offset: int, stem: str, output: TextOutput, problems: Problems) -> None:
     options, data = output.options, read_all(source)
     if options.index_sanity_check:
         _say_sane(source, output, problems, _time_index_fault(data, base_offset))

@@ -71,15 +71,11 @@ def _dump_batches(source: Source, start: int, end: int, output: TextOutput, prob
         rest = limit - printer.end
         if rest and limit == source.size and options.max_bytes is None:
             output.note(f"Found {rest} invalid bytes at the end of {source.base_name}")
-            problems.add(
-                f"{source.name}: no whole batch at position {printer.end}, where {rest} bytes are left"
-            )
+            problems.add(f"{source.name}: no whole batch at position {printer.end}, where {rest} bytes are left")
     printer.consecutive.report(source, problems)
 
 
-def windows(
-    source: Source, limit: int, window_size: int = WINDOW_SIZE, *, start: int = 0
-) -> Iterator[Window]:
+def windows(source: Source, limit: int, window_size: int = WINDOW_SIZE, *, start: int = 0) -> Iterator[Window]:
     """All whole batches from `start` on, below `limit`. Raises CorruptRecordError, UnsupportedForMessageFormatError at
     what is none, after the windows before it.
     """
@@ -88,9 +84,7 @@ def windows(
         data = source.read(position, min(limit, position + window_size))
         end, error = _whole_batches(data)
         if end == 0 and error is None:  # a batch larger than the window, or an incomplete one
-            size = (
-                checked_batch_size(data, 0) if memoryview(data).nbytes >= HEADER_SIZE_UP_TO_MAGIC else limit
-            )
+            size = checked_batch_size(data, 0) if memoryview(data).nbytes >= HEADER_SIZE_UP_TO_MAGIC else limit
             if position + size > limit:
                 return
             data = source.read(position, position + size)
@@ -191,7 +185,8 @@ class PlainPrinter:
                 self._output.record(batch, record, decoded, message)
         except StratalogError as error:
             self._problems.add(
-                f"{self._name}: batch at position {position} (base offset {batch.base_offset}): {_without_position(error)}"
+                f"{self._name}: batch at position {position} (base offset {batch.base_offset}): "
+                f"{_without_position(error)}"
             )
 
 
@@ -204,9 +199,7 @@ def _messages(batch: RecordBatch) -> Iterable[RecordBatch | None]:
 
 def _printer(source: Source, output: TextOutput, problems: Problems, size: int) -> PlainPrinter:
     options = output.options
-    is_plain_text = (
-        not isinstance(output, JsonOutput) and not options.has_decoder and not options.skip_record_metadata
-    )
+    is_plain_text = not isinstance(output, JsonOutput) and not options.has_decoder and not options.skip_record_metadata
     if is_plain_text and options.is_deep and size >= BULK_SIZE_MIN:
         from stratalog.cli.dump.bulk import BulkPrinter
 

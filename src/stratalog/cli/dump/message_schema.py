@@ -51,9 +51,7 @@ def schemas() -> dict[str, Any]:
     return loaded
 
 
-def decode_message(
-    schema: Schema, version: int, data: bytes, *, is_whole: bool = True
-) -> dict[str, JsonValue]:
+def decode_message(schema: Schema, version: int, data: bytes, *, is_whole: bool = True) -> dict[str, JsonValue]:
     """The JSON of a message that fills `data`, or begins it if not `is_whole`. Raises MalformedMessageError."""
     if not _contains(schema["validVersions"], version):
         raise MalformedMessageError(f"Can't read version {version} of {schema['name']}")
@@ -104,9 +102,7 @@ def java_double(value: float) -> str:
 
 _ESCAPES: Final = {
     **{code: f"\\u{code:04X}" for code in range(0x20)},
-    **str.maketrans(
-        {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
-    ),
+    **str.maketrans({"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}),
 }
 
 
@@ -233,7 +229,5 @@ def _default(field: Schema, version: int) -> JsonValue:
     if kind == "uuid":
         return _ZERO_UUID
     return {
-        inner["name"]: _default(inner, version)
-        for inner in field["fields"]
-        if _contains(inner["versions"], version)
+        inner["name"]: _default(inner, version) for inner in field["fields"] if _contains(inner["versions"], version)
     }

@@ -32,8 +32,8 @@ class DumpOptions:
     index_sanity_check: bool = False
     skip_record_metadata: bool = False
     json: bool = False
-    #: "offsets", "transaction-log", "cluster-metadata", "remote-log-metadata", "share-group-state", or None: key and value
-    #: by the two decoder classes, of which None is text.
+    #: "offsets", "transaction-log", "cluster-metadata", "remote-log-metadata", "share-group-state", or None: key and
+    #: value by the two decoder classes, of which None is text.
     decoder: str | None = None
     key_decoder: str | None = None
     value_decoder: str | None = None
@@ -146,9 +146,7 @@ class TextOutput:
         self, batch: RecordBatch, record: Record, decoded: Decoded | None, message: RecordBatch | None = None
     ) -> None:
         """A record of a batch; `message` is what it is itself, in formats 0 and 1."""
-        self.line(
-            record_line(batch, record, decoded, message, skip_metadata=self.options.skip_record_metadata)
-        )
+        self.line(record_line(batch, record, decoded, message, skip_metadata=self.options.skip_record_metadata))
 
 
 class JsonOutput(TextOutput):
@@ -231,9 +229,7 @@ class JsonOutput(TextOutput):
                 values |= {"key": decoded.key, "payload": decoded.payload}
             else:
                 values |= {**_as_json("key", record.key), **_as_json("payload", record.value)}
-                values["headers"] = [
-                    {"key": key, **_as_json("value", value)} for key, value in record.headers
-                ]
+                values["headers"] = [{"key": key, **_as_json("value", value)} for key, value in record.headers]
         self._object("record", **values)
 
 
@@ -261,7 +257,10 @@ def record_line(
     *,
     skip_metadata: bool = False,
 ) -> str:
-    """`decoded` None: only the metadata was asked for. A record of which nothing is shown is an empty line, as in Kafka."""
+    """`decoded` None: only the metadata was asked for.
+
+    A record of which nothing is shown is an empty line, as in Kafka.
+    """
     parts = []
     if not skip_metadata:
         parts.append(

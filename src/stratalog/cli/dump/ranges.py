@@ -3,8 +3,8 @@
     1000      an offset
     @65536    a position in the file, in bytes
 
-From the batch that holds the first offset (or begins at or behind the first position) to before the batch that begins at or
-behind the end. Batches are whole: one that holds the first offset among others is printed with all its records.
+From the batch that holds the first offset (or begins at or behind the first position) to before the batch that begins
+at or behind the end. Batches are whole: one that holds the first offset among others is printed with all its records.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ WHOLE: Final = DumpRange()
 def positions(source: Source, stem: str, base_offset: int, wanted: DumpRange) -> tuple[int, int]:
     """Where in a `.log` the wanted batches begin and end.
 
-    The offset index beside it, where there is one, says where the search begins; an entry is believed once its batch was
-    found at its position. What is damaged on the way ends the search: the dump begins there, and tells it.
+    The offset index beside it, where there is one, says where the search begins; an entry is believed once its batch
+    was found at its position. What is damaged on the way ends the search: the dump begins there, and tells it.
     """
     start, end = wanted.start, wanted.end
     if start is None and end is None:

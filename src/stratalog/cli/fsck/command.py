@@ -18,15 +18,11 @@ from stratalog.util.filesystem import REAL_FILESYSTEM
 def fsck(
     directories: Annotated[
         list[Path],
-        typer.Argument(
-            help="Log directories of one broker, or single partition directories.", metavar="DIR.."
-        ),
+        typer.Argument(help="Log directories of one broker, or single partition directories.", metavar="DIR.."),
     ],
     repair: Annotated[
         bool,
-        typer.Option(
-            "--repair", help="Make derived files anew and cut a torn tail, after saying so and asking."
-        ),
+        typer.Option("--repair", help="Make derived files anew and cut a torn tail, after saying so and asking."),
     ] = False,
     accept_loss: Annotated[
         bool,
@@ -63,9 +59,7 @@ def fsck(
     """
     for path in directories:
         if not REAL_FILESYSTEM.is_dir(path):
-            raise UsageError(
-                f"{path}: {'not a directory' if REAL_FILESYSTEM.exists(path) else 'no such directory'}"
-            )
+            raise UsageError(f"{path}: {'not a directory' if REAL_FILESYSTEM.exists(path) else 'no such directory'}")
         _require_log_directory(path)
     if yes and not repair:
         raise UsageError("--yes says that --repair need not ask, but there is no --repair")
@@ -73,9 +67,7 @@ def fsck(
         raise UsageError("--accept-loss says what --repair may do, but there is no --repair")
     from stratalog.cli.fsck.run import run_fsck  # loads numpy, which --help can do without
 
-    return run_fsck(
-        directories, repair=repair, accept_loss=accept_loss, yes=yes, threads=threads, as_json=as_json
-    )
+    return run_fsck(directories, repair=repair, accept_loss=accept_loss, yes=yes, threads=threads, as_json=as_json)
 
 
 def _require_log_directory(path: Path) -> None:
@@ -88,6 +80,4 @@ def _require_log_directory(path: Path) -> None:
     partitions = [one.path for one in list_partitions(path)]
     if any(parse_file_name(name) is not None for one in partitions for name in REAL_FILESYSTEM.list_dir(one)):
         return
-    raise UsageError(
-        f"{path} is no log directory: it has no {META_PROPERTIES}, no checkpoints and no partitions"
-    )
+    raise UsageError(f"{path} is no log directory: it has no {META_PROPERTIES}, no checkpoints and no partitions")

@@ -59,9 +59,7 @@ class TextOutput:
         if error is None:
             self._console.print(Text(f"repaired {action.path}: {action.describe()}"))
         else:
-            self._console.print(
-                Text(f"not repaired {action.path}: {error.strerror or error}", style="bold red")
-            )
+            self._console.print(Text(f"not repaired {action.path}: {error.strerror or error}", style="bold red"))
 
     def summary(self, report: CheckReport, seconds: float) -> None:
         partitions = report.partitions
@@ -80,9 +78,15 @@ def _table() -> Table:
 def _wide_table(findings: Sequence[Finding]) -> Table:
     table = _table()
     for name, ratio in (
-        ("SEVERITY", None), ("PARTITION", 3), ("FILE", 4), ("POSITION", None), ("FOUND", 7), ("EXPECTED", 5),
-        ("REPAIR", 4), ("BYTES", None),
-    ):  # fmt: skip
+        ("SEVERITY", None),
+        ("PARTITION", 3),
+        ("FILE", 4),
+        ("POSITION", None),
+        ("FOUND", 7),
+        ("EXPECTED", 5),
+        ("REPAIR", 4),
+        ("BYTES", None),
+    ):
         justify: Any = "right" if name in ("POSITION", "BYTES") else "left"
         table.add_column(name, ratio=ratio, no_wrap=ratio is None, overflow="fold", justify=justify)
     for one in findings:
@@ -109,9 +113,7 @@ def _narrow_table(findings: Sequence[Finding]) -> Table:
         where.append(one.path.name)
         if one.position is not None:
             where.append(f"position {one.position}" + (f", {one.size} bytes" if one.size else ""))
-        what = Text.assemble(
-            (one.kind.value, "bold"), f": {one.found}", "\n", ("expected: ", "dim"), one.expected
-        )
+        what = Text.assemble((one.kind.value, "bold"), f": {one.found}", "\n", ("expected: ", "dim"), one.expected)
         if one.action:
             what.append_text(Text.assemble("\n", ("repair: ", "green"), one.action.describe()))
         table.add_row(_severity(one), Text("\n".join(where)), what)
@@ -144,10 +146,17 @@ class JsonOutput:
     def findings(self, report: CheckReport) -> None:
         for one in report.findings:
             self._object(
-                "finding", severity=one.severity.name.lower(), kind=one.kind.value, partition=one.partition or None,
-                file=str(one.path), position=one.position, bytes=one.size, found=one.found, expected=one.expected,
+                "finding",
+                severity=one.severity.name.lower(),
+                kind=one.kind.value,
+                partition=one.partition or None,
+                file=str(one.path),
+                position=one.position,
+                bytes=one.size,
+                found=one.found,
+                expected=one.expected,
                 repair=one.action.describe() if one.action else None,
-            )  # fmt: skip
+            )
 
     def plan(self, actions: Sequence[Action]) -> None:
         for action in actions:

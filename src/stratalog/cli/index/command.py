@@ -23,9 +23,7 @@ _PathArgument = Annotated[
 
 def inspect(
     path: _PathArgument,
-    limit: Annotated[
-        int, typer.Option("--limit", min=0, help="Show so many entries, first and last; 0 for all.")
-    ] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="Show so many entries, first and last; 0 for all.")] = 20,
     as_json: JsonLines = False,
 ) -> int:
     """Show the format of indexes, why it is taken for that, and entries. Exit code 1: one is corrupt.
@@ -85,9 +83,9 @@ def convert(
 ) -> int:
     """Write offset indexes in another format, while no broker serves them.
 
-    Brokers below 4.4-IV1 (metadata.version 32) read entries of 8 bytes only, and those reach to 2 GiB. Nothing is written
-    unless every index is right and fits; what was interrupted is finished by the same command. Exit code 1: an index is
-    damaged.
+    Brokers below 4.4-IV1 (metadata.version 32) read entries of 8 bytes only, and those reach to 2 GiB. Nothing is
+    written unless every index is right and fits; what was interrupted is finished by the same command. Exit code 1: an
+    index is damaged.
 
     \b
     Example:

@@ -40,10 +40,7 @@ class Inspected:
             "reason": self.reason,
             "corrupt": self.is_corrupt,
             "entries": len(self.entries),
-            "shown": [
-                {"slot": slot, **self.entries[slot]._asdict()}
-                for slot in shown_slots(len(self.entries), limit)
-            ],
+            "shown": [{"slot": slot, **self.entries[slot]._asdict()} for slot in shown_slots(len(self.entries), limit)],
         }
 
 
@@ -73,9 +70,7 @@ def _inspected(target: Target) -> Iterator[Inspected]:
 
 
 def _offset_index(segment: SegmentTarget, path: Path) -> Inspected:
-    found = detect_file(
-        path, segment.base_offset, fs=REAL_FILESYSTEM, log_path=segment.log, always_prove=True
-    )
+    found = detect_file(path, segment.base_offset, fs=REAL_FILESYSTEM, log_path=segment.log, always_prove=True)
     form = found.format
     entries = [] if found.is_corrupt else offset_entries(path, segment.base_offset, form)
     evidence = found.evidence.name.lower()
@@ -88,11 +83,7 @@ def _offset_index(segment: SegmentTarget, path: Path) -> Inspected:
 def _time_index(segment: SegmentTarget, path: Path) -> Inspected:
     size = path.stat().st_size
     is_corrupt = size % ENTRY_SIZE != 0
-    reason = (
-        f"{size} bytes are no multiple of {ENTRY_SIZE}"
-        if is_corrupt
-        else f"{ENTRY_SIZE} divides {size} bytes"
-    )
+    reason = f"{size} bytes are no multiple of {ENTRY_SIZE}" if is_corrupt else f"{ENTRY_SIZE} divides {size} bytes"
     evidence = (Evidence.NONE if is_corrupt else Evidence.SIZE).name.lower()
     entries = [] if is_corrupt else time_entries(path, segment.base_offset)
     return Inspected(path, size, "time", LARGE.entry_size, evidence, reason, is_corrupt, entries)

@@ -34,7 +34,8 @@ def rebuild_target(
 ) -> int:
     """Make the indexes of the target anew, print what was made; how many logs end in bytes that are no batch.
 
-    Without a format, each keeps the one that it has. UsageError, before anything is written, for a log that is too large.
+    Without a format, each keeps the one that it has. UsageError, before anything is written, for a log that is too
+    large.
     """
     target.require_logs()
     torn = 0
@@ -59,9 +60,7 @@ def _format_of(segment: SegmentTarget, form: OffsetIndexFormat | None) -> Offset
     return form
 
 
-def _rebuild(
-    segment: SegmentTarget, form: OffsetIndexFormat, index_interval_bytes: int, *, as_json: bool
-) -> bool:
+def _rebuild(segment: SegmentTarget, form: OffsetIndexFormat, index_interval_bytes: int, *, as_json: bool) -> bool:
     made = index_log(segment.log, segment.base_offset, index_interval_bytes=index_interval_bytes)
     if segment.offset_index is not None:
         write_offset_index(segment.offset_index, segment.base_offset, made.offset, form)
@@ -97,8 +96,8 @@ class _Plan:
 def convert_target(target: Target, form: OffsetIndexFormat, *, as_json: bool) -> int:
     """Give all offset indexes of the target one format; how many findings keep that from being done.
 
-    Everything is verified before anything is written: what is damaged, and positions that do not fit (UsageError). What has
-    the format already is left alone, so that a conversion that was interrupted goes on where it was.
+    Everything is verified before anything is written: what is damaged, and positions that do not fit (UsageError). What
+    has the format already is left alone, so that a conversion that was interrupted goes on where it was.
     """
     target.require_logs()
     with offline(target.data_dir):
@@ -122,9 +121,7 @@ def convert_target(target: Target, form: OffsetIndexFormat, *, as_json: bool) ->
                         print_json({"path": str(segment.offset_index), "format": form.name})
                 advance(segment.log_size)
     if not as_json:
-        print(
-            f"{len(plan.segments)} offset indexes converted to the {form} format, {plan.already} left as they are"
-        )
+        print(f"{len(plan.segments)} offset indexes converted to the {form} format, {plan.already} left as they are")
     return 0
 
 

@@ -66,17 +66,13 @@ def find_target(path: Path) -> Target:
     partitions = list_partitions(path)
     if not partitions:
         raise UsageError(f"{path}: no partitions and no segments in there")
-    return Target(
-        path, tuple(segment for partition in partitions for segment in _of_partition(partition.path))
-    )
+    return Target(path, tuple(segment for partition in partitions for segment in _of_partition(partition.path)))
 
 
 def _of_partition(directory: Path) -> tuple[SegmentTarget, ...]:
     found = list_segments(directory)
     return tuple(
-        SegmentTarget(
-            segment.base_offset, segment.log, segment.index, segment.timeindex, segment is not found[-1]
-        )
+        SegmentTarget(segment.base_offset, segment.log, segment.index, segment.timeindex, segment is not found[-1])
         for segment in found
     )
 

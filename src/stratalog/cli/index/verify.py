@@ -16,9 +16,7 @@ def findings_of(segment: SegmentTarget) -> list[Finding]:
     if segment.offset_index is not None:
         found += verify_offset_index(segment.log, segment.offset_index, segment.base_offset)
     if segment.time_index is not None:
-        found += verify_time_index(
-            segment.log, segment.time_index, segment.base_offset, is_sealed=segment.is_sealed
-        )
+        found += verify_time_index(segment.log, segment.time_index, segment.base_offset, is_sealed=segment.is_sealed)
     return found
 
 

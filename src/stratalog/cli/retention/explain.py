@@ -27,9 +27,7 @@ def explain(
     partition: Annotated[int | None, typer.Option("--partition", min=0, help="Only this partition.")] = None,
     what_if: Annotated[
         list[str] | None,
-        typer.Option(
-            "--what-if", metavar="KEY=VALUE", help="As if the topic had this setting; may be repeated."
-        ),
+        typer.Option("--what-if", metavar="KEY=VALUE", help="As if the topic had this setting; may be repeated."),
     ] = None,
     at: Annotated[
         str | None,
@@ -39,9 +37,7 @@ def explain(
     bootstrap_server: OptionalBootstrapServer = None,
     check_interval: Annotated[
         str,
-        typer.Option(
-            "--check-interval", metavar="SPAN", help="log.retention.check.interval.ms of the broker."
-        ),
+        typer.Option("--check-interval", metavar="SPAN", help="log.retention.check.interval.ms of the broker."),
     ] = "5m",
     json_: Json = False,
 ) -> int:

@@ -13,7 +13,8 @@ from stratalog.jobs.retention.fate import Fate
 from stratalog.jobs.retention.words import span_text, time_text
 
 _LESSON = (
-    "retention.ms is the least that a record stays, not the most: a segment goes as a whole, once its newest record is old "
+    "retention.ms is the least that a record stays, not the most: a segment goes as a whole, once its newest record is "
+    "old "
     "enough, from the oldest segment on; the broker looks every log.retention.check.interval.ms, and files stay "
     "file.delete.delay.ms longer."
 )
@@ -64,11 +65,7 @@ def _print_partition(topic: str, each: dict[str, Any], now_ms: int, *, is_tried:
 
 
 def _row(fate: Fate) -> tuple[str, ...]:
-    offsets = (
-        f"{fate.base_offset}-{fate.end_offset}"
-        if fate.end_offset >= fate.base_offset
-        else f"{fate.base_offset}-"
-    )
+    offsets = f"{fate.base_offset}-{fate.end_offset}" if fate.end_offset >= fate.base_offset else f"{fate.base_offset}-"
     goes, gone = "not foreseen", ""
     if fate.due is not None:
         goes, gone = f"goes {time_text(fate.due.rule_ms)} by {fate.rule}", time_text(fate.due.deleted_by_ms)
@@ -76,8 +73,14 @@ def _row(fate: Fate) -> tuple[str, ...]:
     if fate.overstay_ms:
         text += f" (its first record stays {span_text(fate.overstay_ms)} beyond retention)"
     return (
-        fate.tier.value, offsets, size_text(fate.size_bytes), time_text(fate.largest_timestamp_ms), goes, gone, text
-    )  # fmt: skip
+        fate.tier.value,
+        offsets,
+        size_text(fate.size_bytes),
+        time_text(fate.largest_timestamp_ms),
+        goes,
+        gone,
+        text,
+    )
 
 
 def _settings(config: LogConfig) -> str:

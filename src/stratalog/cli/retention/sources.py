@@ -59,9 +59,7 @@ def gather(topic: str, directories: Sequence[Path], bootstrap_server: str | None
             served = tuple(_served(cluster, topic))
     partitions = _on_disk(topic, directories)
     if directories and not partitions:
-        raise UnknownTopicOrPartitionError(
-            f"{topic}: no partition of it in {', '.join(map(str, directories))}"
-        )
+        raise UnknownTopicOrPartitionError(f"{topic}: no partition of it in {', '.join(map(str, directories))}")
     if properties is None:
         stored = stored_configs(directories)
         if topic not in stored:
@@ -85,9 +83,7 @@ def gather(topic: str, directories: Sequence[Path], bootstrap_server: str | None
 
 
 def _on_disk(topic: str, directories: Sequence[Path]) -> list[SurveyedPartition]:
-    local = {
-        number: path for each in directories for name, number, path in list_partitions(each) if name == topic
-    }
+    local = {number: path for each in directories for name, number, path in list_partitions(each) if name == topic}
     found = {number: SurveyedPartition(topic, number, path) for number, path in local.items()}
     data_dirs = DataDirs(directories) if directories else None
     for replayed in data_dirs.replay() if data_dirs is not None else ():
@@ -133,9 +129,7 @@ def _sizes(cluster: Cluster, topic: str) -> dict[int, int]:
     sizes: dict[int, int] = {}
     numbers = tuple(range(len(cluster.topic(topic).partitions)))
     for broker in sorted(cluster.nodes()):
-        directories, _ = describe_log_dirs(
-            broker, cluster.node(broker), [{"topic": topic, "partitions": numbers}]
-        )
+        directories, _ = describe_log_dirs(broker, cluster.node(broker), [{"topic": topic, "partitions": numbers}])
         for directory in directories:
             for told in directory.topics:
                 for partition in told.partitions:

@@ -21,9 +21,7 @@ def audit(
     topic: Topics = None,
     state: Annotated[
         str | None,
-        typer.Option(
-            "--state", metavar="DIR|URL", help="What was found sound is kept there, and not read again."
-        ),
+        typer.Option("--state", metavar="DIR|URL", help="What was found sound is kept there, and not read again."),
     ] = None,
     output: Annotated[
         str | None, typer.Option("--output", metavar="URL", help="Write the findings there too, as Parquet.")

@@ -54,13 +54,9 @@ def compact(
     ] = None,
     grace: Annotated[
         str,
-        typer.Option(
-            metavar="SPAN", help="With --remote: old objects are deleted so long after the new ones count."
-        ),
+        typer.Option(metavar="SPAN", help="With --remote: old objects are deleted so long after the new ones count."),
     ] = "1m",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Change nothing; say what would be gained.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would be gained.")] = False,
     master: Master = None,
     remote_session: RemoteSession = None,
     conf: Conf = None,
@@ -139,9 +135,7 @@ def _refuse(given: dict[str, object], needed: str) -> None:
 
 def _kafka(texts: list[str] | None) -> dict[str, str] | None:
     """Properties under the names that the source has for them. UsageError."""
-    found = {
-        f"kafka.{key.removeprefix('kafka.')}": value for key, value in key_values("--kafka", texts).items()
-    }
+    found = {f"kafka.{key.removeprefix('kafka.')}": value for key, value in key_values("--kafka", texts).items()}
     if texts and "kafka.bootstrap.servers" not in found:
         raise UsageError("--kafka needs bootstrap.servers=HOST:PORT")
     return found or None

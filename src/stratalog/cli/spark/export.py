@@ -20,9 +20,7 @@ def export(
     topics: Annotated[str, typer.Argument(metavar="TOPICS", help="Topics, with commas between.")],
     to: Annotated[
         str,
-        typer.Option(
-            "--to", metavar="TABLE", help="A directory, the URL of an object store, or a table of a catalog."
-        ),
+        typer.Option("--to", metavar="TABLE", help="A directory, the URL of an object store, or a table of a catalog."),
     ],
     data_dir: DataDirs = None,
     remote: Remote = None,
@@ -33,7 +31,8 @@ def export(
         typer.Option(
             "--option",
             metavar="KEY=VALUE",
-            help="An option of the source: startingTimestamp, isolationLevel, kafka.bootstrap.servers; may be repeated.",
+            help="An option of the source: startingTimestamp, isolationLevel, kafka.bootstrap.servers; may be "
+            "repeated.",
         ),
     ] = None,
     table_format: Annotated[
@@ -47,9 +46,7 @@ def export(
         str, typer.Option(metavar="COLUMNS", help="Some of date, hour, topic, partition; or none.")
     ] = "date",
     headers: Annotated[bool, typer.Option("--headers", help="With a column of headers.")] = False,
-    decode: Annotated[
-        str | None, typer.Option(metavar="KIND", help="Decode values: json, avro or protobuf.")
-    ] = None,
+    decode: Annotated[str | None, typer.Option(metavar="KIND", help="Decode values: json, avro or protobuf.")] = None,
     schema: Annotated[
         str | None,
         typer.Option(
@@ -68,9 +65,7 @@ def export(
     ] = None,
     offsets_per_commit: Annotated[
         int | None,
-        typer.Option(
-            metavar="N", help="Commit after so many offsets of each partition, not only in the end."
-        ),
+        typer.Option(metavar="N", help="Commit after so many offsets of each partition, not only in the end."),
     ] = None,
     master: Master = None,
     remote_session: RemoteSession = None,
@@ -149,9 +144,7 @@ def _decoding(
     if kind not in allowed:
         raise UsageError(f"--decode {kind}: expected json, avro or protobuf")
     if surplus := [name for name in given if name not in allowed[kind]]:
-        raise UsageError(
-            f"{surplus[0]} has no meaning {'without --decode' if kind is None else f'for {kind}'}"
-        )
+        raise UsageError(f"{surplus[0]} has no meaning {'without --decode' if kind is None else f'for {kind}'}")
     if kind == "json":
         return "json" if schema is None else Json(_text(schema).decode())
     if kind == "avro":

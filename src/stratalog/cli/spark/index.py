@@ -125,9 +125,7 @@ def _locked(where: Places, exclusively: bool) -> Iterator[None]:
         yield
 
 
-def _done(
-    job: Callable[..., IndexResult], spark: SparkSession, options: dict[str, Any], as_json: bool
-) -> int:
+def _done(job: Callable[..., IndexResult], spark: SparkSession, options: dict[str, Any], as_json: bool) -> int:
     from stratalog.spark.pipelines.progress import terminal_progress
 
     result = job(spark, **options, progress=terminal_progress())

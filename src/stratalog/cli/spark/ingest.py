@@ -19,15 +19,11 @@ def ingest(
     ],
     data_dir: Annotated[
         Path | None,
-        typer.Option(
-            "--data-dir", "--path", metavar="DIR", help="Into this data directory; no broker may serve it."
-        ),
+        typer.Option("--data-dir", "--path", metavar="DIR", help="Into this data directory; no broker may serve it."),
     ] = None,
     remote: Annotated[
         str | None,
-        typer.Option(
-            "--remote", metavar="URL", help="Into this bucket: s3://bucket/prefix, file:///directory."
-        ),
+        typer.Option("--remote", metavar="URL", help="Into this bucket: s3://bucket/prefix, file:///directory."),
     ] = None,
     remote_option: RemoteOptions = None,
     file_format: Annotated[
@@ -41,32 +37,18 @@ def ingest(
             help="An option of Spark's reader: header, sep; may be repeated.",
         ),
     ] = None,
-    schema: Annotated[
-        str | None, typer.Option(metavar="DDL", help="Columns of the files; else inferred.")
-    ] = None,
-    key: Annotated[
-        str | None, typer.Option(metavar="SQL", help="The key, an expression over the columns.")
-    ] = None,
-    value: Annotated[
-        str | None, typer.Option(metavar="SQL", help="The value; the row as JSON without.")
-    ] = None,
+    schema: Annotated[str | None, typer.Option(metavar="DDL", help="Columns of the files; else inferred.")] = None,
+    key: Annotated[str | None, typer.Option(metavar="SQL", help="The key, an expression over the columns.")] = None,
+    value: Annotated[str | None, typer.Option(metavar="SQL", help="The value; the row as JSON without.")] = None,
     timestamp: Annotated[
         str | None,
         typer.Option(metavar="SQL", help="The timestamp: a time, a date, text, or milliseconds; else now."),
     ] = None,
-    headers: Annotated[
-        str | None, typer.Option(metavar="SQL", help="array<struct<key:string,value:binary>>.")
-    ] = None,
-    partition: Annotated[
-        str | None, typer.Option(metavar="SQL", help="The partition; else the key's hash.")
-    ] = None,
-    partitions: Annotated[
-        int | None, typer.Option(metavar="N", help="How many partitions a new topic has.")
-    ] = None,
+    headers: Annotated[str | None, typer.Option(metavar="SQL", help="array<struct<key:string,value:binary>>.")] = None,
+    partition: Annotated[str | None, typer.Option(metavar="SQL", help="The partition; else the key's hash.")] = None,
+    partitions: Annotated[int | None, typer.Option(metavar="N", help="How many partitions a new topic has.")] = None,
     codec: Annotated[str, typer.Option(metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")] = "none",
-    segment_bytes: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Largest segment, such as 512m.")
-    ] = None,
+    segment_bytes: Annotated[str | None, typer.Option(metavar="SIZE", help="Largest segment, such as 512m.")] = None,
     sink_option: Annotated[
         list[str] | None,
         typer.Option(
@@ -81,18 +63,14 @@ def ingest(
     ] = False,
     state: Annotated[
         str | None,
-        typer.Option(
-            metavar="DIR|URL", help="Where to remember what was loaded: only new files are, each once."
-        ),
+        typer.Option(metavar="DIR|URL", help="Where to remember what was loaded: only new files are, each once."),
     ] = None,
     files_per_round: Annotated[
         int, typer.Option(metavar="N", min=1, help="So many files at most are published in one step.")
     ] = 128,
     direct: Annotated[
         bool,
-        typer.Option(
-            "--direct/--no-direct", help="Whether tasks may read Parquet files past Spark's reader."
-        ),
+        typer.Option("--direct/--no-direct", help="Whether tasks may read Parquet files past Spark's reader."),
     ] = True,
     master: Master = None,
     remote_session: RemoteSession = None,

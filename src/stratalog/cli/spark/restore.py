@@ -58,9 +58,7 @@ def restore(
             help="Of the target's store, as --remote-option; and compression=zstd, encryption.key.file=FILE.",
         ),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
     remote_option: RemoteOptions = None,
     master: Master = None,
     remote_session: RemoteSession = None,
@@ -69,8 +67,8 @@ def restore(
 ) -> int:
     """Copy topics out of a bucket, in parallel: as local topics of a new data directory, or into another bucket.
 
-    Local topics keep everything (retention.ms=-1) unless --topic-config says otherwise. Exit code 1: something of what is
-    named could not be had.
+    Local topics keep everything (retention.ms=-1) unless --topic-config says otherwise. Exit code 1: something of what
+    is named could not be had.
 
     \b
     Examples:
@@ -95,16 +93,30 @@ def restore(
     with spark_session("stratalog restore", master, remote_session, conf) as spark:
         if data_dir is not None:
             result = restore_to_directory(
-                spark, url, data_dir, register=partial(_register, data_dir), remote_options=options, topics=topics,
-                topic_config=overrides, at_ms=at_ms, dry_run=dry_run, progress=terminal_progress(),
-            )  # fmt: skip
+                spark,
+                url,
+                data_dir,
+                register=partial(_register, data_dir),
+                remote_options=options,
+                topics=topics,
+                topic_config=overrides,
+                at_ms=at_ms,
+                dry_run=dry_run,
+                progress=terminal_progress(),
+            )
         else:
             assert target is not None
             result = restore_to_bucket(
-                spark, url, target if "://" in target else Path(target).absolute().as_uri(),
-                remote_options=options, target_options=target_options, topics=topics, at_ms=at_ms, dry_run=dry_run,
+                spark,
+                url,
+                target if "://" in target else Path(target).absolute().as_uri(),
+                remote_options=options,
+                target_options=target_options,
+                topics=topics,
+                at_ms=at_ms,
+                dry_run=dry_run,
                 progress=terminal_progress(),
-            )  # fmt: skip
+            )
     _tell(result, as_json)
     return 1 if result.problems else 0
 

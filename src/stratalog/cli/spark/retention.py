@@ -34,9 +34,7 @@ def retention(
     topic: Topics = None,
     what_if: WhatIf = None,
     at: At = None,
-    segments: Annotated[
-        bool, typer.Option("--segments", help="A line for each segment, with what keeps it.")
-    ] = False,
+    segments: Annotated[bool, typer.Option("--segments", help="A line for each segment, with what keeps it.")] = False,
     check_interval: CheckInterval = "5m",
     remote_option: RemoteOptions = None,
     master: Master = None,
@@ -44,7 +42,9 @@ def retention(
     conf: Conf = None,
     as_json: Json = False,
 ) -> int:
-    """Forecast what retention deletes and when, in both tiers, and what it would with other settings. Nothing is changed.
+    """Forecast what retention deletes and when, in both tiers, and what it would with other settings.
+
+    Nothing is changed.
 
     Settings of topics are taken from the broker's file in the data directory, or from the bucket.
 

@@ -31,9 +31,7 @@ _END_SECONDS = 5.0
 
 Master = Annotated[
     str | None,
-    typer.Option(
-        "--master", metavar="MASTER", help="Spark's master: local[*] (the default), spark://host:7077, yarn."
-    ),
+    typer.Option("--master", metavar="MASTER", help="Spark's master: local[*] (the default), spark://host:7077, yarn."),
 ]
 RemoteSession = Annotated[
     str | None,
@@ -137,9 +135,7 @@ def _connect(url: str, properties: dict[str, str]) -> SparkSession:
     from stratalog.spark import register
 
     if not url.startswith("sc://"):
-        raise UsageError(
-            f"--remote-session {url}: expected sc://HOST:PORT, the address of a Spark Connect server"
-        )
+        raise UsageError(f"--remote-session {url}: expected sc://HOST:PORT, the address of a Spark Connect server")
     _require_listener(url)
     try:
         builder = SparkSession.builder.remote(url)
@@ -148,9 +144,7 @@ def _connect(url: str, properties: dict[str, str]) -> SparkSession:
         session = builder.getOrCreate()
         register(session)  # asks the server
     except ImportError as error:
-        raise UsageError(
-            f"Spark Connect is not installed: `pip install 'pyspark[connect]'` ({error})"
-        ) from error
+        raise UsageError(f"Spark Connect is not installed: `pip install 'pyspark[connect]'` ({error})") from error
     except (PySparkException, OSError) as error:
         raise UsageError(f"--remote-session {url}: no answer: {_first_line(error)}") from error
     return session

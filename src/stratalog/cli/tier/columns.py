@@ -36,9 +36,7 @@ def print_columns(columns: Sequence[Column], rows: Sequence[Sequence[str]], titl
 
 
 def _that_fit(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    widths = [
-        max([len(column.name), *(len(row[at]) for row in rows)]) + _GAP for at, column in enumerate(columns)
-    ]
+    widths = [max([len(column.name), *(len(row[at]) for row in rows)]) + _GAP for at, column in enumerate(columns)]
     shown = list(range(len(columns)))
     while sum(widths[at] for at in shown) - _GAP > width:
         last = max(shown, key=lambda at: columns[at].rank)

@@ -32,7 +32,5 @@ def open_data_dirs(directories: Sequence[Path] | None) -> DataDirs | None:
     found = DataDirs(directories)
     if not found.has_metadata:
         names = ", ".join(str(directory) for directory in directories)
-        print(
-            f"stratalog: {names}: no {METADATA_TOPIC} here; states of segments are not known", file=sys.stderr
-        )
+        print(f"stratalog: {names}: no {METADATA_TOPIC} here; states of segments are not known", file=sys.stderr)
     return found

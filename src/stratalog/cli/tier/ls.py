@@ -96,8 +96,9 @@ def ls(
 ) -> int:
     """List the topics, partitions and segments in a bucket: offsets, times, sizes, states, leader epochs.
 
-    A segment is 'complete' when its manifest says so and all objects are there; with --data-dir the state is that of the
-    metadata. TIME is 2026-01-31, 2026-01-31T12:00Z or milliseconds; times of segments go by their largest timestamps.
+    A segment is 'complete' when its manifest says so and all objects are there; with --data-dir the state is that of
+    the metadata. TIME is 2026-01-31, 2026-01-31T12:00Z or milliseconds; times of segments go by their largest
+    timestamps.
 
     \b
     Examples:
@@ -144,7 +145,10 @@ def _metadata(data_dirs: list[Path] | None) -> dict[TopicIdPartition, PartitionM
 def _segments(
     stored: PartitionObjects, wanted: Filter, known: dict[TopicIdPartition, PartitionMetadata]
 ) -> Iterator[ListedSegment]:
-    """By start offset. What has no manifest has no end offset and no time: it is there unless something is filtered for."""
+    """By start offset.
+
+    What has no manifest has no end offset and no time: it is there unless something is filtered for.
+    """
     sets, _ = group_objects(stored.objects)
     metadata = known.get(stored.partition)
     before_ms = -1
@@ -174,9 +178,15 @@ def _state(
 
 
 _COLUMNS = (
-    Column("offsets"), Column("largest time (UTC)"), Column("size", is_number=True), Column("objects", 3, is_number=True),
-    Column("state"), Column("epochs", 1), Column("copied (UTC)", 2), Column("segment id"),
-)  # fmt: skip
+    Column("offsets"),
+    Column("largest time (UTC)"),
+    Column("size", is_number=True),
+    Column("objects", 3, is_number=True),
+    Column("state"),
+    Column("epochs", 1),
+    Column("copied (UTC)", 2),
+    Column("segment id"),
+)
 
 
 def _print_segments(stored: PartitionObjects, segments: list[ListedSegment], *, as_json: bool) -> None:
@@ -186,9 +196,7 @@ def _print_segments(stored: PartitionObjects, segments: list[ListedSegment], *, 
             print_json(_json(one))
     elif on_terminal():
         if segments:
-            title = (
-                f"{partition.topic}-{partition.partition}  (topic id {uuid_to_base64(partition.topic_id)})"
-            )
+            title = f"{partition.topic}-{partition.partition}  (topic id {uuid_to_base64(partition.topic_id)})"
             print_columns(_COLUMNS, [_cells(one, size_text) for one in segments], title)
             print()
     else:
@@ -211,10 +219,15 @@ def _cells(one: ListedSegment, size: Any) -> tuple[str, ...]:
             segment_id,
         )
     return (
-        f"{manifest.base_offset}-{manifest.end_offset}", time_text(manifest.max_timestamp),
-        size(manifest.segment_size_in_bytes), str(len(stored.objects)), one.state,
-        ",".join(str(epoch) for epoch in sorted(manifest.leader_epochs)), time_text(manifest.event_timestamp), segment_id,
-    )  # fmt: skip
+        f"{manifest.base_offset}-{manifest.end_offset}",
+        time_text(manifest.max_timestamp),
+        size(manifest.segment_size_in_bytes),
+        str(len(stored.objects)),
+        one.state,
+        ",".join(str(epoch) for epoch in sorted(manifest.leader_epochs)),
+        time_text(manifest.event_timestamp),
+        segment_id,
+    )
 
 
 def _json(one: ListedSegment) -> dict[str, object]:
@@ -245,7 +258,7 @@ def _json(one: ListedSegment) -> dict[str, object]:
     return found
 
 
-# --- topics and partitions ----------------------------------------------------------------------------------------------
+# --- topics and partitions --------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -296,28 +309,42 @@ def _print_sums(rows: list[_Sum], *, as_json: bool) -> None:
         for row in rows:
             print_json(
                 {
-                    "topic": row.topic, "topicId": uuid_to_base64(row.topic_id), "partition": row.partition,
-                    "partitions": row.partitions, "segments": row.segments, "bytes": row.bytes,
+                    "topic": row.topic,
+                    "topicId": uuid_to_base64(row.topic_id),
+                    "partition": row.partition,
+                    "partitions": row.partitions,
+                    "segments": row.segments,
+                    "bytes": row.bytes,
                     "firstOffset": None if row.partition is None else row.first,
-                    "lastOffset": None if row.partition is None else row.last, "maxTimestamp": row.largest_ms,
+                    "lastOffset": None if row.partition is None else row.last,
+                    "maxTimestamp": row.largest_ms,
                 }
-            )  # fmt: skip
+            )
         return
     size = size_text if on_terminal() else str
     by_topic = bool(rows) and rows[0].partition is None
     lines = [
         (
-            row.topic, uuid_to_base64(row.topic_id), str(row.partitions if by_topic else row.partition),
-            str(row.segments), size(row.bytes), "" if by_topic else _range(row), time_text(row.largest_ms),
+            row.topic,
+            uuid_to_base64(row.topic_id),
+            str(row.partitions if by_topic else row.partition),
+            str(row.segments),
+            size(row.bytes),
+            "" if by_topic else _range(row),
+            time_text(row.largest_ms),
         )
         for row in rows
-    ]  # fmt: skip
+    ]
     if on_terminal():
         columns = (
-            Column("topic"), Column("topic id", 2), Column("partitions" if by_topic else "partition", is_number=True),
-            Column("segments", is_number=True), Column("size", is_number=True), Column("offsets", 1),
+            Column("topic"),
+            Column("topic id", 2),
+            Column("partitions" if by_topic else "partition", is_number=True),
+            Column("segments", is_number=True),
+            Column("size", is_number=True),
+            Column("offsets", 1),
             Column("largest time (UTC)"),
-        )  # fmt: skip
+        )
         print_columns(columns, lines)
     else:
         for line in lines:

@@ -79,15 +79,20 @@ class JsonOutput:
         for one in findings:
             print_json(
                 {
-                    "type": "finding", "severity": one.severity.name.lower(), "kind": one.kind.value,
-                    "topic": one.topic or None, "partition": one.partition,
+                    "type": "finding",
+                    "severity": one.severity.name.lower(),
+                    "kind": one.kind.value,
+                    "topic": one.topic or None,
+                    "partition": one.partition,
                     "segmentId": None if one.segment_id is None else uuid_to_base64(one.segment_id),
                     "key": one.object_key,
                     "offsets": None if one.offsets is None else [one.offsets.first, one.offsets.last],
-                    "bytes": one.bytes, "text": one.text, "action": one.action,
+                    "bytes": one.bytes,
+                    "text": one.text,
+                    "action": one.action,
                     "repair": None if one.mend is None else one.mend.describe(),
                 }
-            )  # fmt: skip
+            )
 
     def plan(self, plan: RepairPlan, *, apply: bool) -> None:
         for planned in plan.mends:
@@ -109,12 +114,17 @@ class JsonOutput:
         by_severity = Counter(one.severity for one in result.findings)
         print_json(
             {
-                "type": "summary", "partitions": result.partitions, "segments": result.segments,
-                "objects": result.objects, "bytes": result.bytes, "readBytes": result.read_bytes,
-                "seconds": round(seconds, 3), "repairable": sum(one.mend is not None for one in result.findings),
+                "type": "summary",
+                "partitions": result.partitions,
+                "segments": result.segments,
+                "objects": result.objects,
+                "bytes": result.bytes,
+                "readBytes": result.read_bytes,
+                "seconds": round(seconds, 3),
+                "repairable": sum(one.mend is not None for one in result.findings),
                 **{f"{severity.name.lower()}s": by_severity[severity] for severity in reversed(Severity)},
             }
-        )  # fmt: skip
+        )
 
 
 def where(one: Finding) -> str:
@@ -137,16 +147,28 @@ def _table() -> Table:
 def _wide(findings: Sequence[Finding]) -> Table:
     table = _table()
     for name, ratio in (
-        ("SEVERITY", None), ("KIND", None), ("PARTITION", 2), ("OFFSETS", None), ("BYTES", None), ("WHERE", 6),
-        ("FOUND", 6), ("ACTION", 6),
-    ):  # fmt: skip
+        ("SEVERITY", None),
+        ("KIND", None),
+        ("PARTITION", 2),
+        ("OFFSETS", None),
+        ("BYTES", None),
+        ("WHERE", 6),
+        ("FOUND", 6),
+        ("ACTION", 6),
+    ):
         justify: Any = "right" if name in ("OFFSETS", "BYTES") else "left"
         table.add_column(name, ratio=ratio, no_wrap=ratio is None, overflow="fold", justify=justify)
     for one in findings:
         table.add_row(
-            _severity(one), one.kind.value, Text(_partition(one)), str(one.offsets or ""), _bytes(one), Text(_place(one)),
-            Text(one.text), Text(one.action),
-        )  # fmt: skip
+            _severity(one),
+            one.kind.value,
+            Text(_partition(one)),
+            str(one.offsets or ""),
+            _bytes(one),
+            Text(_place(one)),
+            Text(one.text),
+            Text(one.action),
+        )
     return table
 
 
@@ -189,9 +211,7 @@ def _counts(findings: Sequence[Finding]) -> str:
         return "sound"
     by_severity = Counter(one.severity for one in findings)
     parts = [
-        _count(by_severity[severity], severity.name.lower())
-        for severity in reversed(Severity)
-        if by_severity[severity]
+        _count(by_severity[severity], severity.name.lower()) for severity in reversed(Severity) if by_severity[severity]
     ]
     repairable = sum(one.mend is not None for one in findings)
     return ", ".join(parts) + (f"; {repairable} of them can be repaired (tier repair)" if repairable else "")

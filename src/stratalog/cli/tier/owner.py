@@ -47,8 +47,8 @@ def owner(
 ) -> int:
     """Say which cluster may copy to a bucket and delete from it, or decide it.
 
-    Brokers that lose a bucket stop to copy and delete at once, and say so; stop them first all the same. The last line is
-    what is in force, those before it are how it came to it.
+    Brokers that lose a bucket stop to copy and delete at once, and say so; stop them first all the same. The last line
+    is what is in force, those before it are how it came to it.
 
     \b
     Examples:
@@ -64,9 +64,7 @@ def owner(
     if data_dir is not None:
         cluster_id, node_id = identity_of(data_dir)
         if cluster_id is None:
-            raise UsageError(
-                f"{data_dir} has neither meta.properties nor {STORE_FILE}: no broker's directory"
-            )
+            raise UsageError(f"{data_dir} has neither meta.properties nor {STORE_FILE}: no broker's directory")
         take_over_bucket(store, cluster_id, node_id=node_id)
         OwnershipFile(data_dir).set_read_only(False)
     elif give_up_bucket:

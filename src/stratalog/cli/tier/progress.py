@@ -29,9 +29,13 @@ def audit_progress(title: str) -> Iterator[AuditProgress]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns: tuple[Any, ...] = (
-        TextColumn(title), BarColumn(), MofNCompleteColumn(), TextColumn("partitions"), TextColumn("{task.fields[read]}"),
+        TextColumn(title),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("partitions"),
+        TextColumn("{task.fields[read]}"),
         TimeElapsedColumn(),
-    )  # fmt: skip
+    )
     counts, lock = _Counts(), threading.Lock()
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=None, read="")

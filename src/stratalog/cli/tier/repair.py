@@ -62,9 +62,10 @@ def repair(
 ) -> int:
     """Audit a bucket and mend what can be mended safely; without --apply only say what would be done.
 
-    Deletes what a copy or deletion left behind and no metadata wants, makes damaged indexes anew from the records, writes a
-    missing manifest that metadata and objects prove. Never touches what is younger than --grace by the store's own clock,
-    nor a segment that can be read. With --data-dir no broker may have the directory while --apply is at work.
+    Deletes what a copy or deletion left behind and no metadata wants, makes damaged indexes anew from the records,
+    writes a missing manifest that metadata and objects prove. Never touches what is younger than --grace by the store's
+    own clock, nor a segment that can be read. With --data-dir no broker may have the directory while --apply is at
+    work.
 
     Exit code 0: sound, or notes only. After --apply: nothing else is left.
     Exit code 1: errors or warnings are left.

@@ -46,15 +46,11 @@ def restore(
     url: UrlArgument = None,
     topic: Annotated[
         list[str] | None,
-        typer.Option(
-            "--topic", "--topics", metavar="T", help="Only this topic; may be repeated. All without it."
-        ),
+        typer.Option("--topic", "--topics", metavar="T", help="Only this topic; may be repeated. All without it."),
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option(
-            "--at", metavar="TIME", help="As the remote tier was then: nothing that was copied later."
-        ),
+        typer.Option("--at", metavar="TIME", help="As the remote tier was then: nothing that was copied later."),
     ] = None,
     topic_config: Annotated[
         list[str] | None,
@@ -78,13 +74,12 @@ def restore(
         bool,
         typer.Option(
             "--take-over",
-            help="Own the bucket from now on, whoever did before: copy to it and delete from it. Without, a bucket that "
+            help="Own the bucket from now on, whoever did before: copy to it and delete from it. Without, a bucket "
+            "that "
             "another cluster owns is only read.",
         ),
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
     remote: RemoteInstead = None,
     remote_option: RemoteOptions = None,
     as_json: JsonLines = False,
@@ -92,7 +87,8 @@ def restore(
     """Make a data directory of what a bucket holds. Records stay in the bucket and are read from there.
 
     A bucket that another cluster owns is only read, whatever is done with the new topics: nothing is copied to it or
-    deleted from it. With --take-over it is this directory's, and brokers of another cluster are shut out: stop them first.
+    deleted from it. With --take-over it is this directory's, and brokers of another cluster are shut out: stop them
+    first.
 
     Exit 0: everything was taken. 1: what is named could not be, the rest was. 2: nothing was done.
 
@@ -125,9 +121,7 @@ def restore(
         )
         plan = planned()
         if take_over_bucket and not dry_run:
-            take_over(
-                store.inner, cluster_id, node_id=identity_of(data_dir)[1], reason="taken over by a restore"
-            )
+            take_over(store.inner, cluster_id, node_id=identity_of(data_dir)[1], reason="taken over by a restore")
             plan = planned()  # with what the owner until now has copied or deleted in the meantime
         attached = _attached(
             store.inner, cluster_id, is_new=cluster is None, takes_over=take_over_bucket, dry_run=dry_run
@@ -142,15 +136,9 @@ def restore(
                 partial(_register, data_dir, cluster, cluster_id, attached.is_read_only, metadata_partitions),
                 metadata_only=metadata_only,
                 metadata_topic_id=None if metadata_topic is None else metadata_topic.topic_id,
-                metadata_partitions=(
-                    metadata_partitions if metadata_topic is None else metadata_topic.partition_count
-                ),
+                metadata_partitions=(metadata_partitions if metadata_topic is None else metadata_topic.partition_count),
             )
-    expiring = (
-        ()
-        if metadata_only
-        else expiring_notes(plan, SYSTEM_CLOCK.now_ms(), is_read_only=attached.is_read_only)
-    )
+    expiring = () if metadata_only else expiring_notes(plan, SYSTEM_CLOCK.now_ms(), is_read_only=attached.is_read_only)
     notes = (*plan.notes, *written.notes, *expiring, *attached.notes)
     print_plan(plan, notes, as_json=as_json, dry_run=dry_run)
     if not (dry_run or metadata_only or as_json):
@@ -166,16 +154,12 @@ class _Attached:
     notes: tuple[str, ...] = ()
 
 
-def _attached(
-    store: ObjectStore, cluster_id: str, *, is_new: bool, takes_over: bool, dry_run: bool
-) -> _Attached:
+def _attached(store: ObjectStore, cluster_id: str, *, is_new: bool, takes_over: bool, dry_run: bool) -> _Attached:
     if takes_over:
-        return _Attached(
-            False,
-            (
-                f"the bucket {'would be' if dry_run else 'is'} this cluster's; no other one copies there or deletes there",
-            ),
+        note = (
+            f"the bucket {'would be' if dry_run else 'is'} this cluster's; no other one copies there or deletes there"
         )
+        return _Attached(False, (note,))
     owner = read_owner(store)
     if owner is not None and owner.cluster_id not in (None, cluster_id):
         whose = f"the bucket belongs to cluster {owner.cluster_id}"
@@ -185,9 +169,7 @@ def _attached(
         return _Attached(None)
     return _Attached(
         True if is_new else None,
-        (
-            f"{whose}: this directory only reads it, nothing is copied there or deleted from there (--take-over)",
-        ),
+        (f"{whose}: this directory only reads it, nothing is copied there or deleted from there (--take-over)",),
     )
 
 
@@ -206,9 +188,7 @@ def _existing(data_dir: Path, metadata_only: bool) -> Iterator[MetadataStore | N
         yield None
         return
     if not (data_dir / STORE_FILE).is_file():
-        raise DataDirError(
-            f"{data_dir} has no {STORE_FILE}, so its topics are not known; restore into a new directory"
-        )
+        raise DataDirError(f"{data_dir} has no {STORE_FILE}, so its topics are not known; restore into a new directory")
     cluster = MetadataStore.open(data_dir)
     try:
         yield cluster
@@ -230,9 +210,7 @@ def _register(
     metadata_topic_id: UUID,
 ) -> None:
     """Make the topics known to the broker, and what it may do to the bucket; topics that it has stay as they are."""
-    store = cluster or MetadataStore.open(
-        data_dir, cluster_id=cluster_id, metadata_version=_level(plan.topics)
-    )
+    store = cluster or MetadataStore.open(data_dir, cluster_id=cluster_id, metadata_version=_level(plan.topics))
     try:
         if is_read_only is not None:
             OwnershipFile(data_dir).set_read_only(is_read_only)
@@ -279,8 +257,6 @@ def _with_configs(plan: RestorePlan, overrides: Mapping[str, str]) -> RestorePla
             if overrides:
                 raise
             configs = {"remote.storage.enable": "true", "retention.ms": "-1", "retention.bytes": "-1"}
-            notes.append(
-                f"{topic.name}: its configuration is not valid here ({error}); it keeps everything instead"
-            )
+            notes.append(f"{topic.name}: its configuration is not valid here ({error}); it keeps everything instead")
         topics.append(RestoredTopic(topic.name, topic.topic_id, topic.partition_count, configs))
     return RestorePlan(tuple(topics), plan.partitions, plan.judged, plan.problems, tuple(notes))

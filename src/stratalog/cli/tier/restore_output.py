@@ -16,19 +16,21 @@ from stratalog.jobs.restore.plan import Judged, PartitionPlan, Verdict
 from stratalog.util.uuids import uuid_to_base64
 
 _COLUMNS = (
-    Column("topic"), Column("partition", is_number=True), Column("start offset", is_number=True),
-    Column("end offset", is_number=True), Column("segments", 2, is_number=True), Column("bytes", 1, is_number=True),
+    Column("topic"),
+    Column("partition", is_number=True),
+    Column("start offset", is_number=True),
+    Column("end offset", is_number=True),
+    Column("segments", 2, is_number=True),
+    Column("bytes", 1, is_number=True),
     Column("leader epochs", 3),
-)  # fmt: skip
+)
 
 
 def expiring_notes(plan: RestorePlan, now_ms: int, *, is_read_only: bool | None) -> list[str]:
     """A line for each topic whose segments go as soon as it is served, as they have grown older than its retention."""
     notes = []
     for topic in plan.topics:
-        retention_ms = LogConfig.from_properties(
-            topic.configs, None, use_large_index_format=True
-        ).retention_ms
+        retention_ms = LogConfig.from_properties(topic.configs, None, use_large_index_format=True).retention_ms
         segments = [each for each in plan.segments if each.topic_id_partition.topic_id == topic.topic_id]
         old = [each for each in segments if 0 <= retention_ms <= now_ms - each.max_timestamp_ms]
         if old:
@@ -49,7 +51,8 @@ def print_hint(url: str, data_dir: Path) -> None:
     """What comes next, for people."""
     if on_terminal():
         print(
-            f"stratalog: to serve it: stratalog serve --data-dir {data_dir} --set remote.log.storage.system.enable=true "
+            f"stratalog: to serve it: stratalog serve --data-dir {data_dir} --set "
+            "remote.log.storage.system.enable=true "
             f"--set stratalog.remote.url={url}",
             file=sys.stderr,
         )
@@ -77,7 +80,8 @@ def print_plan(plan: RestorePlan, notes: Iterable[str], *, as_json: bool, dry_ru
     size = sum(segment.segment_size_bytes for segment in plan.segments)
     what = "would be restored" if dry_run else "restored"
     print(
-        f"{_count(len(plan.topics), 'topic')}, {_count(len(plan.partitions), 'partition')}, {_count(taken, 'segment')}, "
+        f"{_count(len(plan.topics), 'topic')}, {_count(len(plan.partitions), 'partition')}, "
+        f"{_count(taken, 'segment')}, "
         f"{size_text(size)} {what}; {_count(len(left), 'segment')} left out, {_count(len(plan.problems), 'problem')}"
     )
 
@@ -105,7 +109,9 @@ def _segment_text(judged: Judged) -> str:
     offsets = f"{judged.base_offset}-{'?' if judged.end_offset is None else judged.end_offset}"
     why = f" ({judged.why})" if judged.why else ""
     name = f"{judged.partition.topic}-{judged.partition.partition}"
-    return f"{name} {offsets} {uuid_to_base64(judged.segment_id)} {judged.size_bytes} bytes: {judged.verdict.value}{why}"
+    return (
+        f"{name} {offsets} {uuid_to_base64(judged.segment_id)} {judged.size_bytes} bytes: {judged.verdict.value}{why}"
+    )
 
 
 def _print_json(plan: RestorePlan, notes: tuple[str, ...], dry_run: bool) -> None:

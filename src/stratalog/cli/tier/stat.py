@@ -40,7 +40,10 @@ _GROWTH_SPAN_MS = 3_600_000
 
 @dataclass(slots=True)
 class Stat:
-    """Sums of one topic, or of one partition of it. Times are those of records, in milliseconds, -1 when there are none."""
+    """Sums of one topic, or of one partition of it.
+
+    Times are those of records, in milliseconds, -1 when there are none.
+    """
 
     topic: str
     topic_id: UUID
@@ -109,8 +112,8 @@ def stat(
 ) -> int:
     """Sum up a bucket: segments, bytes by kind of object, oldest and newest record, codecs, growth per day.
 
-    The oldest record and the codecs are those of the first batch in each partition's first and last segment; growth is the
-    bytes of records by the time that they span.
+    The oldest record and the codecs are those of the first batch in each partition's first and last segment; growth is
+    the bytes of records by the time that they span.
 
     \b
     Examples:
@@ -167,28 +170,43 @@ def _print(stats: list[Stat], *, as_json: bool) -> None:
         return
     by_partition = any(one.partition is not None for one in stats)
     columns = (
-        Column("topic"), Column("partition" if by_partition else "partitions", is_number=True),
-        Column("segments", is_number=True), Column("incomplete", 4, is_number=True), Column("size", is_number=True),
-        Column("records", 5, is_number=True), Column("indexes", 6, is_number=True), Column("other", 7, is_number=True),
-        Column("oldest (UTC)", 3), Column("newest (UTC)"), Column("codecs", 2), Column("per day", 1, is_number=True),
-    )  # fmt: skip
+        Column("topic"),
+        Column("partition" if by_partition else "partitions", is_number=True),
+        Column("segments", is_number=True),
+        Column("incomplete", 4, is_number=True),
+        Column("size", is_number=True),
+        Column("records", 5, is_number=True),
+        Column("indexes", 6, is_number=True),
+        Column("other", 7, is_number=True),
+        Column("oldest (UTC)", 3),
+        Column("newest (UTC)"),
+        Column("codecs", 2),
+        Column("per day", 1, is_number=True),
+    )
     print_columns(columns, [_cells(one) for one in stats])
 
 
 def _cells(one: Stat) -> tuple[str, ...]:
     log = one.bytes_by_kind[ObjectKind.LOG.value]
     indexes = sum(
-        one.bytes_by_kind[kind.value]
-        for kind in (ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX, ObjectKind.TXN_INDEX)
+        one.bytes_by_kind[kind.value] for kind in (ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX, ObjectKind.TXN_INDEX)
     )
     indexes += one.bytes_by_kind[aiven_keys.INDEXES]
     growth = one.bytes_per_day
     return (
-        one.topic, str(one.partitions if one.partition is None else one.partition), str(one.segments),
-        str(one.incomplete), size_text(one.bytes), size_text(log), size_text(indexes),
-        size_text(one.bytes - log - indexes), time_text(one.oldest_ms), time_text(one.newest_ms),
-        ",".join(sorted(one.codecs)), "" if growth is None else size_text(growth),
-    )  # fmt: skip
+        one.topic,
+        str(one.partitions if one.partition is None else one.partition),
+        str(one.segments),
+        str(one.incomplete),
+        size_text(one.bytes),
+        size_text(log),
+        size_text(indexes),
+        size_text(one.bytes - log - indexes),
+        time_text(one.oldest_ms),
+        time_text(one.newest_ms),
+        ",".join(sorted(one.codecs)),
+        "" if growth is None else size_text(growth),
+    )
 
 
 def _plain(one: Stat) -> Iterator[object]:

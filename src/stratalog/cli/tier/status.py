@@ -27,18 +27,23 @@ EXIT_FAILING = 1
 _TIMEOUT_S = 30.0
 
 _COLUMNS = (
-    Column("partition"), Column("state"), Column("local", 3, is_number=True), Column("remote", 3, is_number=True),
-    Column("log start", 5, is_number=True), Column("local start", 4, is_number=True),
-    Column("remote up to", 4, is_number=True), Column("end", 4, is_number=True),
-    Column("to upload", 1, is_number=True), Column("segments to upload", 2, is_number=True), Column("why", 6),
-)  # fmt: skip
+    Column("partition"),
+    Column("state"),
+    Column("local", 3, is_number=True),
+    Column("remote", 3, is_number=True),
+    Column("log start", 5, is_number=True),
+    Column("local start", 4, is_number=True),
+    Column("remote up to", 4, is_number=True),
+    Column("end", 4, is_number=True),
+    Column("to upload", 1, is_number=True),
+    Column("segments to upload", 2, is_number=True),
+    Column("why", 6),
+)
 
 
 def status(
     bootstrap_server: OptionalBootstrapServer = None,
-    web: Annotated[
-        str | None, typer.Option("--web", metavar="H:P", help="Ask the web address of a broker.")
-    ] = None,
+    web: Annotated[str | None, typer.Option("--web", metavar="H:P", help="Ask the web address of a broker.")] = None,
     data_dir: Annotated[
         list[Path] | None,
         typer.Option(

@@ -54,11 +54,7 @@ def from_data_dirs(directories: Sequence[Path]) -> list[dict[str, Any]]:
         tiered = {topic.name: topic for topic in store.topics() if _config(topic).remote_storage_enable}
     finally:
         store.close()
-    remote = {
-        partition: list(said.segments.values())
-        for found in logs.replay()
-        for partition, said in found.items()
-    }
+    remote = {partition: list(said.segments.values()) for found in logs.replay() for partition, said in found.items()}
     statuses = [
         _status(tiered[topic], number, path, logs, remote)
         for directory in directories
@@ -86,9 +82,7 @@ def _status(
     if facts is None:
         return None
     finished = [
-        segment
-        for segment in remote.get(identity, [])
-        if segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+        segment for segment in remote.get(identity, []) if segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
     ]
     start = facts.local_log_start_offset if facts.log_start_offset is None else facts.log_start_offset
     return partition_status(

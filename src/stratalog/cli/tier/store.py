@@ -39,7 +39,8 @@ def bucket_url(url: str | None, remote: str | None) -> str:
 
 
 def require_url_form(url: str) -> None:
-    """Raise UsageError for what was meant as a URL and would be taken for a directory, such as s3//bucket or s3:/bucket."""
+    """Raise UsageError for what was meant as a URL and would be taken for a directory, such as s3//bucket or
+    s3:/bucket."""
     meant = re.fullmatch(r"(\w+):?/+(.*)", url)
     if meant is not None and "://" not in url and meant[1] in _SCHEMES:
         scheme, rest = meant.groups()

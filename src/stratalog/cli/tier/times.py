@@ -18,9 +18,7 @@ def time_ms(text: str, option: str) -> int:
     try:
         parsed = datetime.fromisoformat(text)
     except ValueError:
-        raise UsageError(
-            f"{option} {text}: expected 2026-01-31, 2026-01-31T12:00:00Z or milliseconds"
-        ) from None
+        raise UsageError(f"{option} {text}: expected 2026-01-31, 2026-01-31T12:00:00Z or milliseconds") from None
     return round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000)
 
 

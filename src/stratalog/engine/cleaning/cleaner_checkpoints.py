@@ -22,20 +22,19 @@ class CleanerCheckpoints:
     `on_disk_error` is told the directory and what is wrong when the disk refuses a write.
     """
 
-    def __init__(
-        self, data_dirs: Iterable[Path], fs: FileSystem, on_disk_error: Callable[[Path, str], object]
-    ) -> None:
+    def __init__(self, data_dirs: Iterable[Path], fs: FileSystem, on_disk_error: Callable[[Path, str], object]) -> None:
         self._on_disk_error = on_disk_error
         self._files = {path: OffsetCheckpoint(path / CLEANER_OFFSETS, fs) for path in data_dirs}
         self._offsets = {path: _read(file) for path, file in self._files.items()}
 
     def get(self, data_dir: Path, partition: TopicPartition) -> int | None:
-        """Everything of this partition below is clean; None: nothing is known, or the directory is not served any more."""
+        """Everything of this partition below is clean.
+
+        None: nothing is known, or the directory is not served any more.
+        """
         return self._offsets.get(data_dir, {}).get(partition)
 
-    def put(
-        self, data_dir: Path, partition: TopicPartition, offset: int, known: Collection[TopicPartition]
-    ) -> None:
+    def put(self, data_dir: Path, partition: TopicPartition, offset: int, known: Collection[TopicPartition]) -> None:
         """Write an offset down, and drop what is of none of the partitions that are `known`."""
         if data_dir in self._files:
             kept = {key: value for key, value in self._offsets[data_dir].items() if key in known}
@@ -71,9 +70,7 @@ class CleanerCheckpoints:
         try:
             self._files[data_dir].write(offsets)
         except OSError as error:
-            if is_shortage(
-                error
-            ):  # what is in memory counts; at worst, something is cleaned again after a start
+            if is_shortage(error):  # what is in memory counts; at worst, something is cleaned again after a start
                 logger.error("%s of %s cannot be written: %s", CLEANER_OFFSETS, data_dir, error.strerror)
                 return
             self._on_disk_error(data_dir, f"{CLEANER_OFFSETS} cannot be written: {error.strerror or error}")

@@ -1,8 +1,8 @@
 """Who may work on a partition that is, was or will be compacted, and how far each is clean.
 
-Cleaner threads take partitions from here and give them back; whoever truncates or deletes a log pauses it here first, and
-waits until its cleaning has ended. The retention of compacted logs is the cleaner's work too, so that the two never meet.
-The states are those of `log.cleaner.states`. Source: Kafka's `LogCleanerManager`.
+Cleaner threads take partitions from here and give them back; whoever truncates or deletes a log pauses it here first,
+and waits until its cleaning has ended. The retention of compacted logs is the cleaner's work too, so that the two never
+meet. The states are those of `log.cleaner.states`. Source: Kafka's `LogCleanerManager`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class UnselectableLogError(StratalogError):
 
 @dataclass(frozen=True, slots=True)
 class CleanerLook:
-    """What a cleaner found when it last looked for work: 0 and 0.0 for nothing, and at the beginning of time for never."""
+    """What a cleaner found when it last looked for work: 0 and 0.0 for nothing, and at the beginning of time for
+    never."""
 
     at_ms: int = 0
     #: The dirty share of the log that is dirtiest.
@@ -86,7 +87,8 @@ class CleanerManager:
     def take_filthiest(self, now_ms: int) -> LogToClean | None:
         """The log that needs a cleaning most, as being cleaned from now on; None: no log needs one.
 
-        Checkpoints that cannot be right are written anew on the way. UnselectableLogError for a log that cannot be read.
+        Checkpoints that cannot be right are written anew on the way. UnselectableLogError for a log that cannot be
+        read.
         """
         with self._lock:
             logs = self._logs()
@@ -110,11 +112,7 @@ class CleanerManager:
         Those without the policy delete are among them: they may have segments before their log start offset.
         """
         with self._lock:
-            taken = {
-                key: log
-                for key, log in self._logs().items()
-                if log.config.compacted and self._is_free(key, log)
-            }
+            taken = {key: log for key, log in self._logs().items() if log.config.compacted and self._is_free(key, log)}
             for key in taken:
                 self._move(key, Event.START)
             return taken
@@ -126,9 +124,7 @@ class CleanerManager:
         """
         with self._lock:
             paused = {
-                key: log
-                for key, log in self._logs().items()
-                if not log.config.compacted and self.state(key) == IDLE
+                key: log for key, log in self._logs().items() if not log.config.compacted and self.state(key) == IDLE
             }
             for key in paused:
                 self._move(key, Event.PAUSE)
@@ -152,8 +148,13 @@ class CleanerManager:
         first_dirty = found.first_dirty
         if first_dirty.why_reset is not None:
             level = logging.WARNING if first_dirty.is_unexpected else logging.DEBUG
-            logger.log(level, "%s-%d counts as dirty from offset %d on: its checkpointed %s",
-                       *partition, first_dirty.offset, first_dirty.why_reset)  # fmt: skip
+            logger.log(
+                level,
+                "%s-%d counts as dirty from offset %d on: its checkpointed %s",
+                *partition,
+                first_dirty.offset,
+                first_dirty.why_reset,
+            )
             self._checkpoints.put(data_dir, partition, first_dirty.offset, logs)
         return found
 
@@ -265,9 +266,7 @@ class CleanerManager:
         with self._lock:
             logs = self._logs()
             marked = [(key, logs[key]) for key in self._uncleanable.get(data_dir, {}) if key in logs]
-            return sum(
-                self._candidate(key, log, now_ms, logs).dirtiness.cleanable_bytes for key, log in marked
-            )
+            return sum(self._candidate(key, log, now_ms, logs).dirtiness.cleanable_bytes for key, log in marked)
 
     def drop_gone(self) -> None:
         """Forget partitions that were left alone and are not there any more."""
@@ -283,9 +282,7 @@ class CleanerManager:
 
 def _look(candidates: Sequence[Candidate], now_ms: int) -> CleanerLook:
     ratios = (found.dirtiness.ratio for found in candidates if found.dirtiness.total_bytes)
-    return CleanerLook(
-        now_ms, max(ratios, default=0.0), max((found.delay_ms for found in candidates), default=0)
-    )
+    return CleanerLook(now_ms, max(ratios, default=0.0), max((found.delay_ms for found in candidates), default=0))
 
 
 def _dir_of(log: PartitionLog) -> Path:

@@ -1,7 +1,8 @@
 """The threads that compact, as many as `log.cleaner.threads`.
 
 Each takes the log that needs it most, cleans it, applies retention to the compacted logs, and rests for
-`log.cleaner.backoff.ms` when there was nothing to clean. They share one throttle; each has its part of the dedupe buffer.
+`log.cleaner.backoff.ms` when there was nothing to clean. They share one throttle; each has its part of the dedupe
+buffer.
 
 A log whose cleaning fails is left alone until the next start, and the log file says why; a thread goes on whatever
 happens. Source: Kafka's `LogCleaner`.
@@ -102,9 +103,7 @@ class LogCleaner:
 
     def worker(self, settings: CleanerSettings) -> CleanerWorker:
         """What a thread does, without the thread."""
-        return CleanerWorker(
-            self.manager, lambda: self._make_cleaner(settings), self._clock, self._on_disk_error
-        )
+        return CleanerWorker(self.manager, lambda: self._make_cleaner(settings), self._clock, self._on_disk_error)
 
     def close(self) -> None:
         """End what is going on, at the next piece; returns after `CLOSE_TIMEOUT_SECONDS` at the latest."""
@@ -138,7 +137,10 @@ class LogCleaner:
         return sum(thread.is_dead for thread in self._threads)
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Put a changed configuration in force. Does not wait: a thread of before ends with its cleaning's next piece."""
+        """Put a changed configuration in force.
+
+        Does not wait: a thread of before ends with its cleaning's next piece.
+        """
         new = CleanerConfig.of(config)
         if new == self.config:
             return
@@ -248,8 +250,9 @@ class CleanerWorker:
             self._manager.done_deleting(taken)
 
     def _leave_alone(self, partition: tuple[str, int], log: PartitionLog, error: BaseException) -> None:
-        logger.warning("%s-%d cannot be cleaned, and is left alone until the next start: %s",
-                       *partition, error, exc_info=error)  # fmt: skip
+        logger.warning(
+            "%s-%d cannot be cleaned, and is left alone until the next start: %s", *partition, error, exc_info=error
+        )
         self._manager.mark_uncleanable(partition, log, str(error))
 
 

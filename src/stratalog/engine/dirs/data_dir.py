@@ -33,9 +33,7 @@ _served_here: set[Path] = set()
 class DataDir:
     """An open, locked log directory. Close it to release the lock."""
 
-    def __init__(
-        self, path: Path, fs: FileSystem, lock: DirLock, directory_id: uuid.UUID, was_clean: bool
-    ) -> None:
+    def __init__(self, path: Path, fs: FileSystem, lock: DirLock, directory_id: uuid.UUID, was_clean: bool) -> None:
         self.path = path
         self.directory_id = directory_id
         #: Whether the last process that served the directory stopped cleanly (or none ever did).
@@ -47,16 +45,13 @@ class DataDir:
     def open(cls, path: Path, *, cluster_id: str, node_id: int, fs: FileSystem = REAL_FILESYSTEM) -> DataDir:
         """Lock and identify a directory, making it when it is new.
 
-        Removes the clean-shutdown marker, so that a crash from here on is seen, and finishes what a publication of whole
-        segments had decided when it was killed. Raises UnusableDataDirError when the
-        directory cannot be read or written, or does not tell whose it is; another DataDirError when it is served by
-        another process, belongs to another cluster, node or format version, was not restored to its end, or lacks
-        segments that were published.
+        Removes the clean-shutdown marker, so that a crash from here on is seen, and finishes what a publication of
+        whole segments had decided when it was killed. Raises UnusableDataDirError when the directory cannot be read or
+        written, or does not tell whose it is; another DataDirError when it is served by another process, belongs to
+        another cluster, node or format version, was not restored to its end, or lacks segments that were published.
         """
         path = path.resolve()
-        if (
-            path in _served_here
-        ):  # asked first: closing any handle of a file releases all locks of the process on it
+        if path in _served_here:  # asked first: closing any handle of a file releases all locks of the process on it
             raise _in_use(path)
         check_finished(path, fs)
         try:
@@ -130,7 +125,8 @@ def _unusable(path: Path, error: OSError) -> UnusableDataDirError:
 
 def _in_use(path: Path) -> DataDirError:
     return DataDirError(
-        f"log directory {path} is in use by another broker, or one of its partitions by another program (its {LOCK} file"
+        f"log directory {path} is in use by another broker, or one of its partitions by another program (its {LOCK} "
+        "file"
         " is held); stop that one first"
     )
 
@@ -176,6 +172,4 @@ def _identify(path: Path, cluster_id: str, node_id: int, fs: FileSystem) -> uuid
 
 
 def _damaged(path: Path, what: object) -> UnusableDataDirError:
-    return UnusableDataDirError(
-        f"{path} is damaged: {what}; restore it, or take the directory out of log.dirs"
-    )
+    return UnusableDataDirError(f"{path} is damaged: {what}; restore it, or take the directory out of log.dirs")

@@ -1,7 +1,7 @@
 """The data directories of a broker as one: those that serve, and those that failed and are left alone.
 
-A directory that cannot be read or written takes its own partitions out of service and nobody else's. At the start that is
-one that cannot be used at all; while the broker runs, one for which the disk refused an append, a flush, a roll, a
+A directory that cannot be read or written takes its own partitions out of service and nobody else's. At the start that
+is one that cannot be used at all; while the broker runs, one for which the disk refused an append, a flush, a roll, a
 checkpoint or a deletion. A failed directory comes back with the next start. Source: Kafka's `LogManager`
 (`createAndValidateLogDirs`, `handleLogDirFailure`) and `LogDirFailureChannel`.
 
@@ -35,8 +35,8 @@ class LogDirs:
     def __init__(self, paths: Sequence[Path], *, cluster_id: str, node_id: int, fs: FileSystem) -> None:
         """Lock and identify every directory.
 
-        DataDirError for one that is given twice, is served by somebody else or belongs to another installation, and when
-        none can be used: nothing is held then. One that is unreadable or damaged is offline.
+        DataDirError for one that is given twice, is served by somebody else or belongs to another installation, and
+        when none can be used: nothing is held then. One that is unreadable or damaged is offline.
         """
         self.paths = [Path(path).resolve() for path in paths]
         self._fs = fs
@@ -48,9 +48,7 @@ class LogDirs:
             for path in self.paths:
                 self._open(path, cluster_id, node_id)
             if not self._opened:
-                raise DataDirError(
-                    f"none of the log directories can be used: {'; '.join(self._offline.values())}"
-                )
+                raise DataDirError(f"none of the log directories can be used: {'; '.join(self._offline.values())}")
         except BaseException:
             for opened in self._opened:
                 opened.close(clean=opened.was_clean)
@@ -83,8 +81,12 @@ class LogDirs:
             if path in self._offline:
                 return False
             self._offline = {**self._offline, path: reason}
-        logger.error("log directory %s failed, its partitions are offline until it is mended and the broker is"
-                     " started again: %s", path, reason)  # fmt: skip
+        logger.error(
+            "log directory %s failed, its partitions are offline until it is mended and the broker is"
+            " started again: %s",
+            path,
+            reason,
+        )
         return True
 
     def storage_error(self, path: Path) -> KafkaStorageError:

@@ -1,7 +1,7 @@
 """The partitions that lie in a data directory: which of them are whose, and how they become logs at a start.
 
-A partition directory that the topics do not know is left as it is and named: Kafka in KRaft mode would call it stray and
-rename it; here it may be one that somebody has copied in, and no data goes because metadata is missing. One of an
+A partition directory that the topics do not know is left as it is and named: Kafka in KRaft mode would call it stray
+and rename it; here it may be one that somebody has copied in, and no data goes because metadata is missing. One of an
 earlier topic of the same name (its `partition.metadata` says so) has to make room, and is renamed to `-stray` as Kafka
 does. A partition that cannot be loaded is offline alone; a directory that cannot be read, with all that is in it.
 """
@@ -135,9 +135,7 @@ def _is_of_another_topic(path: Path, spec: TopicSpec, fs: FileSystem) -> bool:
     return topic_id is not None and topic_id != spec.topic_id
 
 
-def load_side_by_side(
-    jobs: Mapping[Path, Sequence[LoadJob]], load: Callable[[LoadJob], None], *, threads: int
-) -> None:
+def load_side_by_side(jobs: Mapping[Path, Sequence[LoadJob]], load: Callable[[LoadJob], None], *, threads: int) -> None:
     """Run `load` for the jobs of every directory, on `threads` threads for each of them (`THREADS_MAX` at most)."""
     if sum(map(len, jobs.values())) < 2:
         for job in (job for of_directory in jobs.values() for job in of_directory):
@@ -162,6 +160,4 @@ def report_strays(unknown: Iterable[Path], set_aside: Iterable[Path]) -> None:
     for path in unknown:
         logger.warning("%s belongs to no topic of this cluster; it is left as it is", path)
     for path in set_aside:
-        logger.warning(
-            "%s belongs to an earlier topic of the same name; it was set aside under this name", path
-        )
+        logger.warning("%s belongs to an earlier topic of the same name; it was set aside under this name", path)

@@ -1,4 +1,5 @@
-"""What the checkpoints of the data directories say of each partition: read at a start, written from the logs as they are.
+"""What the checkpoints of the data directories say of each partition: read at a start, written from the logs as they
+are.
 
     recovery-point-offset-checkpoint    everything below is on disk
     log-start-offset-checkpoint         where the log begins; a log that begins at 0 is not in it
@@ -35,7 +36,10 @@ ALL_CHECKPOINTS: Final = tuple(_FACTS)
 
 
 class Checkpointed(NamedTuple):
-    """Of one partition; 0 where a checkpoint says nothing. `recovery_point` None: what its checkpoint says is damaged."""
+    """Of one partition; 0 where a checkpoint says nothing.
+
+    `recovery_point` None: what its checkpoint says is damaged.
+    """
 
     recovery_point: int | None
     log_start_offset: int
@@ -84,9 +88,7 @@ class OffsetCheckpoints:
         with self._lock:
             return any(partition in self._on_disk.get((directory, name), ()) for name in _FACTS)
 
-    def write(
-        self, data_dir: DataDir, logs: Iterable[PartitionLog], names: Collection[str] = ALL_CHECKPOINTS
-    ) -> bool:
+    def write(self, data_dir: DataDir, logs: Iterable[PartitionLog], names: Collection[str] = ALL_CHECKPOINTS) -> bool:
         """Write those of one directory (or only some), in which `logs` are served; whether the disk took them.
 
         One that refuses is out of service then (`LogDirs.write_checkpoint`).

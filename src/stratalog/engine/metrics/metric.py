@@ -1,7 +1,7 @@
 """What a metric is: a declaration, and a function that reads its values off the living objects when somebody asks.
 
-A metric of Kafka's is declared by its MBean; its name here is what the usual rules of the JMX exporter make of that: lower
-case, everything that is no letter or digit an underscore, `...PerSec` a counter `..._total`:
+A metric of Kafka's is declared by its MBean; its name here is what the usual rules of the JMX exporter make of that:
+lower case, everything that is no letter or digit an underscore, `...PerSec` a counter `..._total`:
 
     kafka.log:type=Log,name=Size                              kafka_log_log_size
     kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec   kafka_server_brokertopicmetrics_bytesin_total
@@ -43,7 +43,10 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Metric(Generic[WorldT]):
-    """`read` is given the object that the metric is about. It must be quick, and must not wait for a disk or a store."""
+    """`read` is given the object that the metric is about.
+
+    It must be quick, and must not wait for a disk or a store.
+    """
 
     name: str
     kind: Kind

@@ -1,6 +1,7 @@
 """Metrics of Apache Kafka 4.4.0 that are not here, each with the reason: MBeans, `*` stands for anything.
 
-Together with the declarations this covers everything that a broker of 4.4.0 registers; a test compares them with its list.
+Together with the declarations this covers everything that a broker of 4.4.0 registers; a test compares them with its
+list.
 """
 
 from __future__ import annotations
@@ -64,10 +65,12 @@ ABSENT = (
     Absent("kafka.server:type=directory-assignments-metrics", _KRAFT),
     Absent("kafka.server:type=forwarding-metrics", _KRAFT),
     Absent("kafka.server:type=group-coordinator-metrics",
-           "of threads and batches that the coordinator here does not have; groups by state are in GroupMetadataManager"),
+           "of threads and batches that the coordinator here does not have; groups by state are in "
+           "GroupMetadataManager"),
     Absent("kafka.server:type=heartbeat-metrics", _KRAFT),
     Absent("kafka.server:type=kafka-metrics-count", "of the library that Kafka counts with"),
-    Absent("kafka.server:type=node-metrics", "levels are in MetadataLoader; which ones are supported, ApiVersions tells"),
+    Absent("kafka.server:type=node-metrics", "levels are in MetadataLoader; which ones are supported, ApiVersions "
+                                             "tells"),
     Absent("kafka.server:type=raft-*", _KRAFT),
     Absent("kafka.server:type=registration-metrics", _KRAFT),
     Absent("kafka.server:type=share-coordinator-metrics", _SHARE),

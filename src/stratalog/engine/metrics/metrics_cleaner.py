@@ -52,7 +52,9 @@ METRICS: tuple[Metric[LogManager], ...] = (
                  lambda logs: single(max(logs.clock.now_ms() - logs.cleaning.last_look.at_ms, 0)),
                  "Milliseconds since a cleaner last looked for work; since 1970 when none has."),
     kafka_metric(_MANAGER + "uncleanable-partitions-count",
-                 _in_dirs(lambda logs, _: {str(path): len(logs.cleaning.uncleanable(path)) for path in logs.dirs.paths}),
+                 _in_dirs(lambda logs, _: {
+                     str(path): len(logs.cleaning.uncleanable(path)) for path in logs.dirs.paths
+                 }),
                  "Partitions that are left alone because cleaning them failed.", DIRECTORY),
     kafka_metric(_MANAGER + "uncleanable-bytes",
                  _in_dirs(lambda logs, now_ms: {

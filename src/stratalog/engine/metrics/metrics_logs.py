@@ -26,8 +26,7 @@ def of_logs(read: Callable[[PartitionLog], float]) -> Callable[[LogManager], Ite
 
 def of_partitions(read: Callable[[Partition], float]) -> Callable[[LogManager], Iterable[Sample]]:
     return lambda logs: (
-        Sample((partition.topic, str(partition.partition)), read(partition))
-        for partition in logs.partitions()
+        Sample((partition.topic, str(partition.partition)), read(partition)) for partition in logs.partitions()
     )
 
 

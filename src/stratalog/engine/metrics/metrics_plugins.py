@@ -29,9 +29,7 @@ def read_plugin_metrics(logs: LogManager) -> Iterator[tuple[Metric[Any], Iterabl
                 continue
             name = exported_name(_MBEAN, metric.name)
             labels = (*_LABELS, *metric.tags)
-            made: Metric[Any] = Metric(
-                name, Kind.GAUGE, metric.description or metric.name, labels, lambda _: ()
-            )
+            made: Metric[Any] = Metric(name, Kind.GAUGE, metric.description or metric.name, labels, lambda _: ())
             families.setdefault((name, labels), (made, []))[1].append(sample)
     yield from families.values()
 

@@ -1,4 +1,5 @@
-"""Metrics of the remote tier: Kafka's `RemoteStorageMetrics`, its pools and quotas, and why segments are still local."""
+"""Metrics of the remote tier: Kafka's `RemoteStorageMetrics`, its pools and quotas, and why segments are still
+local."""
 
 from __future__ import annotations
 
@@ -66,9 +67,7 @@ def _summed(name: str, value: Callable[[PartitionGauges], float], help_text: str
 
 
 def _status(read: Callable[[TierStatus], float]) -> Read:
-    return lambda view: (
-        Sample((status.topic, str(status.partition)), read(status)) for status in view.statuses
-    )
+    return lambda view: (Sample((status.topic, str(status.partition)), read(status)) for status in view.statuses)
 
 
 def _reasons(view: RemoteView) -> Iterable[Sample]:
@@ -85,9 +84,7 @@ def _failures(view: RemoteView) -> Iterable[Sample]:
 def _retention_percent(view: RemoteView) -> Iterable[Sample]:
     """Of retention.bytes, by what is in either tier once."""
     for status, config in _with_config(view):
-        only_local = sum(
-            s.size_bytes for s in status.segments if s.last_offset > status.highest_remote_offset
-        )
+        only_local = sum(s.size_bytes for s in status.segments if s.last_offset > status.highest_remote_offset)
         yield _percent(status, status.remote_bytes + only_local, config[0])
 
 

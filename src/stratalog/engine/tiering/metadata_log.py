@@ -58,7 +58,9 @@ class LocalMetadataLog:
         return offset
 
     def read(self, partition: int, offset: int, max_bytes: int = 1024 * 1024) -> EventsRead:
-        """Events from `offset` on. What is damaged is left out, with a line that says so, if what is behind it can be read.
+        """Events from `offset` on.
+
+        What is damaged is left out, with a line that says so, if what is behind it can be read.
 
         CorruptRecordError for bytes that are no batches, when nothing behind them can be found.
         """
@@ -76,8 +78,12 @@ class LocalMetadataLog:
             for batch in iter_batches(fetched.slice.read() if fetched.slice else b""):
                 next_offset = batch.next_offset
                 if not batch.is_crc_valid:
-                    logger.error("%s: batch at offset %d is damaged, its events are left out; %s",
-                                 log.directory, batch.base_offset, REBUILD)  # fmt: skip
+                    logger.error(
+                        "%s: batch at offset %d is damaged, its events are left out; %s",
+                        log.directory,
+                        batch.base_offset,
+                        REBUILD,
+                    )
                 elif not batch.is_control:
                     events += events_of(batch)
         except CorruptRecordError as error:
@@ -119,7 +125,8 @@ class LocalMetadataLog:
 def _behind_damage(log: PartitionLog, offset: int, error: CorruptRecordError) -> int:
     """The first offset behind the damage at `offset` that can be read; CorruptRecordError when there is none.
 
-    The high watermark when nothing else can be behind it: it is the last offset, or headers still say where batches end.
+    The high watermark when nothing else can be behind it: it is the last offset, or headers still say where batches
+    end.
     """
     end = log.high_watermark
     found = next((later for later in range(offset + 1, end) if _can_read(log, later)), None)
@@ -127,8 +134,15 @@ def _behind_damage(log: PartitionLog, offset: int, error: CorruptRecordError) ->
         if offset + 1 < end and not _ends_whole(log, offset):
             raise CorruptRecordError(f"{log.directory}: {error}; {REBUILD}") from error
         found = end
-    logger.error("%s: batch at offset %d is damaged, events %d to %d are left out: %s; %s",
-                 log.directory, offset, offset, found - 1, error, REBUILD)  # fmt: skip
+    logger.error(
+        "%s: batch at offset %d is damaged, events %d to %d are left out: %s; %s",
+        log.directory,
+        offset,
+        offset,
+        found - 1,
+        error,
+        REBUILD,
+    )
     return found
 
 
@@ -167,7 +181,8 @@ def events_of(batch: RecordBatch) -> list[tuple[int, bytes]]:
 def _only_value(batch: RecordBatch) -> bytes | None:
     """The value of an uncompressed batch of one record without key and headers; None for any other batch.
 
-    record    length (varint), attributes, timestamp delta, offset delta (all 0), key length (-1), value length, value, 0
+    record    length (varint), attributes, timestamp delta, offset delta (all 0), key length (-1), value length, value,
+    0
     """
     if batch.record_count != 1 or batch.attributes & CODEC_MASK:
         return None

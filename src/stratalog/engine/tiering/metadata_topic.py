@@ -1,4 +1,5 @@
-"""`__remote_log_metadata` made ready at a start: there, with as many partitions as configured, and all of them readable.
+"""`__remote_log_metadata` made ready at a start: there, with as many partitions as configured, and all of them
+readable.
 
 Without it nothing remote can be served and nothing local may go, so a start that cannot get at it fails (Kafka ends its
 process). What may pass is tried again for `remote.log.metadata.initialization.retry.max.timeout.ms`.
@@ -51,8 +52,8 @@ def open_metadata_log(
 ) -> LocalMetadataLog:
     """The topic as a log of events. Blocks while it has to be waited for.
 
-    InvalidConfigError when it has another count of partitions than is configured: where the events of a user partition lie
-    depends on it, so it never changes. DataDirError when it cannot be read in time.
+    InvalidConfigError when it has another count of partitions than is configured: where the events of a user partition
+    lie depends on it, so it never changes. DataDirError when it cannot be read in time.
     """
     deadline = clock.monotonic() + config[_TIMEOUT_KEY] / 1000
     while True:
@@ -75,7 +76,8 @@ def _open(
     found = ensure_topic(REMOTE_LOG_METADATA_TOPIC, wanted, metadata_topic_configs(config)).partition_count
     if found != wanted:
         raise InvalidConfigError(
-            f"{REMOTE_LOG_METADATA_TOPIC} has {found} partitions, but {PARTITIONS_KEY}={wanted}; the count never changes "
+            f"{REMOTE_LOG_METADATA_TOPIC} has {found} partitions, but {PARTITIONS_KEY}={wanted}; the count never "
+            "changes "
             f"once the topic is there: set it to {found}"
         )
     log = LocalMetadataLog(found, lambda number: partition(REMOTE_LOG_METADATA_TOPIC, number))

@@ -51,16 +51,12 @@ def tier(partitions: Iterable[Partition], remote: RemoteLogManager) -> None:
 
 def _has_leftovers(partition: Partition, remote: RemoteLogManager) -> bool:
     """Whether the process ended between the change of the configuration and the deletion that it asks for."""
-    if not partition.log.config.remote_log_delete_on_disable or remote.is_deleting(
-        partition.topic_id_partition
-    ):
+    if not partition.log.config.remote_log_delete_on_disable or remote.is_deleting(partition.topic_id_partition):
         return False
     try:
         return remote.sizes(partition.topic_id_partition).segments > 0
     except StratalogError as error:
-        logger.warning(
-            "%s: what it has in the remote tier is not known: %s", partition.log.directory.name, error
-        )
+        logger.warning("%s: what it has in the remote tier is not known: %s", partition.log.directory.name, error)
         return False
 
 

@@ -32,9 +32,7 @@ DEFAULT_STORE = "remote-store"
 INDEX_CACHE = "remote-log-index-cache"
 
 #: Kafka's default of `remote.log.metadata.manager.class.name`: the manager that keeps its events in a topic.
-KAFKAS_METADATA_MANAGER = (
-    "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager"
-)
+KAFKAS_METADATA_MANAGER = "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager"
 #: What Kafka puts before the options of a metadata manager's clients.
 _CLIENT = "remote.log.metadata.common.client."
 
@@ -72,9 +70,7 @@ def start_tiering(
         events = open_metadata_log(config, ensure_topic, logs.get, clock)
         wait_ms = config["remote.log.metadata.consume.wait.ms"]
         metadata = TopicBasedRemoteLogMetadataManager(events, consume_wait_ms=wait_ms, clock=clock)
-    remote = RemoteLogManager(
-        storage, metadata, config, data_dir / INDEX_CACHE, clock, partition_count=partition_count
-    )
+    remote = RemoteLogManager(storage, metadata, config, data_dir / INDEX_CACHE, clock, partition_count=partition_count)
     remote.plugin_metrics += [*_metrics_of("storage", storage), *_metrics_of("metadata", metadata)]
     remote.start()
     logs.attach_remote(remote)
@@ -149,7 +145,8 @@ def _look_at(storage: ObjectStoreRemoteStorageManager) -> None:
         storage.store.check()
         if storage.is_read_only:
             logger.warning(
-                "%s is only read, as this data directory was restored without taking it over: nothing is copied there or"
+                "%s is only read, as this data directory was restored without taking it over: nothing is copied there "
+                "or"
                 " deleted from there",
                 storage.store.url,
             )

@@ -55,9 +55,7 @@ class Expected:
 class IndexEntries:
     """The entries of both indexes, held against batches as these go by."""
 
-    def __init__(
-        self, expected: Expected, offset_index: Buffer | None, time_index_data: Buffer | None
-    ) -> None:
+    def __init__(self, expected: Expected, offset_index: Buffer | None, time_index_data: Buffer | None) -> None:
         self.faults: list[ContentFault] = []
         self._offsets = self._offset_entries(expected, offset_index)
         self._times = self._time_entries(expected, time_index_data)
@@ -78,9 +76,7 @@ class IndexEntries:
         if (slot := offset_index_format.first_fault(view, form, used)) is not None:
             self._fault(ObjectKind.OFFSET_INDEX, f"entry {slot} does not ascend")
             return
-        yield from offset_index_format.decode_entries(
-            view[: used * form.entry_size], expected.base_offset, form
-        )
+        yield from offset_index_format.decode_entries(view[: used * form.entry_size], expected.base_offset, form)
 
     def _offset_format(self, expected: Expected, view: memoryview) -> OffsetIndexFormat | None:
         known = expected.offset_index_entry_size
@@ -97,9 +93,7 @@ class IndexEntries:
             return
         view = memoryview(data).cast("B")
         if len(view) % time_index.ENTRY_SIZE:
-            self._fault(
-                ObjectKind.TIME_INDEX, f"{len(view)} bytes are no multiple of {time_index.ENTRY_SIZE}"
-            )
+            self._fault(ObjectKind.TIME_INDEX, f"{len(view)} bytes are no multiple of {time_index.ENTRY_SIZE}")
             return
         entries = len(view) // time_index.ENTRY_SIZE
         if (slot := time_index.first_fault(view, entries)) is not None:
@@ -147,9 +141,7 @@ class IndexEntries:
                 f"the entry for offset {offset} points to position {position} of {size}",
             )
         if self._next_time is not None:
-            self._fault(
-                ObjectKind.TIME_INDEX, f"an entry is for offset {self._next_time.offset}, behind the last"
-            )
+            self._fault(ObjectKind.TIME_INDEX, f"an entry is for offset {self._next_time.offset}, behind the last")
         is_faultless = not any(fault.object is ObjectKind.TIME_INDEX for fault in self.faults)
         if self._has_times and is_faultless and self._last_time_ms < self._largest_ms:
             self._fault(
@@ -253,14 +245,8 @@ class RecordsWalk:
         for at in range(0, len(view), size):
             found, number = crc32c(view[at : at + size]), len(self.block_crc32c)
             self.block_crc32c.append(found)
-            if (
-                expected is not None
-                and not self._is_damaged
-                and (number >= len(expected) or found != expected[number])
-            ):
-                self._fault(
-                    Kind.DAMAGED_OBJECT, f"the block at position {number * size} does not match its checksum"
-                )
+            if expected is not None and not self._is_damaged and (number >= len(expected) or found != expected[number]):
+                self._fault(Kind.DAMAGED_OBJECT, f"the block at position {number * size} does not match its checksum")
 
     def lose(self, kind: Kind, text: str) -> None:
         """Say why no more batches can be told from here on."""

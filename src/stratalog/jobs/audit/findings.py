@@ -126,9 +126,10 @@ class Offsets:
 class Finding:
     """One thing that is wrong.
 
-    `bytes` are those of the objects, or of the records, that it is about, 0 where that has no meaning. `action` proposes
-    what to do. `mend` is what repair would do, None: nothing. `newest_ms` is when the youngest of what it is about was
-    written, by the clock of the store or of the broker that wrote the metadata; repair compares it with its grace period.
+    `bytes` are those of the objects, or of the records, that it is about, 0 where that has no meaning. `action`
+    proposes what to do. `mend` is what repair would do, None: nothing. `newest_ms` is when the youngest of what it is
+    about was written, by the clock of the store or of the broker that wrote the metadata; repair compares it with its
+    grace period.
     """
 
     severity: Severity
@@ -164,7 +165,8 @@ class RepairPlan:
 def plan_repair(findings: list[Finding], now_ms: int, grace_ms: int) -> RepairPlan:
     """What of `findings` repair may mend at `now_ms`, each mend once; nothing that is younger than `grace_ms`.
 
-    What is as old as the period is old enough. A time in the future is young, whatever the period: then a clock is wrong.
+    What is as old as the period is old enough. A time in the future is young, whatever the period: then a clock is
+    wrong.
     """
     mends: dict[Mend, PlannedMend] = {}
     young = []

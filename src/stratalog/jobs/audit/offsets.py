@@ -49,8 +49,8 @@ def _of_another_lineage(ordered: Sequence[SegmentManifest], log: LogFacts | None
 def _older_than_before(ordered: Sequence[SegmentManifest]) -> set[int]:
     """Without a leader to ask: in one history the epochs never descend as offsets ascend.
 
-    The newest epochs are believed first; a segment that contradicts what is believed is of a history that was given up: an
-    epoch of it ends where a later one has begun, or begins where an earlier one has not ended.
+    The newest epochs are believed first; a segment that contradicts what is believed is of a history that was given up:
+    an epoch of it ends where a later one has begun, or begins where an earlier one has not ended.
     """
     begins: dict[int, int] = {}
     ends: dict[int, int] = {}
@@ -83,22 +83,25 @@ def _overlaps(ordered: Sequence[SegmentManifest]) -> Iterator[Finding]:
     for manifest in ordered:
         if widest is not None and manifest.end_offset <= widest.end_offset:
             yield _finding(
-                manifest, Severity.NOTE, Kind.COVERED, f"offsets {_offsets(widest)} of another segment cover it",
+                manifest,
+                Severity.NOTE,
+                Kind.COVERED,
+                f"offsets {_offsets(widest)} of another segment cover it",
                 "none: readers take the other one, and both go with retention",
-            )  # fmt: skip
+            )
             continue
         if widest is not None and manifest.base_offset <= widest.end_offset:
             yield _finding(
-                manifest, Severity.WARNING, Kind.OVERLAP,
+                manifest,
+                Severity.WARNING,
+                Kind.OVERLAP,
                 f"offsets {Offsets(manifest.base_offset, widest.end_offset)} are in the segment {_offsets(widest)} too",
                 "none: readers take each offset once, and both go with retention",
-            )  # fmt: skip
+            )
         widest = manifest
 
 
-def _gaps(
-    partition: TopicIdPartition, ordered: Sequence[SegmentManifest], log: LogFacts | None
-) -> Iterator[Finding]:
+def _gaps(partition: TopicIdPartition, ordered: Sequence[SegmentManifest], log: LogFacts | None) -> Iterator[Finding]:
     """Offsets between the first and the last that are in no segment; with the local log at hand, in neither tier."""
     expected = None if log is None else log.log_start_offset
     if expected is None:
@@ -125,32 +128,45 @@ def _gap(partition: TopicIdPartition, missing: Offsets, log: LogFacts | None) ->
         missing = lost
         severity, kind, text = Severity.ERROR, Kind.LOST_OFFSETS, "neither tier has these offsets"
         action = "look for them in a replica or in an older version of the bucket"
-    yield Finding(
-        severity, kind, partition.topic, partition.partition, None, None, missing, 0, text, action
-    )  # fmt: skip
+    yield Finding(severity, kind, partition.topic, partition.partition, None, None, missing, 0, text, action)
 
 
 def _below_log_start(manifest: SegmentManifest, log_start_offset: int) -> Finding:
     return _finding(
-        manifest, Severity.NOTE, Kind.BELOW_LOG_START, f"it ends below the log start offset {log_start_offset}",
+        manifest,
+        Severity.NOTE,
+        Kind.BELOW_LOG_START,
+        f"it ends below the log start offset {log_start_offset}",
         "none: the broker deletes it at its next turn",
-    )  # fmt: skip
+    )
 
 
 def _other_lineage(manifest: SegmentManifest) -> Finding:
     epochs = ", ".join(f"{epoch} from {start}" for epoch, start in sorted(manifest.leader_epochs.items()))
     return _finding(
-        manifest, Severity.WARNING, Kind.OTHER_LINEAGE,
+        manifest,
+        Severity.WARNING,
+        Kind.OTHER_LINEAGE,
         f"its leader epochs ({epochs}) are of a history that was given up",
         "none: the broker deletes it once its epochs are older than the log's first",
-    )  # fmt: skip
+    )
 
 
 def _finding(manifest: SegmentManifest, severity: Severity, kind: Kind, text: str, action: str) -> Finding:
     return Finding(
-        severity, kind, manifest.topic, manifest.partition, manifest.segment_id, manifest.key(), _offsets(manifest),
-        manifest.segment_size_in_bytes, text, action, None, manifest.event_timestamp,
-    )  # fmt: skip
+        severity,
+        kind,
+        manifest.topic,
+        manifest.partition,
+        manifest.segment_id,
+        manifest.key(),
+        _offsets(manifest),
+        manifest.segment_size_in_bytes,
+        text,
+        action,
+        None,
+        manifest.event_timestamp,
+    )
 
 
 def _offsets(manifest: SegmentManifest) -> Offsets:

@@ -40,8 +40,8 @@ def audit(
 ) -> list[Finding]:
     """All findings of one partition, by start offset.
 
-    `manifests` are those of `objects`, by segment id; `metadata` None: it is not at hand. What is younger than `grace_ms`
-    and looks like a copy or a deletion under way is a note.
+    `manifests` are those of `objects`, by segment id; `metadata` None: it is not at hand. What is younger than
+    `grace_ms` and looks like a copy or a deletion under way is a note.
     """
     sets, foreign = group_objects(objects)
     has_broker = any(isinstance(each, SegmentManifest) and each.broker_id >= 0 for each in manifests.values())
@@ -95,22 +95,48 @@ def _is_readable(facts: SegmentFacts) -> bool:
 
 def _partition_deletion(partition: TopicIdPartition, size: int) -> Finding:
     return Finding(
-        Severity.WARNING, Kind.UNFINISHED_DELETION, partition.topic, partition.partition, None, None, None, size,
-        "the deletion of the partition was begun, and objects are left", "none: the broker goes on when it is started",
-    )  # fmt: skip
+        Severity.WARNING,
+        Kind.UNFINISHED_DELETION,
+        partition.topic,
+        partition.partition,
+        None,
+        None,
+        None,
+        size,
+        "the deletion of the partition was begun, and objects are left",
+        "none: the broker goes on when it is started",
+    )
 
 
 def _unknown_partition(partition: TopicIdPartition, size: int) -> Finding:
     return Finding(
-        Severity.WARNING, Kind.UNKNOWN_PARTITION, partition.topic, partition.partition, None, None, None, size,
+        Severity.WARNING,
+        Kind.UNKNOWN_PARTITION,
+        partition.topic,
+        partition.partition,
+        None,
+        None,
+        None,
+        size,
         "the metadata of the data directory does not mention this partition",
-        "if the topic was deleted, remove its directory by hand; else give the right data directory, or get the topic back "
+        "if the topic was deleted, remove its directory by hand; else give the right data directory, or get the topic "
+        "back "
         "with tier restore",
-    )  # fmt: skip
+    )
 
 
 def _foreign(partition: TopicIdPartition, info: ObjectInfo) -> Finding:
     return Finding(
-        Severity.NOTE, Kind.FOREIGN_OBJECT, partition.topic, partition.partition, None, info.key, None, info.size,
-        "this is no object of a segment", "none: it is left alone", None, info.last_modified_ms,
-    )  # fmt: skip
+        Severity.NOTE,
+        Kind.FOREIGN_OBJECT,
+        partition.topic,
+        partition.partition,
+        None,
+        info.key,
+        None,
+        info.size,
+        "this is no object of a segment",
+        "none: it is left alone",
+        None,
+        info.last_modified_ms,
+    )

@@ -1,6 +1,7 @@
 """Every object of one segment read and checked: the part of an audit that is asked for by `--deep`.
 
-The store is one in which contents lie as they are under the keys of our layout (`layouts.PlainView`), whatever is below it.
+The store is one in which contents lie as they are under the keys of our layout (`layouts.PlainView`), whatever is below
+it.
 
 The records are fetched in ranges of `RANGE_BYTES`, of which one is in memory for each segment that is being read.
 """
@@ -53,9 +54,14 @@ def read_segment(
         if kind not in REMAKEABLE and (wrong := check_small(kind, data, last_epoch)) is not None:
             faults.append(wrong)
     expected = Expected(
-        manifest.base_offset, manifest.end_offset, manifest.segment_size_in_bytes, manifest.max_timestamp,
-        manifest.block_bytes, manifest.block_crc32c, manifest.offset_index_entry_size,
-    )  # fmt: skip
+        manifest.base_offset,
+        manifest.end_offset,
+        manifest.segment_size_in_bytes,
+        manifest.max_timestamp,
+        manifest.block_bytes,
+        manifest.block_crc32c,
+        manifest.offset_index_entry_size,
+    )
     walk = walk_records(store, manifest.key(), expected, small, on_bytes)
     return ReadSegment((*faults, *walk.faults), walk)
 

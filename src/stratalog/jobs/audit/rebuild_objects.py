@@ -4,8 +4,8 @@
     txnindex, snapshot         from the records, and the producers that the segments before ended with
     leader-epoch-checkpoint    from what the segment before ended with, and the manifest
 
-Each content is stored as the others of its segment, compressed and encrypted where they are; then the manifest with its new
-checksum. Whoever reads in between finds an object that does not match, as before.
+Each content is stored as the others of its segment, compressed and encrypted where they are; then the manifest with its
+new checksum. Whoever reads in between finds an object that does not match, as before.
 """
 
 from __future__ import annotations
@@ -43,13 +43,11 @@ class Remade:
     as_before: frozenset[ObjectKind]
 
 
-def remake(
-    view: PlainView, manifest: SegmentManifest, kinds: Iterable[ObjectKind], *, is_dry: bool = False
-) -> Remade:
+def remake(view: PlainView, manifest: SegmentManifest, kinds: Iterable[ObjectKind], *, is_dry: bool = False) -> Remade:
     """Rebuild contents and store them, all or none. The manifest that lists them is returned, not stored.
 
-    A dry run reads and proves the same, and stores nothing. Raises NotProvedError when the bucket does not tell what the
-    contents were, or the records are damaged; nothing is changed then.
+    A dry run reads and proves the same, and stores nothing. Raises NotProvedError when the bucket does not tell what
+    the contents were, or the records are damaged; nothing is changed then.
     """
     wanted = list(kinds)
     contents: dict[ObjectKind, bytes] = {}
@@ -77,11 +75,7 @@ def remake(
 
 def _is_as_before(manifest: SegmentManifest, kind: ObjectKind, data: bytes) -> bool:
     noted = manifest.objects.get(kind)
-    return (
-        noted is not None
-        and noted.crc32c is not None
-        and (noted.size, noted.crc32c) == (len(data), crc32c(data))
-    )
+    return noted is not None and noted.crc32c is not None and (noted.size, noted.crc32c) == (len(data), crc32c(data))
 
 
 def _encoding_of(view: PlainView, manifest: SegmentManifest) -> Encoding:
@@ -102,7 +96,8 @@ def _transactions(history: SegmentHistory, manifest: SegmentManifest) -> bytes:
     noted = None if stored is None else stored.size // txn_index.ENTRY_SIZE
     if producers.begins_at is None and noted is not None and noted != len(aborted):
         raise NotProvedError(
-            f"{manifest.key(ObjectKind.TXN_INDEX)}: it had {noted} aborted transactions, the records show {len(aborted)}"
+            f"{manifest.key(ObjectKind.TXN_INDEX)}: it had {noted} aborted transactions, the records show "
+            f"{len(aborted)}"
         )
     return b"".join(map(txn_index.encode_entry, aborted))
 
@@ -111,7 +106,8 @@ def _snapshot(history: SegmentHistory, manifest: SegmentManifest) -> bytes:
     producers = history.producers_behind()
     if producers.begins_at is not None:
         raise NotProvedError(
-            f"{manifest.key(ObjectKind.PRODUCER_SNAPSHOT)}: what producers did before offset {producers.begins_at} is not "
+            f"{manifest.key(ObjectKind.PRODUCER_SNAPSHOT)}: what producers did before offset {producers.begins_at} is "
+            "not "
             "in the bucket"
         )
     entries = {entry.producer_id: entry for entry in producers.replay.entries()}
@@ -129,9 +125,13 @@ def _indexes(reader: SegmentReader, manifest: SegmentManifest) -> tuple[dict[Obj
         records = StoredRecords(reader, manifest)
         try:
             entry_size = rebuild_indexes(
-                records, manifest.metadata(), paths[ObjectKind.OFFSET_INDEX], paths[ObjectKind.TIME_INDEX],
-                REAL_FILESYSTEM, entry_size=manifest.offset_index_entry_size,
-            )  # fmt: skip
+                records,
+                manifest.metadata(),
+                paths[ObjectKind.OFFSET_INDEX],
+                paths[ObjectKind.TIME_INDEX],
+                REAL_FILESYSTEM,
+                entry_size=manifest.offset_index_entry_size,
+            )
         except DamagedRemoteObjectError as error:
             raise NotProvedError(str(error)) from error
         return {kind: REAL_FILESYSTEM.read_bytes(path) for kind, path in paths.items()}, entry_size

@@ -82,7 +82,7 @@ def _exists(store: ObjectStore, key: str) -> bool:
     return True
 
 
-# --- contents -----------------------------------------------------------------------------------------------------------
+# --- contents ---------------------------------------------------------------------------------------------------------
 
 
 def _remake(view: PlainView, mend: RemakeIndexes) -> Mended:
@@ -95,12 +95,10 @@ def _remake(view: PlainView, mend: RemakeIndexes) -> Mended:
         view.inner.put(mend.manifest_key, remade.manifest.to_json())
         view.reader.remember(remade.manifest)
     same = ", ".join(kind.value for kind in mend.kinds if kind in remade.as_before)
-    return Mended(
-        f"made {in_words(mend.kinds)} anew" + (f" ({same}: byte for byte as before)" if same else "")
-    )
+    return Mended(f"made {in_words(mend.kinds)} anew" + (f" ({same}: byte for byte as before)" if same else ""))
 
 
-# --- the manifest -------------------------------------------------------------------------------------------------------
+# --- the manifest -----------------------------------------------------------------------------------------------------
 
 
 def _write_manifest(store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> Mended:
@@ -132,12 +130,10 @@ def prove_manifest(store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> Se
     entry_size = None if not index else detect(index).format.entry_size
     expected = Expected(
         metadata.start_offset, metadata.end_offset, size, metadata.max_timestamp_ms, BLOCK_BYTES, None, entry_size
-    )  # fmt: skip
+    )
     walk = walk_records(store, log_key, expected, small)
     if not walk.records_are_sound or len(walk.block_crc32c) != -(-size // BLOCK_BYTES):
-        raise NotProvedError(
-            "; ".join(fault.text for fault in walk.faults) or f"{log_key} cannot be read whole"
-        )
+        raise NotProvedError("; ".join(fault.text for fault in walk.faults) or f"{log_key} cannot be read whole")
     wrong = {fault.object for fault in walk.faults}
     wrong |= {
         kind
@@ -145,13 +141,9 @@ def prove_manifest(store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> Se
         if kind not in REMAKEABLE and check_small(kind, data, metadata.last_epoch) is not None
     }
     objects = {ObjectKind.LOG: StoredObject(size, walk.crc32c)}
-    objects |= {
-        kind: StoredObject(len(data), crc32c(data)) for kind, data in small.items() if kind not in wrong
-    }
+    objects |= {kind: StoredObject(len(data), crc32c(data)) for kind, data in small.items() if kind not in wrong}
     manifest = SegmentManifest.of(metadata, objects, tuple(walk.block_crc32c), entry_size)
-    remade = [
-        kind for kind in CONTENTS if kind in wrong or (kind not in objects and _is_needed(kind, metadata))
-    ]
+    remade = [kind for kind in CONTENTS if kind in wrong or (kind not in objects and _is_needed(kind, metadata))]
     if remade:
         manifest = remake(plain_view(store), manifest, remade).manifest
     # Once more, all of it: an answer that was wrong just once must not become the word on these objects.

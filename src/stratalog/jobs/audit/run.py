@@ -1,7 +1,7 @@
 """An audit of a whole bucket: what is read, in which order, and the rules of `audit` put to it.
 
-With metadata at hand the partitions come in the order in which the metadata mention them, one of its partitions at a time;
-then those that no metadata mention. Only reads.
+With metadata at hand the partitions come in the order in which the metadata mention them, one of its partitions at a
+time; then those that no metadata mention. Only reads.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ CLOCK_KEY = "stratalog-tier-clock"
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """`topics` None: all. What is younger than `grace_ms` at `now_ms` may be under way. `readers` read objects at once."""
+    """`topics` None: all. What is younger than `grace_ms` at `now_ms` may be under way.
+
+    `readers` read objects at once.
+    """
 
     now_ms: int
     grace_ms: int
@@ -140,9 +143,14 @@ class _Audit:
         log_facts = None if self._data_dirs is None else self._data_dirs.log_facts(partition)
         options, result = self._options, self.result
         result.findings += audit(
-            partition, stored.manifests, metadata, stored.objects, log_facts,
-            now_ms=options.now_ms, grace_ms=options.grace_ms,
-        )  # fmt: skip
+            partition,
+            stored.manifests,
+            metadata,
+            stored.objects,
+            log_facts,
+            now_ms=options.now_ms,
+            grace_ms=options.grace_ms,
+        )
         result.partitions += 1
         result.segments += len(stored.manifests)
         result.objects += len(stored.objects)
@@ -220,9 +228,17 @@ def beside_partitions(bucket: BucketPartitions) -> Iterator[Finding]:
     """What lies in the bucket and belongs to no partition; topics that have several ids."""
     for name in bucket.foreign_directories:
         yield Finding(
-            Severity.NOTE, Kind.FOREIGN_OBJECT, "", None, None, name + "/", None, 0,
-            "this is no directory of a topic or partition", "none: it is left alone",
-        )  # fmt: skip
+            Severity.NOTE,
+            Kind.FOREIGN_OBJECT,
+            "",
+            None,
+            None,
+            name + "/",
+            None,
+            0,
+            "this is no directory of a topic or partition",
+            "none: it is left alone",
+        )
     for info in bucket.foreign_objects:
         if info.key != CLOCK_KEY:
             yield _foreign(info)
@@ -230,10 +246,17 @@ def beside_partitions(bucket: BucketPartitions) -> Iterator[Finding]:
         if len(ids) > 1:
             names = ", ".join(sorted(uuid_to_base64(topic_id) for topic_id in ids))
             yield Finding(
-                Severity.NOTE, Kind.SEVERAL_TOPIC_IDS, topic, None, None, None, None, 0,
+                Severity.NOTE,
+                Kind.SEVERAL_TOPIC_IDS,
+                topic,
+                None,
+                None,
+                None,
+                None,
+                0,
                 f"topics of this name have been here with the ids {names}",
                 "none: with a data directory (--data-dir) the audit tells which one is in use",
-            )  # fmt: skip
+            )
 
 
 def _sealed(facts: SegmentFacts, reason: str) -> Finding:
@@ -244,6 +267,16 @@ def _sealed(facts: SegmentFacts, reason: str) -> Finding:
 
 def _foreign(info: ObjectInfo) -> Finding:
     return Finding(
-        Severity.NOTE, Kind.FOREIGN_OBJECT, "", None, None, info.key, None, info.size,
-        "this is no object of a segment", "none: it is left alone", None, info.last_modified_ms,
-    )  # fmt: skip
+        Severity.NOTE,
+        Kind.FOREIGN_OBJECT,
+        "",
+        None,
+        None,
+        info.key,
+        None,
+        info.size,
+        "this is no object of a segment",
+        "none: it is left alone",
+        None,
+        info.last_modified_ms,
+    )

@@ -79,16 +79,33 @@ class SegmentFacts:
     job_newest_ms: int | None = None
 
     def finding(
-        self, severity: Severity, kind: Kind, text: str, action: str, *, mend: Mend | None = None,
-        key: str | None = None, size: int | None = None, newest_ms: int | None = None,
-    ) -> Finding:  # fmt: skip
+        self,
+        severity: Severity,
+        kind: Kind,
+        text: str,
+        action: str,
+        *,
+        mend: Mend | None = None,
+        key: str | None = None,
+        size: int | None = None,
+        newest_ms: int | None = None,
+    ) -> Finding:
         segment_id = self.stored.segment_id
         partition = segment_id.topic_id_partition
         return Finding(
-            severity, kind, partition.topic, partition.partition, segment_id.id, key, self.offsets,
-            self.stored.bytes if size is None else size, text, action, mend,
+            severity,
+            kind,
+            partition.topic,
+            partition.partition,
+            segment_id.id,
+            key,
+            self.offsets,
+            self.stored.bytes if size is None else size,
+            text,
+            action,
+            mend,
             self.stored.newest_ms if newest_ms is None else newest_ms,
-        )  # fmt: skip
+        )
 
     @property
     def offsets(self) -> Offsets | None:
@@ -135,14 +152,22 @@ def audit_without_objects(known: RemoteLogSegmentMetadata) -> Iterator[Finding]:
         severity, kind, size = Severity.NOTE, Kind.UNFINISHED_DELETION, 0
         text, action = "its objects are deleted, which is not yet declared", "none: the broker declares it"
     yield Finding(
-        severity, kind, partition.topic, partition.partition, known.segment_id.id, None, offsets, size, text, action,
-        None, known.event_timestamp_ms,
-    )  # fmt: skip
+        severity,
+        kind,
+        partition.topic,
+        partition.partition,
+        known.segment_id.id,
+        None,
+        offsets,
+        size,
+        text,
+        action,
+        None,
+        known.event_timestamp_ms,
+    )
 
 
-_LOOK_FOR_RECORDS = (
-    "look for these offsets on the broker's disk, in a replica or in an older version of the bucket"
-)
+_LOOK_FOR_RECORDS = "look for these offsets on the broker's disk, in a replica or in an older version of the bucket"
 
 
 def _delete_unless_whole(stored: SegmentObjects) -> DeleteObjects:
@@ -153,10 +178,13 @@ def _delete_unless_whole(stored: SegmentObjects) -> DeleteObjects:
 def _unfinished_deletion(facts: SegmentFacts) -> Finding:
     begun = facts.metadata.event_timestamp_ms if facts.metadata is not None else 0
     return facts.finding(
-        facts.leftover_severity, Kind.UNFINISHED_DELETION, "its deletion was begun, and objects are left",
-        "repair deletes the rest; the broker declares it", mend=DeleteObjects(facts.stored.keys_to_delete()),
+        facts.leftover_severity,
+        Kind.UNFINISHED_DELETION,
+        "its deletion was begun, and objects are left",
+        "repair deletes the rest; the broker declares it",
+        mend=DeleteObjects(facts.stored.keys_to_delete()),
         newest_ms=max(begun, facts.stored.newest_ms),
-    )  # fmt: skip
+    )
 
 
 def _undeleted(facts: SegmentFacts) -> Finding:
@@ -166,65 +194,89 @@ def _undeleted(facts: SegmentFacts) -> Finding:
     """
     if facts.stored.has_manifest_object and facts.stored.get(ObjectKind.LOG) is None:
         return facts.finding(
-            facts.leftover_severity, Kind.UNDELETED,
+            facts.leftover_severity,
+            Kind.UNDELETED,
             "the metadata says it was deleted, and a manifest without records is left",
-            "repair deletes it", mend=DeleteObjects(facts.stored.keys_to_delete()),
-        )  # fmt: skip
+            "repair deletes it",
+            mend=DeleteObjects(facts.stored.keys_to_delete()),
+        )
     if facts.stored.has_manifest_object:
         return facts.finding(
-            Severity.WARNING, Kind.UNDELETED, "the metadata says it was deleted, and its manifest is there",
+            Severity.WARNING,
+            Kind.UNDELETED,
+            "the metadata says it was deleted, and its manifest is there",
             "delete it by hand, unless it was put back on purpose",
-        )  # fmt: skip
+        )
     return facts.finding(
-        facts.leftover_severity, Kind.UNDELETED, "the metadata says it was deleted, and objects are left",
-        "repair deletes them", mend=_delete_unless_whole(facts.stored),
-    )  # fmt: skip
+        facts.leftover_severity,
+        Kind.UNDELETED,
+        "the metadata says it was deleted, and objects are left",
+        "repair deletes them",
+        mend=_delete_unless_whole(facts.stored),
+    )
 
 
 def _replaced(facts: SegmentFacts) -> Finding:
     """Others have its offsets; what brokers know of is theirs all the same."""
     if facts.state in (State.COPYING, State.FINISHED):
         return facts.finding(
-            Severity.WARNING, Kind.REPLACED, "another segment has taken its place, of which its brokers were not told",
+            Severity.WARNING,
+            Kind.REPLACED,
+            "another segment has taken its place, of which its brokers were not told",
             "tier restore makes the new one known; where brokers serve a bucket, its compaction needs --kafka",
-        )  # fmt: skip
+        )
     return facts.finding(
-        facts.leftover_severity, Kind.REPLACED, "another segment has taken its place, and its objects are left",
-        "the next compaction deletes them, or repair", mend=_delete_unless_whole(facts.stored),
-    )  # fmt: skip
+        facts.leftover_severity,
+        Kind.REPLACED,
+        "another segment has taken its place, and its objects are left",
+        "the next compaction deletes them, or repair",
+        mend=_delete_unless_whole(facts.stored),
+    )
 
 
 def _without_manifest(facts: SegmentFacts) -> Finding:
     stored = facts.stored
     if facts.state is State.FINISHED:
-        return _lost_manifest(
-            facts, Kind.MISSING_MANIFEST, "its copy is declared finished, and it has no manifest"
-        )
+        return _lost_manifest(facts, Kind.MISSING_MANIFEST, "its copy is declared finished, and it has no manifest")
     if facts.state is State.COPYING:
         return facts.finding(
-            facts.leftover_severity, Kind.UNFINISHED_COPY, "a copy was begun and never finished",
+            facts.leftover_severity,
+            Kind.UNFINISHED_COPY,
+            "a copy was begun and never finished",
             "none: the broker removes it at its next turn",
-        )  # fmt: skip
+        )
     delete = _delete_unless_whole(stored)
     if facts.state is State.ABSENT:
         return facts.finding(
-            facts.leftover_severity, Kind.ORPHAN, "it has no manifest, and no metadata mentions it",
-            "repair deletes it", mend=delete,
-        )  # fmt: skip
+            facts.leftover_severity,
+            Kind.ORPHAN,
+            "it has no manifest, and no metadata mentions it",
+            "repair deletes it",
+            mend=delete,
+        )
     if is_bulk(stored.segment_id.id) and not facts.has_broker:
         return facts.finding(
-            facts.leftover_severity, Kind.ORPHAN, "a bulk load has staged it and never published it",
-            "repair deletes it", mend=delete, newest_ms=facts.job_newest_ms,
-        )  # fmt: skip
+            facts.leftover_severity,
+            Kind.ORPHAN,
+            "a bulk load has staged it and never published it",
+            "repair deletes it",
+            mend=delete,
+            newest_ms=facts.job_newest_ms,
+        )
     if not stored.has_required:
         return facts.finding(
-            facts.leftover_severity, Kind.ORPHAN, "it has no manifest and is not whole: nothing can be read of it",
-            "repair deletes it", mend=delete,
-        )  # fmt: skip
+            facts.leftover_severity,
+            Kind.ORPHAN,
+            "it has no manifest and is not whole: nothing can be read of it",
+            "repair deletes it",
+            mend=delete,
+        )
     return facts.finding(
-        facts.leftover_severity, Kind.ORPHAN, "it has no manifest, and whether its copy was finished is not known",
+        facts.leftover_severity,
+        Kind.ORPHAN,
+        "it has no manifest, and whether its copy was finished is not known",
         "give the data directory (--data-dir), whose metadata tells",
-    )  # fmt: skip
+    )
 
 
 def _lost_manifest(facts: SegmentFacts, kind: Kind, text: str) -> Finding:
@@ -233,17 +285,17 @@ def _lost_manifest(facts: SegmentFacts, kind: Kind, text: str) -> Finding:
     known = facts.metadata
     if known is None or log is None or not _sizes_agree(log.size, known.segment_size_bytes):
         text += ", and its records are not there" if log is None else ""
-        return facts.finding(
-            Severity.ERROR, Kind.MISSING_SEGMENT if log is None else kind, text, _LOOK_FOR_RECORDS
-        )
+        return facts.finding(Severity.ERROR, Kind.MISSING_SEGMENT if log is None else kind, text, _LOOK_FOR_RECORDS)
     if facts.stored.layout is not Layout.STRATALOG:
-        return facts.finding(
-            Severity.ERROR, kind, text, "look for the manifest in an older version of the bucket"
-        )
+        return facts.finding(Severity.ERROR, kind, text, "look for the manifest in an older version of the bucket")
     return facts.finding(
-        Severity.ERROR, kind, text, "repair writes it, if the objects prove it", mend=WriteManifest(known),
+        Severity.ERROR,
+        kind,
+        text,
+        "repair writes it, if the objects prove it",
+        mend=WriteManifest(known),
         newest_ms=max(known.event_timestamp_ms, facts.stored.newest_ms),
-    )  # fmt: skip
+    )
 
 
 def _bad_manifest(facts: SegmentFacts, fault: ManifestFault) -> Finding:
@@ -269,9 +321,7 @@ def has_records(stored: SegmentObjects, manifest: SegmentManifest) -> bool:
     return log is not None and log.size == stored_objects(manifest)[key]
 
 
-def misfits(
-    stored: SegmentObjects, manifest: SegmentManifest
-) -> Iterator[tuple[str, ObjectInfo | None, int]]:
+def misfits(stored: SegmentObjects, manifest: SegmentManifest) -> Iterator[tuple[str, ObjectInfo | None, int]]:
     """Objects that are missing or of another size than the manifest says: key, what is there, and the size expected."""
     for key, size in stored_objects(manifest).items():
         found = stored.at(key)
@@ -298,7 +348,8 @@ def _objects_of(facts: SegmentFacts, manifest: SegmentManifest) -> Iterator[Find
 def object_finding(
     facts: SegmentFacts, manifest: SegmentManifest, key: str, what: Kind, text: str, sound_records: bool
 ) -> Finding:
-    """An object that is missing or damaged: of our layout all but the records can be made anew while there are these."""
+    """An object that is missing or damaged: of our layout all but the records can be made anew while there are
+    these."""
     found = facts.stored.at(key)
     size = stored_objects(manifest)[key] if found is None else found.size
     parsed = ObjectKey.parse(key)
@@ -328,23 +379,32 @@ def _unlisted(facts: SegmentFacts, manifest: SegmentManifest, info: ObjectInfo) 
     is_ours = manifest.layout is Layout.STRATALOG and kind is not None
     mend = DeleteObjects((info.key,)) if is_ours and not wanted and kind not in REMAKEABLE else None
     return facts.finding(
-        Severity.WARNING, Kind.UNLISTED_OBJECT, "the manifest of its segment does not list it",
-        "none: it is left alone" if mend is None else "repair deletes it", mend=mend, key=info.key, size=info.size,
-    )  # fmt: skip
+        Severity.WARNING,
+        Kind.UNLISTED_OBJECT,
+        "the manifest of its segment does not list it",
+        "none: it is left alone" if mend is None else "repair deletes it",
+        mend=mend,
+        key=info.key,
+        size=info.size,
+    )
 
 
 def _against_metadata(facts: SegmentFacts, manifest: SegmentManifest) -> Iterator[Finding]:
     known = facts.metadata
     if facts.state is State.ABSENT:
         yield facts.finding(
-            facts.leftover_severity, Kind.UNREFERENCED, "it is complete, but no metadata mentions it: no broker reads it",
+            facts.leftover_severity,
+            Kind.UNREFERENCED,
+            "it is complete, but no metadata mentions it: no broker reads it",
             "tier restore makes it known again; if it is not wanted, delete it by hand",
-        )  # fmt: skip
+        )
     elif facts.state is State.COPYING:
         yield facts.finding(
-            facts.leftover_severity, Kind.UNFINISHED_COPY, "it is complete, but its copy was never declared finished",
+            facts.leftover_severity,
+            Kind.UNFINISHED_COPY,
+            "it is complete, but its copy was never declared finished",
             "none: the broker copies it again and removes this one",
-        )  # fmt: skip
+        )
     elif known is not None and (differences := "; ".join(_differences(manifest, known))):
         yield facts.finding(
             Severity.ERROR, Kind.METADATA_DIFFERS, differences, "tier restore takes what the manifest says"

@@ -1,8 +1,9 @@
 """What happened in a partition before one of its segments, as far as the bucket tells: its producers and leader epochs.
 
-A segment's own objects say how things were at its end, so the snapshot of the segment before it is the state at its start.
-Where that one is missing or damaged, an earlier one is looked for, and the batches from there on are replayed. When two
-segments reach to the same offset (an election lets two leaders copy it), the one of the later leader epoch counts.
+A segment's own objects say how things were at its end, so the snapshot of the segment before it is the state at its
+start. Where that one is missing or damaged, an earlier one is looked for, and the batches from there on are replayed.
+When two segments reach to the same offset (an election lets two leaders copy it), the one of the later leader epoch
+counts.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ class NotProvedError(RemoteStorageError):
 class Producers:
     """The producers of a partition, batch by batch.
 
-    `begins_at` is the first offset that is known of, None where everything is: what began before it and goes on counts as
-    begun there, which is the same to whoever reads from there on.
+    `begins_at` is the first offset that is known of, None where everything is: what began before it and goes on counts
+    as begun there, which is the same to whoever reads from there on.
     """
 
     replay: Replay
@@ -180,9 +181,7 @@ class SegmentHistory:
             known = self._epochs_of(before)
             chain.append(before)
         for manifest in reversed(chain):
-            known = [
-                entry for entry in known if entry.start_offset < manifest.base_offset or manifest is chain[-1]
-            ]
+            known = [entry for entry in known if entry.start_offset < manifest.base_offset or manifest is chain[-1]]
             for epoch, start in sorted(manifest.leader_epochs.items()):
                 if not known or epoch > known[-1].epoch:
                     known.append(EpochEntry(epoch, start))
@@ -256,9 +255,7 @@ class SegmentHistory:
     def _content(self, manifest: SegmentManifest, kind: ObjectKind) -> bytes:
         """One of the small objects, whole and checked."""
         if kind not in manifest.objects:
-            raise RemoteResourceNotFoundError(
-                f"{object_key(manifest, kind)}: the segment was copied without it"
-            )
+            raise RemoteResourceNotFoundError(f"{object_key(manifest, kind)}: the segment was copied without it")
         return bytes(self._view.reader.read(manifest, kind))
 
 

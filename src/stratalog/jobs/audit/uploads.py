@@ -18,17 +18,35 @@ def audit_uploads(
         if key is None:
             if topics is None:
                 yield Finding(
-                    Severity.NOTE, Kind.UNFINISHED_UPLOAD, "", None, None, upload.key, None, 0,
-                    "an upload of something that is of no segment was not finished", "none: it is left alone", None,
+                    Severity.NOTE,
+                    Kind.UNFINISHED_UPLOAD,
+                    "",
+                    None,
+                    None,
+                    upload.key,
+                    None,
+                    0,
+                    "an upload of something that is of no segment was not finished",
+                    "none: it is left alone",
+                    None,
                     upload.begun_ms,
-                )  # fmt: skip
+                )
             continue
         partition = key.segment_id.topic_id_partition
         if topics is not None and partition.topic not in topics:
             continue
         severity = Severity.NOTE if upload.begun_ms > now_ms - grace_ms else Severity.WARNING
         yield Finding(
-            severity, Kind.UNFINISHED_UPLOAD, partition.topic, partition.partition, key.segment_id.id, upload.key, None, 0,
+            severity,
+            Kind.UNFINISHED_UPLOAD,
+            partition.topic,
+            partition.partition,
+            key.segment_id.id,
+            upload.key,
+            None,
+            0,
             "an upload in parts was begun and never finished; what came of it takes room, and is in no listing",
-            "repair takes it back", TakeBackUpload(upload), upload.begun_ms,
-        )  # fmt: skip
+            "repair takes it back",
+            TakeBackUpload(upload),
+            upload.begun_ms,
+        )

@@ -32,8 +32,8 @@ _ROWS_MAX: Final = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Batches that lie one behind the other: `rows` (see `batch_kernel`), with positions in the file; and their bytes, of a
-    batch that is larger than a window its header only.
+    """Batches that lie one behind the other: `rows` (see `batch_kernel`), with positions in the file; and their bytes,
+    of a batch that is larger than a window its header only.
     """
 
     rows: Any
@@ -82,7 +82,8 @@ def scan_batches(
 
 
 def _claim_of(row: Any, expected_offset: int, highest: int) -> Claim:
-    """What the last batch says, if its CRC is wrong and something else than a batch follows: its length is wrong then."""
+    """What the last batch says, if its CRC is wrong and something else than a batch follows: its length is wrong
+    then."""
     first, last = int(row[kernel.R_BASE_OFFSET]), int(row[kernel.R_LAST_OFFSET])
     is_known = not row[kernel.R_IS_SOUND] and expected_offset <= first <= last <= highest
     return Claim(0, last) if is_known else NO_CLAIM
@@ -100,9 +101,7 @@ def _scan(data: memoryview) -> tuple[Any, int, int]:
     source = np.frombuffer(data, np.uint8)
     rows = np.empty((_ROWS_MAX, kernel.ROW_WORDS), np.int64)
     result = np.zeros(kernel.RESULT_WORDS, np.int64)
-    kernel.scan(
-        int(source.ctypes.data), len(source), int(rows.ctypes.data), _ROWS_MAX, int(result.ctypes.data)
-    )
+    kernel.scan(int(source.ctypes.data), len(source), int(rows.ctypes.data), _ROWS_MAX, int(result.ctypes.data))
     count, end, status = (int(word) for word in result)
     return rows[:count], end, status
 
@@ -124,9 +123,18 @@ def _large_batch(file: File, size: int, position: int, window_size: int) -> Wind
     for start in range(position + HEADER_SIZE, position + needed, window_size):
         crc = crc32c(file.pread(min(window_size, position + needed - start), start), crc)
     row = (
-        position, batch.base_offset, batch.last_offset, needed, batch.partition_leader_epoch, batch.attributes,
-        batch.max_timestamp, batch.producer_id, batch.record_count, crc == batch.crc, batch.magic,
-    )  # fmt: skip
+        position,
+        batch.base_offset,
+        batch.last_offset,
+        needed,
+        batch.partition_leader_epoch,
+        batch.attributes,
+        batch.max_timestamp,
+        batch.producer_id,
+        batch.record_count,
+        crc == batch.crc,
+        batch.magic,
+    )
     return Window(np.array([row], np.int64), data, position)
 
 
@@ -143,9 +151,18 @@ def _old_message(file: File, size: int, position: int) -> Window | None:
     except StratalogError:
         return None
     row = (
-        position, base_offset, batch.last_offset, needed, -1, batch.attributes, batch.max_timestamp, -1, 1, is_sound,
+        position,
+        base_offset,
+        batch.last_offset,
+        needed,
+        -1,
+        batch.attributes,
+        batch.max_timestamp,
+        -1,
+        1,
+        is_sound,
         batch.magic,
-    )  # fmt: skip
+    )
     return Window(np.array([row], np.int64), data, position)
 
 

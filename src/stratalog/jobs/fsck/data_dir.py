@@ -82,7 +82,10 @@ def is_partition_dir(path: Path, fs: FileSystem) -> bool:
 
 
 def log_size(paths: Sequence[Path], fs: FileSystem) -> int:
-    """Bytes of `.log` files that a check of `paths` will read, for a progress bar. What cannot be read counts nothing."""
+    """Bytes of `.log` files that a check of `paths` will read, for a progress bar.
+
+    What cannot be read counts nothing.
+    """
     total = 0
     for path in paths:
         try:
@@ -173,7 +176,10 @@ class PartitionFacts(TypedDict):
 
 
 def partition_facts(log_dir: Path, fs: FileSystem) -> Callable[[str], PartitionFacts]:
-    """What a log directory's files say of a partition, by its name. A checkpoint that cannot be read is told elsewhere."""
+    """What a log directory's files say of a partition, by its name.
+
+    A checkpoint that cannot be read is told elsewhere.
+    """
     was_clean = fs.exists(log_dir / CLEAN_SHUTDOWN)
     starts = _stored_offsets(log_dir / checkpoints.LOG_START_OFFSETS, fs) if was_clean else None
     points = _stored_offsets(log_dir / checkpoints.RECOVERY_POINTS, fs)
@@ -205,18 +211,24 @@ def _check_name(report: DirReport, entry: Path, *, is_dir: bool) -> None:
         report.findings.append(
             Finding(
                 Severity.NOTE if is_deleted else Severity.WARNING,
-                Kind.WAITS_FOR_DELETION if is_deleted else Kind.STRAY_PARTITION, marked["name"], entry,
+                Kind.WAITS_FOR_DELETION if is_deleted else Kind.STRAY_PARTITION,
+                marked["name"],
+                entry,
                 "a partition that is being deleted" if is_deleted else f"a partition set aside ({marked['why']})",
                 "its removal at the next start" if is_deleted else "your decision: no topic owns it",
             )
-        )  # fmt: skip
+        )
     elif entry.name not in _KNOWN and not _OURS.fullmatch(entry.name):
         report.findings.append(
             Finding(
-                Severity.WARNING, Kind.FOREIGN_FILE, "", entry,
-                f"a {'directory' if is_dir else 'file'} of no known name", "partitions and checkpoints",
+                Severity.WARNING,
+                Kind.FOREIGN_FILE,
+                "",
+                entry,
+                f"a {'directory' if is_dir else 'file'} of no known name",
+                "partitions and checkpoints",
             )
-        )  # fmt: skip
+        )
 
 
 # --- whose directory it is --------------------------------------------------------------------------------------------
@@ -261,10 +273,14 @@ def _check_shutdown_mark(report: DirReport, fs: FileSystem) -> None:
     if not is_right:
         report.findings.append(
             Finding(
-                Severity.WARNING, Kind.META_DAMAGED, "", path, "no JSON object with version 0 and brokerEpoch",
+                Severity.WARNING,
+                Kind.META_DAMAGED,
+                "",
+                path,
+                "no JSON object with version 0 and brokerEpoch",
                 "the mark of a clean shutdown",
             )
-        )  # fmt: skip
+        )
 
 
 def _compare_meta(dirs: Sequence[DirReport]) -> None:
@@ -278,9 +294,7 @@ def _compare_meta(dirs: Sequence[DirReport]) -> None:
             if one.meta.get(key) != first.meta.get(key):
                 _tell_meta(one, f"{key} {one.meta.get(key)}", f"{first.meta.get(key)}, as in {first.path}")
         if "directory.id" in one.meta and one.meta["directory.id"] == first.meta.get("directory.id"):
-            _tell_meta(
-                one, f"directory.id {one.meta['directory.id']}", f"another one than that of {first.path}"
-            )
+            _tell_meta(one, f"directory.id {one.meta['directory.id']}", f"another one than that of {first.path}")
 
 
 def _tell_meta(report: DirReport, found: str, expected: str) -> None:
@@ -296,10 +310,14 @@ def _compare_partitions(dirs: Sequence[DirReport]) -> None:
         if report.name in places:
             report.findings.append(
                 Finding(
-                    Severity.ERROR, Kind.DUPLICATE_PARTITION, report.name, report.directory,
-                    f"the same partition as in {places[report.name].parent}", "one directory for a partition",
+                    Severity.ERROR,
+                    Kind.DUPLICATE_PARTITION,
+                    report.name,
+                    report.directory,
+                    f"the same partition as in {places[report.name].parent}",
+                    "one directory for a partition",
                 )
-            )  # fmt: skip
+            )
         places.setdefault(report.name, report.directory)
         parsed = parse_partition_dir(report.name)
         if report.topic_id is None or parsed is None:
@@ -308,10 +326,14 @@ def _compare_partitions(dirs: Sequence[DirReport]) -> None:
         if topic_id != report.topic_id:
             report.findings.append(
                 Finding(
-                    Severity.ERROR, Kind.TOPIC_ID_DIFFERS, report.name, report.directory / "partition.metadata",
-                    f"topic id {uuid_to_base64(report.topic_id)}", f"{uuid_to_base64(topic_id)}, as in {other}",
+                    Severity.ERROR,
+                    Kind.TOPIC_ID_DIFFERS,
+                    report.name,
+                    report.directory / "partition.metadata",
+                    f"topic id {uuid_to_base64(report.topic_id)}",
+                    f"{uuid_to_base64(topic_id)}, as in {other}",
                 )
-            )  # fmt: skip
+            )
 
 
 # --- checkpoints ------------------------------------------------------------------------------------------------------
@@ -328,10 +350,15 @@ def _check_checkpoint(report: DirReport, path: Path, fs: FileSystem) -> None:
         found = str(error).removeprefix(f"{path}: ")
         report.findings.append(
             Finding(
-                Severity.ERROR, Kind.CHECKPOINT_DAMAGED, "", path, found, "a checkpoint that can be read",
+                Severity.ERROR,
+                Kind.CHECKPOINT_DAMAGED,
+                "",
+                path,
+                found,
+                "a checkpoint that can be read",
                 action=_safe_content(path, report),
             )
-        )  # fmt: skip
+        )
         return
     sound = {
         key: within
@@ -343,11 +370,7 @@ def _check_checkpoint(report: DirReport, path: Path, fs: FileSystem) -> None:
         path, checkpoints.encode_offsets(sound), "leave out what is unknown, bring the rest within its log"
     )
     if path.name == checkpoints.RECOVERY_POINTS:
-        moved = [
-            partitions[f"{key[0]}-{key[1]}"].directory
-            for key, offset in sound.items()
-            if offset != offsets[key]
-        ]
+        moved = [partitions[f"{key[0]}-{key[1]}"].directory for key, offset in sound.items() if offset != offsets[key]]
         if moved:
             action = WriteRecoveryPoints(path, checkpoints.encode_offsets(sound), tuple(moved))
     for (topic, number), offset in offsets.items():
@@ -355,35 +378,46 @@ def _check_checkpoint(report: DirReport, path: Path, fs: FileSystem) -> None:
         if partition is None:
             report.findings.append(
                 Finding(
-                    Severity.WARNING, Kind.CHECKPOINT_UNKNOWN, f"{topic}-{number}", path, f"offset {offset}",
-                    "entries of partitions in this directory", action=action,
+                    Severity.WARNING,
+                    Kind.CHECKPOINT_UNKNOWN,
+                    f"{topic}-{number}",
+                    path,
+                    f"offset {offset}",
+                    "entries of partitions in this directory",
+                    action=action,
                 )
-            )  # fmt: skip
+            )
         else:
             _check_offset(report, path, partition, offset, action)
 
 
-def _check_offset(
-    report: DirReport, path: Path, partition: PartitionReport, offset: int, action: Action
-) -> None:
+def _check_offset(report: DirReport, path: Path, partition: PartitionReport, offset: int, action: Action) -> None:
     if not partition.is_readable:
         return
     end = partition.log_end_offset
     if not 0 <= offset <= end:
         report.findings.append(
             Finding(
-                Severity.ERROR, Kind.CHECKPOINT_OFFSET, partition.name, path, f"offset {offset}",
-                f"an offset within the log, which ends at {end}", action=action,
+                Severity.ERROR,
+                Kind.CHECKPOINT_OFFSET,
+                partition.name,
+                path,
+                f"offset {offset}",
+                f"an offset within the log, which ends at {end}",
+                action=action,
             )
-        )  # fmt: skip
+        )
     elif path.name == checkpoints.RECOVERY_POINTS and report.was_clean and offset < end:
         report.findings.append(
             Finding(
-                Severity.WARNING, Kind.BEHIND_RECOVERY_POINT, partition.name, path,
+                Severity.WARNING,
+                Kind.BEHIND_RECOVERY_POINT,
+                partition.name,
+                path,
                 f"recovery point {offset}, but records up to {end - 1}",
                 "the end of the log, since the last broker stopped cleanly",
             )
-        )  # fmt: skip
+        )
 
 
 #: What stands in place of a checkpoint that cannot be read: safe, not what was there.

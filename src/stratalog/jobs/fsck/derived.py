@@ -130,9 +130,12 @@ class _Derived:
                 self._check_txn_index(path, expected, unknown)
             elif expected and self._is_exact:
                 self._tell(
-                    Kind.TXN_INDEX_DAMAGED, path, "no such file", f"{len(expected)} aborted transactions",
+                    Kind.TXN_INDEX_DAMAGED,
+                    path,
+                    "no such file",
+                    f"{len(expected)} aborted transactions",
                     self._txn_action(path, expected, unknown),
-                )  # fmt: skip
+                )
 
     def _check_txn_index(self, path: Path, expected: list[AbortedTransaction], unknown: set[int]) -> None:
         action = self._txn_action(path, expected, unknown)
@@ -148,9 +151,13 @@ class _Derived:
             return
         if len(data) % txn_index.ENTRY_SIZE:
             self._tell(
-                Kind.TXN_INDEX_DAMAGED, path, f"{len(data)} bytes", f"a multiple of {txn_index.ENTRY_SIZE}", action,
+                Kind.TXN_INDEX_DAMAGED,
+                path,
+                f"{len(data)} bytes",
+                f"a multiple of {txn_index.ENTRY_SIZE}",
+                action,
                 len(stored) * txn_index.ENTRY_SIZE,
-            )  # fmt: skip
+            )
         known = {one.last_offset: one for one in expected}
         for slot, entry in enumerate(stored):
             fault = self._txn_fault(entry, known.pop(entry.last_offset, None), unknown)

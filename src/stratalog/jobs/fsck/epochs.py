@@ -41,9 +41,7 @@ def check_epochs(
         content = encode_epochs(_from_log([run for _, run in runs], stored, log_end_offset))
         action = WriteFile(path, content, "write the epochs that the batches have")
         findings.append(
-            Finding(
-                Severity.ERROR, kind, partition, path, found, expected, action=None if findings else action
-            )
+            Finding(Severity.ERROR, kind, partition, path, found, expected, action=None if findings else action)
         )
 
     if not fs.exists(path):
@@ -67,12 +65,16 @@ def _descending(runs: Sequence[tuple[SegmentFacts, EpochRun]], partition: str) -
         if following.epoch < run.epoch:
             findings.append(
                 Finding(
-                    Severity.ERROR, Kind.EPOCH_OF_BATCH, partition, facts.path,
+                    Severity.ERROR,
+                    Kind.EPOCH_OF_BATCH,
+                    partition,
+                    facts.path,
                     f"leader epoch {run.epoch} from offset {run.base_offset} to {run.last_offset}, and"
                     f" {following.epoch} behind it",
-                    "epochs that do not descend", run.position,
+                    "epochs that do not descend",
+                    run.position,
                 )
-            )  # fmt: skip
+            )
     return findings
 
 
@@ -104,9 +106,7 @@ def _text(entry: EpochEntry) -> str:
     return f"epoch {entry.epoch} from offset {entry.start_offset}"
 
 
-def _from_log(
-    runs: Sequence[EpochRun], stored: Sequence[EpochEntry], log_end_offset: int
-) -> list[EpochEntry]:
+def _from_log(runs: Sequence[EpochRun], stored: Sequence[EpochEntry], log_end_offset: int) -> list[EpochEntry]:
     """The first offset of each epoch; and the epoch in which nothing was written yet, if one stands at the end."""
     entries: list[EpochEntry] = []
     for run in runs:

@@ -71,8 +71,9 @@ class Kind(enum.Enum):
 class Finding:
     """One thing that is wrong.
 
-    `partition` is "" for what belongs to the log directory. `position` is a byte of the file, None for the file as a whole;
-    `size` the bytes that are affected, 0 where that has no meaning. `action` is what repair would do, None: nothing.
+    `partition` is "" for what belongs to the log directory. `position` is a byte of the file, None for the file as a
+    whole; `size` the bytes that are affected, 0 where that has no meaning. `action` is what repair would do, None:
+    nothing.
     """
 
     severity: Severity

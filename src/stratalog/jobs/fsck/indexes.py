@@ -37,12 +37,17 @@ def check_indexes(
     found += check.verify_time_index(log, times, base_offset, is_sealed=is_sealed, fs=fs)
     findings = [
         Finding(
-            Severity.ERROR, _KINDS.get(one.kind, Kind.INDEX_ENTRY), partition, one.path, one.message,
+            Severity.ERROR,
+            _KINDS.get(one.kind, Kind.INDEX_ENTRY),
+            partition,
+            one.path,
+            one.message,
             "entries that agree with the log",
-            None if one.slot is None else one.slot * _entry_size(one.path, form), action=action,
+            None if one.slot is None else one.slot * _entry_size(one.path, form),
+            action=action,
         )
         for one in found
-    ]  # fmt: skip
+    ]
     if not findings:
         findings += _inexact(facts, partition, index, times, form, fs)
     return findings
@@ -87,9 +92,12 @@ def _inexact(
         slots = [slot for slot, entry in enumerate(entries) if entry not in exact]
         if slots:
             yield _note(
-                partition, times, slots, time_index.ENTRY_SIZE,
+                partition,
+                times,
+                slots,
+                time_index.ENTRY_SIZE,
                 "the last offset of the first batch with that timestamp, as since Kafka 3.7",
-            )  # fmt: skip
+            )
 
 
 def _note(partition: str, path: Path, slots: list[int], entry_size: int, expected: str) -> Finding:

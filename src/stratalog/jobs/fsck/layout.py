@@ -67,9 +67,12 @@ def read_layout(directory: Path, partition: str, fs: FileSystem) -> Layout:
             )
         elif parsed is not None and parsed[2]:
             tell(
-                Severity.WARNING, Kind.INTERRUPTED_REPLACEMENT, name, "what was to take the place of segments",
+                Severity.WARNING,
+                Kind.INTERRUPTED_REPLACEMENT,
+                name,
+                "what was to take the place of segments",
                 "the next start finishes or undoes it",
-            )  # fmt: skip
+            )
         elif name.endswith(CUT_SUFFIX):
             tell(
                 Severity.NOTE,
@@ -108,7 +111,12 @@ def _tell_orphans(layout: Layout, partition: str, fs: FileSystem) -> None:
             path = layout.directory / f"{offset:020d}{suffix}"
             layout.findings.append(
                 Finding(
-                    Severity.WARNING, Kind.ORPHAN_FILE, partition, path, "an index without its log",
-                    f"{offset:020d}{LOG_SUFFIX} beside it", size=fs.size(path),
+                    Severity.WARNING,
+                    Kind.ORPHAN_FILE,
+                    partition,
+                    path,
+                    "an index without its log",
+                    f"{offset:020d}{LOG_SUFFIX} beside it",
+                    size=fs.size(path),
                 )
-            )  # fmt: skip
+            )

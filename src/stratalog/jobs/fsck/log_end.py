@@ -1,12 +1,12 @@
 """Where a log ended, and what is wrong behind its last sound batch.
 
 What was acknowledged keeps its offset for good: a consumer that has read it, or has committed behind it, would take
-another record for it. So what a crash left is cut as recovery cuts it, but damage in what was flushed never moves the end
-of the log back. It stays in its place, where readers are told of it, and the log goes on behind it, in another segment.
-Who would rather have readers pass over it accepts the loss: the bytes are then moved to a `.cut` file.
+another record for it. So what a crash left is cut as recovery cuts it, but damage in what was flushed never moves the
+end of the log back. It stays in its place, where readers are told of it, and the log goes on behind it, in another
+segment. Who would rather have readers pass over it accepts the loss: the bytes are then moved to a `.cut` file.
 
-Several files say where a log ended: the recovery point, the producer snapshot of a clean stop, headers under a wrong CRC.
-None of the first two has a checksum of its offset, so where the log itself looks whole, both have to agree (as in
+Several files say where a log ended: the recovery point, the producer snapshot of a clean stop, headers under a wrong
+CRC. None of the first two has a checksum of its offset, so where the log itself looks whole, both have to agree (as in
 `log.recovery`).
 """
 
@@ -83,34 +83,57 @@ class LogEnd:
             is_zeros = len(self._tail) == 1 and self._tail[0].found == "zeros"
             return [
                 Finding(
-                    Severity.WARNING if is_zeros else Severity.ERROR, Kind.TORN_TAIL, self._partition,
-                    self._last.path, f"behind the last sound batch: {self._tail[0].found}",
-                    f"the end of the log, at offset {self.sound_end_offset}", self._last.sound_end, size, cut,
+                    Severity.WARNING if is_zeros else Severity.ERROR,
+                    Kind.TORN_TAIL,
+                    self._partition,
+                    self._last.path,
+                    f"behind the last sound batch: {self._tail[0].found}",
+                    f"the end of the log, at offset {self.sound_end_offset}",
+                    self._last.sound_end,
+                    size,
+                    cut,
                 )
-            ]  # fmt: skip
+            ]
         found = [
             Finding(
-                Severity.ERROR, Kind.LOST_TAIL, self._partition, self._last.path,
+                Severity.ERROR,
+                Kind.LOST_TAIL,
+                self._partition,
+                self._last.path,
                 f"behind the last sound batch: {self._tail[0].found}",
                 f"records of offsets {self.sound_end_offset} to {self.offset - 1}, which were acknowledged",
-                self._last.sound_end, size, self._begin(),
+                self._last.sound_end,
+                size,
+                self._begin(),
             )
-        ]  # fmt: skip
+        ]
         if accept_loss:
             found.append(
                 Finding(
-                    Severity.ERROR, self._tail[0].kind, self._partition, self._last.path, self._tail[0].found,
-                    self._tail[0].expected, self._tail[0].position, self._tail[0].size, cut,
+                    Severity.ERROR,
+                    self._tail[0].kind,
+                    self._partition,
+                    self._last.path,
+                    self._tail[0].found,
+                    self._tail[0].expected,
+                    self._tail[0].position,
+                    self._tail[0].size,
+                    cut,
                 )
-            )  # fmt: skip
+            )
         return found
 
     def _missing(self) -> Finding:
         path = self._directory if self._last is None else self._last.path
         return Finding(
-            Severity.ERROR, Kind.LOST_TAIL, self._partition, path, f"an end at offset {self.sound_end_offset}",
-            f"records up to offset {self.offset - 1}, as recovery point and snapshot say", action=self._begin(),
-        )  # fmt: skip
+            Severity.ERROR,
+            Kind.LOST_TAIL,
+            self._partition,
+            path,
+            f"an end at offset {self.sound_end_offset}",
+            f"records up to offset {self.offset - 1}, as recovery point and snapshot say",
+            action=self._begin(),
+        )
 
     def _begin(self) -> BeginSegment:
         return BeginSegment(self._directory / log_file(self.offset), self.offset)

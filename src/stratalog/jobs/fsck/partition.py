@@ -25,7 +25,10 @@ from stratalog.util.filesystem import FileSystem
 
 @dataclass
 class PartitionReport:
-    """What a check of one directory found. The log ends behind its last sound batch, or later if it lost records there."""
+    """What a check of one directory found.
+
+    The log ends behind its last sound batch, or later if it lost records there.
+    """
 
     name: str
     directory: Path
@@ -53,8 +56,8 @@ def check_partition(
 ) -> PartitionReport:
     """Check a partition directory, segments side by side in `pool`. `was_clean`: the last broker stopped cleanly.
 
-    `log_start_offset` and `recovery_point` are what the log directory's checkpoints say; None if there is none, or it may
-    be out of date. With `accept_loss` repair may take damage out of the end of a segment though its records were
+    `log_start_offset` and `recovery_point` are what the log directory's checkpoints say; None if there is none, or it
+    may be out of date. With `accept_loss` repair may take damage out of the end of a segment though its records were
     acknowledged.
 
     `on_progress` is called, from several threads, with the bytes of log that were read since its last call. A file that
@@ -70,17 +73,13 @@ def check_partition(
         report.first_offset, report.log_end_offset = segments[0].base_offset, segments[-1].next_offset
     if not segments and report.is_readable:
         report.findings.append(
-            Finding(
-                Severity.WARNING, Kind.NO_SEGMENTS, report.name, directory, "no .log", "at least one segment"
-            )
+            Finding(Severity.WARNING, Kind.NO_SEGMENTS, report.name, directory, "no .log", "at least one segment")
         )
     tails: dict[int, CutTail] = {}
     if accept_loss:
         tails = {facts.base_offset: cut_of(facts, fs) for facts in segments[:-1] if trailing_damage(facts)}
     if report.is_readable:
-        end = LogEnd(
-            directory, segments, layout.snapshots, fs, was_clean=was_clean, recovery_point=recovery_point
-        )
+        end = LogEnd(directory, segments, layout.snapshots, fs, was_clean=was_clean, recovery_point=recovery_point)
         report.log_end_offset = end.offset
         at_end = end.findings(accept_loss=accept_loss)
         report.findings += at_end
@@ -125,10 +124,11 @@ def unreadable(partition: str, path: Path, error: OSError) -> Finding:
     return Finding(Severity.ERROR, Kind.UNREADABLE, partition, path, reason, "a file that can be read")
 
 
-def _tell_faults(
-    segments: Sequence[SegmentFacts], tails: dict[int, CutTail], report: PartitionReport
-) -> None:
-    """Findings of the logs themselves, but for what is behind the last sound batch of all. `tails`: what is to be cut."""
+def _tell_faults(segments: Sequence[SegmentFacts], tails: dict[int, CutTail], report: PartitionReport) -> None:
+    """Findings of the logs themselves, but for what is behind the last sound batch of all.
+
+    `tails`: what is to be cut.
+    """
     for facts in segments:
         trailing = trailing_damage(facts)
         for one in facts.faults:
@@ -136,10 +136,17 @@ def _tell_faults(
                 continue
             report.findings.append(
                 Finding(
-                    Severity.ERROR, one.kind, report.name, facts.path, one.found, one.expected, one.position,
-                    one.size, tails.get(facts.base_offset) if one in trailing else None,
+                    Severity.ERROR,
+                    one.kind,
+                    report.name,
+                    facts.path,
+                    one.found,
+                    one.expected,
+                    one.position,
+                    one.size,
+                    tails.get(facts.base_offset) if one in trailing else None,
                 )
-            )  # fmt: skip
+            )
 
 
 def _tell_neighbours(segments: Sequence[SegmentFacts], report: PartitionReport) -> None:
@@ -149,19 +156,26 @@ def _tell_neighbours(segments: Sequence[SegmentFacts], report: PartitionReport) 
         if facts.next_offset > following.base_offset:
             report.findings.append(
                 Finding(
-                    Severity.ERROR, Kind.SEGMENT_OVERLAP, report.name, facts.path,
+                    Severity.ERROR,
+                    Kind.SEGMENT_OVERLAP,
+                    report.name,
+                    facts.path,
                     f"offsets up to {facts.last_offset}",
                     f"offsets below {following.base_offset}, where the next segment begins",
                 )
-            )  # fmt: skip
+            )
         elif facts.next_offset < following.base_offset and facts.is_sound and not is_compacted:
             report.findings.append(
                 Finding(
-                    Severity.WARNING, Kind.SEGMENT_GAP, report.name, following.path,
+                    Severity.WARNING,
+                    Kind.SEGMENT_GAP,
+                    report.name,
+                    following.path,
                     f"no records from offset {facts.next_offset} to {following.base_offset - 1}",
-                    "a segment that goes on where the one before ends; there are no other gaps, as compaction leaves them",
+                    "a segment that goes on where the one before ends; there are no other gaps, as compaction leaves "
+                    "them",
                 )
-            )  # fmt: skip
+            )
 
 
 def _check_indexes(
@@ -179,9 +193,7 @@ def _check_indexes(
             continue  # no walk leads over it, and nothing could be made anew
         can_rebuild = facts.is_sound or (facts.base_offset in tails and not facts.has_damage_within)
         is_sealed = facts is not segments[-1] or (was_clean and report.name != METADATA_LOG)
-        jobs.append(
-            pool.submit(check_indexes, facts, report.name, fs, is_sealed=is_sealed, can_rebuild=can_rebuild)
-        )
+        jobs.append(pool.submit(check_indexes, facts, report.name, fs, is_sealed=is_sealed, can_rebuild=can_rebuild))
     for job in jobs:
         try:
             report.findings += job.result()
@@ -196,9 +208,14 @@ def _check_topic_id(report: PartitionReport, fs: FileSystem) -> None:
     except CorruptCheckpointError as error:
         report.findings.append(
             Finding(
-                Severity.ERROR, Kind.TOPIC_ID_DAMAGED, report.name, path, str(error).removeprefix(f"{path}: "),
-                "version 0 and a topic id", size=fs.size(path),
+                Severity.ERROR,
+                Kind.TOPIC_ID_DAMAGED,
+                report.name,
+                path,
+                str(error).removeprefix(f"{path}: "),
+                "version 0 and a topic id",
+                size=fs.size(path),
             )
-        )  # fmt: skip
+        )
     except OSError as error:
         report.findings.append(unreadable(report.name, path, error))

@@ -1,7 +1,7 @@
 """The state of producers as it follows from the log: what snapshots and transaction indexes must say.
 
-A second, plain implementation beside `log.producer_state`, which writes those files: only what a batch that is in the log
-does to the state, no validation. A test holds both together.
+A second, plain implementation beside `log.producer_state`, which writes those files: only what a batch that is in the
+log does to the state, no validation. A test holds both together.
 """
 
 from __future__ import annotations
@@ -48,9 +48,14 @@ class Replay:
         """Begin with what a snapshot says."""
         for entry in entries:
             self._producers[entry.producer_id] = _Producer(
-                entry.epoch, entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp_ms,
-                entry.coordinator_epoch, entry.current_txn_first_offset,
-            )  # fmt: skip
+                entry.epoch,
+                entry.last_sequence,
+                entry.last_offset,
+                entry.offset_delta,
+                entry.timestamp_ms,
+                entry.coordinator_epoch,
+                entry.current_txn_first_offset,
+            )
 
     def see(self, batch: RecordBatch) -> None:
         producer = self._producers.setdefault(batch.producer_id, _Producer())
@@ -81,9 +86,7 @@ class Replay:
                 if not self.is_complete:  # else it was an empty transaction
                     self.unknown_aborts.add(offset)
             else:
-                others = (
-                    other.txn_first_offset for other in self._producers.values() if other is not producer
-                )
+                others = (other.txn_first_offset for other in self._producers.values() if other is not producer)
                 stable = min((first for first in others if first != NONE), default=offset + 1)
                 self.aborted.append(AbortedTransaction(batch.producer_id, first_offset, offset, stable))
         producer.enter(batch.producer_epoch)
@@ -94,16 +97,20 @@ class Replay:
         """What a snapshot taken here says, if nobody expired, in order of the producers' first batches."""
         return [
             ProducerSnapshotEntry(
-                producer_id, one.epoch, one.last_sequence, one.last_offset, one.offset_delta, one.timestamp_ms,
-                one.coordinator_epoch, one.txn_first_offset,
+                producer_id,
+                one.epoch,
+                one.last_sequence,
+                one.last_offset,
+                one.offset_delta,
+                one.timestamp_ms,
+                one.coordinator_epoch,
+                one.txn_first_offset,
             )
             for producer_id, one in self._producers.items()
-        ]  # fmt: skip
+        ]
 
 
-def difference(
-    stored: Sequence[ProducerSnapshotEntry], expected: Sequence[ProducerSnapshotEntry]
-) -> str | None:
+def difference(stored: Sequence[ProducerSnapshotEntry], expected: Sequence[ProducerSnapshotEntry]) -> str | None:
     """Where a snapshot contradicts a log of which nothing is missing; None if it does not.
 
     A producer that the snapshot lacks may have expired before it was taken, and its coordinator epoch with it.

@@ -89,7 +89,10 @@ def read_segment(
     fs: FileSystem,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> SegmentFacts:
-    """Read a `.log`. `state_offsets`, ascending: where the state of producers is wanted. OSError if it cannot be read."""
+    """Read a `.log`. `state_offsets`, ascending: where the state of producers is wanted.
+
+    OSError if it cannot be read.
+    """
     with fs.open(path) as file:
         facts = SegmentFacts(base_offset, path, file.size())
         reader = _Reader(facts, _ProducerBatches(facts.producer_batches, state_offsets))
@@ -135,9 +138,7 @@ class _Reader:
                 found = f"{count} such findings in all"
                 self._facts.faults.append(Fault(kind, position, 0, found, f"{FINDINGS_MAX} are listed"))
 
-    def _tell(
-        self, kind: Kind, position: int, size: int, found: str, expected: str, end_offset: int = -1
-    ) -> None:
+    def _tell(self, kind: Kind, position: int, size: int, found: str, expected: str, end_offset: int = -1) -> None:
         count, unlisted = self._told.get(kind, (0, 0))
         self._told[kind] = count + 1, position if count == FINDINGS_MAX else unlisted
         if count < FINDINGS_MAX:
@@ -150,10 +151,13 @@ class _Reader:
         known = self._facts.next_offset
         is_plausible = known <= first <= last <= known + _RELATIVE_OFFSET_MAX
         self._tell(
-            Kind.CORRUPT_BATCH, int(row[kernel.R_POSITION]), size,
-            f"batch of offsets {first} to {last}: stored CRC {stored:#010x} is not that of its bytes", "the right CRC",
+            Kind.CORRUPT_BATCH,
+            int(row[kernel.R_POSITION]),
+            size,
+            f"batch of offsets {first} to {last}: stored CRC {stored:#010x} is not that of its bytes",
+            "the right CRC",
             last + 1 if is_plausible else -1,
-        )  # fmt: skip
+        )
 
     def _check_headers(self, rows: Any) -> None:
         """Fields that contradict each other under a right CRC: a writer's fault."""
@@ -163,11 +167,13 @@ class _Reader:
         wrong = (deltas < 0) | (counts < 0) | (counts > deltas + 1) | (codecs > Codec.ZSTD) | (epochs < -1)
         for row, delta in zip(rows[wrong], deltas[wrong], strict=True):
             self._tell(
-                Kind.BATCH_HEADER, int(row[kernel.R_POSITION]), int(row[kernel.R_SIZE]),
+                Kind.BATCH_HEADER,
+                int(row[kernel.R_POSITION]),
+                int(row[kernel.R_SIZE]),
                 f"last offset delta {int(delta)}, record count {int(row[kernel.R_COUNT])},"
                 f" codec {int(row[kernel.R_ATTRIBUTES]) & CODEC_MASK}, leader epoch {int(row[kernel.R_LEADER_EPOCH])}",
                 "at most one record for each offset, a codec from 0 to 4, an epoch from -1 up",
-            )  # fmt: skip
+            )
 
     def _check_order(self, rows: Any) -> Any:
         """Tell batches whose offsets lie outside the segment or not behind those before; give the others."""
@@ -220,9 +226,11 @@ class _Reader:
         runs = self._facts.epochs
         for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
             run = EpochRun(
-                int(epochs[start]), int(rows[start, kernel.R_BASE_OFFSET]), int(rows[end - 1, kernel.R_LAST_OFFSET]),
+                int(epochs[start]),
+                int(rows[start, kernel.R_BASE_OFFSET]),
+                int(rows[end - 1, kernel.R_LAST_OFFSET]),
                 int(rows[start, kernel.R_POSITION]),
-            )  # fmt: skip
+            )
             if runs and runs[-1].epoch == run.epoch:
                 runs[-1] = runs[-1]._replace(last_offset=run.last_offset)
             else:
@@ -230,8 +238,8 @@ class _Reader:
 
 
 class _ProducerBatches:
-    """Of the batches of producers those that matter: of each producer the first and the last between two markers of its own
-    or two offsets at which the state is wanted; and every marker.
+    """Of the batches of producers those that matter: of each producer the first and the last between two markers of its
+    own or two offsets at which the state is wanted; and every marker.
     """
 
     def __init__(self, kept: list[bytes], state_offsets: Sequence[int]) -> None:

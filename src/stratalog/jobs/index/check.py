@@ -69,15 +69,13 @@ def verify_offset_index(
 ) -> list[Finding]:
     """What is wrong with an offset index of either format: an entry is right if its batch begins at its position.
 
-    `expected` is the format of the level in force, which matters for a file without entries only. Zeros behind the entries
-    (of an index in use, or left by a crash) are no fault. OSError if a file cannot be read.
+    `expected` is the format of the level in force, which matters for a file without entries only. Zeros behind the
+    entries (of an index in use, or left by a crash) are no fault. OSError if a file cannot be read.
     """
     findings = _Findings(index_path)
     if not fs.exists(index_path):
         return findings.whole(FindingKind.MISSING, "there is no such index; it can be made anew from the log")
-    found = detect_file(
-        index_path, base_offset, fs=fs, log_path=log_path, expected=expected, always_prove=True
-    )
+    found = detect_file(index_path, base_offset, fs=fs, log_path=log_path, expected=expected, always_prove=True)
     if found.is_corrupt:
         return findings.whole(FindingKind.FORMAT, f"no offset index of this log: {found.reason}")
     entries = offset_entries(index_path, base_offset, found.format, fs)
@@ -96,9 +94,7 @@ def verify_offset_index(
 def _offset_fault(log: File, log_size: int, slot: int, entry: OffsetPosition) -> tuple[FindingKind, int, str]:
     batch = span_at(log, log_size, entry.position)
     if batch is None:
-        what = (
-            f"offset {entry.offset}: no batch begins at position {entry.position} of {log_size} bytes of log"
-        )
+        what = f"offset {entry.offset}: no batch begins at position {entry.position} of {log_size} bytes of log"
         return FindingKind.NO_BATCH, slot, what
     what = (
         f"offset {entry.offset} at position {entry.position}, where the batch with offsets {batch.base_offset} to"
@@ -115,10 +111,11 @@ def verify_time_index(
     is_sealed: bool = False,
     fs: FileSystem = REAL_FILESYSTEM,
 ) -> list[Finding]:
-    """What is wrong with a time index: an entry is right if its batch has its timestamp, and none before it a larger one.
+    """What is wrong with a time index: an entry is right if its batch has its timestamp, and none before it a larger
+    one.
 
-    Of a sealed segment, the last entry has to be that of the largest timestamp, by which the segment is retained. Reads the
-    headers of the whole log. Zeros behind the entries are no fault. OSError if a file cannot be read.
+    Of a sealed segment, the last entry has to be that of the largest timestamp, by which the segment is retained. Reads
+    the headers of the whole log. Zeros behind the entries are no fault. OSError if a file cannot be read.
     """
     findings = _Findings(index_path)
     if not fs.exists(index_path):

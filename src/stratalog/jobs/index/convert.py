@@ -1,8 +1,8 @@
 """Offset indexes of remote segments put in the other format, one segment at a time.
 
 The new object is put first, then the manifest with its size, checksum and entry size: whoever reads in between finds an
-index that does not match and makes his own from the records, as for a damaged one. What is encrypted or of Aiven's layout
-is not changed.
+index that does not match and makes his own from the records, as for a damaged one. What is encrypted or of Aiven's
+layout is not changed.
 """
 
 from __future__ import annotations
@@ -45,9 +45,7 @@ def convert_index(
     manifest.check_object(ObjectKind.OFFSET_INDEX, data)
     found = _format(manifest, data, key)
     entries = list(
-        offset_index_format.decode_entries(
-            data[: used_size_in_entries(data, found)], manifest.base_offset, found
-        )
+        offset_index_format.decode_entries(data[: used_size_in_entries(data, found)], manifest.base_offset, found)
     )
     if not entries or found is form:
         return Converted(False, len(entries))
@@ -80,9 +78,7 @@ def _put(view: PlainView, manifest: SegmentManifest, data: bytes, entry_size: in
     key = manifest.key(kind)
     uploaded = store.put(key, data)
     if bytes(store.get(key)) != data:
-        raise DamagedRemoteObjectError(
-            f"{store.url}/{key}: not what was put there; the manifest is as it was"
-        )
+        raise DamagedRemoteObjectError(f"{store.url}/{key}: not what was put there; the manifest is as it was")
     objects = {**manifest.objects, kind: StoredObject(uploaded.size, uploaded.crc32c, etag=uploaded.etag)}
     changed = replace(manifest, objects=objects, offset_index_entry_size=entry_size)
     store.put(manifest.key(ObjectKind.MANIFEST), changed.to_json())

@@ -1,4 +1,5 @@
-"""Offset and time indexes made anew from their log, or an offset index in the other format, while nobody has the log open.
+"""Offset and time indexes made anew from their log, or an offset index in the other format, while nobody has the log
+open.
 
 Each file is replaced whole or not at all, and read back before that is said to be done. Source: what Kafka's
 `LogSegment.recover` writes; the formats are those of KIP-1333.
@@ -117,8 +118,8 @@ def convert_offset_index(
     """Write an offset index in another format; False if it has that one already, or has no entries.
 
     CorruptIndexError, and the file stays, if it is none; ValueError, and the file stays, if a position does not fit the
-    format. What was written is read back and held against the log (CorruptIndexError); the caller has seen to it that the
-    entries were right before.
+    format. What was written is read back and held against the log (CorruptIndexError); the caller has seen to it that
+    the entries were right before.
     """
     found = detect_file(path, base_offset, fs=fs, log_path=log_path, always_prove=True)
     if found.is_corrupt:

@@ -1,4 +1,5 @@
-"""The bucket read for a restore: which topics there are, what each partition is made of, and a verdict on everything."""
+"""The bucket read for a restore: which topics there are, what each partition is made of, and a verdict on
+everything."""
 
 from __future__ import annotations
 
@@ -100,8 +101,8 @@ def plan_restore(
 ) -> RestorePlan:
     """Look at everything that the bucket has of `topics` (None: of all).
 
-    `existing` and `local`, for a data directory that only lacks its metadata: the topics that it knows, and its partitions.
-    Raises RemoteStorageError, and UsageError for a topic that the bucket does not have.
+    `existing` and `local`, for a data directory that only lacks its metadata: the topics that it knows, and its
+    partitions. Raises RemoteStorageError, and UsageError for a topic that the bucket does not have.
     """
     planner = _Planner(store, at_ms, existing, local)
     names = find_partitions(store, topics).partitions
@@ -147,9 +148,7 @@ class _Planner:
                 if topic_id != chosen:
                     judged += (each for found in left for each in judge_all(found, verdict))
             if chosen is None:
-                notes.append(
-                    f"{name}: the data directory knows no such topic; its segments are left as they are"
-                )
+                notes.append(f"{name}: the data directory knows no such topic; its segments are left as they are")
                 continue
             planned = [self._plan_partition(found) for found in by_id[chosen]]
             for found, each in zip(by_id[chosen], planned, strict=True):
@@ -171,9 +170,7 @@ class _Planner:
             known = self._existing.get(name)
             topic_id = None if known is None or known.topic_id not in by_id else known.topic_id
             return topic_id, Verdict.UNKNOWN_TOPIC
-        return max(
-            by_id, key=lambda topic_id: _newest_event(by_id[topic_id], self._at_ms)
-        ), Verdict.OLDER_TOPIC
+        return max(by_id, key=lambda topic_id: _newest_event(by_id[topic_id], self._at_ms)), Verdict.OLDER_TOPIC
 
     def _plan_partition(self, found: PartitionObjects) -> PlannedPartition:
         return plan_partition(found, self._read_newest, at_ms=self._at_ms, local=self._facts(found.partition))
@@ -192,9 +189,7 @@ class _Planner:
         try:
             epochs = decode_epochs(self._content(manifest, ObjectKind.LEADER_EPOCHS) or b"")
         except (RemoteResourceNotFoundError, DamagedRemoteObjectError, CorruptCheckpointError) as error:
-            problems.append(
-                f"leader epochs are those of the segments, as their own object is damaged: {error}"
-            )
+            problems.append(f"leader epochs are those of the segments, as their own object is damaged: {error}")
         try:
             snapshot = self._content(manifest, ObjectKind.PRODUCER_SNAPSHOT)
             if snapshot is not None:
@@ -208,9 +203,7 @@ class _Planner:
         """One of the small objects of a segment, None when it was copied without."""
         return bytes(self._view.get(manifest.key(kind))) if kind in manifest.objects else None
 
-    def _topic(
-        self, name: str, topic_id: UUID, found: Iterable[PartitionObjects]
-    ) -> tuple[RestoredTopic, list[str]]:
+    def _topic(self, name: str, topic_id: UUID, found: Iterable[PartitionObjects]) -> tuple[RestoredTopic, list[str]]:
         of_topic = list(found)
         manifests = [m for each in of_topic for m in each.complete if not self._is_late(m)]
         newest = max(manifests, key=lambda m: m.event_timestamp)
@@ -221,9 +214,7 @@ class _Planner:
         if configs is not None:
             return RestoredTopic(name, topic_id, count, {**configs, "remote.storage.enable": "true"}), []
         note = f"{name}: its configuration is not in the bucket; it keeps all (retention.ms=-1) until you configure it"
-        return RestoredTopic(name, topic_id, count, {**_WITHOUT_CONFIG, "remote.storage.enable": "true"}), [
-            note
-        ]
+        return RestoredTopic(name, topic_id, count, {**_WITHOUT_CONFIG, "remote.storage.enable": "true"}), [note]
 
     def _is_late(self, manifest: SegmentManifest) -> bool:
         return self._at_ms is not None and manifest.event_timestamp > self._at_ms
@@ -241,7 +232,10 @@ def _begin_empty(topic: RestoredTopic, made: Collection[int]) -> list[str]:
     if not empty:
         return []
     return [
-        f"{topic.name}: of partitions {_ranges(empty)} there is nothing that could be taken; they begin empty, at offset 0"
+        (
+            f"{topic.name}: of partitions {_ranges(empty)} there is nothing that could be taken; they begin empty, at "
+            "offset 0"
+        )
     ]
 
 

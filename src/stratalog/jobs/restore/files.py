@@ -1,4 +1,5 @@
-"""The files that a restore makes: partition directories that begin at the end of what is remote, and the metadata topic's.
+"""The files that a restore makes: partition directories that begin at the end of what is remote, and the metadata
+topic's.
 
 All of it is as Kafka writes it; nothing is there yet when a directory is begun. Errors are OSErrors.
 """
@@ -51,9 +52,7 @@ _CONFIG = LogConfig(remote_storage_enable=True, retention_ms=-1)
 _METADATA_CONFIG = LogConfig(retention_ms=-1)
 
 
-def write_partition(
-    data_dir: Path, plan: PartitionPlan, *, clock: Clock, fs: FileSystem
-) -> tuple[int, list[int]]:
+def write_partition(data_dir: Path, plan: PartitionPlan, *, clock: Clock, fs: FileSystem) -> tuple[int, list[int]]:
     """Make the directory of a partition; return its log end offset and the producers whose transactions were ended.
 
     The log is empty, with leader epochs and producers as they were at the end of the last remote segment. A transaction
@@ -108,9 +107,7 @@ def open_transactions(plan: PartitionPlan) -> list[ProducerSnapshotEntry]:
     """The producers that had a transaction open at the end of the remote data."""
     if plan.producer_snapshot is None:
         return []
-    return [
-        entry for entry in decode_producers(plan.producer_snapshot) if entry.current_txn_first_offset >= 0
-    ]
+    return [entry for entry in decode_producers(plan.producer_snapshot) if entry.current_txn_first_offset >= 0]
 
 
 def write_metadata(
@@ -146,9 +143,7 @@ def _write_events(
     clock: Clock,
     fs: FileSystem,
 ) -> int:
-    log = PartitionLog.open(
-        directory, _METADATA_CONFIG, topic_id=topic_id, clock=clock, fs=fs, clean_shutdown=True
-    )
+    log = PartitionLog.open(directory, _METADATA_CONFIG, topic_id=topic_id, clock=clock, fs=fs, clean_shutdown=True)
     try:
         values = _events(segments)
         while batch := list(islice(values, _EVENTS_IN_BATCH)):
@@ -163,11 +158,27 @@ def _write_events(
 def _events(segments: Iterable[RemoteLogSegmentMetadata]) -> Iterator[bytes]:
     """What was written when the segments were copied: the copy has begun, and it has finished."""
     for segment in segments:
-        yield encode(RemoteLogSegmentMetadata(
-            segment.segment_id, segment.start_offset, segment.end_offset, segment.max_timestamp_ms, segment.broker_id,
-            segment.event_timestamp_ms, segment.segment_size_bytes, segment.segment_leader_epochs,
-            RemoteLogSegmentState.COPY_SEGMENT_STARTED, None, segment.txn_index_empty,
-        ))  # fmt: skip
-        yield encode(RemoteLogSegmentMetadataUpdate(
-            segment.segment_id, segment.event_timestamp_ms, segment.custom_metadata, segment.state, segment.broker_id,
-        ))  # fmt: skip
+        yield encode(
+            RemoteLogSegmentMetadata(
+                segment.segment_id,
+                segment.start_offset,
+                segment.end_offset,
+                segment.max_timestamp_ms,
+                segment.broker_id,
+                segment.event_timestamp_ms,
+                segment.segment_size_bytes,
+                segment.segment_leader_epochs,
+                RemoteLogSegmentState.COPY_SEGMENT_STARTED,
+                None,
+                segment.txn_index_empty,
+            )
+        )
+        yield encode(
+            RemoteLogSegmentMetadataUpdate(
+                segment.segment_id,
+                segment.event_timestamp_ms,
+                segment.custom_metadata,
+                segment.state,
+                segment.broker_id,
+            )
+        )

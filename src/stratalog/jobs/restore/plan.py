@@ -1,8 +1,8 @@
 """What of a bucket makes a partition again: pure rules, facts in and a plan out.
 
-The lineage is that of the newest segment: of the complete ones that with the largest last leader epoch, then the largest
-end offset. Its leader epochs are the partition's; what does not fit them was written by leaders whose history was given up,
-and stays where it is. Nothing is left without a verdict.
+The lineage is that of the newest segment: of the complete ones that with the largest last leader epoch, then the
+largest end offset. Its leader epochs are the partition's; what does not fit them was written by leaders whose history
+was given up, and stays where it is. Nothing is left without a verdict.
 """
 
 from __future__ import annotations
@@ -200,9 +200,16 @@ def _judge(candidates: Sequence[SegmentManifest], fitting: set[UUID]) -> list[Ju
             verdict = Verdict.COVERED if manifest.end_offset <= reach else Verdict.TAKEN
             reach = max(reach, manifest.end_offset)
         size = sum(stored_objects(manifest).values())
-        judged.append(Judged(
-            manifest.topic_id_partition, manifest.segment_id, manifest.base_offset, manifest.end_offset, size, verdict,
-        ))  # fmt: skip
+        judged.append(
+            Judged(
+                manifest.topic_id_partition,
+                manifest.segment_id,
+                manifest.base_offset,
+                manifest.end_offset,
+                size,
+                verdict,
+            )
+        )
     return judged
 
 
@@ -211,9 +218,7 @@ def _gaps(fitting: Iterable[SegmentManifest], start: int, end: int) -> list[str]
     gaps, reach = [], start
     for manifest in fitting:
         if manifest.base_offset > reach:
-            gaps.append(
-                f"offsets {reach} to {manifest.base_offset - 1} are in no segment that could be taken"
-            )
+            gaps.append(f"offsets {reach} to {manifest.base_offset - 1} are in no segment that could be taken")
         reach = max(reach, manifest.end_offset + 1)
     if reach < end:
         gaps.append(f"offsets {reach} to {end - 1} are in no segment that could be taken, and not local")
@@ -238,9 +243,7 @@ def _epochs_from(epochs: Sequence[EpochEntry], start: int) -> tuple[EpochEntry, 
     return (EpochEntry(begun[-1].epoch, start), *later) if begun else tuple(later)
 
 
-def _epochs_of_manifests(
-    candidates: Iterable[SegmentManifest], newest: SegmentManifest
-) -> tuple[EpochEntry, ...]:
+def _epochs_of_manifests(candidates: Iterable[SegmentManifest], newest: SegmentManifest) -> tuple[EpochEntry, ...]:
     """Leader epochs without the file that has all of them: of the newest segment, and before it of those that agree.
 
     Going back, an entry counts if its epoch is smaller and its offset is smaller than of all that are known already.

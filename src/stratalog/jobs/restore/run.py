@@ -1,8 +1,8 @@
 """Topics back from the bucket alone: into an empty data directory, or as the metadata of one whose own is lost.
 
-A mark in the data directory (`restore_marker`) says that it is not whole: it is set before the first change and taken away
-after the last, and a broker does not serve a directory that has it. A restore that was broken off is run again: what it had
-made is removed first.
+A mark in the data directory (`restore_marker`) says that it is not whole: it is set before the first change and taken
+away after the last, and a broker does not serve a directory that has it. A restore that was broken off is run again:
+what it had made is removed first.
 """
 
 from __future__ import annotations
@@ -67,9 +67,7 @@ def check_target(data_dir: Path, *, metadata_only: bool, fs: FileSystem = REAL_F
     begun = restore_marker.begun(data_dir, fs) if content else None
     if begun is not None and (begun != restore_marker.EVERYTHING) != metadata_only:
         was = "without" if metadata_only else "with"
-        raise DataDirError(
-            f"{data_dir}: a restore {was} --metadata-only was not finished; run that one again"
-        )
+        raise DataDirError(f"{data_dir}: a restore {was} --metadata-only was not finished; run that one again")
     if metadata_only and not content:
         raise DataDirError(f"{data_dir} is empty; leave out --metadata-only")
     if not metadata_only and content and begun is None:

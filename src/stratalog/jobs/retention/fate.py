@@ -50,7 +50,9 @@ class Hold(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class LocalSegment:
-    """A segment of a partition directory. `largest_timestamp_ms` is that of the records, or the file's time without any.
+    """A segment of a partition directory.
+
+    `largest_timestamp_ms` is that of the records, or the file's time without any.
 
     `first_timestamp_ms` is that of the first batch, None where it has none. Times in milliseconds, sizes in bytes.
     """
@@ -78,10 +80,12 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What becomes of one copy of a stretch of records. `end_offset` is inclusive, `base_offset - 1` for an empty segment.
+    """What becomes of one copy of a stretch of records.
 
-    `rule` takes it, at `due`, if nothing is appended; None: nothing does. `holds` keep it until then, the first one is the
-    reason. `text` explains.
+    `end_offset` is inclusive, `base_offset - 1` for an empty segment.
+
+    `rule` takes it, at `due`, if nothing is appended; None: nothing does. `holds` keep it until then, the first one is
+    the reason. `text` explains.
     """
 
     tier: Tier

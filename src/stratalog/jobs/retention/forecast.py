@@ -1,13 +1,14 @@
-"""What retention will delete, when at the earliest, and what keeps it until then: facts in, a forecast out. Reads nothing.
+"""What retention will delete, when at the earliest, and what keeps it until then: facts in, a forecast out. Reads
+nothing.
 
-It says what `retention.plan_retention` decides at every later time, if nothing is appended and nothing else changes: rules
-are applied from the oldest segment on, each up to the first segment that it keeps. So a segment goes
+It says what `retention.plan_retention` decides at every later time, if nothing is appended and nothing else changes:
+rules are applied from the oldest segment on, each up to the first segment that it keeps. So a segment goes
 
-    at once       if it ends below the log start offset, or the log is large enough without it, and so were all before it
-    later         when its own largest timestamp, and that of every segment before it, is older than retention.ms
+    at once       if it ends below the log start offset, or the log is large enough without it, and so were all before
+    it later         when its own largest timestamp, and that of every segment before it, is older than retention.ms
 
-A broker looks every `log.retention.check.interval.ms`, and files stay `file.delete.delay.ms` longer: `Due` has all three
-times. Records outlive their retention time because a segment goes as a whole, and with its newest record.
+A broker looks every `log.retention.check.interval.ms`, and files stay `file.delete.delay.ms` longer: `Due` has all
+three times. Records outlive their retention time because a segment goes as a whole, and with its newest record.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ def forecast_local(
     now_ms: int,
     rhythm: Rhythm | None = None,
 ) -> list[Fate]:
-    """The fate of each segment of a log, in order, the active one last. `limits` are `RetentionLimits.of` of `config`."""
-    walk = _Walk(
-        segments, limits, config, now_ms, rhythm or Rhythm(file_delete_delay_ms=config.file_delete_delay_ms)
-    )
+    """The fate of each segment of a log, in order, the active one last.
+
+    `limits` are `RetentionLimits.of` of `config`.
+    """
+    walk = _Walk(segments, limits, config, now_ms, rhythm or Rhythm(file_delete_delay_ms=config.file_delete_delay_ms))
     return [walk.fate(position) for position in range(len(segments))]
 
 
@@ -50,9 +52,7 @@ class _Walk:
         self._config = config
         self._now_ms = now_ms
         self._rhythm = rhythm
-        self._below_start = self._count(
-            lambda i: self._end(i) <= limits.start_offset and not self._is_active(i)
-        )
+        self._below_start = self._count(lambda i: self._end(i) <= limits.start_offset and not self._is_active(i))
         self._over_size = self._count_over_size()
         self._blocked_from = self._count(lambda i: self._obstacle(i) is None)
 
@@ -80,11 +80,7 @@ class _Walk:
 
     def _end(self, position: int) -> int:
         """The offset behind the segment's last."""
-        return (
-            self._limits.log_end_offset
-            if self._is_active(position)
-            else self._segments[position + 1].base_offset
-        )
+        return self._limits.log_end_offset if self._is_active(position) else self._segments[position + 1].base_offset
 
     def _obstacle(self, position: int) -> Hold | None:
         """What no rule gets past, whatever the time."""
@@ -108,9 +104,7 @@ class _Walk:
         if position > self._blocked_from and obstacle is None:
             obstacle = Hold.EARLIER_SEGMENT
         if position < min(self._below_start, self._blocked_from):
-            return self._made(
-                position, DeletionReason.LOG_START_OFFSET, self._now_ms, (), self._text_below_start()
-            )
+            return self._made(position, DeletionReason.LOG_START_OFFSET, self._now_ms, (), self._text_below_start())
         if obstacle is None and position < self._over_size:
             return self._made(position, DeletionReason.SIZE, self._now_ms, (), self._text_over_size())
         return self._by_time(position, obstacle)
@@ -188,7 +182,9 @@ class _Walk:
         return "retention" if self._limits.remote_through is None else "local.retention"
 
     def _text_below_start(self) -> str:
-        return f"all its offsets are below the log start offset {self._limits.start_offset}: nobody can read it any more"
+        return (
+            f"all its offsets are below the log start offset {self._limits.start_offset}: nobody can read it any more"
+        )
 
     def _text_over_size(self) -> str:
         total = sum(segment.size_bytes for segment in self._segments)
@@ -210,7 +206,8 @@ class _Walk:
             return f"{self._key}.ms and {self._key}.bytes are -1: nothing goes by age or size"
         if hold is Hold.NO_DELETE_POLICY:
             return (
-                "cleanup.policy does not have delete: a record goes when compaction finds a newer one with its key, not "
+                "cleanup.policy does not have delete: a record goes when compaction finds a newer one with its key, "
+                "not "
                 f"before min.compaction.lag.ms={self._config.min_compaction_lag_ms} and never out of the active segment"
             )
         if hold is Hold.SIZE_BUDGET:
@@ -227,7 +224,8 @@ class _Walk:
             return "the active segment has no records: it stays, for those that come"
         if hold is Hold.NOT_COPIED:
             return (
-                f"the remote tier has offsets up to {limits.remote_through}: a local segment goes only after its copy is "
+                f"the remote tier has offsets up to {limits.remote_through}: a local segment goes only after its copy "
+                "is "
                 "finished, however old it is"
             )
         if hold is Hold.ACTIVE:
@@ -256,7 +254,8 @@ class _Walk:
         if hold is Hold.FUTURE_TIMESTAMP:
             ahead = span_text(segment.largest_timestamp_ms - self._now_ms)
             return (
-                f"a single record of {newest}, {ahead} in the future, keeps the whole segment, and all behind it, until "
+                f"a single record of {newest}, {ahead} in the future, keeps the whole segment, and all behind it, "
+                "until "
                 f"that is older than {limit}; message.timestamp.after.max.ms refuses such records"
             )
         text = f"a segment goes as a whole, {limit} after its newest record, which is of {newest}"

@@ -38,9 +38,7 @@ def forecast_remote(
     task_interval_ms: int = TASK_INTERVAL_MS,
 ) -> list[Fate]:
     """The fate of each remote segment of a partition, in any state but those that are gone, by offset."""
-    now = {
-        planned.segment.segment_id: planned.reason for planned in plan_expiration(segments, facts).expirations
-    }
+    now = {planned.segment.segment_id: planned.reason for planned in plan_expiration(segments, facts).expirations}
     stays = _stays(segments, facts)
     rhythm = Rhythm(task_interval_ms, 0)
     fates = []
@@ -110,7 +108,8 @@ def _young(segment: RemoteLogSegmentMetadata, facts: RetentionFacts) -> tuple[tu
     if segment.max_timestamp_ms > facts.now_ms:
         ahead = span_text(segment.max_timestamp_ms - facts.now_ms)
         text = (
-            f"a single record of {newest}, {ahead} in the future, keeps the whole segment, and all behind it, until that "
+            f"a single record of {newest}, {ahead} in the future, keeps the whole segment, and all behind it, until "
+            "that "
             f"is as old as {limit}"
         )
         return (Hold.FUTURE_TIMESTAMP,), text
@@ -137,12 +136,14 @@ def _not_read(
     ]
     if covering:
         text = (
-            f"segment {covering[0].start_offset}-{covering[0].end_offset} has its offsets too and is what readers get; it "
+            f"segment {covering[0].start_offset}-{covering[0].end_offset} has its offsets too and is what readers get; "
+            "it "
             "goes when the log start offset passes its end"
         )
         return _fate(segment, None, None, (Hold.COVERED,), text)
     text = (
-        "its leader epochs are not those of this log: it is of a history that was given up, and nobody reads it; it goes "
+        "its leader epochs are not those of this log: it is of a history that was given up, and nobody reads it; it "
+        "goes "
         "when the log start offset passes its end"
     )
     return _fate(segment, None, None, (Hold.OTHER_LINEAGE,), text)

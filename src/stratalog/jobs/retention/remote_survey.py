@@ -1,7 +1,8 @@
-"""The forecast of retention for a partition from what lies on disk and in a bucket: no broker is asked, nothing is opened.
+"""The forecast of retention for a partition from what lies on disk and in a bucket: no broker is asked, nothing is
+opened.
 
-A partition is a directory, remote segments, or both. What the files do not say is taken for this: the high watermark is the
-log end offset (one replica, or all in step), and no deletion of records is newer than the log start checkpoint.
+A partition is a directory, remote segments, or both. What the files do not say is taken for this: the high watermark is
+the log end offset (one replica, or all in step), and no deletion of records is newer than the log start checkpoint.
 """
 
 from __future__ import annotations
@@ -99,9 +100,7 @@ def _remote_facts(facts: _Facts, config: LogConfig, now_ms: int) -> RetentionFac
         log_start_offset=facts.log_start_offset,
         log_end_offset=facts.log_end_offset,
         only_local_bytes=sum(
-            segment.size_bytes
-            for segment in facts.local.segments
-            if segment.base_offset > facts.highest_remote_offset
+            segment.size_bytes for segment in facts.local.segments if segment.base_offset > facts.highest_remote_offset
         ),
         lineage=facts.lineage,
     )
@@ -124,9 +123,7 @@ def _facts(partition: SurveyedPartition, fs: FileSystem) -> _Facts:
     start = max(first, checkpoint)
     known = partition.known
     if known is None:
-        return _Facts(
-            local, start, max(local_start, start) if local.segments else start, end, end, highest, lineage
-        )
+        return _Facts(local, start, max(local_start, start) if local.segments else start, end, end, highest, lineage)
     if known.highest_remote_offset is not None:
         highest = known.highest_remote_offset
     return _Facts(
@@ -171,7 +168,7 @@ def _lineage_of_remote(finished: Sequence[RemoteLogSegmentMetadata]) -> dict[int
     return without_empty_epochs(epochs)
 
 
-# --- configurations -----------------------------------------------------------------------------------------------------
+# --- configurations ---------------------------------------------------------------------------------------------------
 
 
 def config_of(properties: Mapping[str, str], what_if: Mapping[str, str] | None = None) -> LogConfig:

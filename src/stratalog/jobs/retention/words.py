@@ -19,9 +19,7 @@ def roll_text(size_bytes: int, first_timestamp_ms: int | None, config: LogConfig
         return text
     age = segment_ms_max(config)
     at = first_timestamp_ms + age
-    when = (
-        "by the next append" if at < now_ms else f"by the first append with a timestamp after {time_text(at)}"
-    )
+    when = "by the next append" if at < now_ms else f"by the first append with a timestamp after {time_text(at)}"
     return f"{text}, or {when}, {span_text(age)} (segment.ms) after its first record"
 
 

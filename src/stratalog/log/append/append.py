@@ -1,9 +1,9 @@
 """From a producer's bytes to the bytes of the log: checks, offsets, leader epoch, append time, compression.
 
 Base offset and leader epoch lie outside a batch's CRC, so they are put before the producer's bytes as a new 16-byte
-prefix, and nothing is copied. Every record of a client's batch is looked at (`record_scan`; `stratalog.produce.validation`
-switches that off). A batch about which nothing is out of the ordinary is stored as it came; these go on
-(`append_validation`):
+prefix, and nothing is copied. Every record of a client's batch is looked at (`record_scan`;
+`stratalog.produce.validation` switches that off). A batch about which nothing is out of the ordinary is stored as it
+came; these go on (`append_validation`):
 
     a largest timestamp that is not right     a new header, with a new CRC (one pass over the bytes)
     message.timestamp.type=LogAppendTime      the same
@@ -45,9 +45,7 @@ _JOIN_SIZE_MAX: Final = 16 * 1024
 _JOIN_GROUP_SIZE_MAX: Final = 256 * 1024
 _NO_LIMIT: Final = 0x7FFF_FFFF_FFFF_FFFF
 #: Attributes that a client's batch may have: a codec of the five, and the transactional bit.
-_CLIENT_ATTRIBUTES: Final = frozenset(
-    c | t for c in range(Codec.ZSTD + 1) for t in (0, fmt.TRANSACTIONAL_BIT)
-)
+_CLIENT_ATTRIBUTES: Final = frozenset(c | t for c in range(Codec.ZSTD + 1) for t in (0, fmt.TRANSACTIONAL_BIT))
 
 _unpack_header = fmt.HEADER.unpack_from
 _pack_prefix = _PREFIX.pack
@@ -236,9 +234,7 @@ def _are_bytes_usual(batches: memoryview | bytearray, rules: AppendRules, now_ms
     return True
 
 
-def _are_packed_records_usual(
-    header: tuple[int, ...], view: memoryview, rules: AppendRules, now_ms: int
-) -> bool:
+def _are_packed_records_usual(header: tuple[int, ...], view: memoryview, rules: AppendRules, now_ms: int) -> bool:
     """Whether the records of a compressed batch are as they should be."""
     if not (rules.validate_records or rules.read_records):
         return True
@@ -267,9 +263,7 @@ def _prepare_plainly(
         header = _stamped_header(batch, next_offset, leader_epoch, append_time)
         parts += (header, batch.records_payload)
         stamped = RecordBatch(header + batch.records_payload if batch.is_control else header)
-        facts.append(
-            BatchFacts(next_offset, stamped.last_offset, stamped.max_timestamp, stamped.size, leader_epoch)
-        )
+        facts.append(BatchFacts(next_offset, stamped.last_offset, stamped.max_timestamp, stamped.size, leader_epoch))
         if stamped.has_producer_id:
             producers.append(stamped)
         next_offset = stamped.next_offset
@@ -284,15 +278,12 @@ def _prepare_plainly(
     )
 
 
-def prepare_follower_append(
-    records: Buffer, *, log_end_offset: int, leader_epoch: int | None = None
-) -> PreparedAppend:
+def prepare_follower_append(records: Buffer, *, log_end_offset: int, leader_epoch: int | None = None) -> PreparedAppend:
     """Check batches that a leader has stamped, to be written as they are.
 
-    An incomplete batch at the end is left out, as a fetch may end in one; `size` is 0 if there is no whole batch. From a
-    batch of a later epoch than `leader_epoch` on all are left out: the leader that was asked cannot have them
-    (KAFKA-18723).
-    Raises CorruptRecordError for a damaged batch, InvalidRecordError for offsets that do not ascend from
+    An incomplete batch at the end is left out, as a fetch may end in one; `size` is 0 if there is no whole batch. From
+    a batch of a later epoch than `leader_epoch` on all are left out: the leader that was asked cannot have them
+    (KAFKA-18723). Raises CorruptRecordError for a damaged batch, InvalidRecordError for offsets that do not ascend from
     `log_end_offset` (a gap is allowed: compaction leaves them).
     """
     view = memoryview(records).cast("B")
@@ -306,7 +297,8 @@ def prepare_follower_append(
             break
         if batch.base_offset < expected or batch.last_offset < batch.base_offset:
             raise InvalidRecordError(
-                f"batch at position {batch.start}: offsets {batch.base_offset} to {batch.last_offset}, expected at least"
+                f"batch at position {batch.start}: offsets {batch.base_offset} to {batch.last_offset}, expected at "
+                "least"
                 f" {expected}"
             )
         facts.append(
@@ -329,17 +321,13 @@ def prepare_follower_append(
     return PreparedAppend((view[:size],), size, facts, producers, largest, -1, old_formats_until, is_old)
 
 
-def _stamped_header(
-    batch: RecordBatch, base_offset: int, leader_epoch: int, append_time_ms: int | None
-) -> bytes:
+def _stamped_header(batch: RecordBatch, base_offset: int, leader_epoch: int, append_time_ms: int | None) -> bytes:
     view = batch.as_memoryview()
     prefix = _pack_prefix(base_offset, batch.size - fmt.LOG_OVERHEAD, leader_epoch)
     if append_time_ms is None:
         return prefix + view[_PREFIX_SIZE : fmt.HEADER_SIZE]
     header = bytearray(prefix + view[_PREFIX_SIZE : fmt.HEADER_SIZE])
-    fmt.INT16.pack_into(
-        header, fmt.ATTRIBUTES_AT, batch.attributes & fmt.KNOWN_BITS | fmt.LOG_APPEND_TIME_BIT
-    )
+    fmt.INT16.pack_into(header, fmt.ATTRIBUTES_AT, batch.attributes & fmt.KNOWN_BITS | fmt.LOG_APPEND_TIME_BIT)
     fmt.INT64.pack_into(header, fmt.MAX_TIMESTAMP_AT, append_time_ms)
     crc = crc32c(view[fmt.HEADER_SIZE :], crc32c(memoryview(header)[fmt.ATTRIBUTES_AT :]))
     fmt.UINT32.pack_into(header, fmt.CRC_AT, crc)

@@ -1,16 +1,17 @@
-"""What a leader checks of records before they get their offsets, and what it makes of those that cannot stay as they came.
+"""What a leader checks of records before they get their offsets, and what it makes of those that cannot stay as they
+came.
 
-Every record of a client's batch is looked at; of what the broker itself writes those for which a rule of the topic asks. A
-batch then is
+Every record of a client's batch is looked at; of what the broker itself writes those for which a rule of the topic
+asks. A batch then is
 
-    refused      its records are not what its header says, or none; or with the numbers of the records at fault: a key is
-                 missing, a timestamp is out of range
+    refused      its records are not what its header says, or none; or with the numbers of the records at fault: a key
+                 is missing, a timestamp is out of range
     corrected    in its header: the largest timestamp is that of its records, the timestamp type that of the topic
     written anew with another codec
     converted    to format 2, from the messages of formats 0 and 1
 
-Source: Kafka's `LogValidator`. With `stratalog.produce.validation=header` the header of a client's batch is trusted with
-record count and largest timestamp (the CRC covers it), as long as nothing else makes its records be read.
+Source: Kafka's `LogValidator`. With `stratalog.produce.validation=header` the header of a client's batch is trusted
+with record count and largest timestamp (the CRC covers it), as long as nothing else makes its records be read.
 """
 
 from __future__ import annotations
@@ -92,7 +93,8 @@ def _as_stored(batch: RecordBatch, rules: AppendRules, is_client: bool, now_ms: 
     if batch.codec and not facts.in_order:
         # Kafka means to write such a batch anew, and fails with an unknown server error.
         raise InvalidRecordError(
-            f"batch at position {batch.start} (base offset {batch.base_offset}): the offsets of its compressed records do"
+            f"batch at position {batch.start} (base offset {batch.base_offset}): the offsets of its compressed records "
+            "do"
             " not ascend one by one"
         )
     return batch if rules.stamp_append_time else _corrected(batch, facts.largest_timestamp)
@@ -110,9 +112,7 @@ def _facts(batch: RecordBatch) -> RecordFacts:
     return facts
 
 
-def _may_be_refused(
-    batch: RecordBatch, facts: RecordFacts, rules: AppendRules, is_client: bool, now_ms: int
-) -> bool:
+def _may_be_refused(batch: RecordBatch, facts: RecordFacts, rules: AppendRules, is_client: bool, now_ms: int) -> bool:
     if (rules.keys_required and is_client and facts.null_keys) or batch.timestamp_type == fmt.LOG_APPEND_TIME:
         return True
     return not rules.stamp_append_time and (
@@ -169,9 +169,7 @@ def _level(codec: Codec, rules: AppendRules) -> int | None:
     return rules.codec_level if codec == rules.codec else None
 
 
-def _written_anew(
-    batch: RecordBatch, records: Iterable[Record], codec: Codec, rules: AppendRules
-) -> RecordBatch:
+def _written_anew(batch: RecordBatch, records: Iterable[Record], codec: Codec, rules: AppendRules) -> RecordBatch:
     rebuilt = build_batch(
         records,
         codec=codec,
@@ -182,15 +180,11 @@ def _written_anew(
         is_transactional=batch.is_transactional,
         is_control=batch.is_control,
     )
-    _check_size(
-        len(rebuilt), rules.max_message_bytes, f"the batch after compression with {codec.name.lower()}"
-    )
+    _check_size(len(rebuilt), rules.max_message_bytes, f"the batch after compression with {codec.name.lower()}")
     return RecordBatch(rebuilt)
 
 
-def _converted(
-    messages: Sequence[LegacyBatch], rules: AppendRules, is_client: bool, now_ms: int
-) -> RecordBatch:
+def _converted(messages: Sequence[LegacyBatch], rules: AppendRules, is_client: bool, now_ms: int) -> RecordBatch:
     """One batch of format 2 with the records of messages of formats 0 and 1; timestamps of format 0 are -1."""
     source = Codec.NONE
     records: list[Record] = []
@@ -226,9 +220,7 @@ def _check_records(
             has_bad_timestamp = True
         else:
             continue
-        errors.append(
-            RecordError(number, f"record {number} (offset {record.offset} in its batch): {message}")
-        )
+        errors.append(RecordError(number, f"record {number} (offset {record.offset} in its batch): {message}"))
         if len(errors) == _ERRORS_MAX:
             break
     if errors:
@@ -239,9 +231,7 @@ def _check_records(
         ).about_records(errors)
 
 
-def _timestamp_error(
-    timestamp_ms: int, claims_append_time: bool, rules: AppendRules, now_ms: int
-) -> str | None:
+def _timestamp_error(timestamp_ms: int, claims_append_time: bool, rules: AppendRules, now_ms: int) -> str | None:
     if not rules.stamp_append_time and timestamp_ms != fmt.NO_TIMESTAMP:
         earliest, latest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
         if earliest <= timestamp_ms <= latest:

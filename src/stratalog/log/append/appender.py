@@ -2,8 +2,8 @@
 
     prepare (`append`: checks, offsets) -> roll if need be -> ask the producer state -> write -> move the end
 
-Whatever raises does so before anything is written, or the write is taken back: after an error nothing of the append is in
-the log. Not thread-safe: the partition's lock is held. Source: Kafka's `UnifiedLog.append`.
+Whatever raises does so before anything is written, or the write is taken back: after an error nothing of the append is
+in the log. Not thread-safe: the partition's lock is held. Source: Kafka's `UnifiedLog.append`.
 """
 
 from __future__ import annotations
@@ -71,9 +71,7 @@ class Appender:
             return AppendInfo(end_offset, end_offset - 1, -1, -1, local.log_start_offset, False, 0, -1)
         return self._append(prepared, "replication", local.clock.now_ms())
 
-    def append_group_as_leader(
-        self, group: Sequence[memoryview], leader_epoch: int
-    ) -> list[AppendInfo] | None:
+    def append_group_as_leader(self, group: Sequence[memoryview], leader_epoch: int) -> list[AppendInfo] | None:
         local = self._local
         if local.closed or not local.active.size_bytes:
             return None
@@ -100,8 +98,10 @@ class Appender:
     def _must_roll_for(self, prepared: PreparedAppend, count: int, last_offset: int, now_ms: int) -> bool:
         """Whether one of `count` appends could need a new segment; True also where that is only not ruled out."""
         active = self._local.active
-        room = min(active.offset_index.max_entries - active.offset_index.entries,
-                   active.time_index.max_entries - active.time_index.entries)  # fmt: skip
+        room = min(
+            active.offset_index.max_entries - active.offset_index.entries,
+            active.time_index.max_entries - active.time_index.entries,
+        )
         return (
             room <= 2 * count
             or self._roll_reason(prepared.size, prepared.max_timestamp, last_offset, now_ms) is not None
@@ -184,8 +184,11 @@ class Appender:
     def _forget_epochs(self, batch: BatchFacts) -> None:
         """A leader that writes an old format again knows no epochs: what is known of them does not hold behind it."""
         if self._leader_epochs.latest_epoch is not None:
-            logger.warning("%s: message format 0 or 1 at offset %d: forgetting the leader epochs before it",
-                           self._local.name, batch.last_offset)  # fmt: skip
+            logger.warning(
+                "%s: message format 0 or 1 at offset %d: forgetting the leader epochs before it",
+                self._local.name,
+                batch.last_offset,
+            )
             self._leader_epochs.clear()
 
     def _roll_reason(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> RollReason | None:

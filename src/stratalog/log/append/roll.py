@@ -30,9 +30,7 @@ def segment_ms_max(config: LogConfig) -> int:
     return config.segment_ms
 
 
-def time_waited(
-    *, now_ms: int, first_batch_timestamp: int | None, created_ms: int, incoming_max_timestamp: int
-) -> int:
+def time_waited(*, now_ms: int, first_batch_timestamp: int | None, created_ms: int, incoming_max_timestamp: int) -> int:
     """How old the segment is for the purpose of rolling.
 
     In record time where the first batch has a timestamp (None or negative: it has none), else since the segment was

@@ -42,9 +42,7 @@ def _known_varint(data: Any, position: int, end: int) -> tuple[int, int]:
 
 
 @native
-def write_retained(
-    context: int, header: int, payload: int, size: int, base_timestamp: int, target: int
-) -> int:
+def write_retained(context: int, header: int, payload: int, size: int, base_timestamp: int, target: int) -> int:
     """Write the records that stay, with timestamps relative to `base_timestamp`; the address behind them."""
     x = as_i64(context)
     flags = as_u8(x[X_FLAGS])

@@ -1,7 +1,7 @@
 """The piece of a segment that is being cleaned: read into a buffer that is used again and again, judged batch by batch.
 
-The buffer has a size that grows for a batch that is larger, and goes back behind the segment. What is no batch, or whose
-CRC is wrong, stops the cleaning here, before anything is made of it.
+The buffer has a size that grows for a batch that is larger, and goes back behind the segment. What is no batch, or
+whose CRC is wrong, stops the cleaning here, before anything is made of it.
 """
 
 from __future__ import annotations
@@ -101,9 +101,7 @@ class Chunk:
             checked_batch_size(self._view, self.position)
         batch = batch_at(self._view, self.position)
         if (self.status == at.CORRUPT or batch.magic != MAGIC) and batch.computed_crc != batch.crc:
-            raise CorruptRecordError(
-                f"stored CRC {batch.crc:#010x}, computed {batch.computed_crc:#010x}, of {batch!r}"
-            )
+            raise CorruptRecordError(f"stored CRC {batch.crc:#010x}, computed {batch.computed_crc:#010x}, of {batch!r}")
         return batch
 
     @contextmanager
@@ -133,9 +131,7 @@ class Chunk:
         with self.errors_named():
             size = checked_batch_size(self._view, 0)
         if size > left:
-            raise CorruptRecordError(
-                f"{self.where}: a batch of {size} bytes, but the segment ends after {left}"
-            )
+            raise CorruptRecordError(f"{self.where}: a batch of {size} bytes, but the segment ends after {left}")
         logger.info("%s: buffers of %d bytes grow to %d for a batch", self.where, self.capacity, size)
         self._reserve(size)
 

@@ -135,7 +135,8 @@ class Dirtiness(NamedTuple):
 
 
 def dirtiness(facts: LogFacts, first_dirty: int, first_uncleanable: int) -> Dirtiness:
-    """In whole segments: one that holds `first_dirty` counts in both parts, one that holds `first_uncleanable` in none."""
+    """In whole segments: one that holds `first_dirty` counts in both parts, one that holds `first_uncleanable` in
+    none."""
     behind = [*facts.sealed_from(first_uncleanable), facts.segments[-1]][0].base_offset
     clean = _size(facts.segments, -1, first_dirty)
     return Dirtiness(clean, _size(facts.segments, min(first_dirty, behind), behind), behind)

@@ -1,6 +1,7 @@
 """The batches that stay, gathered in a buffer, and written to the segment that is being made when the buffer is full.
 
-An output belongs to one new segment and goes with it, so that what a failed cleaning leaves in it can reach no other log.
+An output belongs to one new segment and goes with it, so that what a failed cleaning leaves in it can reach no other
+log.
 """
 
 from __future__ import annotations

@@ -78,8 +78,8 @@ class Cleaner:
         Everything below `first_dirty_offset` was cleaned before. `now_ms` decides what tombstones are over. The active
         segment is not cleaned: the caller sees to it that `first_uncleanable_offset` is not within or behind it.
         `check_abort` is called every now and then; what it raises (CleaningAborted) ends the cleaning. So does
-        CorruptRecordError, which names file and position. Groups that were swapped in by then stay so, the others are as
-        they were. KafkaStorageError or OSError when the disk refuses.
+        CorruptRecordError, which names file and position. Groups that were swapped in by then stay so, the others are
+        as they were. KafkaStorageError or OSError when the disk refuses.
         """
         stats = CleanerStats(self._clock.now_ms())
         MapBuilder(self._map, self._buffer_bytes, self._throttle, stats, check_abort).build(
@@ -146,9 +146,7 @@ class _Rewriting:
 
     def _fill(self, cleaned: LogSegment, group: Sequence[LogSegment]) -> None:
         log, transactions = self._log, self._transactions
-        rewriter = SegmentRewriter(
-            cleaned, self._buffer_bytes, self._throttle, self._stats, self._check_abort
-        )
+        rewriter = SegmentRewriter(cleaned, self._buffer_bytes, self._throttle, self._stats, self._check_abort)
         transactions.retain = cleaned.txn_index.append
         active_producers = last_records(log)
         ends = [*(segment.base_offset for segment in group[1:]), group[-1].read_next_offset()]

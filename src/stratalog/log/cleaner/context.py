@@ -77,5 +77,5 @@ UNUSUAL: Final = 6
 """The records are not written as Kafka would write them, so they have to be written anew field by field."""
 
 RECORD_GROWTH: Final = 13
-"""Bytes by which a record may grow when its batch gets another base timestamp: its timestamp delta from 1 to 10, its length
-accordingly."""
+"""Bytes by which a record may grow when its batch gets another base timestamp: its timestamp delta from 1 to 10, its
+length accordingly."""

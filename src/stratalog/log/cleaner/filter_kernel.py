@@ -1,7 +1,8 @@
 """Native loops that decide which records of a batch stay, and write what becomes of it. No interpreter lock.
 
 `filter_plain` has the plain twin. Every read stays within the chunk or payload that is given, every write within the
-capacities that the context states. Importing this module loads numba and compiles the loops, or reads them from its cache.
+capacities that the context states. Importing this module loads numba and compiles the loops, or reads them from its
+cache.
 """
 
 from __future__ import annotations
@@ -257,16 +258,15 @@ def select(context: int, header: int, payload: int, size: int, keep_all: bool) -
 
 
 @compiled("int64(int64, int64, int64, int64, int64, int64)")
-def write_records(
-    context: int, header: int, payload: int, size: int, base_timestamp: int, target: int
-) -> int:
+def write_records(context: int, header: int, payload: int, size: int, base_timestamp: int, target: int) -> int:
     """Write the records that the last `select` chose to `target`; how many bytes."""
     return write_retained(context, header, payload, size, base_timestamp, target) - target
 
 
 @compiled("void(int64)")
 def filter_chunk(context: int) -> None:
-    """Take batch after batch, up to one that is SPECIAL or in some way wrong, or UNUSUAL, or until the output is full."""
+    """Take batch after batch, up to one that is SPECIAL or in some way wrong, or UNUSUAL, or until the output is
+    full."""
     x = as_i64(context)
     while True:
         whole = check_batch(context, True)
@@ -284,8 +284,7 @@ def filter_chunk(context: int) -> None:
             return
         retained = x[X_RETAINED]
         if retained == 0 and (
-            load_be64(header + 43) >= 0
-            or load_be64(header) + load_be32(header + 23) + 1 == x[X_HIGH_WATERMARK]
+            load_be64(header + 43) >= 0 or load_be64(header) + load_be32(header + 23) + 1 == x[X_HIGH_WATERMARK]
         ):
             x[X_STATUS] = SPECIAL
             return

@@ -1,8 +1,8 @@
 """Which records of a batch stay, and the batch that they make: the plain twin of `filter_kernel`.
 
-It also does what the native loops leave out: batches of message formats 0 and 1, and batches whose bytes nobody would write
-so (numbers longer than need be, header keys beyond ASCII), which are written anew field by field.
-Source: Kafka's `MemoryRecords.filterTo` and `Cleaner.shouldRetainRecord`.
+It also does what the native loops leave out: batches of message formats 0 and 1, and batches whose bytes nobody would
+write so (numbers longer than need be, header keys beyond ASCII), which are written anew field by field. Source: Kafka's
+`MemoryRecords.filterTo` and `Cleaner.shouldRetainRecord`.
 """
 
 from __future__ import annotations

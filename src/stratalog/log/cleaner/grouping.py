@@ -26,9 +26,10 @@ def group_by_size(
 ) -> list[range]:
     """The runs of segments, by their places, that one segment each takes after the cleaning.
 
-    A group holds neither more log than `size_max` nor more of either index than `index_size_max`, before the cleaning; a
-    segment that is larger is a group of its own. Nor are its offsets further apart than an index entry can say: where a
-    segment ends is taken from where the next begins, or from `first_uncleanable_offset`; an empty one adds no offsets.
+    A group holds neither more log than `size_max` nor more of either index than `index_size_max`, before the cleaning;
+    a segment that is larger is a group of its own. Nor are its offsets further apart than an index entry can say: where
+    a segment ends is taken from where the next begins, or from `first_uncleanable_offset`; an empty one adds no
+    offsets.
     """
     groups: list[range] = []
     start = 0
@@ -44,9 +45,7 @@ def group_by_size(
             if size > size_max or offset_size > index_size_max or time_size > index_size_max:
                 break
             if following.size:
-                behind = (
-                    segments[end + 1].base_offset if end + 1 < len(segments) else first_uncleanable_offset
-                )
+                behind = segments[end + 1].base_offset if end + 1 < len(segments) else first_uncleanable_offset
                 if behind - 1 - first.base_offset > RELATIVE_OFFSET_MAX:
                     break
             end += 1

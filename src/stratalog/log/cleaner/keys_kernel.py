@@ -1,7 +1,8 @@
 """Native loops that fill the offset map: keys are hashed where they lie, values are never touched. No interpreter lock.
 
-Every read stays within the chunk or payload that is given. What is malformed is exactly what `record_format.parse_records`
-says. Importing this module loads numba and compiles the loops, or reads them from numba's cache.
+Every read stays within the chunk or payload that is given. What is malformed is exactly what
+`record_format.parse_records` says. Importing this module loads numba and compiles the loops, or reads them from numba's
+cache.
 """
 
 from __future__ import annotations
@@ -56,9 +57,7 @@ def _put_keys(context: int, header: int, payload: int, size: int) -> int:
             return MALFORMED
         offset = base_offset + offset_delta
         is_wanted = key_size >= 0 and offset >= start_offset
-        if is_wanted and (
-            words[M_SIZE] >= wanted or not map_put(state, payload + key_start, key_size, offset)
-        ):
+        if is_wanted and (words[M_SIZE] >= wanted or not map_put(state, payload + key_start, key_size, offset)):
             return MAP_FULL
         x[X_MESSAGES_READ] += 1
     return DONE if position == size else MALFORMED

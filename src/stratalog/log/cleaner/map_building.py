@@ -141,7 +141,8 @@ class MapBuilder:
 
 
 def _position_before(segment: LogSegment, offset: int) -> int:
-    """Where to begin to read for `offset`: at the batch of the index entry before, if that is true, else at the start."""
+    """Where to begin to read for `offset`: at the batch of the index entry before, if that is true, else at the
+    start."""
     entry = segment.offset_index.lookup(offset)
     if entry.position == 0:
         return 0

@@ -1,7 +1,7 @@
 """The offset map for native loops; `offset_map` says what it is, and has the plain twins.
 
-The map is told by the address of its state, `STATE_WORDS` int64s, and works on memory that its owner keeps. Whoever filters
-asks `is_superseded`, which a list of offsets answers as well as a map does (`superseded`).
+The map is told by the address of its state, `STATE_WORDS` int64s, and works on memory that its owner keeps. Whoever
+filters asks `is_superseded`, which a list of offsets answers as well as a map does (`superseded`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ _HASH_PROBES = 12
 
 @inlined
 def _find(state: int) -> Any:
-    """Address of the entry that has the hash in the scratch, else of the first free one; NO_SLOT when all are others'."""
+    """Address of the entry that has the hash in the scratch, else of the first free one.
+
+    NO_SLOT when all are others'.
+    """
     words = as_i64(state)
     digest = words[M_SCRATCH]
     slots = words[M_SLOTS]

@@ -1,7 +1,7 @@
 """MD5 (RFC 1321) for native loops: what `hashlib.md5` computes, callable without the interpreter.
 
-A key of a few bytes takes less time here than a call from Python takes to begin. The 64 steps of a block are laid out as
-32-bit instructions; the compiler would otherwise see 64-bit sums and masks.
+A key of a few bytes takes less time here than a call from Python takes to begin. The 64 steps of a block are laid out
+as 32-bit instructions; the compiler would otherwise see 64-bit sums and masks.
 """
 
 from __future__ import annotations
@@ -40,9 +40,7 @@ def _mixed(builder: Any, number: int, b: Any, c: Any, d: Any) -> Any:
 
 def _block(_typing: Any, state: Any, block: Any) -> Any:  # noqa: ARG001
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        rotate = builder.module.declare_intrinsic(
-            "llvm.fshl.i32", fnty=ir.FunctionType(_WORD, [_WORD, _WORD, _WORD])
-        )
+        rotate = builder.module.declare_intrinsic("llvm.fshl.i32", fnty=ir.FunctionType(_WORD, [_WORD, _WORD, _WORD]))
         digest, data = (builder.inttoptr(address, _WORD.as_pointer()) for address in args)
 
         def word(pointer: Any, n: int) -> Any:

@@ -6,11 +6,12 @@ An entry takes 24 bytes:
      0    16  MD5 of the key, which stands for the key: two keys with the same would be taken for one
     16     8  offset, big-endian
 
-A free entry is all zeros. A key is looked for at the slots that the 32-bit numbers at bytes 0, 1, ... 12 of its hash give
-(absolute value modulo the number of slots), then slot by slot from the last of these on. Nothing is ever removed but
-everything. Source: Kafka's `SkimpyOffsetMap`, whose memory after the same calls has the same bytes.
+A free entry is all zeros. A key is looked for at the slots that the 32-bit numbers at bytes 0, 1, ... 12 of its hash
+give (absolute value modulo the number of slots), then slot by slot from the last of these on. Nothing is ever removed
+but everything. Source: Kafka's `SkimpyOffsetMap`, whose memory after the same calls has the same bytes.
 
-`put` and `get` here are the plain twins of those in `map_kernel`, on the same memory. Not thread-safe: one cleaner has it.
+`put` and `get` here are the plain twins of those in `map_kernel`, on the same memory. Not thread-safe: one cleaner has
+it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What a segment must be told of the batches that it gets: those that index entries are made for, and the others in sums.
+"""What a segment must be told of the batches that it gets: those that index entries are made for, and the others in
+sums.
 
-A segment looks at each batch that is appended, in Python. Only one in `index.interval.bytes` makes an entry; the largest
-timestamp and the sizes of those in between can be told as of one batch.
+A segment looks at each batch that is appended, in Python. Only one in `index.interval.bytes` makes an entry; the
+largest timestamp and the sizes of those in between can be told as of one batch.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from stratalog.records.native.toolkit import as_i64, compiled
 def merge_rows(context: int) -> None:
     """Merge the rows of the table where `LogSegment.append` makes the same of them.
 
-    The first batch of a segment and each batch that gets an index entry keep a row of their own. The others that follow one
-    another become one row: with their size together, the largest timestamp, and the last offset of the first that has it.
+    The first batch of a segment and each batch that gets an index entry keep a row of their own. The others that follow
+    one another become one row: with their size together, the largest timestamp, and the last offset of the first that
+    has it.
     """
     x = as_i64(context)
     interval = x[X_INDEX_INTERVAL]

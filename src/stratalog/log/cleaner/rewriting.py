@@ -216,11 +216,7 @@ def _with_body(
 ) -> bytes:
     """The batch with other records, which are given as they are to stand behind the header."""
     known_bits = (
-        fmt.CODEC_MASK
-        | fmt.LOG_APPEND_TIME_BIT
-        | fmt.TRANSACTIONAL_BIT
-        | fmt.CONTROL_BIT
-        | fmt.DELETE_HORIZON_BIT
+        fmt.CODEC_MASK | fmt.LOG_APPEND_TIME_BIT | fmt.TRANSACTIONAL_BIT | fmt.CONTROL_BIT | fmt.DELETE_HORIZON_BIT
     )
     data = bytearray(
         fmt.HEADER.pack(

@@ -62,6 +62,9 @@ class Candidate:
 
 
 def filthiest(candidates: Iterable[Candidate]) -> Candidate | None:
-    """The one of those that are due with the largest share of dirty bytes; the first of equals; None: nothing is due."""
+    """The one of those that are due with the largest share of dirty bytes; the first of equals.
+
+    None: nothing is due.
+    """
     due = [candidate for candidate in candidates if candidate.is_due]
     return max(due, key=lambda candidate: candidate.dirtiness.ratio, default=None)

@@ -1,9 +1,9 @@
 """Transactions as a cleaning walks over a log: which data was aborted, and which markers end nothing any more.
 
-An aborted transaction's data goes with the first cleaning that sees it. A marker may go once no batch of its transaction
-was met before it; it stays for delete.retention.ms longer, so that a consumer in the middle of the transaction reads its
-end. Abort markers that stay are put into the transaction index of the segment that is being written.
-Source: Kafka's `CleanedTransactionMetadata`.
+An aborted transaction's data goes with the first cleaning that sees it. A marker may go once no batch of its
+transaction was met before it; it stays for delete.retention.ms longer, so that a consumer in the middle of the
+transaction reads its end. Abort markers that stay are put into the transaction index of the segment that is being
+written. Source: Kafka's `CleanedTransactionMetadata`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ class CleanedTransactions:
     Whoever begins within the log says what was `met` before.
     """
 
-    def __init__(
-        self, retain: Callable[[AbortedTransaction], None] | None = None, met: MetData | None = None
-    ) -> None:
+    def __init__(self, retain: Callable[[AbortedTransaction], None] | None = None, met: MetData | None = None) -> None:
         self.retain = retain
         #: By first offset: those whose data begins behind what was read so far.
         self._coming: list[tuple[int, int, AbortedTransaction]] = []

@@ -71,7 +71,8 @@ class CleanerStats:
         megabyte = 1024 * 1024
         return (
             f"{name}: cleaned up to offset {next_dirty_offset} (dirty from {first_dirty_offset}) in"
-            f" {self.elapsed_seconds:.1f} s: {self.bytes_read / megabyte:,.1f} MB ({self.messages_read:,} messages) became"
+            f" {self.elapsed_seconds:.1f} s: {self.bytes_read / megabyte:,.1f} MB ({self.messages_read:,} messages) "
+            "became"
             f" {self.bytes_written / megabyte:,.1f} MB ({self.messages_written:,} messages);"
             f" {self.segments_cleaned} segments became {self.segments_written};"
             f" indexed {self.map_bytes_read / megabyte:,.1f} MB in {self.map_seconds:.1f} s,"

@@ -40,8 +40,8 @@ def judge(
 ) -> Verdict:
     """The verdict on the next batch of the log.
 
-    Data of aborted transactions goes, and a marker of nothing whose delete horizon is over. The header stays for the last
-    batch of a producer that is active, which tells its last sequence (for its last marker if it has no data: its
+    Data of aborted transactions goes, and a marker of nothing whose delete horizon is over. The header stays for the
+    last batch of a producer that is active, which tells its last sequence (for its last marker if it has no data: its
     epoch), and for the last batch below the high watermark, which tells the last offset.
     """
     if batch.is_control:

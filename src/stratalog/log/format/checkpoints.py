@@ -7,8 +7,8 @@ A checkpoint is UTF-8 text in lines:
     orders 0 1007      one entry a line: topic, partition, offset; or, for leader epochs: epoch, start offset
     orders 1 998
 
-An empty file is a checkpoint without entries (Kafka makes it before it first writes it). Every line ends in a newline: a
-file that was cut anywhere is told from a whole one. Files are replaced whole (`.tmp`, sync, rename).
+An empty file is a checkpoint without entries (Kafka makes it before it first writes it). Every line ends in a newline:
+a file that was cut anywhere is told from a whole one. Files are replaced whole (`.tmp`, sync, rename).
 `docs/formats/checkpoints.md` has examples. Kafka's `CheckpointFile` and those built on it.
 """
 
@@ -69,9 +69,7 @@ def decode_lines(data: bytes, name: str) -> list[str]:
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
     """An offset checkpoint, sorted by topic and partition."""
-    return encode_lines(
-        [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())]
-    )
+    return encode_lines([f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())])
 
 
 def decode_offsets(data: bytes, name: str = "offset checkpoint") -> dict[TopicPartition, int]:
@@ -80,9 +78,7 @@ def decode_offsets(data: bytes, name: str = "offset checkpoint") -> dict[TopicPa
     for number, line in enumerate(decode_lines(data, name), start=3):
         fields = line.split()
         if len(fields) != 3:
-            raise CorruptCheckpointError(
-                f"{name}: line {number} is {line!r}, expected topic, partition and offset"
-            )
+            raise CorruptCheckpointError(f"{name}: line {number} is {line!r}, expected topic, partition and offset")
         offsets[fields[0], _number(fields[1], name, number)] = _number(fields[2], name, number)
     return offsets
 
@@ -98,9 +94,7 @@ def decode_epochs(data: bytes, name: str = "leader epoch checkpoint") -> list[Ep
     for number, line in enumerate(decode_lines(data, name), start=3):
         fields = line.split()
         if len(fields) != 2:
-            raise CorruptCheckpointError(
-                f"{name}: line {number} is {line!r}, expected epoch and start offset"
-            )
+            raise CorruptCheckpointError(f"{name}: line {number} is {line!r}, expected epoch and start offset")
         entry = EpochEntry(_number(fields[0], name, number), _number(fields[1], name, number))
         if entry.epoch < 0 or entry.start_offset < 0:
             raise CorruptCheckpointError(f"{name}: line {number} is {line!r}, expected numbers from 0 up")
@@ -175,13 +169,9 @@ def decode_partition_metadata(data: bytes, name: str = "partition.metadata") -> 
     """Raises CorruptCheckpointError for anything but a topic id that is not zero."""
     match = re.fullmatch(rb"version:\s*(\S+)\s+topic_id:\s*(\S+)\s*", data)
     if match is None:
-        raise CorruptCheckpointError(
-            f"{name}: expected the lines 'version: 0' and 'topic_id: <22 characters>'"
-        )
+        raise CorruptCheckpointError(f"{name}: expected the lines 'version: 0' and 'topic_id: <22 characters>'")
     if match[1] != b"0":
-        raise CorruptCheckpointError(
-            f"{name}: version {match[1].decode(errors='replace')}, expected {VERSION}"
-        )
+        raise CorruptCheckpointError(f"{name}: version {match[1].decode(errors='replace')}, expected {VERSION}")
     try:
         topic_id = uuid_from_base64(match[2].decode())
     except ValueError as error:

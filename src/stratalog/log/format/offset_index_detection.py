@@ -1,4 +1,5 @@
-"""What format an offset index file on disk has: by its size if that tells, by its log if there is one, else by content."""
+"""What format an offset index file on disk has: by its size if that tells, by its log if there is one, else by
+content."""
 
 from __future__ import annotations
 
@@ -49,8 +50,13 @@ def detect_file(
             with fs.open(log_path) as log:
                 found = _prove(file, size, base_offset, log, expected)
     if found.is_guess:
-        logger.warning("%s: %d bytes are a multiple of 8 and of 12, and the entries ascend read either way; "
-                       "reading them as %s, the format in force", path, size, found.format)  # fmt: skip
+        logger.warning(
+            "%s: %d bytes are a multiple of 8 and of 12, and the entries ascend read either way; "
+            "reading them as %s, the format in force",
+            path,
+            size,
+            found.format,
+        )
     return found
 
 

@@ -6,8 +6,8 @@
      4     4  position in the .log               4     8  position in the .log
 
 Both fields only grow from entry to entry. A file holds entries of one format and says nowhere which: `detect` judges by
-size and content as KIP-1333 does, `offset_index_proof.prove` asks the `.log`, and is to be preferred wherever that is at
-hand. `docs/formats/offset_index.md` has worked examples. Sources: the storage document ("Offset Index"), KIP-1333.
+size and content as KIP-1333 does, `offset_index_proof.prove` asks the `.log`, and is to be preferred wherever that is
+at hand. `docs/formats/offset_index.md` has worked examples. Sources: the storage document ("Offset Index"), KIP-1333.
 """
 
 from __future__ import annotations
@@ -58,9 +58,7 @@ def format_of(entry_size: int) -> OffsetIndexFormat:
         raise ValueError(f"offset index entries have 8 or 12 bytes, not {entry_size}") from None
 
 
-def decode_entries(
-    data: Buffer, base_offset: int, form: OffsetIndexFormat = LEGACY
-) -> Iterator[OffsetPosition]:
+def decode_entries(data: Buffer, base_offset: int, form: OffsetIndexFormat = LEGACY) -> Iterator[OffsetPosition]:
     """Every whole entry in `data`, as absolute offsets; a partial one at the end is left out."""
     view = memoryview(data)
     whole = view.nbytes // form.entry_size * form.entry_size
@@ -69,7 +67,9 @@ def decode_entries(
 
 
 def first_fault(data: Buffer, form: OffsetIndexFormat, entries: int) -> int | None:
-    """The first of `entries` entries that is negative or not larger in both fields than the one before; None if none is.
+    """The first of `entries` entries that is negative or not larger in both fields than the one before.
+
+    None if none is.
 
     A position of 0 may stand in the first entry only. Large indexes are checked by numpy, at memory speed.
     """
@@ -125,13 +125,13 @@ def detect(data: Buffer, expected: OffsetIndexFormat = LEGACY) -> Detection:
     """Judge an index file by its bytes alone, as KIP-1333 does ("Auto-detection for existing files").
 
     By size where only one entry size divides it. Else by content: in the right format neither field descends or is
-    negative, over the first few entries. A size that neither divides and content that fits neither are corrupt. Zeros at
-    the end of the file (of an index that was in use) are no entries.
+    negative, over the first few entries. A size that neither divides and content that fits neither are corrupt. Zeros
+    at the end of the file (of an index that was in use) are no entries.
 
     Where the document is left with both, it takes `expected`, the format of the level in force (legacy for whoever does
     not know it). Here the first entry decides: it stands for the second batch at the earliest, so its position is above
-    0, and at most `index.interval.bytes` and one batch from the beginning, both below 2^31, so it is below 2^32. Read as
-    large, the first position of a legacy index is its first position times 2^32 at least; read as legacy, that of a
+    0, and at most `index.interval.bytes` and one batch from the beginning, both below 2^31, so it is below 2^32. Read
+    as large, the first position of a legacy index is its first position times 2^32 at least; read as legacy, that of a
     large one is 0. An index that no broker writes is left to `expected`, and is a guess: one, too, that read as legacy
     begins with offset 0 at position 0 and goes on without a fault, and read as large has relative offset 0 first.
     """

@@ -1,17 +1,19 @@
 """What format an offset index has, proved by the `.log` that it points into.
 
-An entry (offset, position) is true if a batch begins at that position and ends with that offset. Read in the wrong format,
-an entry gives a position at which no such batch stands: no offset stands at two positions. So one true entry decides,
-whatever the size and the content of the file; if the first is none, several are looked at, so that damage does not decide.
+An entry (offset, position) is true if a batch begins at that position and ends with that offset. Read in the wrong
+format, an entry gives a position at which no such batch stands: no offset stands at two positions. So one true entry
+decides, whatever the size and the content of the file; if the first is none, several are looked at, so that damage does
+not decide.
 
-For everybody who has both files: a segment that is opened, `stratalog index`, `stratalog fsck`, the check before a segment
-is copied, and an index that was fetched from the remote tier, whose `.log` can be read by ranges. What is needed of the
-log is `LogReader`, `pread(size, position)` as `util.filesystem.File` has it, and its size in bytes:
+For everybody who has both files: a segment that is opened, `stratalog index`, `stratalog fsck`, the check before a
+segment is copied, and an index that was fetched from the remote tier, whose `.log` can be read by ranges. What is
+needed of the log is `LogReader`, `pread(size, position)` as `util.filesystem.File` has it, and its size in bytes:
 
     found = prove(index_bytes, base_offset, log, log_size, expected=LEGACY)
     found.format, found.is_corrupt, found.evidence, str(found)
 
-Where the `.log` is out of reach, `offset_index_format.detect(index_bytes, expected)` is what is left, with the same answer.
+Where the `.log` is out of reach, `offset_index_format.detect(index_bytes, expected)` is what is left, with the same
+answer.
 """
 
 from __future__ import annotations
@@ -61,9 +63,7 @@ def prove(
     return _proved(FORMATS[shares.index(max(shares))], len(view))
 
 
-def prove_by_first_entry(
-    data: Buffer, size: int, base_offset: int, log: LogReader, log_size: int
-) -> Detection | None:
+def prove_by_first_entry(data: Buffer, size: int, base_offset: int, log: LogReader, log_size: int) -> Detection | None:
     """What `prove` says of an index of `size` bytes that begins with `data`, if its first entry decides; else None.
 
     `FIRST_ENTRIES_SIZE` bytes are enough.

@@ -1,18 +1,18 @@
 """What the offset index and the time index share: a preallocated file of fixed-size entries.
 
 While its segment is active the file has its maximum size, a hole behind the last entry; at roll and close it is cut to
-its entries (`trim_to_valid_size`). A file that exists is taken to be full of entries, whatever they are. That is Kafka's
-`AbstractIndex`. Whether they are right is asked at three depths: `check_ends` looks at size, first and last entry, which
-costs the same for every index and so is done for each one when a log is opened; `sanity_check` looks at the order of all
-entries, for an index that comes from elsewhere or is about to be copied; `jobs.index` holds all of them against the log.
-Reads need neither: who follows an entry looks whether the batch that stands there fits it.
+its entries (`trim_to_valid_size`). A file that exists is taken to be full of entries, whatever they are. That is
+Kafka's `AbstractIndex`. Whether they are right is asked at three depths: `check_ends` looks at size, first and last
+entry, which costs the same for every index and so is done for each one when a log is opened; `sanity_check` looks at
+the order of all entries, for an index that comes from elsewhere or is about to be copied; `jobs.index` holds all of
+them against the log. Reads need neither: who follows an entry looks whether the batch that stands there fits it.
 
-The file is never mapped: a map answers a full disk, a bad sector and a file that somebody else cut with SIGBUS, which ends
-the process. Entries that are added are collected in memory and written in pieces of a page, and before anything else is
-done to the file; so a full disk is an OSError, and what was added stays. An index is searched in a copy of all its entries,
-which is read at the first search and may be dropped at any time (`index_memory`); first and last entry are had from the
-file, which is open only for as long as it is read or written. An index that is made anew (`reset`) is written when it is
-complete, over what was there: on a full disk it needs no more room than it had.
+The file is never mapped: a map answers a full disk, a bad sector and a file that somebody else cut with SIGBUS, which
+ends the process. Entries that are added are collected in memory and written in pieces of a page, and before anything
+else is done to the file; so a full disk is an OSError, and what was added stays. An index is searched in a copy of all
+its entries, which is read at the first search and may be dropped at any time (`index_memory`); first and last entry are
+had from the file, which is open only for as long as it is read or written. An index that is made anew (`reset`) is
+written when it is complete, over what was there: on a full disk it needs no more room than it had.
 
 Thread safety: one writer at a time (the partition's lock); any number of readers at any time, without a lock, and any
 thread may rename, flush and close. A file that has gone is FileNotFoundError; a use after the close KafkaStorageError.
@@ -90,9 +90,7 @@ class IndexFile:
         self._created = True
         self._is_synced = False
         if self.max_size < self.entry_size:
-            raise ValueError(
-                f"{self.path}: maximum size {self.max_size} holds no entry of {self.entry_size} bytes"
-            )
+            raise ValueError(f"{self.path}: maximum size {self.max_size} holds no entry of {self.entry_size} bytes")
         length = self._length_max()
         with self._fs.open(self.path, create=True) as file:
             file.truncate(length)
@@ -142,7 +140,8 @@ class IndexFile:
     def reset(self) -> None:
         """Drop all entries and begin to make the index anew, at its maximum size.
 
-        The file stays as it is until `write_out`, or what comes with it: `flush`, `resize`, `trim_to_valid_size`, `close`.
+        The file stays as it is until `write_out`, or what comes with it: `flush`, `resize`, `trim_to_valid_size`,
+        `close`.
         """
         self.truncate()
         self._is_made_anew = True
@@ -329,16 +328,12 @@ class IndexFile:
     def _check_last_offset(self, offset: int) -> None:
         """Raise CorruptIndexError for an offset that no record of the segment can have."""
         if offset < self.base_offset:
-            raise CorruptIndexError(
-                f"{self.path}: last offset {offset} is less than base offset {self.base_offset}"
-            )
+            raise CorruptIndexError(f"{self.path}: last offset {offset} is less than base offset {self.base_offset}")
 
     def _check_ends(self, is_ascending: bool, first: object, last: object) -> None:
         """Raise CorruptIndexError unless the last entry is larger than the first, as `is_ascending` tells."""
         if not is_ascending:
-            raise CorruptIndexError(
-                f"{self.path}: the last entry {last} is not larger than the first, {first}"
-            )
+            raise CorruptIndexError(f"{self.path}: the last entry {last} is not larger than the first, {first}")
 
     def __enter__(self: Self_) -> Self_:
         return self

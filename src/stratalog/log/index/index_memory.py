@@ -1,7 +1,7 @@
 """What the indexes of the process keep in memory: as much as is searched, and no more than there is for all of them.
 
-An index is read into memory at its first search. Thousands of them would take all memory, so it is lent: whose copy was not
-used for longest has to drop it, and reads its file again when it is searched again.
+An index is read into memory at its first search. Thousands of them would take all memory, so it is lent: whose copy was
+not used for longest has to drop it, and reads its file again when it is searched again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from typing import Final, Protocol
 
 
 class Borrower(Protocol):
-    """Who is lent memory. It sets `is_used` at each use; `drop` is called by any thread, and must not wait for anything."""
+    """Who is lent memory.
+
+    It sets `is_used` at each use; `drop` is called by any thread, and must not wait for anything.
+    """
 
     is_used: bool
 

@@ -1,6 +1,7 @@
 """Searches over the fixed-size, ascending entries of an index, as they lie in its map. Pure.
 
-One target: `count_up_to`. Many: `count_up_to_many`, the same answers, with numpy, which is imported at the first use only.
+One target: `count_up_to`. Many: `count_up_to_many`, the same answers, with numpy, which is imported at the first use
+only.
 """
 
 from __future__ import annotations
@@ -59,7 +60,10 @@ def count_up_to(data: Buffer, key: struct.Struct, at: int, stride: int, entries:
 def _enclose(
     data: Buffer, unpack: Any, at: int, stride: int, target: int, high: int, first: int, last: int, steps: int
 ) -> tuple[int, int]:
-    """Slots between which the count lies, near each other; `first` <= target < `last`, the keys of slots 0 and `steps`."""
+    """Slots between which the count lies, near each other.
+
+    `first` <= target < `last`, the keys of slots 0 and `steps`.
+    """
     low, spread = 0, last - first
     guess = (target - first) * steps // spread
     guess += (target - unpack(data, at + guess * stride)[0]) * steps // spread
@@ -84,8 +88,8 @@ def _enclose(
 def count_up_to_many(keys: Array, targets: Array) -> Array:
     """`count_up_to` for an array of targets. `keys` is a numpy view of the keys, of any byte order and stride.
 
-    Nothing is copied but a sample of the keys: the sample is searched, then all targets are bisected together within the
-    part that the sample leaves, one gather a step.
+    Nothing is copied but a sample of the keys: the sample is searched, then all targets are bisected together within
+    the part that the sample leaves, one gather a step.
     """
     import numpy as np
 

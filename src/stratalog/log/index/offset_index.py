@@ -39,9 +39,7 @@ class OffsetIndex(IndexFile):
         entry_format: OffsetIndexFormat = LEGACY,
     ) -> None:
         self._take_format(entry_format)
-        super().__init__(
-            path, base_offset, entry_format.entry_size, max_size=max_size, fs=fs, writable=writable
-        )
+        super().__init__(path, base_offset, entry_format.entry_size, max_size=max_size, fs=fs, writable=writable)
         self._last: OffsetPosition | None = None
 
     @classmethod
@@ -67,9 +65,7 @@ class OffsetIndex(IndexFile):
         """The last entry; (base offset, 0) for an empty index."""
         last = self._last
         if last is None:
-            last = self._last = (
-                self.entry(self.entries - 1) if self.entries else OffsetPosition(self.base_offset, 0)
-            )
+            last = self._last = self.entry(self.entries - 1) if self.entries else OffsetPosition(self.base_offset, 0)
         return last
 
     @property
@@ -79,8 +75,8 @@ class OffsetIndex(IndexFile):
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry. The caller has seen to it that the index is not full, that both are larger than those of the
-        last entry, and that they fit (`can_append_offset`, `format.position_max`); otherwise ValueError. OSError on a full
-        disk; nothing is added then.
+        last entry, and that they fit (`can_append_offset`, `format.position_max`); otherwise ValueError. OSError on a
+        full disk; nothing is added then.
         """
         entries, relative = self.entries, offset - self.base_offset
         if entries >= self.max_entries:
@@ -141,7 +137,8 @@ class OffsetIndex(IndexFile):
         return self._decoded(data[slot * stride : (slot + 1) * stride]) if slot < entries else None
 
     def lookup_many(self, targets: Array) -> tuple[Array, Array]:
-        """`lookup` for an array of targets: arrays of offsets and positions, both of int64, in the order of the targets.
+        """`lookup` for an array of targets: arrays of offsets and positions, both of int64, in the order of the
+        targets.
 
         They are searched for together. Any thread, like `lookup`.
         """
@@ -163,9 +160,7 @@ class OffsetIndex(IndexFile):
     def truncate_to(self, offset: int) -> None:
         """Drop the entries with offsets >= `offset`."""
         before = offset - 1 - self.base_offset
-        self._truncate_to_entries(
-            count_up_to(self._all(), RELATIVE_OFFSET, 0, self.entry_size, self.entries, before)
-        )
+        self._truncate_to_entries(count_up_to(self._all(), RELATIVE_OFFSET, 0, self.entry_size, self.entries, before))
 
     def check_ends(self) -> None:
         """Raise CorruptIndexError for damage that shows in size, first and last entry."""

@@ -98,9 +98,7 @@ class TimeIndex(IndexFile):
         last = self._last
         if last is None:
             last = self._last = (
-                self.entry(self.entries - 1)
-                if self.entries
-                else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+                self.entry(self.entries - 1) if self.entries else TimestampOffset(NO_TIMESTAMP, self.base_offset)
             )
         return last
 
@@ -119,9 +117,7 @@ class TimeIndex(IndexFile):
             if offset < last.offset:
                 raise ValueError(f"{self.path}: offset {offset} is less than the last, {last.offset}")
             if timestamp_ms < last.timestamp_ms:
-                raise ValueError(
-                    f"{self.path}: timestamp {timestamp_ms} is less than the last, {last.timestamp_ms}"
-                )
+                raise ValueError(f"{self.path}: timestamp {timestamp_ms} is less than the last, {last.timestamp_ms}")
         if timestamp_ms <= last.timestamp_ms:
             return
         if not self.can_append_offset(offset):
@@ -159,7 +155,8 @@ class TimeIndex(IndexFile):
         return self._decoded(data, slot * ENTRY_SIZE)
 
     def lookup_many(self, targets_ms: Array) -> tuple[Array, Array]:
-        """`lookup` for an array of times: arrays of timestamps and offsets, both of int64, in the order of the targets."""
+        """`lookup` for an array of times: arrays of timestamps and offsets, both of int64, in the order of the
+        targets."""
         import numpy as np
 
         from stratalog.log.format.index_arrays import time_table
@@ -192,13 +189,12 @@ class TimeIndex(IndexFile):
         first, last = map(self._decoded, self._first_and_last())
         self._last = last
         self._check_last_offset(last.offset)
-        ascends = self.entries == 1 or (
-            last.timestamp_ms > first.timestamp_ms and last.offset >= first.offset
-        )
+        ascends = self.entries == 1 or (last.timestamp_ms > first.timestamp_ms and last.offset >= first.offset)
         self._check_ends(ascends, first, last)
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndexError unless the file is whole entries, timestamps strictly ascend and offsets do not descend.
+        """Raise CorruptIndexError unless the file is whole entries, timestamps strictly ascend and offsets do not
+        descend.
 
         All entries are looked at.
         """

@@ -142,15 +142,14 @@ class TransactionIndex:
     def sanity_check(self) -> None:
         """Raise CorruptIndexError for a partial entry, an unknown version or an entry that cannot be this segment's."""
         if self.exists and (size := self._channel().size()) % ENTRY_SIZE:
-            raise CorruptIndexError(
-                f"{self.path}: {size} bytes are no multiple of the entry size {ENTRY_SIZE}"
-            )
+            raise CorruptIndexError(f"{self.path}: {size} bytes are no multiple of the entry size {ENTRY_SIZE}")
         before = self.base_offset - 1
         for transaction in self.all:
             if transaction.last_offset <= before:
                 raise CorruptIndexError(
                     f"{self.path}: last offset of {transaction} is not larger than"
-                    f" {'that of the entry before' if before >= self.base_offset else 'all before the segment'}, {before}"
+                    f" {'that of the entry before' if before >= self.base_offset else 'all before the segment'}, "
+                    f"{before}"
                 )
             before = transaction.last_offset
 

@@ -1,8 +1,8 @@
 """What a partition remembers of its producers, to find duplicates, fence zombies and bound the last stable offset.
 
-For each producer id: its epoch, its last five batches, and the offset where its open transaction began (`producer_entry`).
-The state as of an offset is kept in `.snapshot` files and rebuilt from the batches behind it. This is Kafka's
-`ProducerStateManager`.
+For each producer id: its epoch, its last five batches, and the offset where its open transaction began
+(`producer_entry`). The state as of an offset is kept in `.snapshot` files and rebuilt from the batches behind it. This
+is Kafka's `ProducerStateManager`.
 
 An append goes in two steps, so that a refused batch leaves no trace: `prepare` gives a `ProducerUpdates`, to which the
 batches of one append are added (this validates them); `commit` applies it once they are in the log.
@@ -135,7 +135,8 @@ class ProducerStateManager:
         known = self._producers.get(producer_id)
         if known is not None and epoch < known.epoch:
             raise InvalidProducerEpochError(
-                f"{self.name}: epoch {epoch} of producer {producer_id} is smaller than the last seen epoch {known.epoch}"
+                f"{self.name}: epoch {epoch} of producer {producer_id} is smaller than the last seen epoch "
+                f"{known.epoch}"
             )
         if self.has_ongoing_transaction(producer_id, epoch):
             return None
@@ -147,9 +148,7 @@ class ProducerStateManager:
             now_ms=self._clock.now_ms(),
         ).guard
 
-    def prepare(
-        self, origin: AppendOrigin = "client", *, guard: VerificationGuard | None = None
-    ) -> ProducerUpdates:
+    def prepare(self, origin: AppendOrigin = "client", *, guard: VerificationGuard | None = None) -> ProducerUpdates:
         """Begin an append; add its batches to the result, then `commit` it.
 
         `guard` is that of a verification that has succeeded.
@@ -257,10 +256,7 @@ class ProducerStateManager:
         return len(expired)
 
     def _is_expired(self, producer: ProducerEntry, now_ms: int) -> bool:
-        return (
-            producer.current_txn_first_offset is None
-            and now_ms - producer.last_timestamp_ms >= self.expiration_ms
-        )
+        return producer.current_txn_first_offset is None and now_ms - producer.last_timestamp_ms >= self.expiration_ms
 
     def on_log_start_offset(self, log_start_offset: int) -> None:
         """The log begins later now."""
@@ -269,9 +265,7 @@ class ProducerStateManager:
         latest = self.latest_snapshot_offset
         self._last_snapshot_offset = log_start_offset if latest is None else latest
 
-    def truncate_and_reload(
-        self, log_start_offset: int, log_end_offset: int, now_ms: int | None = None
-    ) -> None:
+    def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int | None = None) -> None:
         """The log now spans these offsets: drop snapshots outside, and load the newest one unless we stand at the end.
 
         `map_end_offset` then says from where on the caller has to feed batches to `update`. Damaged snapshots are

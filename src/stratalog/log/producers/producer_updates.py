@@ -135,11 +135,7 @@ class ProducerUpdates:
         """A transaction begins only here if the coordinator knows of it."""
         if batch.is_control or self._origin not in ("client", "coordinator"):
             return
-        if (
-            known is not None
-            and known.epoch == batch.producer_epoch
-            and known.current_txn_first_offset is not None
-        ):
+        if known is not None and known.epoch == batch.producer_epoch and known.current_txn_first_offset is not None:
             return
         verification = self._verifications.get(batch.producer_id)
         if verification is None or verification.guard is not self._guard:
@@ -148,7 +144,9 @@ class ProducerUpdates:
             )
 
     def _add_following(self, known: ProducerEntry, batch: RecordBatch) -> bool:
-        """Add the usual batch, outside of transactions and next in sequence; False for any other, which is not looked at.
+        """Add the usual batch, outside of transactions and next in sequence.
+
+        False for any other, which is not looked at.
 
         It cannot be a duplicate: the five batches kept do not span all sequences.
         """
@@ -169,9 +167,7 @@ class ProducerUpdates:
         ):
             return False
         delta = batch.last_offset_delta
-        added = BatchMetadata(
-            (sequence + delta) & SEQUENCE_MAX, batch.last_offset, delta, batch.max_timestamp
-        )
+        added = BatchMetadata((sequence + delta) & SEQUENCE_MAX, batch.last_offset, delta, batch.max_timestamp)
         if following is None:
             self.following[producer_id] = [added]
         else:
@@ -206,7 +202,8 @@ class ProducerUpdates:
         self._check_marker_epoch(updated, batch.producer_epoch, offset, transaction_version)
         if updated.coordinator_epoch > coordinator_epoch:
             message = (
-                f"{self._name}: marker of producer {updated.producer_id} at offset {offset} comes from coordinator epoch"
+                f"{self._name}: marker of producer {updated.producer_id} at offset {offset} comes from coordinator "
+                "epoch"
                 f" {coordinator_epoch}, but epoch {updated.coordinator_epoch} is known"
             )
             if self._origin != "replication":
@@ -226,15 +223,11 @@ class ProducerUpdates:
         updated.current_txn_first_offset = None
         updated.last_timestamp_ms = timestamp_ms
 
-    def _check_marker_epoch(
-        self, updated: ProducerEntry, epoch: int, offset: int, transaction_version: int
-    ) -> None:
+    def _check_marker_epoch(self, updated: ProducerEntry, epoch: int, offset: int, transaction_version: int) -> None:
         if transaction_version < 2:
             self._check_epoch(updated, epoch, offset)
         elif epoch < updated.epoch or (
-            epoch == updated.epoch
-            and updated.current_txn_first_offset is not None
-            and epoch != PRODUCER_EPOCH_MAX
+            epoch == updated.epoch and updated.current_txn_first_offset is not None and epoch != PRODUCER_EPOCH_MAX
         ):
             self._refuse_epoch(updated, epoch, offset, "not larger than")
 
@@ -298,6 +291,7 @@ def _parse_marker(batch: RecordBatch) -> tuple[ControlType, int, int] | None:
     control_type = parse_control_key(record.key)
     if control_type not in (ControlType.ABORT, ControlType.COMMIT):
         raise InvalidRecordError(
-            f"control record at offset {record.offset}: {control_type.name} with a producer id, expected ABORT or COMMIT"
+            f"control record at offset {record.offset}: {control_type.name} with a producer id, expected ABORT or "
+            "COMMIT"
         )
     return control_type, parse_control_value(record.value).coordinator_epoch, record.timestamp_ms

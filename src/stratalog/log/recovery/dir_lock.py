@@ -72,7 +72,10 @@ def hold_for_check(directory: Path, fs: FileSystem = REAL_FILESYSTEM) -> DirLock
 
 
 def hold_partition(directory: Path, name: str, fs: FileSystem = REAL_FILESYSTEM) -> DirLock | None:
-    """Have the partition directory `name` of a log directory, there or not yet; None if somebody else has it, or all."""
+    """Have the partition directory `name` of a log directory, there or not yet.
+
+    None if somebody else has it, or all.
+    """
     digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
     byte = _PARTITIONS + int.from_bytes(digest, "big") % (1 << 62)
     lock = _held(fs.open(directory / LOCK, create=True), fcntl.F_WRLCK, byte, 1)

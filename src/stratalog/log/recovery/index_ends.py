@@ -1,8 +1,8 @@
-"""Whether the indexes of a segment can be right, as far as it costs the same for every segment: asked for each one when a
-log is opened.
+"""Whether the indexes of a segment can be right, as far as it costs the same for every segment: asked for each one when
+a log is opened.
 
-Sizes, first and last entries are looked at, and whether the last entries fit the batches that they speak of: so a file of
-another kind or of another segment is found. `jobs.index.check` holds every entry against the log.
+Sizes, first and last entries are looked at, and whether the last entries fit the batches that they speak of: so a file
+of another kind or of another segment is found. `jobs.index.check` holds every entry against the log.
 """
 
 from __future__ import annotations

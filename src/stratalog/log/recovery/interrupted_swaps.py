@@ -2,8 +2,8 @@
 
 `replacement` renames in an order from which the state can be told:
 
-    any `.cleaned`      not all of the new segments had become `.swap`: all that is at or behind the lowest `.cleaned` is
-                        undone, the old segments are all there
+    any `.cleaned`      not all of the new segments had become `.swap`: all that is at or behind the lowest `.cleaned`
+                        is undone, the old segments are all there
     `.swap` without     all of the new segments are there, whole: what they replace goes, as far as it is still there,
                         and they get their names
     `.deleted`          had left the log already
@@ -112,9 +112,7 @@ def _remove_replaced(
     end = max(next_offset(directory / file.name, file.base_offset, fs) for file in logs)
     for file in plain:
         if file.suffix != SNAPSHOT_SUFFIX and (first <= file.base_offset < end or file.base_offset == first):
-            logger.info(
-                "%s: removed, a replacement was interrupted that is finished now", directory / file.name
-            )
+            logger.info("%s: removed, a replacement was interrupted that is finished now", directory / file.name)
             fs.remove(directory / file.name)
 
 

@@ -1,8 +1,8 @@
 """What recovery cuts from a log and must not throw away: bytes that are not what a torn write leaves.
 
 A process that is killed leaves a batch that ends with the file; one whose machine lost power, zeros besides. Nobody was
-told that such a batch is written. Anything else behind a cut - a batch with a wrong CRC, whole segments - may be records,
-and stays in the partition directory under a name that neither Kafka nor we take for a part of the log:
+told that such a batch is written. Anything else behind a cut - a batch with a wrong CRC, whole segments - may be
+records, and stays in the partition directory under a name that neither Kafka nor we take for a part of the log:
 
     00000000000000001007.log.4096.cut    what stood from position 4096 on
     00000000000000002014.log.cut         a whole segment behind a cut
@@ -29,9 +29,7 @@ _CHUNK_SIZE: Final = 1024 * 1024
 _ZEROS_KEPT: Final = 4096
 
 
-def keep_tail(
-    log_path: Path, view: memoryview, sound: SoundBatches, fs: FileSystem, *, is_last: bool
-) -> Path | None:
+def keep_tail(log_path: Path, view: memoryview, sound: SoundBatches, fs: FileSystem, *, is_last: bool) -> Path | None:
     """Keep what of the `.log` in `view` lies behind the sound batches, unless a torn write left it; where it is kept.
 
     `is_last`: nothing was written behind the file.

@@ -59,9 +59,7 @@ def open_directory(
     is_new = not fs.list_dir(directory)
     topic_id = _identify(directory, topic_id, fs, durable=not is_new)
     epochs, epochs_lost = _open_epochs(directory / LEADER_EPOCH_CHECKPOINT, fs, durable=not is_new)
-    producers = ProducerStateManager(
-        name, directory, clock=clock, fs=fs, expiration_ms=producer_expiration_ms
-    )
+    producers = ProducerStateManager(name, directory, clock=clock, fs=fs, expiration_ms=producer_expiration_ms)
     loaded = LogLoader(
         directory,
         name,
@@ -76,9 +74,7 @@ def open_directory(
     ).load()
     if epochs_lost or not _fit(epochs, loaded.segments):
         if not epochs_lost:
-            logger.warning(
-                "%s: leader epochs are missing or of another log: reading them from this one", epochs.path
-            )
+            logger.warning("%s: leader epochs are missing or of another log: reading them from this one", epochs.path)
         _restore_epochs(epochs, loaded.segments, name)
     local = LocalLog(directory, name, config, clock=clock, fs=fs, producers=producers, loaded=loaded)
     return OpenedLog(topic, partition, topic_id, epochs, local)

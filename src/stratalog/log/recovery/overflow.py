@@ -1,9 +1,9 @@
 """Segments whose offsets lie further from the base offset than an index can say, cut into several that can.
 
-Cleaners of old merged segments whatever their offsets (KAFKA-6264), so such segments may be found in a directory. They are
-cut when it is opened, before anything else looks at them, by the protocol of `replacement`: a crash leaves the one segment
-or all of the new ones, with the same bytes. How far a segment reaches is told by where the next one begins, and of the last
-one by the recovery point, which may be too low: `recovery` finds that out when it reads the segment
+Cleaners of old merged segments whatever their offsets (KAFKA-6264), so such segments may be found in a directory. They
+are cut when it is opened, before anything else looks at them, by the protocol of `replacement`: a crash leaves the one
+segment or all of the new ones, with the same bytes. How far a segment reaches is told by where the next one begins, and
+of the last one by the recovery point, which may be too low: `recovery` finds that out when it reads the segment
 (`OverflowedSegmentError`), and begins anew. Source: Kafka's `LocalLog.splitOverflowedSegment`, `LogLoader`.
 """
 
@@ -34,12 +34,11 @@ _COPY_SIZE = 1024 * 1024
 Part = list[tuple[int, BatchFacts]]
 
 
-def split_overflowed(
-    directory: Path, config: LogConfig, *, clock: Clock, fs: FileSystem, log_end_offset: int
-) -> None:
+def split_overflowed(directory: Path, config: LogConfig, *, clock: Clock, fs: FileSystem, log_end_offset: int) -> None:
     """Cut the segments of a directory that nobody has open. Raises OSError.
 
-    `log_end_offset`: as far as it is known. Only a segment that ends more than 2^31 offsets behind its beginning is read.
+    `log_end_offset`: as far as it is known. Only a segment that ends more than 2^31 offsets behind its beginning is
+    read.
     """
     bases = [
         parsed[0]
@@ -51,18 +50,14 @@ def split_overflowed(
             split_segment(directory, base_offset, config, clock=clock, fs=fs)
 
 
-def split_segment(
-    directory: Path, base_offset: int, config: LogConfig, *, clock: Clock, fs: FileSystem
-) -> None:
+def split_segment(directory: Path, base_offset: int, config: LogConfig, *, clock: Clock, fs: FileSystem) -> None:
     """Cut one segment if it has to be; one that is damaged where it would be cut stays as it is."""
     segment = LogSegment(directory, base_offset, config, clock=clock, fs=fs)
     try:
         parts = list(_parts(segment))
         if len(parts) < 2:
             return
-        logger.info(
-            "%s: its offsets reach too far for an index; it becomes %d segments", segment.log_path, len(parts)
-        )
+        logger.info("%s: its offsets reach too far for an index; it becomes %d segments", segment.log_path, len(parts))
         new = _copy_parts(segment, parts, config, clock, fs)
     except CorruptRecordError as error:
         logger.warning("%s is left to recovery: %s", segment.log_path, error)
@@ -107,9 +102,7 @@ def _copy_parts(
         for position, batch in part:
             made.append([segment.file.pread(batch.size, position)], batch.size, [batch])
         for transaction in segment.txn_index.all:
-            if transaction.last_offset >= base_offset and (
-                end_offset is None or transaction.last_offset < end_offset
-            ):
+            if transaction.last_offset >= base_offset and (end_offset is None or transaction.last_offset < end_offset):
                 made.txn_index.append(transaction)
         made.become_inactive()
         if end_offset is None:

@@ -112,8 +112,8 @@ def known_recovery_point(offset: int | None) -> int | None:
 def plausible_start(path: Path, offset: int, fs: FileSystem) -> int:
     """Where a log begins, of which a checkpoint says `offset`.
 
-    The log's own leader epochs follow its start, before the checkpoint is written; if they begin earlier, the checkpoint
-    is wrong (it has no checksum), and taking its word would delete what is not to be deleted.
+    The log's own leader epochs follow its start, before the checkpoint is written; if they begin earlier, the
+    checkpoint is wrong (it has no checksum), and taking its word would delete what is not to be deleted.
     """
     checkpoint = path / LEADER_EPOCH_CHECKPOINT
     if offset <= 0 or not fs.exists(checkpoint):
@@ -124,6 +124,11 @@ def plausible_start(path: Path, offset: int, fs: FileSystem) -> int:
         return offset
     if not epochs or epochs[0].start_offset >= offset:
         return offset
-    logger.warning("%s: the checkpoint says that the log begins at offset %d, its leader epochs say %d: %d it is",
-                   path, offset, epochs[0].start_offset, epochs[0].start_offset)  # fmt: skip
+    logger.warning(
+        "%s: the checkpoint says that the log begins at offset %d, its leader epochs say %d: %d it is",
+        path,
+        offset,
+        epochs[0].start_offset,
+        epochs[0].start_offset,
+    )
     return epochs[0].start_offset

@@ -6,13 +6,13 @@
        sound batch is cut off, with all segments behind it
     4  leader epochs and producer state are brought to the offsets that are left
 
-Below the recovery point, and anywhere after a clean stop, nothing is cut or removed, whatever it looks like: damage there
-is named and left in its place, where readers are told of it. If it leaves open where the log ends, the segment is sealed
-as it is, and the log goes on in a new one, at the recovery point or behind it: no offset below is given again. Where no
-recovery point is known, all may have been flushed, and only what a torn write leaves at the very end is cut. What is cut
-behind the recovery point is thrown away only if it is what a torn write leaves; anything else is kept beside the log
-(`remnants`). Segments that are flushed are not read, but for a few
-headers to see that their indexes fit. Source: Kafka's `LogLoader`, which cuts in either case and keeps nothing.
+Below the recovery point, and anywhere after a clean stop, nothing is cut or removed, whatever it looks like: damage
+there is named and left in its place, where readers are told of it. If it leaves open where the log ends, the segment is
+sealed as it is, and the log goes on in a new one, at the recovery point or behind it: no offset below is given again.
+Where no recovery point is known, all may have been flushed, and only what a torn write leaves at the very end is cut.
+What is cut behind the recovery point is thrown away only if it is what a torn write leaves; anything else is kept
+beside the log (`remnants`). Segments that are flushed are not read, but for a few headers to see that their indexes
+fit. Source: Kafka's `LogLoader`, which cuts in either case and keeps nothing.
 """
 
 from __future__ import annotations
@@ -171,16 +171,20 @@ class LogLoader:
                     segment.close()
                 self._segments.clear()
                 self._scanned.clear()
-                split_segment(
-                    self._directory, found.base_offset, self._config, clock=self._clock, fs=self._fs
-                )
+                split_segment(self._directory, found.base_offset, self._config, clock=self._clock, fs=self._fs)
 
     def _report(self, log_end_offset: int, seconds: float) -> None:
         mended = self._mended
         if mended.segments_read or mended.segments_dropped:
             level = logging.WARNING if mended.bytes_cut or mended.segments_dropped else logging.INFO
-            logger.log(level, "%s: recovered: %s; the log ends at offset %d (%.0f ms)",
-                       self._name, mended, log_end_offset, seconds * 1000)  # fmt: skip
+            logger.log(
+                level,
+                "%s: recovered: %s; the log ends at offset %d (%.0f ms)",
+                self._name,
+                mended,
+                log_end_offset,
+                seconds * 1000,
+            )
 
     def _open(self, base_offset: int, *, preallocate: bool = False) -> LogSegment:
         return LogSegment(
@@ -201,8 +205,12 @@ class LogLoader:
             if suffix == LOG_SUFFIX:
                 self._segments.append(self._open(base_offset))
             elif not self._fs.exists(self._directory / log_file(base_offset)):
-                logger.warning("%s: removing index %s, which has no log; records from offset %d on are lost",
-                               self._name, name, base_offset)  # fmt: skip
+                logger.warning(
+                    "%s: removing index %s, which has no log; records from offset %d on are lost",
+                    self._name,
+                    name,
+                    base_offset,
+                )
                 self._without_log.add(base_offset)
                 self._fs.remove(self._directory / name)
 
@@ -276,14 +284,23 @@ class LogLoader:
                 return  # a preallocated file that was to be cut to its batches when the next one was begun
             is_end = True
             kept = keep_tail(segment.log_path, view, sound, self._fs, is_last=self._is_last(segment))
-            logger.warning("%s: cut %s at position %d, %d bytes from offset %d on: %s%s",
-                           self._name, segment.log_path.name, sound.size_bytes, len(view) - sound.size_bytes,
-                           sound.next_offset, sound.flaw, f"; they are kept in {kept.name}" if kept else "")  # fmt: skip
-            # First those behind the cut: a process that ends in between must not leave them behind a log that looks whole.
+            logger.warning(
+                "%s: cut %s at position %d, %d bytes from offset %d on: %s%s",
+                self._name,
+                segment.log_path.name,
+                sound.size_bytes,
+                len(view) - sound.size_bytes,
+                sound.next_offset,
+                sound.flaw,
+                f"; they are kept in {kept.name}" if kept else "",
+            )
+            # First those behind the cut: a process that ends in between must not leave them behind a log that looks
+            # whole.
             self._drop_unread(behind)
 
         size = segment.file.size()
-        # A segment wholly below the log start is not part of the log any more: nothing behind it is dropped for its damage.
+        # A segment wholly below the log start is not part of the log any more: nothing behind it is dropped for its
+        # damage.
         reaches_start = self._end_offset_of(segment) > self._log_start_offset
         sound = segment.recover(
             on_batch,
@@ -298,10 +315,17 @@ class LogLoader:
         producers.take_snapshot(sound.next_offset)
         self._scanned[segment] = sound
         for damage in sound.damage:
-            logger.error("%s: %s is damaged from position %d to %d: %s; %s are lost, the file is left as it is",
-                         self._name, segment.log_path.name, damage.position, damage.end, damage.reason,
-                         f"records from offset {damage.first_offset} on" if damage.end_offset < 0
-                         else f"offsets {damage.first_offset} to {damage.end_offset - 1}")  # fmt: skip
+            logger.error(
+                "%s: %s is damaged from position %d to %d: %s; %s are lost, the file is left as it is",
+                self._name,
+                segment.log_path.name,
+                damage.position,
+                damage.end,
+                damage.reason,
+                f"records from offset {damage.first_offset} on"
+                if damage.end_offset < 0
+                else f"offsets {damage.first_offset} to {damage.end_offset - 1}",
+            )
         self._name_gap(segment, sound)
         self._mended.segments_read += 1
         self._mended.bytes_read += size
@@ -318,8 +342,13 @@ class LogLoader:
         if sound.flaw or sound.damage or self._config.compacted or sound.next_offset >= end_offset:
             return
         if end_offset < _NO_END:
-            logger.warning("%s: %s ends before offset %d, and what follows begins at %d; the records between are lost",
-                           self._name, segment.log_path.name, sound.next_offset, end_offset)  # fmt: skip
+            logger.warning(
+                "%s: %s ends before offset %d, and what follows begins at %d; the records between are lost",
+                self._name,
+                segment.log_path.name,
+                sound.next_offset,
+                end_offset,
+            )
 
     def _end_offset_of(self, segment: LogSegment) -> int:
         """No offset of a segment reaches this."""
@@ -342,8 +371,12 @@ class LogLoader:
         last = self._segments[-1]
         end, is_whole = self._end_of_last(last)
         if is_whole and end < self._log_start_offset:
-            logger.warning("%s: the log ends at offset %d, before its start offset %d: dropping what is there",
-                           self._name, end, self._log_start_offset)  # fmt: skip
+            logger.warning(
+                "%s: the log ends at offset %d, before its start offset %d: dropping what is there",
+                self._name,
+                end,
+                self._log_start_offset,
+            )
             self._drop(list(self._segments))
             self._epochs.clear()
             self._producers.truncate_fully_and_start_at(self._log_start_offset)
@@ -353,8 +386,12 @@ class LogLoader:
         if is_whole and not (known_end > end and is_lost):
             return end
         if known_end > end:
-            logger.error("%s: the log ended at offset %d, what is left of it at %d; the records between are lost",
-                         self._name, known_end, end)  # fmt: skip
+            logger.error(
+                "%s: the log ended at offset %d, what is left of it at %d; the records between are lost",
+                self._name,
+                known_end,
+                end,
+            )
         last.become_inactive()
         return self._begin_at(max(known_end, last.base_offset + 1, self._log_start_offset))
 
@@ -379,7 +416,8 @@ class LogLoader:
         """Where a log ended that may have lost its end. No earlier than `end`.
 
         A clean stop leaves a snapshot there, of which a directory without a recovery point may know no more. A recovery
-        point has no checksum: it counts where the log is damaged at its end, or if there is a snapshot of the same offset.
+        point has no checksum: it counts where the log is damaged at its end, or if there is a snapshot of the same
+        offset.
         """
         snapshot = self._producers.latest_snapshot_offset
         if snapshot is not None and (self._clean or not self._is_flush_known):
@@ -401,8 +439,13 @@ class LogLoader:
         for segment in going:
             if has_content(segment):
                 kept = keep_log(segment.log_path, self._fs)
-                logger.warning("%s: %s lies behind the cut and is no part of the log any more; its %d bytes are kept in %s",
-                               self._name, segment.log_path.name, segment.size_bytes, kept.name)  # fmt: skip
+                logger.warning(
+                    "%s: %s lies behind the cut and is no part of the log any more; its %d bytes are kept in %s",
+                    self._name,
+                    segment.log_path.name,
+                    segment.size_bytes,
+                    kept.name,
+                )
                 segment.log_path = kept
         self._drop(going)
 

@@ -39,7 +39,8 @@ _unpack_header = HEADER.unpack_from
 
 OnBatch = Callable[[RecordBatch], None]
 
-#: Reads the file from one position to another, or further, into memory; returns how far. Only what was read is looked at.
+#: Reads the file from one position to another, or further, into memory; returns how far. Only what was read is looked
+#: at.
 Populate = Callable[[int, int], int]
 
 
@@ -102,8 +103,8 @@ def index_sound_batches(
     """Check every batch in the `.log` that `view` shows, and index those that are sound.
 
     The contract of `LogSegment.recover` says what is sound, which batches `on_batch` is told, and what `flushed_to`,
-    `end_offset`, `may_overflow`, `cut_torn_write` and `synced_to` mean. The loop is flat for speed. The indexes are empty
-    before it.
+    `end_offset`, `may_overflow`, `cut_torn_write` and `synced_to` mean. The loop is flat for speed. The indexes are
+    empty before it.
     """
     limit = len(view)
     position = last_index_entry = readable = 0
@@ -161,9 +162,7 @@ def index_sound_batches(
                     continue
                 position = gap.position
                 break
-            if expected_offset >= flushed_to or (
-                cut_torn_write and is_torn_write(view, position, expected_offset)
-            ):
+            if expected_offset >= flushed_to or (cut_torn_write and is_torn_write(view, position, expected_offset)):
                 break
             resumed, found_offset = next_sound(view, position, expected_offset, highest)
             if found_offset < 0 and synced_to is not None and expected_offset >= synced_to:
@@ -172,9 +171,7 @@ def index_sound_batches(
             flaw, position, gap = None, resumed, None
             last_index_entry = position - index_interval_bytes - 1  # readers get there by an entry of its own
             continue
-        gap = (
-            None if header[0] == expected_offset else _Gap(position, expected_offset, largest, largest_offset)
-        )
+        gap = None if header[0] == expected_offset else _Gap(position, expected_offset, largest, largest_offset)
         if header[8] > largest:
             largest, largest_offset = header[8], last_offset
         if (
@@ -185,9 +182,7 @@ def index_sound_batches(
             indexes.append(last_offset, position, largest, largest_offset)
             last_index_entry = position
         producer_id = header[9]
-        if header[2] > epoch or (
-            producer_id >= 0 and (header[5] & _TRANSACTION_BITS or producer_id not in recent)
-        ):
+        if header[2] > epoch or (producer_id >= 0 and (header[5] & _TRANSACTION_BITS or producer_id not in recent)):
             try:
                 _tell(view, (*recent.get(producer_id, ()), position), on_batch)
             except (CorruptRecordError, InvalidRecordError) as error:
@@ -203,9 +198,7 @@ def index_sound_batches(
         position = end
     for positions in recent.values():
         _tell(view, (known for known in positions if known < position), on_batch)
-    return SoundBatches(
-        position, TimestampOffset(largest, largest_offset), expected_offset, tuple(damage), flaw
-    )
+    return SoundBatches(position, TimestampOffset(largest, largest_offset), expected_offset, tuple(damage), flaw)
 
 
 def _tell(view: memoryview, positions: Iterable[int], on_batch: OnBatch) -> None:
@@ -213,9 +206,7 @@ def _tell(view: memoryview, positions: Iterable[int], on_batch: OnBatch) -> None
         on_batch(batch_at(view, position))
 
 
-def _flaw(
-    view: memoryview, position: int, header: tuple[int, ...] | None, expected_offset: int, highest: int
-) -> str:
+def _flaw(view: memoryview, position: int, header: tuple[int, ...] | None, expected_offset: int, highest: int) -> str:
     """Why there is no sound batch at `position`."""
     if header is None:
         rest = view[position:]
@@ -250,7 +241,8 @@ def _is_sound_but_far(view: memoryview, position: int, expected_offset: int, hig
 
 
 def is_torn_write(view: memoryview, position: int, next_offset: int) -> bool:
-    """Whether the bytes from `position` on are the beginning of one batch of `next_offset`, or zeros, and nothing else."""
+    """Whether the bytes from `position` on are the beginning of one batch of `next_offset`, or zeros, and nothing
+    else."""
     limit = len(view)
     if content_end(view, position) - position < BATCH_SIZE_MIN:
         return True

@@ -1,7 +1,8 @@
-"""Where the batches of a `.log` lie and which offsets they hold, from their headers alone: for checks that trust nothing.
+"""Where the batches of a `.log` lie and which offsets they hold, from their headers alone: for checks that trust
+nothing.
 
-Bytes that are no batch are an answer here (None, or the end of the walk), not an error. Messages of formats 0 and 1 count
-as batches of one; of a wrapper only the last offset is known without its records, and stands for both.
+Bytes that are no batch are an answer here (None, or the end of the walk), not an error. Messages of formats 0 and 1
+count as batches of one; of a wrapper only the last offset is known without its records, and stands for both.
 """
 
 from __future__ import annotations
@@ -52,9 +53,7 @@ def spans(log: LogReader, log_size: int, position: int = 0) -> Iterator[tuple[in
     while log_size - position >= BATCH_SIZE_MIN:
         at = position - window_at
         if at + HEADER_SIZE > len(window):
-            window, window_at, at = (
-                bytes(log.pread(min(_WINDOW_SIZE, log_size - position), position)), position, 0,
-            )  # fmt: skip
+            window, window_at, at = (bytes(log.pread(min(_WINDOW_SIZE, log_size - position), position)), position, 0)
         span = _span_in(window, at, log_size - position)
         if span is None:
             return

@@ -1,9 +1,10 @@
-"""No batch is served whose CRC fails: which bytes of a `.log` are known to be sound, and the check of those that are not.
+"""No batch is served whose CRC fails: which bytes of a `.log` are known to be sound, and the check of those that are
+not.
 
 What this process wrote, or read again in a recovery, is sound. What it found on disk is checked once, where it is first
-read: size, CRC, and that offsets ascend within the bounds of the segment. What was checked is remembered as ranges, so a
-reader that goes through a segment pays for it once per opening, and one that stays near the end never does. (Kafka hands
-out what is on the disk and leaves the check to its clients.)
+read: size, CRC, and that offsets ascend within the bounds of the segment. What was checked is remembered as ranges, so
+a reader that goes through a segment pays for it once per opening, and one that stays near the end never does. (Kafka
+hands out what is on the disk and leaves the check to its clients.)
 
     unchecked_end      everything from this position on was written here: one comparison for most reads
     servable(...)      how many bytes from a position may be handed out; CorruptRecordError if not even its first batch
@@ -47,7 +48,10 @@ _unpack_header = HEADER.unpack_from
 
 
 class SoundBytes:
-    """See the module. `path` and `base_offset` are those of the segment; bytes below `unchecked_end` were found on disk."""
+    """See the module.
+
+    `path` and `base_offset` are those of the segment; bytes below `unchecked_end` were found on disk.
+    """
 
     __slots__ = ("_base_offset", "_bounds", "_lock", "_named", "path", "unchecked_end")
 
@@ -77,8 +81,9 @@ class SoundBytes:
     def servable(self, file: File, position: int, size: int, size_bytes: int, end_offset: int) -> int:
         """How many of `size` bytes from the batch at `position` on may be handed out.
 
-        `size` if nothing is wrong; less if a batch behind the first one is damaged. `size_bytes` is that of the segment,
-        and no offset in it reaches `end_offset`. Raises CorruptRecordError, naming the place, for a damaged first batch.
+        `size` if nothing is wrong; less if a batch behind the first one is damaged. `size_bytes` is that of the
+        segment, and no offset in it reaches `end_offset`. Raises CorruptRecordError, naming the place, for a damaged
+        first batch.
         """
         end = min(position + size, self.unchecked_end)
         known = self._known_up_to(position)
@@ -129,13 +134,11 @@ class SoundBytes:
             merged = (*bounds[:first], *middle, *bounds[last:])
             self._bounds = merged if len(merged) <= 2 * _RANGES_MAX else (start, end)
 
-    def _check(
-        self, file: File, start: int, end: int, size_bytes: int, end_offset: int
-    ) -> tuple[int, str | None]:
+    def _check(self, file: File, start: int, end: int, size_bytes: int, end_offset: int) -> tuple[int, str | None]:
         """Where the sound batches from `start` on end, of those that end before `end`; and what is wrong there.
 
-        The header behind the last one is looked at too: the offsets of a batch are not under its CRC, and have to fit its
-        neighbours.
+        The header behind the last one is looked at too: the offsets of a batch are not under its CRC, and have to fit
+        its neighbours.
         """
         position, expected = start, self._base_offset
         previous, is_previous_sure = -1, False
@@ -178,7 +181,8 @@ class SoundBytes:
     def _follows(self, file: File, position: int) -> bool:
         """Whether the batch at `position` begins where the one before it ends.
 
-        A check may have begun with it. Which of two batches that contradict each other is at fault must not depend on that.
+        A check may have begun with it. Which of two batches that contradict each other is at fault must not depend on
+        that.
         """
         at, expected = 0, self._base_offset
         while at <= position:

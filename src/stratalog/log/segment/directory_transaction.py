@@ -6,13 +6,13 @@
 
 The staging directory is named as a partition that is being deleted: a broker, Kafka's too, that starts meanwhile throws
 it away, and nobody reads it. The journal `stratalog-publication-<name>.json` lists the renames. After a crash before it
-nothing has changed; after a crash behind it `finish` (of the next publication) or `finish_held` (of a broker that starts)
-goes on with what is left, and until then each partition is a log that ends somewhere within the job. That of a stream
-stays, done, and remembers its last batch.
+nothing has changed; after a crash behind it `finish` (of the next publication) or `finish_held` (of a broker that
+starts) goes on with what is left, and until then each partition is a log that ends somewhere within the job. That of a
+stream stays, done, and remembers its last batch.
 
-Nobody may serve the directory meanwhile: its `.lock` is held as a broker holds it. Publications take turns: segments get
-their offsets while the lock is held, so jobs that run side by side lie one behind the other. Errors are OSErrors but for
-what is named.
+Nobody may serve the directory meanwhile: its `.lock` is held as a broker holds it. Publications take turns: segments
+get their offsets while the lock is held, so jobs that run side by side lie one behind the other. Errors are OSErrors
+but for what is named.
 """
 
 from __future__ import annotations
@@ -118,8 +118,9 @@ def publish(
 ) -> bool:
     """Put what `job` has staged behind the ends of its partitions; partitions that are not there begin at offset 0.
 
-    `name` is the job's, or that of a stream; with `batch` False is returned and nothing done if this batch or a later one
-    of that name was published. UsageError if a broker has the directory, or a topic is another than when the job began.
+    `name` is the job's, or that of a stream; with `batch` False is returned and nothing done if this batch or a later
+    one of that name was published. UsageError if a broker has the directory, or a topic is another than when the job
+    began.
     """
     with _held(data_dir, fs):
         _finish(data_dir, fs)
@@ -189,19 +190,23 @@ def check_not_served(data_dir: Path, fs: FileSystem = REAL_FILESYSTEM) -> None:
         return
 
 
-# --- before the one step ------------------------------------------------------------------------------------------------
+# --- before the one step ----------------------------------------------------------------------------------------------
 
 
 def _prepared(
     data_dir: Path, staging: Path, staged: StagedPartition, fs: FileSystem, clock: Clock
 ) -> tuple[list[list[str]], int]:
-    """Give the staged segments of a partition their offsets; the renames that put them in place, in order, and the end."""
+    """Give the staged segments of a partition their offsets.
+
+    The renames that put them in place, in order, and the end.
+    """
     target = data_dir / staged.name
     if fs.is_dir(target):
         there = PartitionMetadataFile(target / PARTITION_METADATA, fs).read()
         if there is not None and there != staged.topic_id:
             raise UsageError(
-                f"topic {staged.topic} came into being with the id {uuid_to_base64(there)} while this job ran: nothing was"
+                f"topic {staged.topic} came into being with the id {uuid_to_base64(there)} while this job ran: nothing "
+                "was"
                 " published; run it again"
             )
         offset, epoch = _sealed_end(target, staged, fs, clock)
@@ -270,7 +275,7 @@ def _sealed_end(directory: Path, staged: StagedPartition, fs: FileSystem, clock:
         fs.remove(directory / txn_index_file(end))
 
 
-# --- behind it ----------------------------------------------------------------------------------------------------------
+# --- behind it --------------------------------------------------------------------------------------------------------
 
 
 def _carry_out(data_dir: Path, journal: Path, document: dict[str, Any], fs: FileSystem) -> None:

@@ -5,8 +5,9 @@ The `.log` is a plain sequence of record batches. An index entry is made for a b
 with it, and once more when the segment stops being active. Source: Kafka's `LogSegment`; every file has its bytes.
 
 Thread safety: one writer at a time (the log's lock); `read`, `translate_offset` and the searches by any thread at any
-time. `size_bytes` grows only after the bytes are written, so a reader never sees a batch that is not whole. The `.log` of
-a segment that was deleted stays open as long as somebody holds the segment or a slice of it; its indexes may be gone.
+time. `size_bytes` grows only after the bytes are written, so a reader never sees a batch that is not whole. The `.log`
+of a segment that was deleted stays open as long as somebody holds the segment or a slice of it; its indexes may be
+gone.
 """
 
 from __future__ import annotations
@@ -103,9 +104,7 @@ class LogSegment(TimedSegment):
         names = (log_file, offset_index_file, time_index_file, txn_index_file)
         for name in names:
             fs.remove(directory / (name(base_offset) + suffix))
-        return cls(
-            directory, base_offset, config, clock=clock, fs=fs, suffix=suffix, preallocate=config.preallocate
-        )
+        return cls(directory, base_offset, config, clock=clock, fs=fs, suffix=suffix, preallocate=config.preallocate)
 
     def __repr__(self) -> str:
         return f"LogSegment({self.log_path.name}, {self.size_bytes} bytes)"
@@ -151,7 +150,8 @@ class LogSegment(TimedSegment):
         self._indexes.resize(size)
 
     def release_indexes(self) -> None:
-        """Let go of the indexes until they are used again: a log of many segments is opened without keeping thousands."""
+        """Let go of the indexes until they are used again: a log of many segments is opened without keeping
+        thousands."""
         self._indexes.release()
 
     # --- writing ----------------------------------------------------------------------------------------------------
@@ -166,9 +166,9 @@ class LogSegment(TimedSegment):
         """Write whole batches, `size` bytes in all, at the end.
 
         `batches` are those batches, in order, and `aborted` the transactions that markers among them abort. The caller
-        has seen to it that the segment can hold them: offsets below the base offset or too far from it are a ValueError,
-        and nothing is written. An OSError leaves the segment as it was; if even that fails, `is_tail_certain` says so: its
-        files may hold more than was acknowledged, and nothing is to be appended to it.
+        has seen to it that the segment can hold them: offsets below the base offset or too far from it are a
+        ValueError, and nothing is written. An OSError leaves the segment as it was; if even that fails,
+        `is_tail_certain` says so: its files may hold more than was acknowledged, and nothing is to be appended to it.
         """
         position = self.size_bytes
         if not self.base_offset <= batches[0].base_offset <= batches[-1].last_offset <= self.last_offset_max:
@@ -215,7 +215,10 @@ class LogSegment(TimedSegment):
             self.raise_max_timestamp(TimestampOffset(largest, largest_offset))
 
     def _cut_back(self, size: int) -> None:
-        """Take back what a failed write left. A preallocated file is one no more: recovery would find the batch there."""
+        """Take back what a failed write left.
+
+        A preallocated file is one no more: recovery would find the batch there.
+        """
         self._is_preallocated = False
         try:
             self.file.truncate(size)
@@ -232,8 +235,8 @@ class LogSegment(TimedSegment):
     def become_inactive(self, *, is_flushed: bool = False) -> None:
         """The segment is full: add the last time index entry and cut all files to what they hold.
 
-        `is_flushed`: all records are durable, and no flush is to come. Then what cuts the `.log` is durable as well: zeros
-        that come back behind it would look like damage to what was flushed.
+        `is_flushed`: all records are durable, and no flush is to come. Then what cuts the `.log` is durable as well:
+        zeros that come back behind it would look like damage to what was flushed.
         """
         self._indexes.seal(self.max_timestamp)
         if self._is_preallocated:
@@ -288,18 +291,18 @@ class LogSegment(TimedSegment):
         """Check every batch and make the indexes anew; return what was found.
 
         A batch is sound if its header, its size and its CRC are, and its offsets lie behind those of the one before it,
-        not below the base offset and below `end_offset`. From the offset `flushed_to` on the file is cut before the first
-        one that is not; before that, damage is stepped over and stays, but with `cut_torn_write` for one batch that the
-        file ends in, or zeros. What nothing sound follows is cut from `synced_to` on already (default: `flushed_to`).
-        `before_cut` sees the file while it is whole.
+        not below the base offset and below `end_offset`. From the offset `flushed_to` on the file is cut before the
+        first one that is not; before that, damage is stepped over and stays, but with `cut_torn_write` for one batch
+        that the file ends in, or zeros. What nothing sound follows is cut from `synced_to` on already (default:
+        `flushed_to`). `before_cut` sees the file while it is whole.
 
         `on_batch` is called for the first batch of each leader epoch after `epoch`, and for those batches of producers
-        with an id from which their state follows: of batches outside of transactions, the last few of each producer will
-        do. Its view is valid during the call only. A batch is not sound either if `on_batch` raises CorruptRecordError or
-        InvalidRecordError for it.
+        with an id from which their state follows: of batches outside of transactions, the last few of each producer
+        will do. Its view is valid during the call only. A batch is not sound either if `on_batch` raises
+        CorruptRecordError or InvalidRecordError for it.
 
-        With `may_overflow`, OverflowedSegmentError if sound batches are found that lie too far from the base offset for the
-        indexes; without, they are not sound.
+        With `may_overflow`, OverflowedSegmentError if sound batches are found that lie too far from the base offset for
+        the indexes; without, they are not sound.
         """
         self._indexes.reset()
         file_size = self.file.size()

@@ -65,8 +65,8 @@ class ReadableSegment(ABC):
     def headers(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, tuple[int, ...]]]:
         """Position and header fields (`batch_format.HEADER`) of each whole batch from position `start` on, in order.
 
-        Messages of formats 0 and 1 are told in the same terms, see `legacy_format.read_header`. Raises CorruptRecordError
-        for bytes that are no batch header.
+        Messages of formats 0 and 1 are told in the same terms, see `legacy_format.read_header`. Raises
+        CorruptRecordError for bytes that are no batch header.
         """
         limit = self.size_bytes if end is None else min(end, self.size_bytes)
         pread = self.file.pread
@@ -115,7 +115,8 @@ class ReadableSegment(ABC):
     def _batch_of_next_entry(self, entry: OffsetPosition, offset: int) -> BatchPosition | None:
         """The batch of the index entry behind `entry`, if it holds `offset`.
 
-        Recovery gives an entry to the first batch behind damage; entries have last offsets, so `lookup` finds it too late.
+        Recovery gives an entry to the first batch behind damage; entries have last offsets, so `lookup` finds it too
+        late.
         """
         following = self.offset_index.fetch_upper_bound(entry, 1)
         if following is None or not self.is_true_place(following):
@@ -131,16 +132,18 @@ class ReadableSegment(ABC):
         last_offset = self._last_offset_at(entry.position)
         if last_offset == entry.offset:
             return self._find(offset, entry.position)
-        if (
-            self.base_offset <= last_offset < entry.offset
-        ):  # what brokers of old wrote for several batches at once
+        if self.base_offset <= last_offset < entry.offset:  # what brokers of old wrote for several batches at once
             with suppress(CorruptRecordError):
                 found = self._find(offset, entry.position)
                 # The entry says that its own offset is there: a batch behind it would hide a loss.
                 if found is None or offset > entry.offset or found.base_offset <= offset:
                     return found
-        logger.warning("%s: no batch that ends at offset %d stands at position %d; searching without the index",
-                       self.offset_index.path, entry.offset, entry.position)  # fmt: skip
+        logger.warning(
+            "%s: no batch that ends at offset %d stands at position %d; searching without the index",
+            self.offset_index.path,
+            entry.offset,
+            entry.position,
+        )
         return self._find(offset, 0)
 
     def is_true_place(self, entry: OffsetPosition) -> bool:
@@ -185,7 +188,10 @@ class ReadableSegment(ABC):
         return BatchPosition(base_offset, position, size)
 
     def _first_offset_within(self, position: int, size: int) -> int:
-        """Of a compressed message of an old format, which must be unpacked for that. CorruptRecordError if it cannot be."""
+        """Of a compressed message of an old format, which must be unpacked for that.
+
+        CorruptRecordError if it cannot be.
+        """
         try:
             return self.read_batch(position, size).base_offset
         except (InvalidRecordError, UnsupportedCompressionTypeError, ValueError) as error:
@@ -210,7 +216,8 @@ class ReadableSegment(ABC):
     def find_timestamp(self, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
         """The first record from `start_offset` on that is not older than `timestamp_ms`.
 
-        A time index entry is believed if it is true of the batch that it speaks of; else all of the segment is searched.
+        A time index entry is believed if it is true of the batch that it speaks of; else all of the segment is
+        searched.
         """
         indexed = self.time_index.lookup(timestamp_ms)
         first = start_offset
@@ -218,8 +225,11 @@ class ReadableSegment(ABC):
             if self.is_true_time(indexed):
                 first = max(indexed.offset, start_offset)
             else:
-                logger.warning("%s: the entry %s is not true of the log; searching without the index",
-                               self.time_index.path, indexed)  # fmt: skip
+                logger.warning(
+                    "%s: the entry %s is not true of the log; searching without the index",
+                    self.time_index.path,
+                    indexed,
+                )
         found = self.translate_offset(first)
         if found is None:
             return None
@@ -252,7 +262,10 @@ class ReadableSegment(ABC):
         return self.read_end()[0]
 
     def read_end(self) -> tuple[int, int]:
-        """The offset behind the last whole batch, and the position behind it; the base offset and 0 if there is none."""
+        """The offset behind the last whole batch, and the position behind it.
+
+        The base offset and 0 if there is none.
+        """
         next_offset = self.base_offset
         end = start = self.offset_index.last_entry.position
         for position, header in self.headers(start):

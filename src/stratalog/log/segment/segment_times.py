@@ -51,8 +51,8 @@ class TimedSegment(ReadableSegment):
     def prove_max_timestamp(self) -> bool:
         """Make sure that no record is newer than `max_timestamp` says; whether one was.
 
-        For a decision that cannot be taken back. The time index of a segment that was found on disk may have lost entries.
-        Where batches cannot be read, the file's modification time stands for their records.
+        For a decision that cannot be taken back. The time index of a segment that was found on disk may have lost
+        entries. Where batches cannot be read, the file's modification time stands for their records.
         """
         if self._is_max_timestamp_proven:
             return False
@@ -65,7 +65,10 @@ class TimedSegment(ReadableSegment):
         return self.max_timestamp != before
 
     def _read_max_timestamp(self) -> tuple[TimestampOffset, bool]:
-        """The last time index entry if it is true, or what the batches behind it have; and whether all could be read."""
+        """The last time index entry if it is true, or what the batches behind it have.
+
+        And whether all could be read.
+        """
         largest = TimestampOffset(NO_TIMESTAMP, self.base_offset)
         end, size = 0, self.size_bytes
         try:

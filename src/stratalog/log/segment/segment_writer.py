@@ -1,8 +1,8 @@
 """Whole segments from encoded batches, without a log: what a bulk writer makes and a broker takes over.
 
 Every file has the bytes that `PartitionLog` writes for the same batches: it is the same `LogSegment`, and the same rule
-decides when a segment is full. What belongs to a partition rather than to a segment (`partition.metadata`, checkpoints of
-the data directory) is for whoever puts the segments into one.
+decides when a segment is full. What belongs to a partition rather than to a segment (`partition.metadata`, checkpoints
+of the data directory) is for whoever puts the segments into one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from stratalog.records.columns_encode import EncodedBatch
 
 
-#: With a thread to sync on, what is appended goes to the disk in such pieces: a large one at the end would be waited for.
+#: With a thread to sync on, what is appended goes to the disk in such pieces: a large one at the end would be waited
+#: for.
 _SYNC_BYTES: Final = 16 << 20
 
 
@@ -36,8 +37,8 @@ _SYNC_BYTES: Final = 16 << 20
 class WrittenSegment:
     """A finished segment. Offsets are inclusive, sizes in bytes.
 
-    `snapshot` is the state of producers behind it (there are none: the batches have no producer id). A transaction index
-    is not there, as Kafka makes none without aborted transactions.
+    `snapshot` is the state of producers behind it (there are none: the batches have no producer id). A transaction
+    index is not there, as Kafka makes none without aborted transactions.
     """
 
     base_offset: int
@@ -59,10 +60,10 @@ class WrittenSegment:
 class SegmentWriter:
     """Appends batches to segments in `directory`, which exists and belongs to this writer alone. Not thread-safe.
 
-    `config` says when a segment is full (`segment.bytes`, `segment.ms`, index sizes), how dense the indexes are and which
-    format they have. Files are durable when `finish` returns. With `syncing`, which several writers may share, they are
-    synced there while more is written; what `taken` gives is durable with the next `finish` then. Errors are OSErrors but
-    for what `append` says.
+    `config` says when a segment is full (`segment.bytes`, `segment.ms`, index sizes), how dense the indexes are and
+    which format they have. Files are durable when `finish` returns. With `syncing`, which several writers may share,
+    they are synced there while more is written; what `taken` gives is durable with the next `finish` then. Errors are
+    OSErrors but for what `append` says.
     """
 
     def __init__(
@@ -91,8 +92,8 @@ class SegmentWriter:
     def append(self, batch: EncodedBatch) -> None:
         """Put a batch behind the ones before it.
 
-        RecordListTooLargeError for one larger than a segment; ValueError for offsets that do not ascend, and for a batch of
-        a producer with an id, whose state would have to follow.
+        RecordListTooLargeError for one larger than a segment; ValueError for offsets that do not ascend, and for a
+        batch of a producer with an id, whose state would have to follow.
         """
         size = batch.size
         if batch.base_sequence >= 0:
@@ -107,9 +108,7 @@ class SegmentWriter:
         if segment is None or self._must_roll(segment, batch, size):
             self.roll()
             segment = self._begin(batch)
-        facts = BatchFacts(
-            batch.base_offset, batch.last_offset, batch.max_timestamp_ms, size, batch.leader_epoch
-        )
+        facts = BatchFacts(batch.base_offset, batch.last_offset, batch.max_timestamp_ms, size, batch.leader_epoch)
         segment.append((batch.data,), size, (facts,))
         self._last_offset = batch.last_offset
         self._records += batch.records
@@ -196,9 +195,7 @@ class SegmentWriter:
                 self._fs.remove(path)
 
     def _begin(self, batch: EncodedBatch) -> LogSegment:
-        segment = LogSegment.create(
-            self._directory, batch.base_offset, self._config, clock=self._clock, fs=self._fs
-        )
+        segment = LogSegment.create(self._directory, batch.base_offset, self._config, clock=self._clock, fs=self._fs)
         self._segment = segment
         return segment
 

@@ -16,8 +16,8 @@ There are no batches: an uncompressed message stands by itself. A codec makes it
 messages in this same layout, compressed as a whole:
 
     format 0  the messages inside have their absolute offsets
-    format 1  they are numbered from 0 and the wrapper has the last one's offset: absolute = inner + wrapper's - last inner
-              The wrapper's timestamp is the largest of theirs; with LogAppendTime it is that of each.
+    format 1  they are numbered from 0 and the wrapper has the last one's offset: absolute = inner + wrapper's - last
+              inner The wrapper's timestamp is the largest of theirs; with LogAppendTime it is that of each.
 
 Source: Kafka's `LegacyRecord` and `AbstractLegacyRecordBatch`. `docs/formats/record_batch.md` has a worked example.
 """
@@ -53,8 +53,8 @@ _ATTRIBUTES_MASK: Final = (fmt.CODEC_MASK, fmt.CODEC_MASK | fmt.LOG_APPEND_TIME_
 def read_header(buffer: Buffer, at: int) -> tuple[int, ...]:
     """The message at `at` in the terms of `batch_format.HEADER`, so that loops over headers need not care.
 
-    What only the records inside a wrapper would tell is left open: base offset is the last offset, the record count is 1,
-    or -1 for a wrapper. There is no leader epoch, producer or sequence (-1), and a timestamp of -1 in format 0.
+    What only the records inside a wrapper would tell is left open: base offset is the last offset, the record count is
+    1, or -1 for a wrapper. There is no leader epoch, producer or sequence (-1), and a timestamp of -1 in format 0.
     struct.error unless the bytes before the key are there; a magic above 1 is the caller's mistake.
     """
     offset, length, crc, magic, attributes = _HEADER.unpack_from(buffer, at)
@@ -65,7 +65,10 @@ def read_header(buffer: Buffer, at: int) -> tuple[int, ...]:
 
 
 def find_header(buffer: Buffer, at: int, end: int) -> tuple[int, ...] | None:
-    """`read_header`, if a message of format 0 or 1 may begin at `at` and its header is there before `end`; else None."""
+    """`read_header`, if a message of format 0 or 1 may begin at `at` and its header is there before `end`.
+
+    Else None.
+    """
     if end - at < fmt.HEADER_SIZE_UP_TO_MAGIC:
         return None
     magic = memoryview(buffer)[at + fmt.MAGIC_AT]

@@ -1,7 +1,8 @@
-"""Messages of formats 0 and 1 as batches: an uncompressed one is a batch of one record, a wrapper is one of those inside.
+"""Messages of formats 0 and 1 as batches: an uncompressed one is a batch of one record, a wrapper is one of those
+inside.
 
-As in Kafka 4 they are read wherever a log still has them, and served as they are; nothing writes them any more. What they
-do not have is given as not there: no leader epoch, producer, sequence, transaction, headers.
+As in Kafka 4 they are read wherever a log still has them, and served as they are; nothing writes them any more. What
+they do not have is given as not there: no leader epoch, producer, sequence, transaction, headers.
 """
 
 from __future__ import annotations
@@ -39,9 +40,7 @@ class LegacyBatch(RecordBatch):
         try:
             self._header = legacy.read_header(buffer, start)
         except (struct.error, IndexError, ValueError) as error:
-            raise CorruptRecordError(
-                f"message at position {start}: its header is not all there: {error}"
-            ) from None
+            raise CorruptRecordError(f"message at position {start}: its header is not all there: {error}") from None
         self._base_offset: int | None = None if self.is_wrapper else self._header[0]
 
     def __repr__(self) -> str:
@@ -111,9 +110,7 @@ class LegacyBatch(RecordBatch):
         if codec is Codec.NONE:
             return payload
         if codec is Codec.ZSTD:
-            raise InvalidRecordError(
-                f"{self._name}: zstd in message format {self.magic}, which is older than it"
-            )
+            raise InvalidRecordError(f"{self._name}: zstd in message format {self.magic}, which is older than it")
         try:
             if codec is Codec.LZ4 and self.magic == _MAGIC_0:
                 return decompress(codec, with_right_checksum(payload), size_max=size_max)
@@ -199,9 +196,7 @@ def _sized(message: memoryview, at: int, name: str) -> tuple[bytes | None, int]:
         return None, at + 4
     end: int = at + 4 + size
     if end > len(message):
-        raise InvalidRecordError(
-            f"{name}: length {size} at byte {at}, but the message ends at {len(message)}"
-        )
+        raise InvalidRecordError(f"{name}: length {size} at byte {at}, but the message ends at {len(message)}")
     return message[at + 4 : end].tobytes(), end
 
 
@@ -221,9 +216,7 @@ def _iter_inner(data: memoryview, name: str) -> Iterator[_Message]:
         where = f"{name}: message at byte {position} inside"
         magic = inner[fmt.MAGIC_AT]
         if magic > legacy.MAGIC_MAX or end - position < legacy.SIZE_MIN[magic]:
-            raise InvalidRecordError(
-                f"{where}: magic {magic} and length {length}, expected a message of format 0 or 1"
-            )
+            raise InvalidRecordError(f"{where}: magic {magic} and length {length}, expected a message of format 0 or 1")
         _ensure_crc(inner, where)
         message = _parse(inner, where)
         if message.attributes & fmt.CODEC_MASK:
@@ -236,6 +229,4 @@ def _ensure_crc(message: memoryview, name: str) -> None:
     (stored,) = fmt.UINT32.unpack_from(message, legacy.CRC_AT)
     computed = zlib.crc32(message[legacy.CRC_COVERS_FROM :])
     if computed != stored:
-        raise CorruptRecordError(
-            f"{name} is corrupt: stored CRC-32 {stored:#010x}, computed {computed:#010x}"
-        )
+        raise CorruptRecordError(f"{name} is corrupt: stored CRC-32 {stored:#010x}, computed {computed:#010x}")

@@ -126,9 +126,7 @@ _HEADER_BYTES_MIN = 2
 
 
 @compiled("void(int64, int64, int64, int64, int64, int64, int64)")
-def scan(
-    address: int, size: int, start_offset: int, end_offset: int, table: int, capacity: int, result: int
-) -> None:
+def scan(address: int, size: int, start_offset: int, end_offset: int, table: int, capacity: int, result: int) -> None:
     """List the complete batches that hold offsets in [start_offset, end_offset) in `table` (at most `capacity` of them;
     with 0 they are only counted).
 

@@ -1,7 +1,8 @@
 """Native loops of `columns_encode`: Arrow columns in raw memory to record batches in raw memory. No interpreter lock.
 
 Importing this module loads numba and compiles the loops, or reads them from numba's cache. The caller vouches for the
-columns (offsets within their data, one entry for each row); every write stays within the output that the context states.
+columns (offsets within their data, one entry for each row); every write stays within the output that the context
+states.
 
 One context of int64, indexed by the `E_` constants, and one row of `ROW_WORDS` for each batch are the interface.
 """
@@ -25,8 +26,8 @@ from stratalog.records.native.toolkit import (
     store_be64,
 )
 
-# --- columns. A binary column is four words: address of its offsets (0: all are null), of its data, of its validity bitmap
-# (0: none is null), and the row's number in that bitmap
+# --- columns. A binary column is four words: address of its offsets (0: all are null), of its data, of its validity
+# bitmap (0: none is null), and the row's number in that bitmap
 E_KEY: Final = 0
 E_VALUE: Final = 4
 E_HEADER_KEY: Final = 8
@@ -245,17 +246,22 @@ def encode(context: int, row: int) -> int:
                     c[E_STATUS] = NULL_HEADER_KEY
                     return row
             body = (
-                1 + varint_size(timestamp_delta) + varint_size(offset_delta) + varint_size(key) + max(key, 0)
-                + varint_size(value) + max(value, 0) + varint_size(end - first) + headers
-            )  # fmt: skip
+                1
+                + varint_size(timestamp_delta)
+                + varint_size(offset_delta)
+                + varint_size(key)
+                + max(key, 0)
+                + varint_size(value)
+                + max(value, 0)
+                + varint_size(end - first)
+                + headers
+            )
             whole = body + varint_size(body)
             if whole > _SIZE_MAX:
                 c[E_STATUS] = TOO_LARGE
                 return row
             if row > first_row and (
-                position + whole - start > batch_bytes
-                or row - first_row >= batch_records
-                or offset_delta > _INT32_MAX
+                position + whole - start > batch_bytes or row - first_row >= batch_records or offset_delta > _INT32_MAX
             ):
                 break
             if position + whole > out_size:

@@ -1,7 +1,7 @@
 """One record in raw memory: what every native loop over records is made of.
 
-A record is [position, end) of the payload that a pointer points to; `record_format` has its layout. What is malformed here
-is exactly what `record_format.parse_records` says.
+A record is [position, end) of the payload that a pointer points to; `record_format` has its layout. What is malformed
+here is exactly what `record_format.parse_records` says.
 """
 
 from __future__ import annotations
@@ -47,9 +47,7 @@ def _long_varint(data: Any, position: int, end: int, bits_max: int, mask: int) -
 
 
 @inlined
-def _short_or_long(
-    data: Any, position: int, end: int, checked: bool, bits_max: int, mask: int
-) -> tuple[int, int]:
+def _short_or_long(data: Any, position: int, end: int, checked: bool, bits_max: int, mask: int) -> tuple[int, int]:
     """A zigzag varint, with the first three bytes unrolled."""
     if not checked or end - position >= 3:
         raw = numba.int64(data[position])
@@ -82,9 +80,7 @@ def varlong(data: Any, position: int, end: int, checked: bool) -> tuple[int, int
 
 
 @inlined
-def record_fields(
-    data: Any, position: int, end: int, checked: bool
-) -> tuple[int, int, int, int, int, int, int, int]:
+def record_fields(data: Any, position: int, end: int, checked: bool) -> tuple[int, int, int, int, int, int, int, int]:
     """The fields of the record in [position, end) as far as its headers: timestamp delta, offset delta, key size, key
     start, value size, value start, header count, position after it; position -1 for what is malformed.
 

@@ -3,8 +3,8 @@
 Importing this module loads numba and compiles the loops, or reads them from numba's cache. Every read stays within
 [address, address + size). What is malformed is exactly what `record_format.parse_records` says.
 
-One table of int64 holds what is found and, between two pieces of a stream, where in a record the walk is. `begin` sets it
-up.
+One table of int64 holds what is found and, between two pieces of a stream, where in a record the walk is. `begin` sets
+it up.
 """
 
 from __future__ import annotations
@@ -112,9 +112,9 @@ def _whole_records(address: int, position: int, size: int, table: int) -> int:
 
 @compiled("int64(int64, int64, int64, int64, int64)")
 def are_regular(address: int, size: int, earliest: int, keys_required: int, table: int) -> int:
-    """Whether each of the whole batches that lie one behind the other is all that its header says: its CRC and, unless it
-    is compressed, its records, with the largest timestamp of the header, none before `earliest`, in order, and with keys if
-    those are required. 1 or 0.
+    """Whether each of the whole batches that lie one behind the other is all that its header says: its CRC and, unless
+    it is compressed, its records, with the largest timestamp of the header, none before `earliest`, in order, and with
+    keys if those are required. 1 or 0.
     """
     words = as_i64(table)
     end = address + size
@@ -146,8 +146,8 @@ def begin(table: int, count: int, base_timestamp: int) -> None:
 
 @compiled("int64(int64, int64, int64)")
 def scan_piece(address: int, size: int, table: int) -> int:
-    """Walk on through the next piece of a batch's records: how many of its bytes were used (the rest, of less than 21, is
-    to begin the next piece), or MALFORMED. All is there when `W_RECORDS` is `W_COUNT` at the end.
+    """Walk on through the next piece of a batch's records: how many of its bytes were used (the rest, of less than 21,
+    is to begin the next piece), or MALFORMED. All is there when `W_RECORDS` is `W_COUNT` at the end.
     """
     words = as_i64(table)
     data = as_u8(address)

@@ -1,8 +1,8 @@
 """What the native loops are made of: how they are compiled, and memory by address.
 
-All integers in them are int64 and all memory is addressed by pointer. Numba's arrays would cost a second compilation for
-read-only input and a wrap-around test for each access; the price is that nothing checks a bound but the loops themselves.
-Importing this module loads numba.
+All integers in them are int64 and all memory is addressed by pointer. Numba's arrays would cost a second compilation
+for read-only input and a wrap-around test for each access; the price is that nothing checks a bound but the loops
+themselves. Importing this module loads numba.
 """
 
 from __future__ import annotations
@@ -67,9 +67,7 @@ def compile_native(function: F, signature: Any = None, **options: Any) -> F:
     try:
         dispatcher._cache = _SparableCache(function)  # type: ignore[no-untyped-call]
     except (RuntimeError, OSError):
-        _note_uncached(
-            f"no cache directory for {Path(function.__code__.co_filename).parent} can be written to"
-        )
+        _note_uncached(f"no cache directory for {Path(function.__code__.co_filename).parent} can be written to")
     if signature is not None:
         dispatcher.compile(signature)
         dispatcher.disable_compile()

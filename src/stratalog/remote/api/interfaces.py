@@ -1,11 +1,11 @@
 """The two plugin interfaces of the remote tier and the values that go over them (KIP-405).
 
-`RemoteStorageManager` moves bytes and may be eventually consistent. `RemoteLogMetadataManager` knows which segment covers
-which offsets and is strongly consistent. What exists remotely is what the metadata says, not what a bucket listing shows:
-metadata is written before and after every operation on data.
+`RemoteStorageManager` moves bytes and may be eventually consistent. `RemoteLogMetadataManager` knows which segment
+covers which offsets and is strongly consistent. What exists remotely is what the metadata says, not what a bucket
+listing shows: metadata is written before and after every operation on data.
 
-Offsets are inclusive at both ends of a segment, positions are bytes and half-open ([start, end)), times are milliseconds.
-Sizes and positions are plain ints and pass 2^31.
+Offsets are inclusive at both ends of a segment, positions are bytes and half-open ([start, end)), times are
+milliseconds. Sizes and positions are plain ints and pass 2^31.
 """
 
 from __future__ import annotations
@@ -81,11 +81,11 @@ class IndexType(Enum):
 class RemoteLogSegmentMetadata:
     """What is known of one remote segment. Immutable; `with_update` makes the next version.
 
-    `segment_leader_epochs` maps each leader epoch of the segment to the first offset of that epoch in it, ascending, and is
-    never empty. `segment_size_bytes` is the true size of the records, also beyond 2^31 - 1.
+    `segment_leader_epochs` maps each leader epoch of the segment to the first offset of that epoch in it, ascending,
+    and is never empty. `segment_size_bytes` is the true size of the records, also beyond 2^31 - 1.
 
-    Raises ValueError when start_offset < 0, end_offset < start_offset, the size is negative, or the epochs are empty, not
-    ascending or not within the segment.
+    Raises ValueError when start_offset < 0, end_offset < start_offset, the size is negative, or the epochs are empty,
+    not ascending or not within the segment.
     """
 
     segment_id: RemoteLogSegmentId
@@ -187,11 +187,11 @@ RemoteLogMetadata = RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate | 
 class LogSegmentData:
     """What is copied of one segment: files, and the leader epochs up to its end as the text of a checkpoint file.
 
-    `producer_snapshot_index` is the snapshot at the base offset of the next segment. `offset_index_entry_size` is 8 or 12,
-    None when whoever copies does not know. `topic_config` are the topic's values that are not Kafka's defaults,
-    `partition_count` is how many partitions it has now; both are None when they are not known.
-    `on_progress` may be called with the bytes of a file that have been sent so far: without that, a long copy is taken to
-    stand still. `block_facts` are what is known of each MiB of the records by whoever has just read them.
+    `producer_snapshot_index` is the snapshot at the base offset of the next segment. `offset_index_entry_size` is 8 or
+    12, None when whoever copies does not know. `topic_config` are the topic's values that are not Kafka's defaults,
+    `partition_count` is how many partitions it has now; both are None when they are not known. `on_progress` may be
+    called with the bytes of a file that have been sent so far: without that, a long copy is taken to stand still.
+    `block_facts` are what is known of each MiB of the records by whoever has just read them.
     """
 
     log_segment: Path
@@ -212,21 +212,20 @@ class RemoteStorageManager(Protocol):
     """Moves the bytes of segments. Thread-safe.
 
     Copying again overwrites, deleting what is not there is no error. A method may block, but not for ever: it raises
-    RetriableRemoteStorageError for what may pass (the caller tries again at its next turn), RemoteResourceNotFoundError for
-    an object that is not there, RemoteStorageError for everything else.
+    RetriableRemoteStorageError for what may pass (the caller tries again at its next turn), RemoteResourceNotFoundError
+    for an object that is not there, RemoteStorageError for everything else.
 
     Positions and sizes are not bounded. A plugin that hands them on to something narrower says so with an attribute
-    `position_max`, and is asked for nothing behind it; `stratalog.remote.api.plugin` has this and what else it may offer.
+    `position_max`, and is asked for nothing behind it; `stratalog.remote.api.plugin` has this and what else it may
+    offer.
 
-    Loaded by name, a plugin is made without arguments and then given its configuration: the keys under its prefix, with the
-    prefix taken off.
+    Loaded by name, a plugin is made without arguments and then given its configuration: the keys under its prefix, with
+    the prefix taken off.
     """
 
     def configure(self, configs: Mapping[str, str]) -> None: ...
 
-    def copy_log_segment_data(
-        self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData
-    ) -> CustomMetadata | None:
+    def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> CustomMetadata | None:
         """Store records and indexes under `metadata.segment_id`; return once they are durable."""
         ...
 
@@ -265,9 +264,7 @@ class RemoteLogMetadataManager(Protocol):
         """Move a segment to another state, which must not be COPY_SEGMENT_STARTED (else ValueError)."""
         ...
 
-    def put_remote_partition_delete_metadata(
-        self, metadata: RemotePartitionDeleteMetadata
-    ) -> Future[None]: ...
+    def put_remote_partition_delete_metadata(self, metadata: RemotePartitionDeleteMetadata) -> Future[None]: ...
 
     def remote_log_segment_metadata(
         self, partition: TopicIdPartition, leader_epoch: int, offset: int

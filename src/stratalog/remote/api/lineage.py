@@ -14,7 +14,8 @@ from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata
 
 
 def lineage_of(entries: Iterable[EpochEntry]) -> dict[int, int]:
-    """Epochs that have records, with their first offsets: an epoch whose successor begins at the same offset has none."""
+    """Epochs that have records, with their first offsets: an epoch whose successor begins at the same offset has
+    none."""
     return without_empty_epochs({entry.epoch: entry.start_offset for entry in entries})
 
 
@@ -28,14 +29,12 @@ def without_empty_epochs(epochs: Mapping[int, int]) -> dict[int, int]:
     }
 
 
-def is_within_lineage(
-    segment: RemoteLogSegmentMetadata, log_end_offset: int, lineage: Mapping[int, int]
-) -> bool:
+def is_within_lineage(segment: RemoteLogSegmentMetadata, log_end_offset: int, lineage: Mapping[int, int]) -> bool:
     """Whether a segment's epochs and offsets are those of the lineage.
 
     The first epoch of the segment that the lineage still knows may begin anywhere when it is also the lineage's first
-    (older entries go as the log start offset moves); between the segment's first and last epoch both histories are equal;
-    its end lies within the last one, and below `log_end_offset`.
+    (older entries go as the log start offset moves); between the segment's first and last epoch both histories are
+    equal; its end lies within the last one, and below `log_end_offset`.
     """
     if not lineage or segment.end_offset >= log_end_offset:
         return False
@@ -58,13 +57,11 @@ def is_within_lineage(
     return True
 
 
-def begins_in_lineage(
-    segment: RemoteLogSegmentMetadata, log_end_offset: int, lineage: Mapping[int, int]
-) -> bool:
+def begins_in_lineage(segment: RemoteLogSegmentMetadata, log_end_offset: int, lineage: Mapping[int, int]) -> bool:
     """Whether a segment's first epoch that the lineage still knows begins there before it ends there.
 
-    So it is for every segment within the lineage, and for one that goes on with a history that was given up: readers get
-    what both have in common.
+    So it is for every segment within the lineage, and for one that goes on with a history that was given up: readers
+    get what both have in common.
     """
     if not lineage:
         return False

@@ -2,9 +2,10 @@
 
 All are optional, and looked for on the plugin by name:
 
-    position_max     int: the largest position that the plugin can be asked for, when it hands positions on to something of
-                     32 bits (2^31 - 1). Without it, or None, there is no limit. A segment that is larger is not copied,
-                     and no position behind the limit is ever asked for (KIP-1333: bounds are checked, never cut).
+    position_max     int: the largest position that the plugin can be asked for, when it hands positions on to something
+                     of 32 bits (2^31 - 1). Without it, or None, there is no limit. A segment that is larger is not
+                     copied, and no position behind the limit is ever asked for (KIP-1333: bounds are checked, never
+                     cut).
     ensure_owner, is_read_only, release_owner    see `OwnsItsStore`: one cluster at a time writes to a store.
     stored_segment   a method (metadata) -> StoredSegment: what the plugin has noted of a segment besides its metadata.
 """
@@ -38,7 +39,8 @@ class BrokerIdentity:
 
 @dataclass(frozen=True, slots=True)
 class StoredSegment:
-    """The size of a segment's records as they are stored, and the entry size of its offset index where that is known."""
+    """The size of a segment's records as they are stored, and the entry size of its offset index where that is
+    known."""
 
     size_bytes: int
     offset_index_entry_size: int | None
@@ -76,7 +78,8 @@ class OwnsItsStore(Protocol):
         ...
 
     def ensure_owner(self) -> None:
-        """Raises NotOwnerError when nothing may be copied or deleted, other RemoteStorageErrors when nobody can tell."""
+        """Raises NotOwnerError when nothing may be copied or deleted, other RemoteStorageErrors when nobody can
+        tell."""
         ...
 
     def release_owner(self) -> None:
@@ -90,7 +93,10 @@ def is_read_only(rsm: RemoteStorageManager) -> bool:
 
 
 def ensure_owner(rsm: RemoteStorageManager) -> None:
-    """Raise NotOwnerError when the plugin says that its store is another one's; one that only reads is asked nothing."""
+    """Raise NotOwnerError when the plugin says that its store is another one's.
+
+    One that only reads is asked nothing.
+    """
     if isinstance(rsm, OwnsItsStore) and not rsm.is_read_only:
         rsm.ensure_owner()
 
@@ -106,9 +112,7 @@ def position_max(rsm: RemoteStorageManager) -> int | None:
     if found is None:
         return None
     if not isinstance(found, int) or found < 1:
-        raise UsageError(
-            f"the storage plugin {name_of(rsm)} has position_max={found!r}, expected a positive number"
-        )
+        raise UsageError(f"the storage plugin {name_of(rsm)} has position_max={found!r}, expected a positive number")
     return found
 
 
@@ -117,14 +121,13 @@ def ensure_reachable(rsm: RemoteStorageManager, segment: object, position: int) 
     limit = position_max(rsm)
     if limit is not None and position > limit:
         raise RemoteStorageError(
-            f"{segment}: position {position} is out of reach of the storage plugin {name_of(rsm)}, which takes positions "
+            f"{segment}: position {position} is out of reach of the storage plugin {name_of(rsm)}, which takes "
+            "positions "
             f"up to {limit}; keep segment.bytes of tiered topics at {limit} or less, or use a plugin without this limit"
         )
 
 
-def fetch_records(
-    rsm: RemoteStorageManager, metadata: RemoteLogSegmentMetadata, start: int, end: int
-) -> memoryview:
+def fetch_records(rsm: RemoteStorageManager, metadata: RemoteLogSegmentMetadata, start: int, end: int) -> memoryview:
     """The bytes [start, end) of a segment's records, which has them. Raises RemoteStorageError."""
     ensure_reachable(rsm, metadata.segment_id, end)
     view = memoryview(rsm.fetch_log_segment(metadata, start, end)).cast("B")

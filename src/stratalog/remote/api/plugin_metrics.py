@@ -1,8 +1,8 @@
 """Metrics of plugins: what a plugin wants to be seen of itself, beside the broker's own metrics.
 
-A plugin with a method `with_plugin_metrics(metrics)` is given a `PluginMetrics` once it is configured, as Kafka gives one
-to a `Monitorable` (KIP-877). Its metrics are exported as those of `kafka.server:type=plugins`, with the key that names the
-plugin and its class as labels.
+A plugin with a method `with_plugin_metrics(metrics)` is given a `PluginMetrics` once it is configured, as Kafka gives
+one to a `Monitorable` (KIP-877). Its metrics are exported as those of `kafka.server:type=plugins`, with the key that
+names the plugin and its class as labels.
 """
 
 from __future__ import annotations

@@ -32,9 +32,7 @@ _PARTITION = RemotePartitionDeleteState
 #: state -> the states that may follow it, besides itself; None is "nothing known yet".
 SEGMENT_TRANSITIONS: dict[RemoteLogSegmentState | None, frozenset[RemoteLogSegmentState]] = {
     None: frozenset({_SEGMENT.COPY_SEGMENT_STARTED}),
-    _SEGMENT.COPY_SEGMENT_STARTED: frozenset(
-        {_SEGMENT.COPY_SEGMENT_FINISHED, _SEGMENT.DELETE_SEGMENT_STARTED}
-    ),
+    _SEGMENT.COPY_SEGMENT_STARTED: frozenset({_SEGMENT.COPY_SEGMENT_FINISHED, _SEGMENT.DELETE_SEGMENT_STARTED}),
     _SEGMENT.COPY_SEGMENT_FINISHED: frozenset({_SEGMENT.DELETE_SEGMENT_STARTED}),
     _SEGMENT.DELETE_SEGMENT_STARTED: frozenset({_SEGMENT.DELETE_SEGMENT_FINISHED}),
     _SEGMENT.DELETE_SEGMENT_FINISHED: frozenset(),
@@ -53,8 +51,6 @@ def is_valid_transition(source: RemoteLogSegmentState | None, target: RemoteLogS
     return source is target or target in SEGMENT_TRANSITIONS[source]
 
 
-def is_valid_delete_transition(
-    source: RemotePartitionDeleteState | None, target: RemotePartitionDeleteState
-) -> bool:
+def is_valid_delete_transition(source: RemotePartitionDeleteState | None, target: RemotePartitionDeleteState) -> bool:
     """Whether the deletion of a partition in state `source` (None: not begun) may go to `target`."""
     return source is target or target in PARTITION_TRANSITIONS[source]

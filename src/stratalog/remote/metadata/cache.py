@@ -7,8 +7,8 @@
     DELETE_SEGMENT_FINISHED              no                     no              yes
 
 As Kafka's `RemoteLogMetadataCache`, except that a segment within a larger one never hides the larger one. An event that
-the states do not allow (lost, doubled or reordered ones are possible in a damaged log) is dropped with a line in the log;
-the cache stays as it was. Thread-safe.
+the states do not allow (lost, doubled or reordered ones are possible in a damaged log) is dropped with a line in the
+log; the cache stays as it was. Thread-safe.
 """
 
 from __future__ import annotations
@@ -104,9 +104,7 @@ class RemoteLogMetadataCache:
             known = self._segments.get(update.segment_id.id.int)
             if known is None:
                 if state is not _DELETED:
-                    logger.warning(
-                        "%s is not known; its change to %s is dropped", update.segment_id, state.name
-                    )
+                    logger.warning("%s is not known; its change to %s is dropped", update.segment_id, state.name)
                 return False
             if not _is_allowed(known.state, update.segment_id, state):
                 return False
@@ -164,7 +162,10 @@ class RemoteLogMetadataCache:
     def of(
         cls, segments: Iterable[RemoteLogSegmentMetadata], highest_offsets: Mapping[int, int]
     ) -> RemoteLogMetadataCache:
-        """A cache as it was when `content` gave these. ValueError for two segments of one id, or one that is deleted."""
+        """A cache as it was when `content` gave these.
+
+        ValueError for two segments of one id, or one that is deleted.
+        """
         cache = cls()
         for segment in segments:
             number = segment.segment_id.id.int
@@ -217,7 +218,8 @@ class RemoteLogMetadataCache:
         return None if segments is None else segments.highest_offset
 
     def next_segment_with_txn_index(self, leader_epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
-        """The readable segment at `offset` within the epoch, or the first one after it, that has a transaction index."""
+        """The readable segment at `offset` within the epoch, or the first one after it, that has a transaction
+        index."""
         with self._lock:
             segments = self._epochs.get(leader_epoch)
             if segments is None:
@@ -229,9 +231,7 @@ class RemoteLogMetadataCache:
             return None
 
 
-def _is_allowed(
-    source: RemoteLogSegmentState, segment_id: RemoteLogSegmentId, target: RemoteLogSegmentState
-) -> bool:
+def _is_allowed(source: RemoteLogSegmentState, segment_id: RemoteLogSegmentId, target: RemoteLogSegmentState) -> bool:
     if is_valid_transition(source, target):
         return True
     logger.warning("%s cannot go from %s to %s; the event is dropped", segment_id, source.name, target.name)

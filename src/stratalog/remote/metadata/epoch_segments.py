@@ -1,10 +1,12 @@
-"""The remote segments that have records of one leader epoch, arranged for lookups (Kafka's `RemoteLogLeaderEpochState`).
+"""The remote segments that have records of one leader epoch, arranged for lookups (Kafka's
+`RemoteLogLeaderEpochState`).
 
 What is readable is in two parts. `extents` are those that lookups use: strictly ascending both by start and by end, so
-that of all segments that begin at or before an offset the last one reaches farthest. `covered` are those that lie within
-one of them (after an election the new leader may copy again, in other segments, what its predecessor had copied); they
-come back when what covers them is deleted. Which one is in which part depends on what is readable alone, never on the
-order in which it came: of two with the same offsets the larger id covers the other. All other segments are `unreadable`.
+that of all segments that begin at or before an offset the last one reaches farthest. `covered` are those that lie
+within one of them (after an election the new leader may copy again, in other segments, what its predecessor had
+copied); they come back when what covers them is deleted. Which one is in which part depends on what is readable alone,
+never on the order in which it came: of two with the same offsets the larger id covers the other. All other segments are
+`unreadable`.
 
 Segments go by the number of their UUID: per event this is a hot path. Not thread-safe.
 """
@@ -24,7 +26,10 @@ class Extent(NamedTuple):
 
 
 class EpochSegments:
-    """See the module. `highest_offset` is the last offset that any finished segment has or had, None before the first."""
+    """See the module.
+
+    `highest_offset` is the last offset that any finished segment has or had, None before the first.
+    """
 
     __slots__ = ("covered", "extents", "highest_offset", "unreadable")
 

@@ -1,7 +1,7 @@
 """One partition of `__remote_log_metadata`, replayed: how far it was read, and what its events added up to.
 
-A snapshot spares the replay of what is below its offset. It is used only if it is whole and the log still begins with what
-it was made of; otherwise everything is replayed, and one line says why.
+A snapshot spares the replay of what is below its offset. It is used only if it is whole and the log still begins with
+what it was made of; otherwise everything is replayed, and one line says why.
 """
 
 from __future__ import annotations
@@ -130,9 +130,8 @@ class ReplayedPartition:
                 self._begin_with(snapshot)
         except (CorruptSnapshotError, OSError) as error:
             logger.warning(
-                "The snapshot of metadata partition %d is not used, all its events are replayed: %s",
-                self.number, error,
-            )  # fmt: skip
+                "The snapshot of metadata partition %d is not used, all its events are replayed: %s", self.number, error
+            )
         self._is_loaded = True
 
     def _check(self, covers: Covers) -> None:
@@ -173,7 +172,10 @@ class ReplayedPartition:
             self.write_snapshot()
 
     def write_snapshot(self) -> None:
-        """Write what was applied so far, if there is anything new; a disk that refuses costs a line and a longer replay."""
+        """Write what was applied so far, if there is anything new.
+
+        A disk that refuses costs a line and a longer replay.
+        """
         if not self._events_since_snapshot:
             return
         covers = Covers(self._start_offset, self.next_offset, *self._last_event)

@@ -71,9 +71,7 @@ def decode_plainly(data: bytes) -> RemoteLogMetadata:
     reader = _Reader(data)
     frame_version, key, version = reader.unsigned(), reader.unsigned(), reader.unsigned()
     if frame_version != FRAME_VERSION:
-        raise CorruptRecordError(
-            f"remote log metadata: frame version {frame_version}, expected {FRAME_VERSION}"
-        )
+        raise CorruptRecordError(f"remote log metadata: frame version {frame_version}, expected {FRAME_VERSION}")
     decoder = _DECODERS.get(key)
     if decoder is None:
         raise CorruptRecordError(f"remote log metadata: api key {key} is unknown")
@@ -97,11 +95,7 @@ def _frame(key: int) -> bytes:
 def _partition(partition: TopicIdPartition) -> bytes:
     name = partition.topic.encode()
     return (
-        encode_unsigned(len(name) + 1)
-        + name
-        + partition.topic_id.bytes
-        + _INT32.pack(partition.partition)
-        + _tags({})
+        encode_unsigned(len(name) + 1) + name + partition.topic_id.bytes + _INT32.pack(partition.partition) + _tags({})
     )
 
 
@@ -238,9 +232,7 @@ class _Reader:
     def end(self) -> None:
         rest = len(self._data) - self._position
         if rest:
-            raise CorruptRecordError(
-                f"remote log metadata: {rest} bytes too many at position {self._position}"
-            )
+            raise CorruptRecordError(f"remote log metadata: {rest} bytes too many at position {self._position}")
 
 
 def _read_partition(reader: _Reader) -> TopicIdPartition:

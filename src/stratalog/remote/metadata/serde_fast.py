@@ -1,9 +1,9 @@
 """The usual events of `__remote_log_metadata`, decoded without a look at every field's framing.
 
 Nearly every event is a segment with one leader epoch or an update, with a short topic name, no custom metadata and no
-tagged field but `TxnIndexEmpty`: one fixed layout behind the topic's name, which one `struct` takes apart. Whatever looks
-otherwise is None here, and for `serde.decode_plainly`, twin and oracle of this, to judge. A replay decodes every event
-that there is.
+tagged field but `TxnIndexEmpty`: one fixed layout behind the topic's name, which one `struct` takes apart. Whatever
+looks otherwise is None here, and for `serde.decode_plainly`, twin and oracle of this, to judge. A replay decodes every
+event that there is.
 """
 
 from __future__ import annotations
@@ -34,12 +34,16 @@ _LONG_VARINT = 0x80
 _PARTITIONS_MAX = 10_000
 
 _STATES = tuple(RemoteLogSegmentState)
-#: By their bytes: one object for all events of a partition. Replaced when it gets too large; a race loses an entry at most.
+#: By their bytes: one object for all events of a partition. Replaced when it gets too large; a race loses an entry at
+#: most.
 _partitions: dict[bytes, TopicIdPartition] = {}
 
 
 def decode_usual(data: bytes) -> RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate | None:
-    """The event in `data`, or None when it is not one of the usual form. Raises ValueError for offsets that cannot be."""
+    """The event in `data`, or None when it is not one of the usual form.
+
+    Raises ValueError for offsets that cannot be.
+    """
     frame = data[:3]
     if len(data) < 4 or not 1 < data[3] < _LONG_VARINT:
         return None
@@ -54,9 +58,22 @@ def decode_usual(data: bytes) -> RemoteLogSegmentMetadata | RemoteLogSegmentMeta
 
 def _segment(data: bytes, at: int, tagged: bool) -> RemoteLogSegmentMetadata | None:
     (
-        segment_id, id_tags, start, end, broker, max_timestamp, event_timestamp,
-        epochs, epoch, epoch_start, epoch_tags, size, custom, state, tags,
-    ) = _SEGMENT.unpack_from(data, at)  # fmt: skip
+        segment_id,
+        id_tags,
+        start,
+        end,
+        broker,
+        max_timestamp,
+        event_timestamp,
+        epochs,
+        epoch,
+        epoch_start,
+        epoch_tags,
+        size,
+        custom,
+        state,
+        tags,
+    ) = _SEGMENT.unpack_from(data, at)
     if id_tags or epochs != 2 or epoch_tags or custom or not 0 <= state < len(_STATES) or tags != tagged:
         return None
     if tagged and data[-3:] != _TXN_INDEX_EMPTY:

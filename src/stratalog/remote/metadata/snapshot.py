@@ -15,8 +15,9 @@
     highest        int32 count, and for each leader epoch int32, and int64 the last offset of any finished segment
     segments       int32 count, and for each an int32 length and a segment event, as in the topic, in its present state
 
-The topic is the truth. A snapshot stands for its beginning only as long as that beginning is the one which it was made of:
-same start, not cut below the next offset, the same last event. `docs/formats/remote_log_metadata.md` has an example.
+The topic is the truth. A snapshot stands for its beginning only as long as that beginning is the one which it was made
+of: same start, not cut below the next offset, the same last event. `docs/formats/remote_log_metadata.md` has an
+example.
 """
 
 from __future__ import annotations
@@ -95,9 +96,7 @@ def encode_snapshot(snapshot: MetadataSnapshot) -> bytes:
         parts.append(_INT8.pack(content.deletion is not None))
         if content.deletion is not None:
             parts += _sized(encode(content.deletion))
-        parts += _sized(
-            _PARTITION.pack(partition.topic_id.bytes, partition.partition) + partition.topic.encode()
-        )
+        parts += _sized(_PARTITION.pack(partition.topic_id.bytes, partition.partition) + partition.topic.encode())
         highest = content.cache.highest_offsets
         parts.append(_INT32.pack(len(highest)))
         parts += (_EPOCH.pack(epoch, offset) for epoch, offset in highest.items())

@@ -44,9 +44,7 @@ class TopicBasedRemoteLogMetadataManager:
         self._log = metadata_log
         self._consume_wait_ms = consume_wait_ms
         self._clock = clock
-        self._partitions = [
-            ReplayedPartition(metadata_log, number) for number in range(metadata_log.partition_count)
-        ]
+        self._partitions = [ReplayedPartition(metadata_log, number) for number in range(metadata_log.partition_count)]
         self._closed = False
 
     def configure(self, configs: Mapping[str, str]) -> None:
@@ -56,9 +54,7 @@ class TopicBasedRemoteLogMetadataManager:
 
     def add_remote_log_segment_metadata(self, metadata: RemoteLogSegmentMetadata) -> Future[None]:
         if metadata.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED:
-            raise ValueError(
-                f"{metadata.segment_id} is added in state {metadata.state.name}, not COPY_SEGMENT_STARTED"
-            )
+            raise ValueError(f"{metadata.segment_id} is added in state {metadata.state.name}, not COPY_SEGMENT_STARTED")
         return self._store(metadata)
 
     def update_remote_log_segment_metadata(self, update: RemoteLogSegmentMetadataUpdate) -> Future[None]:
@@ -104,7 +100,8 @@ class TopicBasedRemoteLogMetadataManager:
             if self._clock.monotonic() >= deadline:
                 raise RetriableRemoteStorageError(
                     f"event {offset} of metadata partition {number} could not be read back within "
-                    f"remote.log.metadata.consume.wait.ms={self._consume_wait_ms}; the log ends at {replayed.next_offset}"
+                    f"remote.log.metadata.consume.wait.ms={self._consume_wait_ms}; the log ends at "
+                    f"{replayed.next_offset}"
                 )
             self._clock.sleep(_POLL_SECONDS)
             replayed.catch_up()

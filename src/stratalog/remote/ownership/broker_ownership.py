@@ -5,8 +5,8 @@
     fenced        it was acquired, and somebody has taken it over since: as refused
     read-only     the data directory was restored without taking the bucket over: as refused, and nobody complains
 
-A store that cannot be reached is tried again at the next copy or deletion. What was refused is looked at again as well: an
-operator may have decided in the meantime.
+A store that cannot be reached is tried again at the next copy or deletion. What was refused is looked at again as well:
+an operator may have decided in the meantime.
 """
 
 from __future__ import annotations
@@ -86,9 +86,7 @@ class BrokerOwnership:
             self._check_adoptable()
         elif owner.cluster_id is not None and owner.cluster_id != mine:
             raise self._refused(owner)
-        life = (
-            None if owner is None or owner.cluster_id is None else owner.brokers.get(self._claimant.node_id)
-        )
+        life = None if owner is None or owner.cluster_id is None else owner.brokers.get(self._claimant.node_id)
         if life == self._life:
             self._remember()
             return
@@ -108,9 +106,7 @@ class BrokerOwnership:
             others = before.brokers
         after = BucketOwner(mine.cluster_id, "started", {**others, mine.node_id: self._life})
         if replace_owner(self._store, before, after, self._clock) is None:
-            raise RetriableRemoteStorageError(
-                f"{self._store.url}: another process is taking it at this moment"
-            )
+            raise RetriableRemoteStorageError(f"{self._store.url}: another process is taking it at this moment")
         if before is None or before.cluster_id != mine.cluster_id:
             logger.info("%s belongs to this cluster, %s, from now on", self._store.url, mine.cluster_id)
         self._remember()
@@ -121,16 +117,15 @@ class BrokerOwnership:
         owner = read_owner(self._store)
         # What came between the two looks is seen at the next one.
         if owner is not None and infos and owner.brokers.get(self._claimant.node_id) == self._life:
-            self._seen = (
-                (infos[-1].key, infos[-1].etag) if _generation(infos[-1].key) == owner.generation else None
-            )
+            self._seen = (infos[-1].key, infos[-1].etag) if _generation(infos[-1].key) == owner.generation else None
 
-    # --- refusals -------------------------------------------------------------------------------------------------------
+    # --- refusals -----------------------------------------------------------------------------------------------------
 
     def _refused(self, owner: BucketOwner) -> NotOwnerError:
         was = "has been taken over by" if self._was_acquired else "belongs to"
         return NotOwnerError(
-            f"{self._store.url} {was} cluster {owner.cluster_id} ({owner.reason}); this one is {self._claimant.cluster_id}:"
+            f"{self._store.url} {was} cluster {owner.cluster_id} ({owner.reason}); this one is "
+            f"{self._claimant.cluster_id}:"
             f" nothing is copied there or deleted from there by this broker. Give it a prefix of its own, or, if that"
             f" cluster is to write there no more: stop its brokers, and {self._how_to()}"
         )
@@ -138,7 +133,8 @@ class BrokerOwnership:
     def _fenced(self, owner: BucketOwner | None) -> NotOwnerError:
         reason = "its owner was removed" if owner is None else owner.reason
         return NotOwnerError(
-            f"{self._store.url} was taken from this process ({reason}): a broker with the same node id has started on it,"
+            f"{self._store.url} was taken from this process ({reason}): a broker with the same node id has started on "
+            "it,"
             " or an operator has given it up. Nothing is copied there or deleted from there by this process;"
             " two copies of one data directory must not run"
         )
@@ -154,19 +150,23 @@ class BrokerOwnership:
             )
 
     def _check_adoptable(self) -> None:
-        """A bucket without an owner is this cluster's when it is empty, or what brokers copied there is of its topics."""
+        """A bucket without an owner is this cluster's when it is empty, or what brokers copied there is of its
+        topics."""
         for directory, maker in makers(self._store).items():
             if maker is None:
                 continue
             if maker is Layout.AIVEN:
                 raise NotOwnerError(
-                    f"{self._store.url}/{directory} is in the layout of Aiven's plugin: such a bucket is only read; give"
+                    f"{self._store.url}/{directory} is in the layout of Aiven's plugin: such a bucket is only read; "
+                    "give"
                     " this broker a prefix of its own"
                 )
             if not self._claimant.knows_topic(uuid_from_base64(directory[-_ID_CHARACTERS:])):
                 raise NotOwnerError(
-                    f"{self._store.url} has {directory}, which a broker copied and this cluster does not know: whose the"
-                    f" bucket is nobody has said. Nothing is copied there or deleted from there. If it is this cluster's:"
+                    f"{self._store.url} has {directory}, which a broker copied and this cluster does not know: whose "
+                    "the"
+                    " bucket is nobody has said. Nothing is copied there or deleted from there. If it is this "
+                    "cluster's:"
                     f" {self._how_to()}"
                 )
 
@@ -175,10 +175,13 @@ class BrokerOwnership:
         command = f"stratalog tier owner {self._store.url} --take-over --data-dir {directory}"
         return f"{command}, then restart this broker" if self._was_acquired else command
 
-    # --- the end --------------------------------------------------------------------------------------------------------
+    # --- the end ------------------------------------------------------------------------------------------------------
 
     def release(self) -> None:
-        """Note that this broker has stopped; the bucket stays the cluster's. What the store says to it is only logged."""
+        """Note that this broker has stopped; the bucket stays the cluster's.
+
+        What the store says to it is only logged.
+        """
         thread = threading.Thread(target=self._note_stop, name="remote-owner-release", daemon=True)
         thread.start()
         thread.join(_RELEASE_TIMEOUT_S)

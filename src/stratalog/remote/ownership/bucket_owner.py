@@ -2,9 +2,9 @@
 
     <url>/_owner/<generation, 20 digits>.json
 
-Each change of owner, each start of a broker and each clean stop is an object of its own, numbered one more than the last
-and created only where there is none: of several that are at it at the same time one succeeds. The largest number counts,
-objects never change, and one listing tells whether anything has. `docs/formats/bucket_owner.md` has the fields.
+Each change of owner, each start of a broker and each clean stop is an object of its own, numbered one more than the
+last and created only where there is none: of several that are at it at the same time one succeeds. The largest number
+counts, objects never change, and one listing tells whether anything has. `docs/formats/bucket_owner.md` has the fields.
 
 An owner stays until somebody takes the bucket over or gives it up, whether its brokers run or not: their metadata name
 segments that others must not touch. No clock decides anything.
@@ -70,7 +70,10 @@ class BucketOwner:
 
 
 def read_owner(store: ObjectStore) -> BucketOwner | None:
-    """The owner of a bucket, None when it never had one. RemoteStorageError, also for what cannot be read as an owner."""
+    """The owner of a bucket, None when it never had one.
+
+    RemoteStorageError, also for what cannot be read as an owner.
+    """
     for _ in range(_ATTEMPTS_MAX):
         infos = generations(store)
         if not infos:
@@ -79,13 +82,14 @@ def read_owner(store: ObjectStore) -> BucketOwner | None:
             return _decode(infos[-1].key, bytes(store.get(infos[-1].key)), store.url)[0]
         except RemoteResourceNotFoundError:
             continue  # a later one has come and the old ones have gone
-    raise RemoteStorageError(
-        f"{store.url}/{DIRECTORY} changes all the time; stop the processes that fight for it"
-    )
+    raise RemoteStorageError(f"{store.url}/{DIRECTORY} changes all the time; stop the processes that fight for it")
 
 
 def owners(store: ObjectStore) -> list[BucketOwner]:
-    """The last generations, oldest first, without those that cannot be read. DamagedOwnerError when that is the newest."""
+    """The last generations, oldest first, without those that cannot be read.
+
+    DamagedOwnerError when that is the newest.
+    """
     infos, found = generations(store), []
     for info in infos:
         try:
@@ -139,14 +143,15 @@ def take_over(
 ) -> BucketOwner:
     """Make a cluster the owner, whoever it was before: an operator's decision.
 
-    Brokers of another cluster are shut out from then on. Of the same cluster only `node_id` is forgotten, so that it may
-    begin again with another directory. What is damaged is replaced too. NotOwnerError for a bucket in the layout of Aiven's
-    plugin, which is only read.
+    Brokers of another cluster are shut out from then on. Of the same cluster only `node_id` is forgotten, so that it
+    may begin again with another directory. What is damaged is replaced too. NotOwnerError for a bucket in the layout of
+    Aiven's plugin, which is only read.
     """
     for maker in makers(store).values():
         if maker is Layout.AIVEN:
             raise NotOwnerError(
-                f"{store.url} has segments in the layout of Aiven's plugin: such a bucket is only read; bring the topics"
+                f"{store.url} has segments in the layout of Aiven's plugin: such a bucket is only read; bring the "
+                "topics"
                 " into another one (`stratalog spark restore --remote URL --target URL`)"
             )
     for _ in range(_ATTEMPTS_MAX):
@@ -178,7 +183,7 @@ def _read_or_number(store: ObjectStore) -> BucketOwner | None:
         return BucketOwner(None, "damaged", generation=_number(infos[-1].key) or 0) if infos else None
 
 
-# --- who may write ------------------------------------------------------------------------------------------------------
+# --- who may write ----------------------------------------------------------------------------------------------------
 
 
 def check_no_owner(
@@ -190,8 +195,8 @@ def check_no_owner(
 ) -> None:
     """Raise NotOwnerError when a cluster owns the bucket: its brokers would never hear of what `what` changes.
 
-    Where nothing tells whose it is, as in buckets from before there were owners, `manifests` that a broker copied do: those
-    that the change concerns. `instead` says what to do.
+    Where nothing tells whose it is, as in buckets from before there were owners, `manifests` that a broker copied do:
+    those that the change concerns. `instead` says what to do.
     """
     owner = read_owner(store)
     if owner is None:
@@ -214,8 +219,8 @@ def check_directories(
     incarnations: Collection[str] | None,
     manifests: Iterable[SegmentManifest] = (),
 ) -> None:
-    """As `check_no_owner`, and besides with the stopped data directory of a broker of the owner: one of its `incarnations`
-    is the last that the bucket heard of. None: no directory was given.
+    """As `check_no_owner`, and besides with the stopped data directory of a broker of the owner: one of its
+    `incarnations` is the last that the bucket heard of. None: no directory was given.
     """
     if incarnations is None:
         check_no_owner(store, what, manifests, instead="stop that cluster's broker and give its --data-dir")
@@ -223,8 +228,10 @@ def check_directories(
     owner = read_owner(store)
     if owner is not None and owner.cluster_id is not None and not _is_current(owner, incarnations):
         raise NotOwnerError(
-            f"{store.url}: {what} is refused: the bucket belongs to cluster {owner.cluster_id}, and no data directory that"
-            " was given is the one with which its broker ran last: another cluster's, an old copy, or one whose broker has"
+            f"{store.url}: {what} is refused: the bucket belongs to cluster {owner.cluster_id}, and no data directory "
+            "that"
+            " was given is the one with which its broker ran last: another cluster's, an old copy, or one whose broker "
+            "has"
             f" not run since it took the bucket over (start it once). {_if_gone(store)}"
         )
 
@@ -256,7 +263,8 @@ def check_owner(
         return
     if owner.brokers and not _is_current(owner, incarnations):
         raise NotOwnerError(
-            f"{store.url}: {what} is refused: {whose} to the bucket's owner, but a broker of it has run since with another"
+            f"{store.url}: {what} is refused: {whose} to the bucket's owner, but a broker of it has run since with "
+            "another"
             " data directory: this is an old copy, whose metadata are behind"
         )
 
@@ -271,7 +279,8 @@ def made_by_brokers(store: ObjectStore) -> bool:
 
 
 def makers(store: ObjectStore) -> dict[str, Layout | None]:
-    """Who made what lies in each directory of a topic: a broker with the layout named, None for a bulk job or no segment.
+    """Who made what lies in each directory of a topic: a broker with the layout named, None for a bulk job or no
+    segment.
 
     One segment of each is looked at.
     """
@@ -300,7 +309,7 @@ def _first_manifest(store: ObjectStore, directory: str) -> SegmentManifest | Non
     return None
 
 
-# --- form ---------------------------------------------------------------------------------------------------------------
+# --- form -------------------------------------------------------------------------------------------------------------
 
 
 def _encode(owner: BucketOwner, uid: str) -> bytes:
@@ -321,15 +330,16 @@ def _encode(owner: BucketOwner, uid: str) -> bytes:
 
 
 def _decode(key: str, data: bytes, url: str) -> tuple[BucketOwner, str]:
-    """An owner and the uid of its object. DamagedOwnerError, or RemoteStorageError for one of a later release: nobody may
-    write then, as nobody knows whose it is."""
+    """An owner and the uid of its object. DamagedOwnerError, or RemoteStorageError for one of a later release: nobody
+    may write then, as nobody knows whose it is."""
     try:
         document: dict[str, Any] = json.loads(data)
         if document["format"] != _FORMAT or not isinstance(document["version"], int):
             raise ValueError(f"format {document['format']!r}, version {document['version']!r}")
         if document["version"] > _VERSION:
             raise RemoteStorageError(
-                f"{url}/{key} has version {document['version']}, and {_VERSION} is the last that this release knows: use"
+                f"{url}/{key} has version {document['version']}, and {_VERSION} is the last that this release knows: "
+                "use"
                 " the release that wrote it, or a later one"
             )
         cluster_id = document["clusterId"]
@@ -343,14 +353,13 @@ def _decode(key: str, data: bytes, url: str) -> tuple[BucketOwner, str]:
         if generation != document["generation"]:
             raise ValueError(f"generation {document['generation']}")
         return (
-            BucketOwner(
-                cluster_id, str(document["reason"]), brokers, int(document["time"]), document["generation"]
-            ),
+            BucketOwner(cluster_id, str(document["reason"]), brokers, int(document["time"]), document["generation"]),
             str(document["uid"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedOwnerError(
-            f"{url}/{key} is damaged and does not say whose the bucket is ({type(error).__name__}: {error}): nothing may be"
+            f"{url}/{key} is damaged and does not say whose the bucket is ({type(error).__name__}: {error}): nothing "
+            "may be"
             f" written there. Say whose it is: stratalog tier owner {url} --take-over --data-dir DIR"
         ) from error
 

@@ -1,7 +1,7 @@
 """What a data directory knows of its part in a bucket: `remote-ownership.json`.
 
-A directory that was restored without taking the bucket over only reads (`is_read_only`). One whose broker owns a bucket has
-the ids of the last processes that did: should the bucket name another one, this directory is an old copy.
+A directory that was restored without taking the bucket over only reads (`is_read_only`). One whose broker owns a bucket
+has the ids of the last processes that did: should the bucket name another one, this directory is an old copy.
 """
 
 from __future__ import annotations
@@ -65,15 +65,14 @@ class OwnershipFile:
                 raise ValueError("readOnly or incarnations")
         except (ValueError, KeyError, TypeError) as error:
             raise DataDirError(
-                f"{path} does not say what this directory may do to its bucket: {error}; put it right with `stratalog tier"
+                f"{path} does not say what this directory may do to its bucket: {error}; put it right with `stratalog "
+                "tier"
                 " owner URL --take-over --data-dir DIR`, after removing the file"
             ) from error
         return dict(document)
 
     def _write(self, document: dict[str, Any]) -> None:
-        write_atomic(
-            self.directory / OWNERSHIP_FILE, (json.dumps(document, indent=1) + "\n").encode(), self.fs
-        )
+        write_atomic(self.directory / OWNERSHIP_FILE, (json.dumps(document, indent=1) + "\n").encode(), self.fs)
 
 
 def _plain(url: str) -> str:

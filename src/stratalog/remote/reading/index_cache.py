@@ -1,11 +1,11 @@
 """Indexes of remote segments, kept as files on the local disk.
 
 `<directory>/<start offset>_<segment id>.index`, `.timeindex`, `.txnindex`, as Kafka's `RemoteIndexCache` names them; a
-segment without aborted transactions has an empty `.txnindex`. `index_loader` gets them there. What is in the directory at
-start is used again if it is complete and passes its checks. Entries weigh their bytes; W-TinyLFU (moka) decides which go
-when the limit is passed, and idle ones go after a time. The files of an entry that goes get another name at once
-(`.deleted`, with a number), and are removed `DELETE_DELAY_MS` later by `purge`; whoever uses the entry at that moment has
-them open, and goes on. What a crash leaves under such names is removed at the next start.
+segment without aborted transactions has an empty `.txnindex`. `index_loader` gets them there. What is in the directory
+at start is used again if it is complete and passes its checks. Entries weigh their bytes; W-TinyLFU (moka) decides
+which go when the limit is passed, and idle ones go after a time. The files of an entry that goes get another name at
+once (`.deleted`, with a number), and are removed `DELETE_DELAY_MS` later by `purge`; whoever uses the entry at that
+moment has them open, and goes on. What a crash leaves under such names is removed at the next start.
 """
 
 from __future__ import annotations
@@ -147,9 +147,7 @@ class RemoteIndexCache:
         with self._lock:
             if capacity_bytes == self.capacity_bytes:
                 return
-            kept = [
-                (key, found) for key in reversed(self._used) if (found := self._cache.get(key)) is not None
-            ]
+            kept = [(key, found) for key in reversed(self._used) if (found := self._cache.get(key)) is not None]
             self.capacity_bytes = capacity_bytes
             self._cache = self._new_cache(capacity_bytes)
             for key, indexes in kept:

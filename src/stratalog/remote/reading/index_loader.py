@@ -1,8 +1,8 @@
 """How the indexes of a remote segment come to the local disk: fetched, looked at, and made anew where they are damaged.
 
 An index that is missing, cut, of another kind, or that does not match its checksum is fetched once more; if that is no
-better, offset and time index are built from the segment's own records (`index_rebuild`). The object in the store stays as
-it is: readers never change remote segments (`stratalog tier repair` does).
+better, offset and time index are built from the segment's own records (`index_rebuild`). The object in the store stays
+as it is: readers never change remote segments (`stratalog tier repair` does).
 """
 
 from __future__ import annotations
@@ -42,9 +42,7 @@ class IndexLoader:
         self._rsm = rsm
         self._fs = fs
 
-    def load(
-        self, metadata: RemoteLogSegmentMetadata, stem: Path, *, distrusted: bool = False
-    ) -> RemoteIndexes:
+    def load(self, metadata: RemoteLogSegmentMetadata, stem: Path, *, distrusted: bool = False) -> RemoteIndexes:
         """The indexes of a segment, as files beside `stem`. With `distrusted`, what is stored is not even looked at.
 
         Raises RemoteStorageError.
@@ -103,18 +101,14 @@ class IndexLoader:
             for path in making:
                 self._fs.remove(path)
             records = RemoteRecords(self._rsm, metadata)
-            entry_size = rebuild_indexes(
-                records, metadata, making[0], making[1], self._fs, entry_size=entry_size
-            )
+            entry_size = rebuild_indexes(records, metadata, making[0], making[1], self._fs, entry_size=entry_size)
             for path, final in zip(making, wanted, strict=True):
                 self._fs.rename(path, final)
         except OSError as error:
             raise _no_room(stem, error) from error
         return entry_size
 
-    def _fetch_transactions(
-        self, metadata: RemoteLogSegmentMetadata, stem: Path
-    ) -> RemoteStorageError | None:
+    def _fetch_transactions(self, metadata: RemoteLogSegmentMetadata, stem: Path) -> RemoteStorageError | None:
         """The transaction index, empty when there is none; what is wrong with it when it is damaged."""
         path = index_path(stem, IndexType.TRANSACTION)
         try:
@@ -133,12 +127,11 @@ class IndexLoader:
             index.close()
         return None
 
-    def _no_transactions(
-        self, metadata: RemoteLogSegmentMetadata, path: Path, why: Exception
-    ) -> RemoteStorageError:
+    def _no_transactions(self, metadata: RemoteLogSegmentMetadata, path: Path, why: Exception) -> RemoteStorageError:
         self._fs.remove(path)
         return DamagedRemoteObjectError(
-            f"the transaction index of {metadata.segment_id} is damaged, and transactions that began in earlier segments "
+            f"the transaction index of {metadata.segment_id} is damaged, and transactions that began in earlier "
+            "segments "
             "cannot be told from this one; read these offsets uncommitted, or make it anew with "
             f"'stratalog tier repair --deep': {why}"
         )

@@ -1,7 +1,7 @@
 """Offset and time index of a remote segment made anew from its records: for when those in the store are damaged.
 
-The records are fetched once from end to end in ranges of `RANGE_BYTES`, of which one is in memory; only headers are looked
-at. The result is what the log itself makes of a segment that it recovers (`log.segment_recovery`).
+The records are fetched once from end to end in ranges of `RANGE_BYTES`, of which one is in memory; only headers are
+looked at. The result is what the log itself makes of a segment that it recovers (`log.segment_recovery`).
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def rebuild_indexes(
 ) -> int:
     """Write both index files, which are not there, from the records; the entry size of the offset index.
 
-    `entry_size` is what is wanted, if positions fit; by default 8 where they do. Raises DamagedRemoteObjectError when the
-    records are no whole batches of the segment, RemoteStorageError, OSError.
+    `entry_size` is what is wanted, if positions fit; by default 8 where they do. Raises DamagedRemoteObjectError when
+    the records are no whole batches of the segment, RemoteStorageError, OSError.
     """
     form = LEGACY if entry_size is None else format_of(entry_size)
     if metadata.segment_size_bytes > INT32_MAX:
@@ -84,7 +84,8 @@ def _fill(records: File, metadata: RemoteLogSegmentMetadata, offsets: OffsetInde
         last_offset = batch.last_offset
         if batch.base_offset < expected or last_offset > metadata.end_offset:
             raise CorruptRecordError(
-                f"the batch at position {position} has offsets {batch.base_offset} to {last_offset}, expected them from "
+                f"the batch at position {position} has offsets {batch.base_offset} to {last_offset}, expected them "
+                "from "
                 f"{expected} to {metadata.end_offset}"
             )
         if batch.max_timestamp > largest:

@@ -43,7 +43,9 @@ _STEP_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class RemoteReadResult:
-    """Whole batches whose CRCs were checked; the first one holds the offset that was asked for, or the next one there is.
+    """Whole batches whose CRCs were checked.
+
+    The first one holds the offset that was asked for, or the next one there is.
 
     Empty with `throttled` when the fetch quota is used up: ask again later.
     """
@@ -87,16 +89,20 @@ class RemoteLogReader:
     ) -> RemoteReadResult:
         """Whole batches from the one that holds `offset` on, at most `max_bytes`, of one segment.
 
-        With `min_one_message` at least one batch, however large. Raises OffsetOutOfRangeError when no finished segment of
-        the lineage holds the offset, and RemoteStorageError.
+        With `min_one_message` at least one batch, however large. Raises OffsetOutOfRangeError when no finished segment
+        of the lineage holds the offset, and RemoteStorageError.
         """
         segment = self._segment_for(log, partition, offset)
         if segment is None:
             raise _no_segment(log, partition, offset)
         while segment is not None:
             try:
-                found = self._checked(segment, lambda s=segment: self._read_segment(  # type: ignore[misc]
-                    log, s, offset, max_bytes, min_one_message))  # fmt: skip
+                found = self._checked(
+                    segment,
+                    lambda s=segment: self._read_segment(  # type: ignore[misc]
+                        log, s, offset, max_bytes, min_one_message
+                    ),
+                )
             except RemoteResourceNotFoundError:
                 again = self._segment_for(log, partition, offset)
                 if again is None:
@@ -111,9 +117,7 @@ class RemoteLogReader:
             segment = self._segment_for(log, partition, segment.end_offset + 1)  # compacted away in this one
         return RemoteReadResult(b"", [] if read_committed else None)
 
-    def _segment_for(
-        self, log: LogView, partition: TopicIdPartition, offset: int
-    ) -> RemoteLogSegmentMetadata | None:
+    def _segment_for(self, log: LogView, partition: TopicIdPartition, offset: int) -> RemoteLogSegmentMetadata | None:
         epoch = log.leader_epochs.epoch_for_offset(offset)
         return None if epoch is None else self._rlmm.remote_log_segment_metadata(partition, epoch, offset)
 
@@ -142,7 +146,8 @@ class RemoteLogReader:
     def offset_for_timestamp(
         self, log: LogView, partition: TopicIdPartition, timestamp_ms: int, start_offset: int
     ) -> TimestampOffset | None:
-        """The first record from `start_offset` on that is not older than `timestamp_ms`, of what lies below the local log.
+        """The first record from `start_offset` on that is not older than `timestamp_ms`, of what lies below the local
+        log.
 
         None when there is none: the local log then knows. Raises RemoteStorageError.
         """
@@ -151,8 +156,12 @@ class RemoteLogReader:
                 return None
             if segment.max_timestamp_ms < timestamp_ms:
                 continue
-            found = self._checked(segment, lambda s=segment: self._find_timestamp(  # type: ignore[misc]
-                s, timestamp_ms, start_offset))  # fmt: skip
+            found = self._checked(
+                segment,
+                lambda s=segment: self._find_timestamp(  # type: ignore[misc]
+                    s, timestamp_ms, start_offset
+                ),
+            )
             if found is not None:
                 return found
         return None
@@ -191,9 +200,7 @@ class RemoteLogReader:
 
     # --- segments ---------------------------------------------------------------------------------------------------
 
-    def _walk(
-        self, segment: RemoteLogSegmentMetadata, start: OffsetPosition
-    ) -> Iterator[tuple[int, RecordBatch]]:
+    def _walk(self, segment: RemoteLogSegmentMetadata, start: OffsetPosition) -> Iterator[tuple[int, RecordBatch]]:
         """Position and view of each batch from an index entry on. CorruptRecordError for what is no batch.
 
         CorruptIndexError when the entry points elsewhere.
@@ -202,9 +209,7 @@ class RemoteLogReader:
         while position < size:
             data = _joined(self._blocks.read(segment, position, position + _STEP_BYTES))
             if len(data) < HEADER_SIZE_UP_TO_MAGIC:
-                raise CorruptRecordError(
-                    f"{segment.segment_id}: {len(data)} bytes at position {position} are no batch"
-                )
+                raise CorruptRecordError(f"{segment.segment_id}: {len(data)} bytes at position {position} are no batch")
             first_size = checked_batch_size(data, 0)
             if first_size > len(data):
                 data = _joined(self._blocks.read(segment, position, position + first_size))
@@ -249,7 +254,8 @@ class RemoteLogReader:
     # --- transactions -----------------------------------------------------------------------------------------------
 
     def _aborted(self, log: LogView, partition: TopicIdPartition, read: _Batches) -> list[AbortedTransaction]:
-        """Aborted transactions that overlap what was read: their markers may lie in any later segment of either tier."""
+        """Aborted transactions that overlap what was read: their markers may lie in any later segment of either
+        tier."""
         if not read.records:
             return []
         found: dict[AbortedTransaction, None] = {}
@@ -298,9 +304,7 @@ def _check_entry(segment: RemoteLogSegmentMetadata, entry: OffsetPosition, batch
         )
 
 
-def _whole_batches(
-    log: LogView, segment: RemoteLogSegmentMetadata, data: memoryview, position: int
-) -> _Batches:
+def _whole_batches(log: LogView, segment: RemoteLogSegmentMetadata, data: memoryview, position: int) -> _Batches:
     """The leading whole batches of `data` (at `position` of the segment), as far as they are of the log's lineage.
 
     Every batch's CRC is checked: CorruptRecordError.
@@ -332,7 +336,8 @@ def _whole_batches(
         next_offset, at = last_offset + 1, end
     if base_offset < 0:
         raise OffsetOutOfRangeError(
-            f"{segment.segment_id}: the records at position {position} are of no leader epoch that the partition had there"
+            f"{segment.segment_id}: the records at position {position} are of no leader epoch that the partition had "
+            "there"
         )
     return _Batches(bytes(data[:at]), base_offset, next_offset)
 

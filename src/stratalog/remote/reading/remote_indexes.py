@@ -1,9 +1,10 @@
 """The indexes of one remote segment as files on the local disk, and how they are told from files of another kind.
 
 Offset indexes are in the store with entries of 8 or of 12 bytes, as the segment had them when it was copied. Whoever
-copied it may have noted which (`plugin.StoredSegment`); else the content decides. Entries must ascend in both fields, and
-lie within the segment where its metadata is at hand. Read with 8 bytes for an entry, an index of entries of 12 descends at
-the third at the latest (a position's upper half stands where an offset should), so the shorter format is tried first.
+copied it may have noted which (`plugin.StoredSegment`); else the content decides. Entries must ascend in both fields,
+and lie within the segment where its metadata is at hand. Read with 8 bytes for an entry, an index of entries of 12
+descends at the third at the latest (a position's upper half stands where an offset should), so the shorter format is
+tried first.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class RemoteIndexes:
     """The three indexes of one remote segment; from `hold_open` on readable even when their files have gone.
 
     `are_from_records` says that offset and time index were made anew, because what the store has is damaged. A damaged
-    transaction index cannot be made anew from a segment alone: its transactions may have begun before. It is missing then,
-    and asking for it raises `txn_damage`.
+    transaction index cannot be made anew from a segment alone: its transactions may have begun before. It is missing
+    then, and asking for it raises `txn_damage`.
     """
 
     def __init__(
@@ -59,9 +60,7 @@ class RemoteIndexes:
         self._fs = fs
         self.are_from_records = are_from_records
         self._txn_damage = txn_damage
-        self.offset_index = open_offset_index(
-            index_path(stem, IndexType.OFFSET), start_offset, entry_size, fs
-        )
+        self.offset_index = open_offset_index(index_path(stem, IndexType.OFFSET), start_offset, entry_size, fs)
         self.time_index = open_time_index(index_path(stem, IndexType.TIMESTAMP), start_offset, fs)
         self._txn_index = TransactionIndex(index_path(stem, IndexType.TRANSACTION), start_offset, fs=fs)
         self.size_bytes = sum(fs.size(path) for path in self.paths() if fs.exists(path))
@@ -117,7 +116,7 @@ def open_time_index(path: Path, start_offset: int, fs: FileSystem) -> TimeIndex:
     return TimeIndex.open(path, start_offset, max_size=0, fs=fs, writable=False)
 
 
-# --- what a file is -----------------------------------------------------------------------------------------------------
+# --- what a file is ---------------------------------------------------------------------------------------------------
 
 
 def detect_entry_size(
@@ -145,9 +144,7 @@ def check_time_index(index: TimeIndex, metadata: RemoteLogSegmentMetadata) -> No
     index.sanity_check()
     before = None
     for entry in _probed(index.entries, index.entry):
-        if (
-            before is not None and (entry.timestamp_ms <= before.timestamp_ms or entry.offset < before.offset)
-        ) or not (
+        if (before is not None and (entry.timestamp_ms <= before.timestamp_ms or entry.offset < before.offset)) or not (
             metadata.start_offset <= entry.offset <= metadata.end_offset
             and entry.timestamp_ms <= metadata.max_timestamp_ms
         ):

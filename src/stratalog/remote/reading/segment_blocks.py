@@ -1,12 +1,12 @@
 """Records of remote segments in blocks: fetched in large ranges, read ahead, and kept for a moment.
 
-A consumer reads a segment in pieces, one fetch after the other; a store is fast only for large ranges, several at a time.
-So ranges are fetched in blocks of `BLOCK_BYTES`; whoever reads one block after another gets the next ones fetched
+A consumer reads a segment in pieces, one fetch after the other; a store is fast only for large ranges, several at a
+time. So ranges are fetched in blocks of `BLOCK_BYTES`; whoever reads one block after another gets the next ones fetched
 meanwhile; the last blocks stay in memory up to a limit.
 
-How many are fetched ahead follows the reader, partition by partition: one that has to wait for a block gets twice as many
-from there on, one that finds all of them there gets one less. Most consumers are slower than a store, and what is fetched
-for them in one go takes the cores from everyone else for as long.
+How many are fetched ahead follows the reader, partition by partition: one that has to wait for a block gets twice as
+many from there on, one that finds all of them there gets one less. Most consumers are slower than a store, and what is
+fetched for them in one go takes the cores from everyone else for as long.
 """
 
 from __future__ import annotations
@@ -98,9 +98,7 @@ class SegmentBlocks:
         for number in range(first, min(first + count, behind)):
             self._block(metadata, number)
 
-    def _count_ahead(
-        self, metadata: RemoteLogSegmentMetadata, first: int, behind: int, *, has_to_wait: bool
-    ) -> int:
+    def _count_ahead(self, metadata: RemoteLogSegmentMetadata, first: int, behind: int, *, has_to_wait: bool) -> int:
         partition = metadata.topic_id_partition
         with self._lock:
             count = self._ahead.pop(partition, 1)
@@ -129,9 +127,7 @@ class SegmentBlocks:
                 self._blocks.popitem(last=False)
             return future
 
-    def _result(
-        self, metadata: RemoteLogSegmentMetadata, number: int, future: Future[memoryview]
-    ) -> memoryview:
+    def _result(self, metadata: RemoteLogSegmentMetadata, number: int, future: Future[memoryview]) -> memoryview:
         """The fetched block; a failure is forgotten, so that the next read tries again."""
         try:
             return future.result()

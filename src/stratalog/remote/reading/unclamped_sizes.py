@@ -59,9 +59,7 @@ class TrueSizes:
         self._inner = inner
         self._totals: KeepsTotals | None = inner if isinstance(inner, KeepsTotals) else None
         self._versions: KeepsVersions | None = inner if isinstance(inner, KeepsVersions) else None
-        self._described: DescribesStoredSegments | None = (
-            rsm if isinstance(rsm, DescribesStoredSegments) else None
-        )
+        self._described: DescribesStoredSegments | None = rsm if isinstance(rsm, DescribesStoredSegments) else None
         self._known: dict[RemoteLogSegmentId, int] = {}
         self._lock = threading.Lock()
 
@@ -74,9 +72,7 @@ class TrueSizes:
             try:
                 size = self._described.stored_segment(metadata).size_bytes
             except RemoteStorageError as error:
-                logger.warning(
-                    "%s: its size is not known beyond %d bytes: %s", metadata.segment_id, INT32_MAX, error
-                )
+                logger.warning("%s: its size is not known beyond %d bytes: %s", metadata.segment_id, INT32_MAX, error)
                 return metadata
             with self._lock:
                 self._known[metadata.segment_id] = size
@@ -101,7 +97,10 @@ class TrueSizes:
         return [self._true(found) for found in self._inner.list_remote_log_segments(partition, leader_epoch)]
 
     def sizes(self, partition: TopicIdPartition) -> RemoteSizes:
-        """What a partition has, in bytes of true size; a walk over its segments only where the manager keeps no totals."""
+        """What a partition has, in bytes of true size.
+
+        A walk over its segments only where the manager keeps no totals.
+        """
         if self._totals is not None:
             totals = self._totals.totals(partition)
             more = sum(self._true(each).segment_size_bytes - INT32_MAX for each in totals.clamped)
@@ -115,9 +114,7 @@ class TrueSizes:
         return None if self._versions is None else self._versions.metadata_version(partition)
 
     def remote_log_size(self, partition: TopicIdPartition, leader_epoch: int) -> int:
-        return sum(
-            segment.segment_size_bytes for segment in self.list_remote_log_segments(partition, leader_epoch)
-        )
+        return sum(segment.segment_size_bytes for segment in self.list_remote_log_segments(partition, leader_epoch))
 
     def next_segment_with_txn_index(
         self, partition: TopicIdPartition, leader_epoch: int, offset: int

@@ -6,9 +6,10 @@ An encrypted chunk is
     ciphertext
     tag       16 bytes
 
-under a key that is derived for the segment alone (HKDF-SHA-256 of the configured key with the segment id as salt), so that
-random nonces never meet under one key. The associated data is "<key of the object>#<chunk number>/<number of chunks>": a
-chunk that was moved within its object, to another object, or behind which chunks were cut off does not open.
+under a key that is derived for the segment alone (HKDF-SHA-256 of the configured key with the segment id as salt), so
+that random nonces never meet under one key. The associated data is "<key of the object>#<chunk number>/<number of
+chunks>": a chunk that was moved within its object, to another object, or behind which chunks were cut off does not
+open.
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ class ChunkCipher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AesGcm:
-    """AES-GCM with a random nonce in front and the tag behind. `associated` has the last word on the associated data."""
+    """AES-GCM with a random nonce in front and the tag behind.
+
+    `associated` has the last word on the associated data.
+    """
 
     key: bytes
     associated: Callable[[bytes], bytes] = lambda given: given
@@ -69,9 +73,7 @@ class AesGcm:
         if len(view) < NONCE_BYTES + TAG_BYTES:
             raise ValueError(f"{len(view)} bytes are too few for a nonce and a tag")
         try:
-            return AESGCM(self.key).decrypt(
-                view[:NONCE_BYTES], view[NONCE_BYTES:], self.associated(associated)
-            )
+            return AESGCM(self.key).decrypt(view[:NONCE_BYTES], view[NONCE_BYTES:], self.associated(associated))
         except InvalidTag as error:
             raise ValueError("its tag does not fit") from error
 
@@ -104,7 +106,8 @@ class ChunkCodec:
                 raise ValueError(f"it holds {memoryview(data).nbytes} bytes")
         except ValueError as error:
             raise DamagedRemoteObjectError(
-                f"{object_key} is damaged in the store: chunk {chunk.number} at position {chunk.stored_start} is not the "
+                f"{object_key} is damaged in the store: chunk {chunk.number} at position {chunk.stored_start} is not "
+                "the "
                 f"{chunk.end - chunk.start} bytes from {chunk.start} on that were stored: {error}"
             ) from error
         return data

@@ -1,8 +1,8 @@
 """An object store on which no call lasts for ever.
 
-Each call runs on a worker thread, and the caller waits for it for at most the deadline; an upload may last longer as long
-as it moves. What is given up may still go on in its thread, which ends with it: segment ids are never used twice, so a
-late answer harms nobody.
+Each call runs on a worker thread, and the caller waits for it for at most the deadline; an upload may last longer as
+long as it moves. What is given up may still go on in its thread, which ends with it: segment ids are never used twice,
+so a late answer harms nobody.
 """
 
 from __future__ import annotations
@@ -61,9 +61,7 @@ class DeadlineObjectStore(ObjectStore):
         progress: Callable[[int], None] | None = None,
     ) -> Uploaded:
         moved = _Progress(progress)
-        return self._call(
-            "put", key, lambda: self.inner.put_pieces(key, pieces, size_max, progress=moved), moved
-        )
+        return self._call("put", key, lambda: self.inner.put_pieces(key, pieces, size_max, progress=moved), moved)
 
     def get(self, key: str) -> Buffer:
         return self._call("get", key, lambda: self.inner.get(key))

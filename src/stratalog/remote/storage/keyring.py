@@ -1,7 +1,8 @@
 """The keys of encrypted segments: read from files, told apart by ids that are made of the keys themselves.
 
-A file holds 32 bytes, or their base64. Of several files the first has the key of new segments; the others are for reading
-what was written before. The id of a key is in the manifests of its segments and in messages; it gives nothing of it away.
+A file holds 32 bytes, or their base64. Of several files the first has the key of new segments; the others are for
+reading what was written before. The id of a key is in the manifests of its segments and in messages; it gives nothing
+of it away.
 """
 
 from __future__ import annotations
@@ -51,9 +52,7 @@ class Keyring:
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-        derivation = HKDF(
-            algorithm=SHA256(), length=KEY_BYTES, salt=segment_id.bytes, info=b"stratalog segment"
-        )
+        derivation = HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=segment_id.bytes, info=b"stratalog segment")
         return derivation.derive(key)
 
 
@@ -83,7 +82,8 @@ def _read_key(path: str, fs: FileSystem) -> bytes:
         key = b""
     if len(key) != KEY_BYTES:
         raise UsageError(
-            f"encryption.key.file={path} holds no key: expected {KEY_BYTES} bytes or their base64, not {len(data)} bytes; "
+            f"encryption.key.file={path} holds no key: expected {KEY_BYTES} bytes or their base64, not {len(data)} "
+            "bytes; "
             f"`openssl rand -base64 32` makes one"
         )
     return key

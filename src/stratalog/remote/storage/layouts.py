@@ -1,7 +1,7 @@
 """Segments of either layout, read alike: whose manifest it is, where the bytes are, and how they become contents again.
 
-`SegmentReader` is for whoever has a manifest; what it gives is checked with all that the manifest knows: checksums, tags,
-sizes. Whoever has keys takes `plain_view`.
+`SegmentReader` is for whoever has a manifest; what it gives is checked with all that the manifest knows: checksums,
+tags, sizes. Whoever has keys takes `plain_view`.
 """
 
 from __future__ import annotations
@@ -47,9 +47,7 @@ class ReadKeys:
     data_keys: DataKeys = field(default_factory=DataKeys)
 
     @classmethod
-    def split(
-        cls, options: Mapping[str, str], fs: FileSystem = REAL_FILESYSTEM
-    ) -> tuple[ReadKeys, dict[str, str]]:
+    def split(cls, options: Mapping[str, str], fs: FileSystem = REAL_FILESYSTEM) -> tuple[ReadKeys, dict[str, str]]:
         """The keys that options name, and the other options. UsageError for a file that holds no key."""
         rest: dict[str, str] = {}
         named: dict[str, str] = {}
@@ -60,7 +58,7 @@ class ReadKeys:
         return cls(keyring, DataKeys.of_files(files.get(data_keys.OPTION), fs)), rest
 
 
-# --- manifests ----------------------------------------------------------------------------------------------------------
+# --- manifests --------------------------------------------------------------------------------------------------------
 
 
 _MANIFEST_ENDS = (f".{ObjectKind.MANIFEST.value}", f".{aiven_keys.MANIFEST}")
@@ -118,7 +116,7 @@ def stored_objects(manifest: SegmentManifest) -> dict[str, int]:
     return sizes
 
 
-# --- contents -----------------------------------------------------------------------------------------------------------
+# --- contents ---------------------------------------------------------------------------------------------------------
 
 
 class SegmentReader:
@@ -187,8 +185,8 @@ class SegmentReader:
     ) -> Buffer:
         """The content [start, end), clipped to what there is.
 
-        With `blocks`, records that are not chunked are fetched in whole blocks and compared with their checksums (aligned
-        ranges waste nothing); without, the caller checks them. Chunks are always checked.
+        With `blocks`, records that are not chunked are fetched in whole blocks and compared with their checksums
+        (aligned ranges waste nothing); without, the caller checks them. Chunks are always checked.
         """
         stored = manifest.objects[kind]
         end = min(end, stored.size)
@@ -270,9 +268,7 @@ class SegmentReader:
 
     # --- when the bytes are not those that were stored --------------------------------------------------------------
 
-    def _checked(
-        self, manifest: SegmentManifest, kind: ObjectKind, check: Callable[[], Buffer | None]
-    ) -> Buffer:
+    def _checked(self, manifest: SegmentManifest, kind: ObjectKind, check: Callable[[], Buffer | None]) -> Buffer:
         try:
             return check() or b""
         except DamagedRemoteObjectError as error:
@@ -310,6 +306,4 @@ def _identity(key: ObjectKey) -> tuple[UUID, UUID, int]:
 def _envelope(encryption: Encryption, keys: DataKeys, source: str) -> AesGcm:
     """The cipher of a segment with a data key of its own: the same associated data for every chunk."""
     associated = encryption.associated or b""
-    return AesGcm(
-        keys.open(encryption.key_id, encryption.sealed_data_key or b"", source), lambda _: associated
-    )
+    return AesGcm(keys.open(encryption.key_id, encryption.sealed_data_key or b"", source), lambda _: associated)

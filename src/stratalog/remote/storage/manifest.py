@@ -72,8 +72,8 @@ class StoredObject:
 class Encryption:
     """Under which key the chunks are sealed.
 
-    `key_id` names a configured key. Where the segment has a data key of its own, `sealed_data_key` is that key under the
-    named one, and `associated` is the associated data of every chunk (the layout of Aiven).
+    `key_id` names a configured key. Where the segment has a data key of its own, `sealed_data_key` is that key under
+    the named one, and `associated` is the associated data of every chunk (the layout of Aiven).
     """
 
     key_id: str
@@ -102,7 +102,8 @@ class SegmentManifest:
     block_crc32c: Sequence[int] | None
     #: Of the offset index: 8 or 12; None in manifests from before this was noted.
     offset_index_entry_size: int | None = None
-    #: The topic's values that are not Kafka's defaults, by Kafka's names; None in manifests from before they were noted.
+    #: The topic's values that are not Kafka's defaults, by Kafka's names; None in manifests from before they were
+    #: noted.
     topic_config: Mapping[str, str] | None = field(default=None, hash=False)
     #: Of the topic when the segment was copied; None in manifests from before it was noted, or where nobody knew it.
     partition_count: int | None = None
@@ -161,7 +162,8 @@ class SegmentManifest:
         return TopicIdPartition(self.topic_id, self.topic, self.partition)
 
     def key(self, kind: ObjectKind = ObjectKind.LOG) -> str:
-        """The name of one of the segment's contents, relative to the store's URL: the key of its object in our layout."""
+        """The name of one of the segment's contents, relative to the store's URL: the key of its object in our
+        layout."""
         segment_id = RemoteLogSegmentId(self.topic_id_partition, self.segment_id)
         return str(ObjectKey(segment_id, self.base_offset, kind))
 
@@ -201,9 +203,7 @@ class SegmentManifest:
         if self.offset_index_entry_size is not None:
             format_of(self.offset_index_entry_size)  # raises ValueError
         if self.partition_count is not None and self.partition_count <= self.partition:
-            raise ValueError(
-                f"a topic of {self.partition_count} partitions has no partition {self.partition}"
-            )
+            raise ValueError(f"a topic of {self.partition_count} partitions has no partition {self.partition}")
         self.metadata()  # raises ValueError for offsets and epochs that no segment can have
         size = self.segment_size_in_bytes
         if self.block_bytes < 1:
@@ -229,8 +229,8 @@ class SegmentManifest:
     def check_blocks(self, start: int, data: Buffer) -> None:
         """Raise DamagedRemoteObjectError unless `data` is what was stored at position `start` of the records.
 
-        `start` is a multiple of `block_bytes`, and so is the end unless it is that of the records. Without checksums there
-        is nothing to compare with.
+        `start` is a multiple of `block_bytes`, and so is the end unless it is that of the records. Without checksums
+        there is nothing to compare with.
         """
         if self.block_crc32c is None:
             return
@@ -240,6 +240,7 @@ class SegmentManifest:
             found = crc32c(view[at : at + self.block_bytes])
             if found != expected:
                 raise DamagedRemoteObjectError(
-                    f"{self.key()} is damaged in the store: the block at position {start + at} has CRC-32C {found:08x}, "
+                    f"{self.key()} is damaged in the store: the block at position {start + at} has CRC-32C "
+                    f"{found:08x}, "
                     f"expected {expected:08x}"
                 )

@@ -2,7 +2,8 @@
 
 Version 1 says all of a segment whose objects are its contents. Version 2 adds `encoding` and, for each object, its
 `chunks`; it is written only where contents are compressed or encrypted, so that older releases go on reading what they
-can and refuse what they would misread. A field that is not known is passed over; whatever must not be gets a new version.
+can and refuse what they would misread. A field that is not known is passed over; whatever must not be gets a new
+version.
 """
 
 from __future__ import annotations
@@ -89,7 +90,8 @@ def _unknown_version(version: object, source: str) -> Exception:
     if not isinstance(version, int) or version < 1:
         return ValueError(f"version {version} is no version")
     return ManifestFromTheFutureError(
-        f"{source} is a manifest of version {version}, and this release reads versions {VERSION} to {ENCODED_VERSION}: a "
+        f"{source} is a manifest of version {version}, and this release reads versions {VERSION} to {ENCODED_VERSION}: "
+        "a "
         f"later release wrote it; upgrade to that one to read this segment (it is left as it is)"
     )
 
@@ -133,9 +135,7 @@ def _manifest(document: Mapping[str, Any]) -> SegmentManifest:
         event_timestamp=int(document["event_timestamp"]),
         leader_epochs={int(epoch): int(start) for epoch, start in document["leader_epochs"]},
         txn_index_empty=bool(document["txn_index_empty"]),
-        objects={
-            ObjectKind(suffix): _stored(stored, chunk_bytes) for suffix, stored in document["objects"].items()
-        },
+        objects={ObjectKind(suffix): _stored(stored, chunk_bytes) for suffix, stored in document["objects"].items()},
         block_bytes=int(document["block_bytes"]),
         block_crc32c=_from_uint32s(document["block_crc32c"]),
         offset_index_entry_size=None if entry_size is None else int(entry_size),

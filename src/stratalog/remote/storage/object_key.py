@@ -6,8 +6,8 @@ below the path of the store's URL; for example in s3://bucket/tiered
 
     flights-dfcT2RzVTaa2kKZb1VMYtg/3/00000000000000004711-hB5yJqzOSDmxmNHsV7oUaw.log
 
-Ids are Kafka's spelling of a UUID: 22 characters of URL-safe base64, which may hold '-' and '_' as topic names may; their
-fixed length is what makes a key parsable. Listing a partition's directory gives its segments in offset order.
+Ids are Kafka's spelling of a UUID: 22 characters of URL-safe base64, which may hold '-' and '_' as topic names may;
+their fixed length is what makes a key parsable. Listing a partition's directory gives its segments in offset order.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """A handful of verbs on an object store: a directory, memory, S3, GCS or Azure, all through obstore.
 
 Every error is a `RemoteStorageError` with one line that names the operation, the object and what to do:
-`RemoteResourceNotFoundError` when the object is missing, `RetriableRemoteStorageError` when it may pass (unreachable, timed
-out, throttled, 5xx), the plain one when it will not (credentials, missing bucket, full disk).
+`RemoteResourceNotFoundError` when the object is missing, `RetriableRemoteStorageError` when it may pass (unreachable,
+timed out, throttled, 5xx), the plain one when it will not (credentials, missing bucket, full disk).
 
-Every request to a network store has a deadline (`StoreOptions.timeout_ms`, connecting included) and is tried again at most
-`max_retries` times within `retry_timeout_ms`; what takes several requests (upload, listing) has one for each.
+Every request to a network store has a deadline (`StoreOptions.timeout_ms`, connecting included) and is tried again at
+most `max_retries` times within `retry_timeout_ms`; what takes several requests (upload, listing) has one for each.
 """
 
 from __future__ import annotations
@@ -88,14 +88,13 @@ class ObjectStore(ABC):
     url: str
 
     @staticmethod
-    def from_url(
-        url: str, options: Mapping[str, str] | None = None, fs: FileSystem = REAL_FILESYSTEM
-    ) -> ObjectStore:
+    def from_url(url: str, options: Mapping[str, str] | None = None, fs: FileSystem = REAL_FILESYSTEM) -> ObjectStore:
         """Open `file:///dir`, `memory://name`, `s3://bucket/prefix`, `gs://...` or `az://...`.
 
-        `options` are those of `StoreOptions`; every other one goes to obstore's store of that kind as it is (`endpoint`,
-        `access_key_id`, `secret_access_key`, `session_token`, `region`, ...). What is not given for S3 is taken from AWS_*
-        in the environment. Nothing is contacted yet. UsageError when the URL or an option cannot be used.
+        `options` are those of `StoreOptions`; every other one goes to obstore's store of that kind as it is
+        (`endpoint`, `access_key_id`, `secret_access_key`, `session_token`, `region`, ...). What is not given for S3 is
+        taken from AWS_* in the environment. Nothing is contacted yet. UsageError when the URL or an option cannot be
+        used.
         """
         from stratalog.remote.storage.opening import open_store  # it is made of this module
 
@@ -109,16 +108,17 @@ class ObjectStore(ABC):
     def create(self, key: str, data: Buffer) -> bool:
         """Store a small object whole unless there is one: False then, and nothing is changed.
 
-        Of several that create it at the same time one does. S3, GCS, Azure and directories keep to that; who depends on it
-        with another store tries first whether it does. After an error, or with a retry within, it may have been made.
+        Of several that create it at the same time one does. S3, GCS, Azure and directories keep to that; who depends on
+        it with another store tries first whether it does. After an error, or with a retry within, it may have been
+        made.
         """
 
     @abstractmethod
     def put_file(self, key: str, path: Path, *, progress: Callable[[int], None] | None = None) -> Uploaded:
         """Store a file's content, in parts (`UploadPlan`) with bounded memory; whole or not at all.
 
-        `progress` is told the bytes read so far, every `UPLOAD_PART_BYTES`, and may raise to give up. A part that fails is
-        sent again by itself, within the retries of the store.
+        `progress` is told the bytes read so far, every `UPLOAD_PART_BYTES`, and may raise to give up. A part that fails
+        is sent again by itself, within the retries of the store.
         """
 
     @abstractmethod
@@ -171,7 +171,7 @@ class ObjectStore(ABC):
         return f"{type(self).__name__}({self.url!r})"
 
 
-# --- stores of obstore --------------------------------------------------------------------------------------------------
+# --- stores of obstore ------------------------------------------------------------------------------------------------
 
 
 class ObstoreObjectStore(ObjectStore):
@@ -193,9 +193,7 @@ class ObstoreObjectStore(ObjectStore):
         view = memoryview(data).cast("B")
         with self._mapped("put", key):
             # The native layer wants a plain buffer; a small object goes in one request.
-            result = self._obstore.put(
-                self._store, key, bytes(view), use_multipart=view.nbytes > UPLOAD_PART_BYTES
-            )
+            result = self._obstore.put(self._store, key, bytes(view), use_multipart=view.nbytes > UPLOAD_PART_BYTES)
             self._sync(key)
         return Uploaded(view.nbytes, crc32c(view), result["e_tag"])
 

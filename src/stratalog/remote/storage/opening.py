@@ -81,9 +81,7 @@ def open_store(url: str, options: Mapping[str, str], fs: FileSystem) -> ObstoreO
         return ObstoreObjectStore(_memory_store((parts.netloc + parts.path).strip("/")), base)
     if parts.scheme in ("s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https"):
         return ObstoreObjectStore(_network_store(url, parts.scheme, own, rest), base)
-    raise UsageError(
-        f"{url} is no object store URL: expected file:///directory, s3://bucket/prefix, gs:// or az://"
-    )
+    raise UsageError(f"{url} is no object store URL: expected file:///directory, s3://bucket/prefix, gs:// or az://")
 
 
 def _refuse(rest: Mapping[str, str], url: str) -> None:

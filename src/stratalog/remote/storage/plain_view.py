@@ -15,9 +15,7 @@ from stratalog.remote.storage.object_store import Listing, ObjectInfo, ObjectSto
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
 
 
-def open_bucket(
-    url: str, options: Mapping[str, str] | None = None, fs: FileSystem = REAL_FILESYSTEM
-) -> PlainView:
+def open_bucket(url: str, options: Mapping[str, str] | None = None, fs: FileSystem = REAL_FILESYSTEM) -> PlainView:
     """`ObjectStore.from_url`, for readers: with the keys that the options `encryption.key.file` and
     `aiven.encryption.key.file` name. UsageError."""
     keys, rest = ReadKeys.split(options or {}, fs)
@@ -27,9 +25,9 @@ def open_bucket(
 class PlainView(ObjectStore):
     """A store in which each content of each segment lies as it is under its key of our layout (`SegmentManifest.key`).
 
-    Listings show what is really there. Objects that are no content of a segment are as in the store below, and so are those
-    of a segment without a manifest. Contents of encrypted segments and of other layouts cannot be put: that would leave
-    them half one thing and half another.
+    Listings show what is really there. Objects that are no content of a segment are as in the store below, and so are
+    those of a segment without a manifest. Contents of encrypted segments and of other layouts cannot be put: that would
+    leave them half one thing and half another.
     """
 
     def __init__(self, reader: SegmentReader) -> None:
@@ -113,7 +111,10 @@ class PlainView(ObjectStore):
         return None if plain else (manifest, parsed.kind)
 
     def _refuse(self, key: str) -> None:
-        """Raise RemoteStorageError for a content that cannot be put; a new manifest takes the place of the known one."""
+        """Raise RemoteStorageError for a content that cannot be put.
+
+        A new manifest takes the place of the known one.
+        """
         parsed = ObjectKey.parse(key)
         if parsed is None:
             return

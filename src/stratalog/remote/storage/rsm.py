@@ -1,8 +1,8 @@
 """The storage manager that keeps segments in an object store, in the layout of `object_key`.
 
 Copy: records, indexes, snapshot and leader epochs first, the manifest last. Delete: the manifest first. So a manifest
-stands for a complete segment, and what a crash leaves behind is never mistaken for one. Every object's checksum is in the
-manifest; what is fetched is compared with it.
+stands for a complete segment, and what a crash leaves behind is never mistaken for one. Every object's checksum is in
+the manifest; what is fetched is compared with it.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class ObjectStoreRemoteStorageManager:
     """See `RemoteStorageManager`.
 
     `store` may be left out when `configure` is going to name it (`url`, `deadline.ms`, `compression`,
-    `encryption.key.file`, and options of the store). Every call on the store has a deadline, larger than the store's own
-    for one request with its retries. New segments are written with `encoding`; old ones are read whatever they were
+    `encryption.key.file`, and options of the store). Every call on the store has a deadline, larger than the store's
+    own for one request with its retries. New segments are written with `encoding`; old ones are read whatever they were
     written with.
     """
 
@@ -116,9 +116,7 @@ class ObjectStoreRemoteStorageManager:
 
     # --- copy -------------------------------------------------------------------------------------------------------
 
-    def copy_log_segment_data(
-        self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData
-    ) -> CustomMetadata | None:
+    def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> CustomMetadata | None:
         manifest = self.stage(metadata, data)
         self.ensure_owner()
         self.store.put(_key(metadata, ObjectKind.MANIFEST), manifest.to_json())
@@ -211,11 +209,7 @@ class ObjectStoreRemoteStorageManager:
         key = ObjectKey.of(metadata, ObjectKind.MANIFEST)
         self.reader.forget(key)
         manifest, *contents, replaced = [_key(metadata, kind) for kind in DELETION_ORDER]
-        others = [
-            each
-            for suffix in aiven_keys.SUFFIXES
-            if (each := aiven_keys.aiven_key(key, suffix)) not in contents
-        ]
+        others = [each for suffix in aiven_keys.SUFFIXES if (each := aiven_keys.aiven_key(key, suffix)) not in contents]
         # What makes a segment visible goes first, and what a replaced one was is known to the last.
         self.store.delete([manifest, others[0]])
         self.store.delete_together([*contents, *others[1:]])

@@ -1,8 +1,9 @@
 """Uploads in parts that were begun in an S3 bucket and never finished: what a process that was killed leaves behind.
 
-They are no objects and in no listing of such, and cost what objects cost. The library of the object stores has no word for
-them, so these two requests (ListMultipartUploads, AbortMultipartUpload) are made here, signed with Signature Version 4.
-Only with keys that are given or in the environment: whoever has them from the machine's role sets a life-cycle rule.
+They are no objects and in no listing of such, and cost what objects cost. The library of the object stores has no word
+for them, so these two requests (ListMultipartUploads, AbortMultipartUpload) are made here, signed with Signature
+Version 4. Only with keys that are given or in the environment: whoever has them from the machine's role sets a
+life-cycle rule.
 """
 
 from __future__ import annotations
@@ -71,7 +72,10 @@ class S3Uploads:
 
     @classmethod
     def of(cls, url: str, options: Mapping[str, str]) -> S3Uploads | None:
-        """None for other stores, and where there are no keys to sign with. The options are those of the object store."""
+        """None for other stores, and where there are no keys to sign with.
+
+        The options are those of the object store.
+        """
         if not url.startswith(("s3://", "s3a://")):
             return None
         given = {name.lower().removeprefix("aws_"): value for name, value in options.items()}
@@ -117,9 +121,7 @@ class S3Uploads:
             element.tag = element.tag.rpartition("}")[2]
         return root
 
-    def _request(
-        self, method: str, path: str, query: Mapping[str, str], *, gone_is_fine: bool = False
-    ) -> bytes:
+    def _request(self, method: str, path: str, query: Mapping[str, str], *, gone_is_fine: bool = False) -> bytes:
         text = "&".join(
             f"{quote(name, safe='-_.~')}={quote(value, safe='-_.~')}" for name, value in sorted(query.items())
         )
@@ -132,15 +134,11 @@ class S3Uploads:
         except HTTPError as error:
             if error.code == 404 and gone_is_fine:
                 return b""
-            kind = (
-                RetriableRemoteStorageError if error.code >= 500 or error.code == 429 else RemoteStorageError
-            )
+            kind = RetriableRemoteStorageError if error.code >= 500 or error.code == 429 else RemoteStorageError
             raise kind(f"uploads of {self.url}: the store answered {error.code}") from error
         except (URLError, OSError) as error:
             why = error.reason if isinstance(error, URLError) else error
-            raise RetriableRemoteStorageError(
-                f"uploads of {self.url}: the store cannot be reached: {why}"
-            ) from error
+            raise RetriableRemoteStorageError(f"uploads of {self.url}: the store cannot be reached: {why}") from error
 
     def _signed(self, method: str, path: str, query: str) -> dict[str, str]:
         """Headers with a signature over method, path, query and themselves."""
@@ -163,9 +161,7 @@ class S3Uploads:
             key = hmac.new(key, part.encode(), hashlib.sha256).digest()
         signature = hmac.new(key, to_sign.encode(), hashlib.sha256).hexdigest()
         credential = f"Credential={self._keys.access_key_id}/{scope}"
-        headers["authorization"] = (
-            f"AWS4-HMAC-SHA256 {credential}, SignedHeaders={names}, Signature={signature}"
-        )
+        headers["authorization"] = f"AWS4-HMAC-SHA256 {credential}, SignedHeaders={names}, Signature={signature}"
         return headers
 
 

@@ -13,14 +13,12 @@ from stratalog.remote.api.lineage import begins_in_lineage, is_within_lineage, l
 from stratalog.remote.tier.log_view import LogView
 
 
-def find_highest_remote_offset(
-    rlmm: RemoteLogMetadataManager, partition: TopicIdPartition, log: LogView
-) -> int:
+def find_highest_remote_offset(rlmm: RemoteLogMetadataManager, partition: TopicIdPartition, log: LogView) -> int:
     """The last offset that is finished remotely and belongs to the log's lineage; -1 when there is none.
 
-    Epochs are asked from the newest on, deleted segments count. A segment that goes on behind the end of the lineage, as
-    after the end of the log was lost, counts for nothing, not even for what survived of it: it is deleted as the others of
-    its history are, and would take the only copy with it. (Kafka counts it up to the end of its epoch.)
+    Epochs are asked from the newest on, deleted segments count. A segment that goes on behind the end of the lineage,
+    as after the end of the log was lost, counts for nothing, not even for what survived of it: it is deleted as the
+    others of its history are, and would take the only copy with it. (Kafka counts it up to the end of its epoch.)
     """
     lineage = lineage_of(log.leader_epochs.entries)
     for entry in reversed(log.leader_epochs.entries):
@@ -39,7 +37,8 @@ def find_highest_remote_offset(
 def find_remote_start(
     rlmm: RemoteLogMetadataManager, partition: TopicIdPartition, log: LogView
 ) -> RemoteLogSegmentMetadata | None:
-    """The first readable segment whose first offset is of the lineage: its beginning is read, whatever it goes on with."""
+    """The first readable segment whose first offset is of the lineage: its beginning is read, whatever it goes on
+    with."""
     lineage = lineage_of(log.leader_epochs.entries)
     readable = (
         segment

@@ -11,7 +11,8 @@ from stratalog.util.topic_counts import TopicCounts
 class RemoteTopicCounts:
     """Of one topic. A request is one segment that is copied or deleted, or one read; bytes are of segments and records.
 
-    A request that fails counts as a request and as an error. `aux_state` is what a follower builds up from the remote tier.
+    A request that fails counts as a request and as an error. `aux_state` is what a follower builds up from the remote
+    tier.
     """
 
     copy_requests: int = 0

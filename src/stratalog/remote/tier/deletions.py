@@ -1,4 +1,5 @@
-"""Deletions of partitions that are under way, each until it succeeds, and the partitions that wait for theirs to end."""
+"""Deletions of partitions that are under way, each until it succeeds, and the partitions that wait for theirs to
+end."""
 
 from __future__ import annotations
 

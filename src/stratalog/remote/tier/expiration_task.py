@@ -1,4 +1,5 @@
-"""Retention in the remote tier, and the removal of what failed copies and deletions left (Kafka's RLMExpirationTask)."""
+"""Retention in the remote tier, and the removal of what failed copies and deletions left (Kafka's
+RLMExpirationTask)."""
 
 from __future__ import annotations
 
@@ -135,8 +136,8 @@ class ExpirationTask:
     def _check_start(self) -> None:
         """Let the log begin where there is something to read: a checkpoint may be older than the last expiration.
 
-        It may also be older than the last deletion of records, which is known by the leader epochs: nothing is read of an
-        offset whose epoch is not known.
+        It may also be older than the last deletion of records, which is known by the leader epochs: nothing is read of
+        an offset whose epoch is not known.
         """
         log = self._log
         first = find_remote_start(self._rlmm, self._partition, log)
@@ -169,14 +170,13 @@ class ExpirationTask:
     def _settled_segments(self) -> list[RemoteLogSegmentMetadata]:
         """All segments but those that are being copied.
 
-        A copy may finish between a look at its metadata and a look at the copies in flight. So an unfinished one that is
-        not in flight is looked at once more: its id was registered before its metadata, and leaves after its last event.
+        A copy may finish between a look at its metadata and a look at the copies in flight. So an unfinished one that
+        is not in flight is looked at once more: its id was registered before its metadata, and leaves after its last
+        event.
         """
         listed = self._tallied()
         unfinished = {
-            segment.segment_id
-            for segment in listed
-            if segment.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED
+            segment.segment_id for segment in listed if segment.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED
         }
         if not unfinished:
             return listed

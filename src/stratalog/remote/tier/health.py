@@ -61,17 +61,17 @@ class RemoteHealth:
             logger.log(
                 level,
                 "The remote tier does not work at the moment, segments stay local and it is tried again: %s of %s: %s",
-                task, partition, error,
-            )  # fmt: skip
+                task,
+                partition,
+                error,
+            )
             return
         message = str(error)
         with self._lock:
             before_message = self.failures.get((partition, task), "")
             known = _without_attempt(before_message) == _without_attempt(message)
             self.failures[partition, task] = message
-        logger.log(
-            logging.DEBUG if known else logging.ERROR, "%s of %s does not work: %s", task, partition, message
-        )
+        logger.log(logging.DEBUG if known else logging.ERROR, "%s of %s does not work: %s", task, partition, message)
 
     def succeeded(self, partition: TopicIdPartition, task: str, *, used_store: bool) -> bool:
         """A task went well; whether that shows that the store works again."""

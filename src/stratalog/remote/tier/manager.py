@@ -67,7 +67,8 @@ class RemoteLogManager:
     `start` begins the background tasks; without it `run_once` does a partition's work on the calling thread.
 
     For whoever shows what goes on: `counts`, `reader_time`, `gauges()`, the quotas' `throttled`, the pools (`readers`,
-    `copiers`, `expirers`, `followers`), `health`, `watchdog.stalls`. `engine.metrics_remote` has Kafka's names for them.
+    `copiers`, `expirers`, `followers`), `health`, `watchdog.stalls`. `engine.metrics_remote` has Kafka's names for
+    them.
     """
 
     def __init__(
@@ -107,12 +108,8 @@ class RemoteLogManager:
         self._reader = RemoteLogReader(self._rlmm, self.index_cache, self._blocks)
         self._schedule = Schedule(config["remote.log.manager.task.interval.ms"], clock, _retries(config))
         self.copiers = WorkerPool("remote-log-copier", config["remote.log.manager.copier.thread.pool.size"])
-        self.expirers = WorkerPool(
-            "remote-log-expiration", config["remote.log.manager.expiration.thread.pool.size"]
-        )
-        self.followers = WorkerPool(
-            "remote-log-follower", config["remote.log.manager.follower.thread.pool.size"]
-        )
+        self.expirers = WorkerPool("remote-log-expiration", config["remote.log.manager.expiration.thread.pool.size"])
+        self.followers = WorkerPool("remote-log-follower", config["remote.log.manager.follower.thread.pool.size"])
         #: What reads for clients: see `broker.remote_reads`.
         self.readers = WorkerPool(
             "remote-log-reader",
@@ -181,9 +178,7 @@ class RemoteLogManager:
             partition.cancelled.set()
         self._schedule.close()
         if not self._schedule.wait_idle(_CLOSE_GRACE_S):
-            logger.warning(
-                "Remote copies or deletions are still running; they are broken off, and done again later"
-            )
+            logger.warning("Remote copies or deletions are still running; they are broken off, and done again later")
         if isinstance(self._rsm, OwnsItsStore):
             self._rsm.release_owner()
         self._rsm.close()
@@ -237,10 +232,14 @@ class RemoteLogManager:
         limit, wanted = self.position_max, log.config.segment_bytes
         if limit is not None and wanted > limit:
             logger.warning(
-                "%s: segment.bytes is %d, but the storage plugin %s takes positions up to %d; segments that are larger are "
+                "%s: segment.bytes is %d, but the storage plugin %s takes positions up to %d; segments that are larger "
+                "are "
                 "not copied and stay local",
-                partition, wanted, name_of(self._rsm), limit,
-            )  # fmt: skip
+                partition,
+                wanted,
+                name_of(self._rsm),
+                limit,
+            )
 
     def stop_partitions(self, partitions: Iterable[TopicIdPartition], *, delete_remote: bool = False) -> None:
         """Stop the tasks of partitions, and with `delete_remote` delete all that they have remotely, in the background.
@@ -294,9 +293,7 @@ class RemoteLogManager:
             unfinished = list(self._plain_rlmm.unfinished_partition_deletes())
             self._deletions.resume(unfinished)
             with self._lock:
-                early = [
-                    tiered for partition in unfinished if (tiered := self._take_out(partition)) is not None
-                ]
+                early = [tiered for partition in unfinished if (tiered := self._take_out(partition)) is not None]
                 for tiered in early:
                     self._stop(tiered)
                     self._waiting[tiered.partition] = (tiered.log, tiered.is_leader)
@@ -411,9 +408,7 @@ class RemoteLogManager:
         self, partition: TopicIdPartition, timestamp_ms: int, start_offset: int
     ) -> TimestampOffset | None:
         """The first record at or after a time, of what lies below the local log; see `RemoteLogReader`."""
-        return self._reader.offset_for_timestamp(
-            self._of(partition).log, partition, timestamp_ms, start_offset
-        )
+        return self._reader.offset_for_timestamp(self._of(partition).log, partition, timestamp_ms, start_offset)
 
     # --- what there is ----------------------------------------------------------------------------------------------
 
@@ -433,7 +428,10 @@ class RemoteLogManager:
         return self._of(partition).copying_stopped
 
     def copy_step(self, partition: TopicIdPartition) -> str:
-        """What the copy task of a partition is at, in words; "" when it is idle, or the partition is not tiered here."""
+        """What the copy task of a partition is at, in words.
+
+        "" when it is idle, or the partition is not tiered here.
+        """
         tiered = self._tiered.get(partition)
         return "" if tiered is None else tiered.copy_step
 
@@ -458,9 +456,7 @@ class RemoteLogManager:
 
 def _retries(config: BrokerConfig) -> Retries:
     prefix = "remote.log.manager.task.retry"
-    return Retries(
-        config[f"{prefix}.backoff.ms"], config[f"{prefix}.backoff.max.ms"], config[f"{prefix}.jitter"]
-    )
+    return Retries(config[f"{prefix}.backoff.ms"], config[f"{prefix}.backoff.max.ms"], config[f"{prefix}.jitter"])
 
 
 def _quota(what: str, config: BrokerConfig, clock: Clock) -> RateQuota:

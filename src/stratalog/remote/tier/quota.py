@@ -1,7 +1,7 @@
 """Byte-rate limits of the remote tier: one for copies, one for fetches, each for the whole broker (KIP-956).
 
-The rate is measured over sliding windows as Kafka's `SimpleRate` does. Copies wait until it is back at the limit; fetches
-are shed: the client gets an empty answer and asks again.
+The rate is measured over sliding windows as Kafka's `SimpleRate` does. Copies wait until it is back at the limit;
+fetches are shed: the client gets an empty answer and asks again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which remote segments may go: facts in, a plan out (Kafka's RLMExpirationTask and RemoteLogRetentionHandler).
 
-Times are inclusive here (largest timestamp <= now - retention.ms), where the local log's are strict. Sizes count what is
-finished and of the lineage, each offset once, plus what is only local; a copy that failed counts for nothing.
+Times are inclusive here (largest timestamp <= now - retention.ms), where the local log's are strict. Sizes count what
+is finished and of the lineage, each offset once, plus what is only local; a copy that failed counts for nothing.
 """
 
 from __future__ import annotations
@@ -60,7 +60,10 @@ class ExpirationPlan:
 
 
 def plan_expiration(segments: Sequence[RemoteLogSegmentMetadata], facts: RetentionFacts) -> ExpirationPlan:
-    """Decide about all segments of a partition in any state; those that are being copied right now are not among them."""
+    """Decide about all segments of a partition in any state.
+
+    Those that are being copied right now are not among them.
+    """
     by_retention = _breaches(segments, facts)
     log_start = max([facts.log_start_offset, *(e.segment.end_offset + 1 for e in by_retention)])
     planned = {expiration.segment.segment_id: expiration for expiration in by_retention}
@@ -150,8 +153,8 @@ def _breaches(segments: Sequence[RemoteLogSegmentMetadata], facts: RetentionFact
 def counted_sizes(segments: Sequence[RemoteLogSegmentMetadata]) -> list[tuple[RemoteLogSegmentMetadata, int]]:
     """Segments in order of their offsets, each with the bytes of those offsets that no other one counts.
 
-    Left out is a segment that another one covers: it goes when the other one's end passes the log start offset. Where two
-    overlap in part, the later one counts for the part that is its own, in proportion to its offsets.
+    Left out is a segment that another one covers: it goes when the other one's end passes the log start offset. Where
+    two overlap in part, the later one counts for the part that is its own, in proportion to its offsets.
     """
     counted: list[tuple[RemoteLogSegmentMetadata, int]] = []
     end = -1

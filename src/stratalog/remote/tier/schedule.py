@@ -46,9 +46,7 @@ class Retries:
 class Job:
     """One task of one partition. Its state belongs to the schedule's lock."""
 
-    def __init__(
-        self, name: str, run: Callable[[], bool], pool: WorkerPool, *, once: bool, interval_ms: int
-    ) -> None:
+    def __init__(self, name: str, run: Callable[[], bool], pool: WorkerPool, *, once: bool, interval_ms: int) -> None:
         self.name = name
         self.run = run
         self.pool = pool
@@ -188,8 +186,6 @@ class Schedule:
                 self._jobs.discard(job)
             if not (job.cancelled or self._closed):
                 chance = crc32c(f"{job.name} {job.runs}".encode()) / 2**32
-                self._due(
-                    job, 0.0 if job.again else self._retries.delay_ms(job.interval_ms, job.failures, chance)
-                )
+                self._due(job, 0.0 if job.again else self._retries.delay_ms(job.interval_ms, job.failures, chance))
             job.again = False
             self._changed.notify_all()

@@ -35,10 +35,9 @@ class CheckedSegment:
     block_facts: BlockFacts
 
 
-def check_segment(
-    segment: LogSegment, next_base_offset: int, *, fs: FileSystem = REAL_FILESYSTEM
-) -> CheckedSegment:
-    """Read a sealed segment whole: every batch's CRC, ascending offsets within the segment, indexes that point at batches.
+def check_segment(segment: LogSegment, next_base_offset: int, *, fs: FileSystem = REAL_FILESYSTEM) -> CheckedSegment:
+    """Read a sealed segment whole: every batch's CRC, ascending offsets within the segment, indexes that point at
+    batches.
 
     Raises CorruptRecordError or CorruptIndexError naming the file, the position, and what was expected.
     """
@@ -48,9 +47,7 @@ def check_segment(
     return found
 
 
-def _check_time_index(
-    segment: LogSegment, next_base_offset: int, max_timestamp_ms: int, fs: FileSystem
-) -> None:
+def _check_time_index(segment: LogSegment, next_base_offset: int, max_timestamp_ms: int, fs: FileSystem) -> None:
     known = segment.time_index
     with open_time_index(known.path, segment.base_offset, fs) as index:
         _check_size(known.path, index.length, known.size_in_bytes)
@@ -78,9 +75,7 @@ def _check_txn_index(segment: LogSegment, fs: FileSystem) -> None:
 def _check_size(path: Path, found: int, expected: int) -> None:
     """Raise CorruptIndexError for a file that something else has cut or lengthened."""
     if found != expected:
-        raise CorruptIndexError(
-            f"{path}: {found} bytes, expected {expected}, the entries of a sealed segment"
-        )
+        raise CorruptIndexError(f"{path}: {found} bytes, expected {expected}, the entries of a sealed segment")
 
 
 def _check_batches(segment: LogSegment, next_base_offset: int, fs: FileSystem) -> CheckedSegment:
@@ -97,7 +92,8 @@ def _check_batches(segment: LogSegment, next_base_offset: int, fs: FileSystem) -
     for position, batch in _batches(file, size, blocks):
         if not batch.is_crc_valid:
             raise CorruptRecordError(
-                f"{path}: the batch at position {position} with offsets {batch.base_offset} to {batch.last_offset} does "
+                f"{path}: the batch at position {position} with offsets {batch.base_offset} to {batch.last_offset} "
+                "does "
                 f"not match its CRC-32C {batch.crc:08x}"
             )
         if batch.base_offset < expected or batch.last_offset >= next_base_offset:

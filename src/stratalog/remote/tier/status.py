@@ -1,8 +1,8 @@
 """Why a partition's segments are still local, or not yet remote: facts in, a reason out.
 
 The reason of a partition is that of its oldest segment that is not remote: the others wait for it, since segments are
-copied in order. Everything is as of one moment; nothing here reads a disk or a store, but for the timestamps of segments
-that the copy lag keeps back.
+copied in order. Everything is as of one moment; nothing here reads a disk or a store, but for the timestamps of
+segments that the copy lag keeps back.
 """
 
 from __future__ import annotations
@@ -207,14 +207,10 @@ def _reasons(facts: TierFacts, pending: Sequence[int], ends: Sequence[int], firs
     whole = _of_partition(facts)
     if whole is not None:
         return [whole] * len(pending)
-    segments = cast(
-        "Sequence[LogSegment]", facts.segments
-    )  # which `candidates` asks for no more than these facts
+    segments = cast("Sequence[LogSegment]", facts.segments)  # which `candidates` asks for no more than these facts
     due = {
         candidate.segment.base_offset
-        for candidate in candidates(
-            segments, first_local, facts.last_stable_offset, facts.config, facts.now_ms
-        )
+        for candidate in candidates(segments, first_local, facts.last_stable_offset, facts.config, facts.now_ms)
     }
     found: list[Reason] = []
     for at in pending:

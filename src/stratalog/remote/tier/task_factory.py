@@ -59,9 +59,7 @@ class TaskFactory:
 
     def make(self, log: LogView, partition: TopicIdPartition, *, is_leader: bool) -> TieredPartition:
         cancelled = Cancellation()
-        copying, expiring, following = (
-            self._watchdog.watch(partition, name) for name in (COPY, EXPIRATION, FOLLOWER)
-        )
+        copying, expiring, following = (self._watchdog.watch(partition, name) for name in (COPY, EXPIRATION, FOLLOWER))
         copy = CopyTask(
             log,
             partition,

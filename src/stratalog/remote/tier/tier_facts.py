@@ -35,7 +35,8 @@ class DeleteLag:
 class RemoteTally:
     """What the metadata of a partition adds up to, and how long it took to tell.
 
-    `metadata_count` counts segments in every state before the end of their deletion, `size_bytes` those that were copied.
+    `metadata_count` counts segments in every state before the end of their deletion, `size_bytes` those that were
+    copied.
     """
 
     metadata_count: int = 0
@@ -81,7 +82,8 @@ class PartitionGauges:
 
 @dataclass(slots=True)
 class ReaderTime:
-    """Reads of the remote tier that have ended, and the time that they took: Kafka's RemoteLogReaderFetchRateAndTimeMs."""
+    """Reads of the remote tier that have ended, and the time that they took: Kafka's
+    RemoteLogReaderFetchRateAndTimeMs."""
 
     reads: int = 0
     total_ms: float = 0.0

@@ -41,9 +41,7 @@ class PartitionTasks:
 class TieredPartition:
     """Thread-safe: each task has one turn at a time. `cancelled` ends the turns that are under way."""
 
-    def __init__(
-        self, log: LogView, partition: TopicIdPartition, tasks: PartitionTasks, *, is_leader: bool
-    ) -> None:
+    def __init__(self, log: LogView, partition: TopicIdPartition, tasks: PartitionTasks, *, is_leader: bool) -> None:
         self.log = log
         self.partition = partition
         self.cancelled = tasks.cancelled
@@ -96,9 +94,7 @@ class TieredPartition:
         """
         start = self.log.log_start_offset
         sealed = [
-            segment
-            for segment, following in pairwise(segments_not_remote(self.log))
-            if following.base_offset > start
+            segment for segment, following in pairwise(segments_not_remote(self.log)) if following.base_offset > start
         ]
         return CopyLag(len(sealed), sum(segment.size_bytes for segment in sealed))
 

@@ -90,10 +90,16 @@ class Watchdog:
                 if found is not None and found != known:
                     logger.warning(
                         "%s of %s has made no progress for %.0f s; it waits for %s",
-                        task, partition, (self._clock.now_ms() - found.since_ms) / 1000, found.waiting_for,
-                    )  # fmt: skip
+                        task,
+                        partition,
+                        (self._clock.now_ms() - found.since_ms) / 1000,
+                        found.waiting_for,
+                    )
                 elif known is not None and found is None:
                     logger.warning(
                         "%s of %s goes on after %.0f s; it waited for %s",
-                        task, partition, (self._clock.now_ms() - known.since_ms) / 1000, known.waiting_for,
-                    )  # fmt: skip
+                        task,
+                        partition,
+                        (self._clock.now_ms() - known.since_ms) / 1000,
+                        known.waiting_for,
+                    )

@@ -97,8 +97,9 @@ class WorkerPool:
             self._threads.discard(thread)
             if not self._threads:
                 raise
-            logger.warning("%s works with %d threads, not with %d: %s", self._name, len(self._threads),
-                           self._size, error)  # fmt: skip
+            logger.warning(
+                "%s works with %d threads, not with %d: %s", self._name, len(self._threads), self._size, error
+            )
 
     def _run(self) -> None:
         while (task := self._next()) is not None:

@@ -8,24 +8,26 @@ A segment is there when its manifest is, so a job of many segments would appear 
               renamed, `<name>.done` and `<turn>.taken` say so, and the object goes
     discard   the staged objects are deleted
 
-The publications of a bucket are numbered, each has its turn, and an object is created only where there is none: of several
-jobs that are at it at the same time one has the turn. A job whose segments are to lie behind all others asks for its turn
-(`next_turn`) before it looks where they end; if another job had it meanwhile (OvertakenError), it looks again.
+The publications of a bucket are numbered, each has its turn, and an object is created only where there is none: of
+several jobs that are at it at the same time one has the turn. A job whose segments are to lie behind all others asks
+for its turn (`next_turn`) before it looks where they end; if another job had it meanwhile (OvertakenError), it looks
+again.
 
-The manifest of a replaced segment goes on as `ObjectKind.REPLACED`, which no listing takes for a segment: whoever had found
-the old one reads on, compressed and encrypted contents too, until `remove_objects` takes all of it away. What a crash keeps
-from that is found by `replaced_segments`.
+The manifest of a replaced segment goes on as `ObjectKind.REPLACED`, which no listing takes for a segment: whoever had
+found the old one reads on, compressed and encrypted contents too, until `remove_objects` takes all of it away. What a
+crash keeps from that is found by `replaced_segments`.
 
-After a crash before the one step nothing is visible, and what was staged is what a failed copy leaves: `tier audit` names
-it, `tier repair` removes it. After a crash behind it everything is visible to whoever reads through `catalog`, and the next
-publication, or `tier repair`, does the rest (`finish_publications`). Everything behind the one step may be done twice.
+After a crash before the one step nothing is visible, and what was staged is what a failed copy leaves: `tier audit`
+names it, `tier repair` removes it. After a crash behind it everything is visible to whoever reads through `catalog`,
+and the next publication, or `tier repair`, does the rest (`finish_publications`). Everything behind the one step may be
+done twice.
 
-The `.done` of a name remembers the number of its last batch, which makes publishing a batch of a stream idempotent. That of
-an unnumbered publication goes after `DONE_KEPT_MS`: until then it tells a reader that the bucket changed under his listing.
-So do the `.taken`, but for the last one.
+The `.done` of a name remembers the number of its last batch, which makes publishing a batch of a stream idempotent.
+That of an unnumbered publication goes after `DONE_KEPT_MS`: until then it tells a reader that the bucket changed under
+his listing. So do the `.taken`, but for the last one.
 
-Brokers are not concerned: they know segments by their metadata alone. A store that puts an object in the place of another
-although it is told not to (If-None-Match) guards nothing: there, one publisher to a topic at a time.
+Brokers are not concerned: they know segments by their metadata alone. A store that puts an object in the place of
+another although it is told not to (If-None-Match) guards nothing: there, one publisher to a topic at a time.
 """
 
 from __future__ import annotations
@@ -93,7 +95,7 @@ class Publication:
             manifests, replaces = (
                 tuple(SegmentManifest.from_json(json.dumps(each).encode(), "a manifest") for each in document[field])
                 for field in ("manifests", "replaces")
-            )  # fmt: skip
+            )
             name, uid = str(document["name"]), str(document["uid"])
             return cls(int(_stem(key)), name, uid, document["batch"], manifests, replaces)
         except (KeyError, TypeError, ValueError, RemoteStorageError) as error:
@@ -112,9 +114,10 @@ def publish(
 ) -> bool:
     """Make `manifests` visible and take `replaces` away, in one step; their objects stay until `remove_objects`.
 
-    `name` is that of the job. With `batch`, the number of a batch of a stream, False is returned and nothing published if
-    this batch or a later one of that name was. With `turn`, what `next_turn` gave, OvertakenError if anything was published
-    since; without, as soon as it can be. Raises RemoteStorageError: nothing is visible then, or everything is.
+    `name` is that of the job. With `batch`, the number of a batch of a stream, False is returned and nothing published
+    if this batch or a later one of that name was. With `turn`, what `next_turn` gave, OvertakenError if anything was
+    published since; without, as soon as it can be. Raises RemoteStorageError: nothing is visible then, or everything
+    is.
     """
     uid = uuid_to_base64(random_uuid())
     while True:
@@ -304,9 +307,7 @@ def _document(key: str, data: bytes) -> dict[str, Any]:
     try:
         document = json.loads(data)
         if document["format"] != _FORMAT or document["version"] != _VERSION:
-            raise ValueError(
-                f"format {document['format']} version {document['version']}, expected {_VERSION}"
-            )
+            raise ValueError(f"format {document['format']} version {document['version']}, expected {_VERSION}")
     except (ValueError, KeyError, TypeError) as error:
         raise RemoteStorageError(
             f"{key} is no publication that this release can read: {error}; use the release that wrote it"

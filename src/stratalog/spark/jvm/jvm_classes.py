@@ -1,4 +1,5 @@
-"""Classes of our own in a session's JVM: compiled from source by Janino, the compiler that Spark generates code with."""
+"""Classes of our own in a session's JVM: compiled from source by Janino, the compiler that Spark generates code
+with."""
 
 from __future__ import annotations
 
@@ -33,9 +34,7 @@ class JvmClasses:
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
         compiler.cook(REAL_FILESYSTEM.read_bytes(source).decode())
-        bytecode = {
-            str(entry.getKey()): bytes(entry.getValue()) for entry in compiler.getBytecodes().entrySet()
-        }
+        bytecode = {str(entry.getKey()): bytes(entry.getValue()) for entry in compiler.getBytecodes().entrySet()}
         return cls(spark, source.stem, compiler.getClassLoader(), bytecode)
 
     def new(self, nested: str, *arguments: Any) -> Any:

@@ -1,12 +1,13 @@
 """PySpark's workers that leave without a word when Spark has no more use for them.
 
-Spark closes the socket of a worker that idles for a minute, or whose query ended. PySpark's daemon lets the worker's last
-flush fail with a BrokenPipeError and prints a traceback: always over Unix sockets, which sessions of ours use. Nothing is
-lost by it, and nobody can do anything about it.
+Spark closes the socket of a worker that idles for a minute, or whose query ended. PySpark's daemon lets the worker's
+last flush fail with a BrokenPipeError and prints a traceback: always over Unix sockets, which sessions of ours use.
+Nothing is lost by it, and nobody can do anything about it.
 
 Workers of tasks come from a daemon of ours (`worker_daemon`). Those that plan (`pyspark.sql.worker.*`) always come from
-PySpark's own, which no property of Spark changes. But a planner that was forked for the source runs the source's code, and
-the daemon's loop in it looks up `worker` anew for each request: from the second on, the last one included, it finds ours.
+PySpark's own, which no property of Spark changes. But a planner that was forked for the source runs the source's code,
+and the daemon's loop in it looks up `worker` anew for each request: from the second on, the last one included, it finds
+ours.
 """
 
 from __future__ import annotations
@@ -68,7 +69,10 @@ def _main_module() -> str:
 
 
 def quiet_this_worker() -> None:
-    """In a process that PySpark's own daemon forked: let it leave quietly. Nothing in any other; may be called again."""
+    """In a process that PySpark's own daemon forked: let it leave quietly.
+
+    Nothing in any other; may be called again.
+    """
     main: Any = sys.modules.get("__main__")
     if _main_module() != _STOCK:
         return

@@ -1,21 +1,22 @@
 """What Spark's Python data sources lack in the JVM: separate scans, column pruning, and taking columns as columns.
 
-Spark 4.1 to 4.3 keep what a pushed filter left of a Python data source (its partitions and its read function) in an object
-that all scans of one DataFrame share. `df.filter(a).union(df.filter(b))` then reads one of the two twice, and `df.count()`
-after `df.filter(a).count()` counts what was filtered: wrong answers without an error. And no Python data source is told
-which columns a query needs: all of them go through the socket. What arrives, Arrow batches, is taken apart row by row, each
-row copied, before the query sees it: two thirds of what a scan of small records costs.
+Spark 4.1 to 4.3 keep what a pushed filter left of a Python data source (its partitions and its read function) in an
+object that all scans of one DataFrame share. `df.filter(a).union(df.filter(b))` then reads one of the two twice, and
+`df.count()` after `df.filter(a).count()` counts what was filtered: wrong answers without an error. And no Python data
+source is told which columns a query needs: all of them go through the socket. What arrives, Arrow batches, is taken
+apart row by row, each row copied, before the query sees it: two thirds of what a scan of small records costs.
 
 An optimizer rule (`StratalogScans.java`) replaces the table behind each relation of our format, query by query, by one
-that shares nothing with other scans and tells the source the columns. So each query also takes a snapshot of its own. The
-scans of that table hand the batches to Spark as columns (`StratalogColumns.java`) and fill in the columns that are the same
-for all rows of a partition, which Python need not send. Both are compiled in the session's JVM; the first is put among the
-session's extensions, the second goes to the executors as a jar of the application. Micro-batches of a stream are plans of
-another kind: a planner's strategy (`StratalogStreams.java`) makes scans of the columns used, by columns, of them.
+that shares nothing with other scans and tells the source the columns. So each query also takes a snapshot of its own.
+The scans of that table hand the batches to Spark as columns (`StratalogColumns.java`) and fill in the columns that are
+the same for all rows of a partition, which Python need not send. Both are compiled in the session's JVM; the first is
+put among the session's extensions, the second goes to the executors as a jar of the application. Micro-batches of a
+stream are plans of another kind: a planner's strategy (`StratalogStreams.java`) makes scans of the columns used, by
+columns, of them.
 
-Where the second cannot be done (another version of Spark), or `spark.stratalog.scan.columns` is false, Spark takes rows as
-of any Python data source. Where the first cannot be done (Spark Connect), filters are not pushed down unless a query asks
-for it with the option `pushFilters`, and columns are pruned by the option `columns`.
+Where the second cannot be done (another version of Spark), or `spark.stratalog.scan.columns` is false, Spark takes rows
+as of any Python data source. Where the first cannot be done (Spark Connect), filters are not pushed down unless a query
+asks for it with the option `pushFilters`, and columns are pruned by the option `columns`.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ def install_scan_rule(spark: SparkSession) -> bool:
                 _install_streams(spark, columns)
             jvm.java.lang.System.setProperty(mark, "true")
     except Exception as error:
-        # Whatever is missing (a Connect session has no JVM here, another Spark other classes): the source works without.
+        # Whatever is missing (a Connect session has no JVM here, another Spark other classes): the source works
+        # without.
         logger.info("filters and columns are not pushed down in this session: %s", error)
         return False
     return True

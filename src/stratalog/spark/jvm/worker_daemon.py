@@ -1,7 +1,8 @@
-"""PySpark's worker daemon for sessions of ours (`spark.python.daemon.module`): workers that are ready, and leave quietly.
+"""PySpark's worker daemon for sessions of ours (`spark.python.daemon.module`): workers that are ready, and leave
+quietly.
 
-Every worker is forked from this process. What reading needs is loaded here once, its native code included, so that no task
-of a worker's first query waits for it; it is shared by all workers.
+Every worker is forked from this process. What reading needs is loaded here once, its native code included, so that no
+task of a worker's first query waits for it; it is shared by all workers.
 
 What that prints goes to standard error: on standard output Spark reads first of all where the daemon listens.
 

@@ -77,9 +77,7 @@ def _offsets(reader: OptionReader, name: str, default: LimitKind) -> Limit:
     found = reader.parsed(name, json_by_partition, expected) or {}
     for (topic, partition), offset in found.items():
         if offset == refused:
-            raise UsageError(
-                f"option {name}={value}: {topic}-{partition} has {refused}, which is {word}; {why}"
-            )
+            raise UsageError(f"option {name}={value}: {topic}-{partition} has {refused}, which is {word}; {why}")
         if offset < EARLIEST:
             raise UsageError(f"option {name}={value}: {topic}-{partition} has {offset}; expected {expected}")
     return Limit(LimitKind.OFFSETS, name, by_partition=found)

@@ -60,8 +60,8 @@ class ReadOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool = False) -> ReadOptions:
-        """The options of a batch, or of a stream: that may begin at the latest offset (and does, if nothing else is said),
-        and has no end. Raises UsageError."""
+        """The options of a batch, or of a stream: that may begin at the latest offset (and does, if nothing else is
+        said), and has no end. Raises UsageError."""
         reader = OptionReader(options)
         paths = reader.paths()
         remote_url = reader.text("remote")
@@ -76,9 +76,7 @@ class ReadOptions:
             remote_url=remote_url,
             remote_options=reader.remote_options(),
             subscription=subscription(reader),
-            starting=limit(
-                reader, "starting", LimitKind.LATEST if streaming else LimitKind.EARLIEST, streaming
-            ),
+            starting=limit(reader, "starting", LimitKind.LATEST if streaming else LimitKind.EARLIEST, streaming),
             ending=no_ending(reader) if streaming else limit(reader, "ending", LimitKind.LATEST),
             timestamp_strategy_is_latest=reader.choice(
                 "startingOffsetsByTimestampStrategy", ("error", "latest"), "error"
@@ -92,9 +90,7 @@ class ReadOptions:
             read_committed=isolation_level(reader),
             timestamp_disorder_ms=reader.duration_ms("timestampDisorder"),
             push_filters=reader.maybe_boolean("pushFilters"),
-            topic_ids=reader.parsed(
-                "topicId", _topic_ids, "topic ids as Kafka writes them, with commas between"
-            )
+            topic_ids=reader.parsed("topicId", _topic_ids, "topic ids as Kafka writes them, with commas between")
             or frozenset(),
             broker=broker,
         )

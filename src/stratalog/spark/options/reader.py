@@ -20,7 +20,8 @@ _KAFKA_PREFIX: Final = "kafka."
 _SECRET: Final = re.compile("key|secret|passw|token|credential|jaas|sas|auth")
 _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
-#: Options of Spark's Kafka source that make no difference here, and those of a stream's triggers (`spark.stream.options`).
+#: Options of Spark's Kafka source that make no difference here, and those of a stream's triggers
+#: (`spark.stream.options`).
 _UNUSED: Final = frozenset(
     {
         "fetchoffset.numretries",
@@ -91,9 +92,7 @@ class OptionReader:
         return self.parsed(name, _byte_count, "a number of bytes greater than 0, such as 67108864 or 64m")
 
     def duration_ms(self, name: str) -> int | None:
-        return self.parsed(
-            name, _duration_ms, "a time in milliseconds, or with a unit, such as 500, 30s, 10m or 1h"
-        )
+        return self.parsed(name, _duration_ms, "a time in milliseconds, or with a unit, such as 500, 30s, 10m or 1h")
 
     def paths(self) -> tuple[str, ...]:
         """`path`, several with commas between; or what `load([..])` makes of a list."""

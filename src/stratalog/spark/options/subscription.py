@@ -18,7 +18,8 @@ INTERNAL_TOPICS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Exactly one of: names of topics, a pattern that is found in a topic's name (as Spark's source has it), partitions."""
+    """Exactly one of: names of topics, a pattern that is found in a topic's name (as Spark's source has it),
+    partitions."""
 
     topics: frozenset[str] | None = None
     pattern: re.Pattern[str] | None = None
@@ -51,7 +52,8 @@ def subscription(reader: OptionReader) -> Subscription:
     given = [each for each in (topics, pattern, partitions) if each is not None]
     if len(given) != 1:
         raise UsageError(
-            f"{len(given) or 'none'} of the options subscribe, subscribePattern and assign {'are' if given else 'is'} set; "
+            f"{len(given) or 'none'} of the options subscribe, subscribePattern and assign {'are' if given else 'is'} "
+            "set; "
             "exactly one says what to read"
         )
     return Subscription(topics, pattern, partitions)

@@ -5,7 +5,8 @@
     result.to_frame(spark).write.parquet("/tmp/findings")
 
 Each content is read once, by a task of its own; with a `state`, sealed content that was found sound is not read again
-while it is the same. Nothing is changed: `stratalog fsck --repair` and `stratalog tier repair` do what `action` proposes.
+while it is the same. Nothing is changed: `stratalog fsck --repair` and `stratalog tier repair` do what `action`
+proposes.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def audit(
     grace_ms: int = GRACE_MS,
     progress: Progress = SILENT,
 ) -> AuditResult:
-    """Check everything in `paths` (log directories that no broker serves) and in `remote`; with both, against each other.
+    """Check everything in `paths` (log directories that no broker serves) and in `remote`.
+
+    With both, against each other.
 
     `topics` limits the bucket, and what is told of the directories. UsageError when there is nothing to look at;
     RemoteStorageError, OSError, TaskError when something cannot be read.
@@ -69,9 +72,16 @@ def audit(
 
             data_dirs = DataDirs(directories) if directories else None
             found = audit_remote(
-                spark, remote, remote_options or {}, topics=topics, data_dirs=data_dirs,
-                now_ms=SYSTEM_CLOCK.now_ms(), grace_ms=grace_ms, ledger=ledger, progress=progress,
-            )  # fmt: skip
+                spark,
+                remote,
+                remote_options or {},
+                topics=topics,
+                data_dirs=data_dirs,
+                now_ms=SYSTEM_CLOCK.now_ms(),
+                grace_ms=grace_ms,
+                ledger=ledger,
+                progress=progress,
+            )
             findings += map(AuditFinding.of_remote, found.findings)
             partitions += found.partitions
             segments += found.segments

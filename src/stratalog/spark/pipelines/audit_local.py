@@ -1,7 +1,7 @@
 """The local half of an audit: every `.log` read by a task of its own, then each partition checked with what they told.
 
-The rules are those of `stratalog fsck` (`log.check`). A sealed segment that an earlier run found sound, and whose file has
-the same size and time of change since, is not read again.
+The rules are those of `stratalog fsck` (`log.check`). A sealed segment that an earlier run found sound, and whose file
+has the same size and time of change since, is not read again.
 """
 
 from __future__ import annotations
@@ -63,9 +63,7 @@ class _PartitionTask:
         return str(self.directory)
 
 
-def audit_local(
-    spark: SparkSession, directories: Sequence[Path], ledger: Ledger, progress: Progress
-) -> LocalAudit:
+def audit_local(spark: SparkSession, directories: Sequence[Path], ledger: Ledger, progress: Progress) -> LocalAudit:
     """Check log directories that no broker serves. OSError for one that cannot be listed."""
     tasks = [task for directory in directories for task in _segment_tasks(directory)]
     facts: dict[Path, SegmentFacts] = {}
@@ -77,9 +75,7 @@ def audit_local(
         else:
             facts[task.path] = known
     by_path = {task.path: task for task in unknown}
-    work = run_tasks(
-        spark, unknown, _read, title="reading segments", progress=progress, cost=lambda task: task.size
-    )
+    work = run_tasks(spark, unknown, _read, title="reading segments", progress=progress, cost=lambda task: task.size)
     for found in work:
         facts[found.path] = found
         task = by_path[found.path]
@@ -123,7 +119,7 @@ def _segment_tasks(directory: Path) -> Iterator[_SegmentTask]:
             yield _SegmentTask(log, base, snapshots, found.st_size, fingerprint, base != bases[-1])
 
 
-# --- on the workers -----------------------------------------------------------------------------------------------------
+# --- on the workers ---------------------------------------------------------------------------------------------------
 
 
 def _read(task: _SegmentTask) -> SegmentFacts:
@@ -155,7 +151,7 @@ class _Known(Executor):
         return future
 
 
-# --- what is kept of a sound segment ------------------------------------------------------------------------------------
+# --- what is kept of a sound segment ----------------------------------------------------------------------------------
 
 
 def _key(path: Path) -> str:
@@ -165,9 +161,16 @@ def _key(path: Path) -> str:
 def _to_json(fingerprint: str, facts: SegmentFacts) -> list[Any]:
     producers = [base64.b64encode(data).decode() for data in facts.producer_batches]
     return [
-        fingerprint, facts.first_offset, facts.last_offset, facts.batches, facts.sound_end, facts.has_gaps,
-        facts.is_old_format, [list(run) for run in facts.epochs], producers,
-    ]  # fmt: skip
+        fingerprint,
+        facts.first_offset,
+        facts.last_offset,
+        facts.batches,
+        facts.sound_end,
+        facts.has_gaps,
+        facts.is_old_format,
+        [list(run) for run in facts.epochs],
+        producers,
+    ]
 
 
 def _from_ledger(task: _SegmentTask, ledger: Ledger) -> SegmentFacts | None:
@@ -176,6 +179,15 @@ def _from_ledger(task: _SegmentTask, ledger: Ledger) -> SegmentFacts | None:
         return None
     _, first, last, batches, sound_end, has_gaps, is_old, epochs, producers = known
     return SegmentFacts(
-        task.base_offset, task.path, task.size, first, last, batches, sound_end, has_gaps, is_old,
-        [EpochRun(*run) for run in epochs], [base64.b64decode(data) for data in producers],
-    )  # fmt: skip
+        task.base_offset,
+        task.path,
+        task.size,
+        first,
+        last,
+        batches,
+        sound_end,
+        has_gaps,
+        is_old,
+        [EpochRun(*run) for run in epochs],
+        [base64.b64decode(data) for data in producers],
+    )

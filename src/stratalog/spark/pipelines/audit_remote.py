@@ -109,11 +109,16 @@ def audit_remote(
     listed = find_partitions(open_bucket(url, options), topics)
     tasks = [
         _PartitionTask(
-            bucket, partition, is_there, metadata, None if data_dirs is None else data_dirs.log_facts(partition),
-            now_ms, grace_ms,
+            bucket,
+            partition,
+            is_there,
+            metadata,
+            None if data_dirs is None else data_dirs.log_facts(partition),
+            now_ms,
+            grace_ms,
         )
         for partition, is_there, metadata in _with_metadata(listed.partitions, data_dirs, topics)
-    ]  # fmt: skip
+    ]
     result = RemoteAudit(findings=list(beside_partitions(listed)), partitions=len(tasks))
     contents: list[_ContentTask] = []
     for found in run_tasks(spark, tasks, _judge, title="listing partitions", progress=progress):
@@ -124,9 +129,7 @@ def audit_remote(
     unknown = [task for task in contents if ledger.get(task.key) != task.fingerprint]
     result.known_segments = len(contents) - len(unknown)
     by_key = {task.key: task for task in unknown}
-    work = run_tasks(
-        spark, unknown, _check, title="reading segments", progress=progress, cost=lambda task: task.size
-    )
+    work = run_tasks(spark, unknown, _check, title="reading segments", progress=progress, cost=lambda task: task.size)
     for key, findings, read in work:
         result.findings += findings
         result.read_bytes += read
@@ -150,7 +153,7 @@ def _with_metadata(
         yield partition, True, PartitionMetadata() if complete else None
 
 
-# --- on the workers -----------------------------------------------------------------------------------------------------
+# --- on the workers ---------------------------------------------------------------------------------------------------
 
 
 def _judge(task: _PartitionTask) -> _PartitionResult:
@@ -159,9 +162,14 @@ def _judge(task: _PartitionTask) -> _PartitionResult:
         with PartitionReader(open_bucket(task.bucket.url, task.bucket.options).inner) as reader:
             stored = reader.read(task.partition)
     findings = audit(
-        task.partition, stored.manifests, task.metadata, stored.objects, task.log_facts,
-        now_ms=task.now_ms, grace_ms=task.grace_ms,
-    )  # fmt: skip
+        task.partition,
+        stored.manifests,
+        task.metadata,
+        stored.objects,
+        task.log_facts,
+        now_ms=task.now_ms,
+        grace_ms=task.grace_ms,
+    )
     return _PartitionResult(
         findings,
         list(segments_to_read(stored, task.metadata)),

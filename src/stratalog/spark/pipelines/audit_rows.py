@@ -21,9 +21,18 @@ FRAME_SCHEMA: Final = (
 )
 
 _COLUMNS: Final = (
-    Column("severity"), Column("tier"), Column("kind"), Column("topic"), Column("partition"), Column("place"),
-    Column("first_offset"), Column("last_offset"), Column("bytes", Unit.BYTES), Column("finding"), Column("action"),
-)  # fmt: skip
+    Column("severity"),
+    Column("tier"),
+    Column("kind"),
+    Column("topic"),
+    Column("partition"),
+    Column("place"),
+    Column("first_offset"),
+    Column("last_offset"),
+    Column("bytes", Unit.BYTES),
+    Column("finding"),
+    Column("action"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +76,7 @@ class AuditFinding:
         parsed = parse_partition_dir(found.partition) if found.partition else None
         where = "" if found.position is None else f" at position {found.position}"
         action = (
-            "none: it is for you to decide"
-            if found.action is None
-            else f"fsck --repair: {found.action.describe()}"
+            "none: it is for you to decide" if found.action is None else f"fsck --repair: {found.action.describe()}"
         )
         return cls(
             found.severity.name.lower(),
@@ -90,8 +97,8 @@ class AuditFinding:
 class AuditResult:
     """All findings, worst first within each partition, and what was looked at.
 
-    `read_bytes` is of contents that were read; `known_segments` are those whose content was found sound by an earlier run
-    and is the same since.
+    `read_bytes` is of contents that were read; `known_segments` are those whose content was found sound by an earlier
+    run and is the same since.
     """
 
     findings: tuple[AuditFinding, ...]
@@ -132,8 +139,12 @@ def ordered(findings: Sequence[AuditFinding]) -> tuple[AuditFinding, ...]:
         sorted(
             findings,
             key=lambda f: (
-                f.topic, -1 if f.partition is None else f.partition, worst[f.severity], f.tier,
-                -1 if f.first_offset is None else f.first_offset, f.place,
+                f.topic,
+                -1 if f.partition is None else f.partition,
+                worst[f.severity],
+                f.tier,
+                -1 if f.first_offset is None else f.first_offset,
+                f.place,
             ),
         )
-    )  # fmt: skip
+    )

@@ -53,11 +53,12 @@ def compact_data_dirs(
     """Compact partitions of log directories that no broker serves; they are locked meanwhile.
 
     `configs` are topics' properties under Kafka's names, `overrides` go before them (`delete.retention.ms`,
-    `segment.bytes`, `min.cleanable.dirty.ratio`, ...). Without `topics` all are taken whose `cleanup.policy` has `compact`.
-    `only_due` leaves out what a cleaner would find too clean. With `dry_run` nothing is changed, and the result says what
-    would be gained.
+    `segment.bytes`, `min.cleanable.dirty.ratio`, ...). Without `topics` all are taken whose `cleanup.policy` has
+    `compact`. `only_due` leaves out what a cleaner would find too clean. With `dry_run` nothing is changed, and the
+    result says what would be gained.
 
-    UsageError, DataDirError (a broker has a directory), TaskError, KafkaError, OSError. What was swapped in by then stays.
+    UsageError, DataDirError (a broker has a directory), TaskError, KafkaError, OSError. What was swapped in by then
+    stays.
     """
     paths = [Path(directory).resolve() for directory in directories]
     if not paths:
@@ -103,12 +104,12 @@ def compact_bucket(
     reached (`kafka.bootstrap.servers`, ...): they learn of every change through `__remote_log_metadata`.
 
     `options` are those of the store, with keys for encrypted segments. Topics have the configuration that their newest
-    segment tells, `overrides` go before it. Without a `state` everything is looked at; with one, partitions of which less
-    than `min_dirty_ratio` is new are left out, and only new records count as newer ones. Objects of old segments are
-    deleted `grace_seconds` after the new ones are visible.
+    segment tells, `overrides` go before it. Without a `state` everything is looked at; with one, partitions of which
+    less than `min_dirty_ratio` is new are left out, and only new records count as newer ones. Objects of old segments
+    are deleted `grace_seconds` after the new ones are visible.
 
-    UsageError, TaskError, RemoteStorageError, UnreachableError, NotOwnerError. What was published by then stays, and the
-    next run finishes it.
+    UsageError, TaskError, RemoteStorageError, UnreachableError, NotOwnerError. What was published by then stays, and
+    the next run finishes it.
     """
     with ExitStack() as stack:
         places = Places(url, dict(options or {}))
@@ -153,7 +154,8 @@ def _visible(places: Places, topics: Sequence[str]) -> list[SegmentManifest]:
     for each in found:
         if each.layout is not Layout.STRATALOG:
             raise UsageError(
-                f"{places.remote_url}/{each.key()} is of the layout of Aiven's plugin, of which nothing is ever written;"
+                f"{places.remote_url}/{each.key()} is of the layout of Aiven's plugin, of which nothing is ever "
+                "written;"
                 f" bring {each.topic} into another bucket first (`stratalog spark restore`)"
             )
     return found

@@ -4,10 +4,10 @@
     rebuild_indexes(spark, paths=["/var/lib/stratalog"], only_damaged=True)
     convert_indexes(spark, 12, remote="s3://bucket/tiered", dry_run=True)
 
-Directories must not be served meanwhile (the command holds their locks). Consumers of a bucket make their own index while
-one is being replaced; of a bucket that a cluster owns indexes are written only with the stopped directory of its broker
-among `paths`, as a segment might be deleted there while its manifest is put. Everything may be run again after it was
-interrupted.
+Directories must not be served meanwhile (the command holds their locks). Consumers of a bucket make their own index
+while one is being replaced; of a bucket that a cluster owns indexes are written only with the stopped directory of its
+broker among `paths`, as a segment might be deleted there while its manifest is put. Everything may be run again after
+it was interrupted.
 """
 
 from __future__ import annotations
@@ -42,9 +42,7 @@ def verify_indexes(
     """Hold every entry against the records; all that is wrong is DAMAGED. Nothing is changed."""
     directories, chosen = _places(paths, remote), _chosen(topics)
     changes = [
-        IndexChange(
-            each.partition, str(each.path), Outcome.DAMAGED, f"found {each.found}, expected {each.expected}"
-        )
+        IndexChange(each.partition, str(each.path), Outcome.DAMAGED, f"found {each.found}, expected {each.expected}")
         for each in (verify_local(spark, directories, chosen, progress) if directories else ())
     ]
     count = sum(1 for _ in segments_of(directories, chosen))
@@ -70,8 +68,8 @@ def rebuild_indexes(
     """Make indexes anew from the records, those of transactions only where they are wrong.
 
     `to` (8 or 12) and `interval_bytes` are for directories; without `to`, and in a bucket, an index keeps its format.
-    UsageError, before anything is written, for a log that is too large for the format; NotOwnerError for a bucket that is
-    another's.
+    UsageError, before anything is written, for a log that is too large for the format; NotOwnerError for a bucket that
+    is another's.
     """
     directories, chosen = _places(paths, remote), _chosen(topics)
     _entry_size(to)
@@ -81,14 +79,27 @@ def rebuild_indexes(
         check_may_write(remote, remote_options or {}, "rebuild", _incarnations(directories))
     if directories:
         changes += rebuild_local(
-            spark, directories, chosen, progress, entry_size=to, interval_bytes=interval_bytes,
-            only_damaged=only_damaged, is_dry=dry_run,
-        )  # fmt: skip
+            spark,
+            directories,
+            chosen,
+            progress,
+            entry_size=to,
+            interval_bytes=interval_bytes,
+            only_damaged=only_damaged,
+            is_dry=dry_run,
+        )
     if remote is not None:
         found, there = change_remote(
-            spark, remote, remote_options or {}, topics, progress, action="rebuild", only_damaged=only_damaged,
-            is_dry=dry_run, incarnations=_incarnations(directories),
-        )  # fmt: skip
+            spark,
+            remote,
+            remote_options or {},
+            topics,
+            progress,
+            action="rebuild",
+            only_damaged=only_damaged,
+            is_dry=dry_run,
+            incarnations=_incarnations(directories),
+        )
         changes, count = changes + found, count + there
     return _result("rebuild", changes, count, dry_run)
 
@@ -106,8 +117,8 @@ def convert_indexes(
 ) -> IndexResult:
     """Give all offset indexes entries of `to` bytes. With a DAMAGED among the changes nothing was written of that tier.
 
-    Brokers below metadata.version 32 (4.4-IV1) read entries of 8 bytes only, and those reach to 2 GiB: UsageError for what
-    does not fit.
+    Brokers below metadata.version 32 (4.4-IV1) read entries of 8 bytes only, and those reach to 2 GiB: UsageError for
+    what does not fit.
     """
     directories, chosen = _places(paths, remote), _chosen(topics)
     _entry_size(to)

@@ -93,9 +93,7 @@ def rebuild_local(
             continue
         if not is_dry:
             finding.action.carry_out(REAL_FILESYSTEM)
-        changes.append(
-            IndexChange(finding.partition, str(finding.path), Outcome.REBUILT, finding.action.describe())
-        )
+        changes.append(IndexChange(finding.partition, str(finding.path), Outcome.REBUILT, finding.action.describe()))
     return changes
 
 
@@ -133,10 +131,7 @@ def segments_of(directories: Sequence[Path], topics: frozenset[str] | None) -> I
 
 def _refuse_misfits(tasks: Sequence[_Task]) -> None:
     for task in tasks:
-        if (
-            task.entry_size is not None
-            and task.segment.size > (form := format_of(task.entry_size)).position_max
-        ):
+        if task.entry_size is not None and task.segment.size > (form := format_of(task.entry_size)).position_max:
             raise UsageError(
                 f"{task.segment.log}: {task.segment.size} bytes are too many for entries of {form.entry_size} bytes; "
                 "nothing was written"
@@ -154,7 +149,7 @@ def _run(
     return [change for changes in found for change in changes]
 
 
-# --- on the workers -----------------------------------------------------------------------------------------------------
+# --- on the workers ---------------------------------------------------------------------------------------------------
 
 
 def _rebuild(task: _Task) -> list[IndexChange]:
@@ -184,16 +179,10 @@ def _plan_conversion(task: _Task) -> list[IndexChange]:
     findings = verify_offset_index(segment.log, segment.index, segment.base_offset)
     if findings:
         return [IndexChange(partition, place, Outcome.DAMAGED, findings[0].message)]
-    found = detect_file(
-        segment.index, segment.base_offset, fs=REAL_FILESYSTEM, log_path=segment.log, always_prove=True
-    )
+    found = detect_file(segment.index, segment.base_offset, fs=REAL_FILESYSTEM, log_path=segment.log, always_prove=True)
     entries = offset_entries(segment.index, segment.base_offset, found.format)
     if not entries or found.format is form:
-        return [
-            IndexChange(
-                partition, place, Outcome.LEFT, f"{len(entries)} entries, already {form.name} or empty"
-            )
-        ]
+        return [IndexChange(partition, place, Outcome.LEFT, f"{len(entries)} entries, already {form.name} or empty")]
     if entries[-1].position > form.position_max:
         text = f"position {entries[-1].position} does not fit entries of {form.entry_size} bytes"
         return [IndexChange(partition, place, Outcome.MISFIT, text)]

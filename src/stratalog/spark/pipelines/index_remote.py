@@ -1,7 +1,7 @@
 """Indexes of a bucket: a task a segment. The manifest is rewritten last, with the new checksum.
 
-Encrypted segments and those of Aiven's layout are verified like all others, with the keys that the options name, and are
-never written: what would have to be is SKIPPED.
+Encrypted segments and those of Aiven's layout are verified like all others, with the keys that the options name, and
+are never written: what would have to be is SKIPPED.
 """
 
 from __future__ import annotations
@@ -50,10 +50,11 @@ class _Task:
         return f"{self.url}/{self.manifest_key}"
 
 
-def check_may_write(
-    url: str, options: Mapping[str, str], action: str, incarnations: frozenset[str] | None
-) -> None:
-    """Raise NotOwnerError for a bucket of somebody else, before a directory is changed; `change_remote` looks closer."""
+def check_may_write(url: str, options: Mapping[str, str], action: str, incarnations: frozenset[str] | None) -> None:
+    """Raise NotOwnerError for a bucket of somebody else, before a directory is changed.
+
+    `change_remote` looks closer.
+    """
     check_directories(open_bucket(url, options).inner, _what(action), incarnations)
 
 
@@ -72,9 +73,10 @@ def change_remote(
 ) -> tuple[list[IndexChange], int]:
     """Verify, rebuild or convert every segment's indexes; and how many segments there are.
 
-    A conversion is tried first everywhere, and with a position that does not fit (UsageError) or a damaged index nothing is
-    written. `incarnations` are those of the stopped data directory of the cluster that owns the bucket: brokers that run
-    might delete a segment whose manifest is being put. NotOwnerError without them, for what is written.
+    A conversion is tried first everywhere, and with a position that does not fit (UsageError) or a damaged index
+    nothing is written. `incarnations` are those of the stopped data directory of the cluster that owns the bucket:
+    brokers that run might delete a segment whose manifest is being put. NotOwnerError without them, for what is
+    written.
     """
     store = open_bucket(url, options).inner
     manifests = list_remote_segments(store, topics, covered=True)
@@ -94,9 +96,7 @@ def change_remote(
     if action == "convert" and not is_dry and not damaged:
         wanted = {change.place for change in changes if change.outcome is Outcome.CONVERTED}
         again = _tasks(url, options, manifests, action, entry_size, only_damaged, False, incarnations)
-        again = [
-            task for task, manifest in zip(again, manifests, strict=True) if _place(url, manifest) in wanted
-        ]
+        again = [task for task, manifest in zip(again, manifests, strict=True) if _place(url, manifest) in wanted]
         converted = _run(spark, again, "converting indexes", progress)
         changes = [change for change in changes if change.place not in wanted] + converted
     return changes, len(manifests)
@@ -152,7 +152,7 @@ def _run(spark: SparkSession, tasks: Sequence[_Task], title: str, progress: Prog
     return [change for changes in found for change in changes]
 
 
-# --- on the workers -----------------------------------------------------------------------------------------------------
+# --- on the workers ---------------------------------------------------------------------------------------------------
 
 
 def _work(task: _Task) -> list[IndexChange]:
@@ -194,9 +194,7 @@ def _leave_alone(task: _Task, view: PlainView, manifest: SegmentManifest, why: s
 
 def _wrong(task: _Task, view: PlainView, manifest: SegmentManifest) -> list[IndexChange]:
     """Indexes that are missing, damaged or not what the records say."""
-    faults = {
-        fault.object: fault.text for fault in read_segment(view, manifest).faults if fault.object in _INDEXES
-    }
+    faults = {fault.object: fault.text for fault in read_segment(view, manifest).faults if fault.object in _INDEXES}
     for kind in _INDEXES:
         if kind is ObjectKind.TXN_INDEX and manifest.txn_index_empty:
             continue
@@ -217,8 +215,11 @@ def _is_there(view: PlainView, manifest: SegmentManifest, kind: ObjectKind) -> b
 
 def _rebuild(task: _Task, view: PlainView, manifest: SegmentManifest) -> list[IndexChange]:
     wrong = {change.place for change in _wrong(task, view, manifest)}
-    asked = [kind for kind in (ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX)
-             if not task.only_damaged or _place(task.url, manifest, kind) in wrong]  # fmt: skip
+    asked = [
+        kind
+        for kind in (ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX)
+        if not task.only_damaged or _place(task.url, manifest, kind) in wrong
+    ]
     changes = [_change(task, manifest, kind, Outcome.REBUILT, "made anew from the records") for kind in asked]
     if asked and not task.is_dry:
         carry_out(view.inner, RemakeIndexes(task.manifest_key, tuple(asked)))
@@ -256,8 +257,6 @@ def _convert(task: _Task, view: PlainView, manifest: SegmentManifest) -> list[In
     return [_change(task, manifest, kind, Outcome.CONVERTED, f"{done.entries} entries, to {form.name}")]
 
 
-def _change(
-    task: _Task, manifest: SegmentManifest, kind: ObjectKind, outcome: Outcome, detail: str
-) -> IndexChange:
+def _change(task: _Task, manifest: SegmentManifest, kind: ObjectKind, outcome: Outcome, detail: str) -> IndexChange:
     partition = f"{manifest.topic}-{manifest.partition}"
     return IndexChange(partition, _place(task.url, manifest, kind), outcome, detail)

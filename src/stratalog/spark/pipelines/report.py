@@ -63,8 +63,8 @@ class Report:
         return json.dumps(document, separators=(",", ":"))
 
     def print(self, *, as_json: bool = False, file: TextIO | None = None) -> None:
-        """Print to `file` (standard output): lines with tabs in a pipe, or JSON; a rich table on a terminal, or, where the
-        terminal is too narrow for one, a paragraph a row."""
+        """Print to `file` (standard output): lines with tabs in a pipe, or JSON; a rich table on a terminal, or, where
+        the terminal is too narrow for one, a paragraph a row."""
         out = file or sys.stdout
         if as_json:
             print(self.to_json(), file=out)
@@ -124,10 +124,7 @@ class Report:
             print(self._totals_text(), file=out)
 
     def _shown(self) -> list[list[str]]:
-        return [
-            [shown(cell, column.unit) for cell, column in zip(row, self.columns, strict=True)]
-            for row in self.rows
-        ]
+        return [[shown(cell, column.unit) for cell, column in zip(row, self.columns, strict=True)] for row in self.rows]
 
     def _totals_text(self) -> str:
         return ", ".join(
@@ -158,9 +155,7 @@ def size_text(size: int) -> str:
         if abs(value) < 1024:
             break
         value, unit = value / 1024, larger
-    return (
-        f"{size} B" if unit == "B" else f"{value:.3g} {unit}" if abs(value) < 1000 else f"{value:.0f} {unit}"
-    )
+    return f"{size} B" if unit == "B" else f"{value:.3g} {unit}" if abs(value) < 1000 else f"{value:.0f} {unit}"
 
 
 def time_text(time_ms: int) -> str:

@@ -3,8 +3,8 @@
     restore_to_directory(spark, "s3://bucket/tiered", "/var/lib/new", register=..., topics={"orders"})
     restore_to_bucket(spark, "s3://aiven-bucket/tiered", "s3://other/tiered", target_options={"compression": "zstd"})
 
-`stratalog tier restore` is the other way: it makes a data directory that leaves the records in the bucket. Here they are
-copied in parallel, a task a segment. The lineage decides what is taken, by the same rules (`jobs.restore.plan`). A
+`stratalog tier restore` is the other way: it makes a data directory that leaves the records in the bucket. Here they
+are copied in parallel, a task a segment. The lineage decides what is taken, by the same rules (`jobs.restore.plan`). A
 directory is marked as unfinished until it is whole; a bucket gets all segments in one step. What was interrupted is run
 again.
 """
@@ -59,9 +59,13 @@ Register = Callable[[Sequence[RestoredTopic], int], None]
 
 _WHAT: Final = "a restore into it"
 _COLUMNS: Final = (
-    Column("topic"), Column("partition"), Column("log_start_offset"), Column("log_end_offset"), Column("segments"),
+    Column("topic"),
+    Column("partition"),
+    Column("log_start_offset"),
+    Column("log_end_offset"),
+    Column("segments"),
     Column("bytes", Unit.BYTES),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +106,8 @@ def restore_to_directory(
 
     Retention is switched off (-1) unless `topic_config` says otherwise: else a broker would delete old records at once.
     `register` is told of the topics before the directory counts as whole; without it a Kafka or a broker has to be told
-    otherwise. Errors as `plan_restore`; DataDirError for a directory that is not empty; UsageError when the workers wrote
-    somewhere else.
+    otherwise. Errors as `plan_restore`; DataDirError for a directory that is not empty; UsageError when the workers
+    wrote somewhere else.
     """
     target = Path(data_dir).absolute()
     check_target(target, metadata_only=False)
@@ -126,8 +130,7 @@ def restore_to_directory(
         key = partition.partition.topic, partition.partition.partition
         ends[key], aborted = write_partition(target, partition, clock=SYSTEM_CLOCK, fs=fs)
         notes += (
-            f"{key[0]}-{key[1]}: the transaction of producer {each} had no end and is aborted"
-            for each in aborted
+            f"{key[0]}-{key[1]}: the transaction of producer {each} had no end and is aborted" for each in aborted
         )
     written = list(
         run_tasks(
@@ -142,14 +145,13 @@ def restore_to_directory(
     for each in written:
         if each.log is not None and (not fs.exists(each.log) or fs.size(each.log) != each.size):
             raise UsageError(
-                f"{each.log}: a worker wrote it, and it is not here: driver and workers must share {target}; the directory "
+                f"{each.log}: a worker wrote it, and it is not here: driver and workers must share {target}; the "
+                "directory "
                 "is marked as unfinished"
             )
     starts = {(p.partition.topic, p.partition.partition): p.log_start_offset for p in plan.partitions}
     for name, offsets in ((RECOVERY_POINTS, ends), (HIGH_WATERMARKS, ends), (LOG_START_OFFSETS, starts)):
-        OffsetCheckpoint(target / name, fs).write(
-            {key: offset for key, offset in offsets.items() if offset > 0}
-        )
+        OffsetCheckpoint(target / name, fs).write({key: offset for key, offset in offsets.items() if offset > 0})
     if register is not None:
         register([_plain_topic(topic, topic_config or {}) for topic in plan.topics], plan.producer_id_max)
     restore_marker.end(target, fs)
@@ -217,11 +219,7 @@ def restore_to_bucket(
 
 def _plain_topic(topic: RestoredTopic, overrides: Mapping[str, str]) -> RestoredTopic:
     """Its settings without what is of the remote tier, and without retention."""
-    kept = {
-        key: value
-        for key, value in topic.configs.items()
-        if not key.startswith(("remote.", "local.retention."))
-    }
+    kept = {key: value for key, value in topic.configs.items() if not key.startswith(("remote.", "local.retention."))}
     configs = {**kept, "retention.ms": "-1", "retention.bytes": "-1", **overrides}
     return RestoredTopic(topic.name, topic.topic_id, topic.partition_count, configs)
 
@@ -233,9 +231,7 @@ def _directory(target: Path, partition: PartitionPlan) -> Path:
 def _uncovered(partition: PartitionPlan) -> list[RemoteLogSegmentMetadata]:
     """The segments that are needed for every offset once, in order."""
     kept: list[RemoteLogSegmentMetadata] = []
-    for segment in sorted(
-        partition.segments, key=lambda s: (s.start_offset, -s.end_offset, s.event_timestamp_ms)
-    ):
+    for segment in sorted(partition.segments, key=lambda s: (s.start_offset, -s.end_offset, s.event_timestamp_ms)):
         if not kept or segment.end_offset > kept[-1].end_offset:
             kept.append(segment)
     return kept
@@ -251,9 +247,7 @@ def _sources(
         reached = segment.end_offset
 
 
-def _manifest_keys(
-    view: PlainView, plan: RestorePlan, topics: Collection[str] | None
-) -> dict[ObjectKey, str]:
+def _manifest_keys(view: PlainView, plan: RestorePlan, topics: Collection[str] | None) -> dict[ObjectKey, str]:
     """Where the manifest of each planned segment lies: that depends on the layout."""
     wanted = {ObjectKey.of(segment, ObjectKind.MANIFEST) for segment in plan.segments}
     found: dict[ObjectKey, str] = {}

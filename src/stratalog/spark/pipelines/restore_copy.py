@@ -132,9 +132,7 @@ def _open(source: Source) -> tuple[SegmentReader, SegmentManifest]:
     return reader, manifest
 
 
-def _write_files(
-    reader: SegmentReader, manifest: SegmentManifest, directory: Path, from_offset: int
-) -> LocalSegment:
+def _write_files(reader: SegmentReader, manifest: SegmentManifest, directory: Path, from_offset: int) -> LocalSegment:
     is_whole = from_offset <= manifest.base_offset
     part = directory / f"{manifest.base_offset:020d}.part"
     base = manifest.base_offset
@@ -157,9 +155,7 @@ def _write_files(
     return LocalSegment(log, size)
 
 
-def _pieces(
-    reader: SegmentReader, manifest: SegmentManifest, from_offset: int | None
-) -> Iterator[tuple[bytes, int]]:
+def _pieces(reader: SegmentReader, manifest: SegmentManifest, from_offset: int | None) -> Iterator[tuple[bytes, int]]:
     """The records in pieces; with `from_offset` whole batches of them, each with its base offset."""
     position, size, rest = 0, manifest.segment_size_in_bytes, b""
     while position < size:

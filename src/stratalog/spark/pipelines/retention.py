@@ -1,4 +1,5 @@
-"""What retention will delete when, and what it would with other settings, for all topics of data directories and buckets.
+"""What retention will delete when, and what it would with other settings, for all topics of data directories and
+buckets.
 
     forecast = forecast_retention(spark, paths=["/var/lib/stratalog"], configs={"orders": {"retention.ms": "86400000"}},
                                   what_if={"retention.ms": "3600000"})
@@ -64,10 +65,17 @@ class RetentionForecast:
     def by_topic(self) -> Report:
         """A line a topic: bytes of both tiers by when they go."""
         columns = [
-            Column("topic"), Column("partitions"), Column("segments"), Column("bytes", Unit.BYTES),
-            Column("due_now", Unit.BYTES), Column("within_a_day", Unit.BYTES), Column("within_a_week", Unit.BYTES),
-            Column("later", Unit.BYTES), Column("not_foreseen", Unit.BYTES), Column("next_at", Unit.TIME),
-        ]  # fmt: skip
+            Column("topic"),
+            Column("partitions"),
+            Column("segments"),
+            Column("bytes", Unit.BYTES),
+            Column("due_now", Unit.BYTES),
+            Column("within_a_day", Unit.BYTES),
+            Column("within_a_week", Unit.BYTES),
+            Column("later", Unit.BYTES),
+            Column("not_foreseen", Unit.BYTES),
+            Column("next_at", Unit.TIME),
+        ]
         if self.what_if:
             columns.append(Column("due_now_as_it_is", Unit.BYTES))
         rows = []
@@ -86,12 +94,17 @@ class RetentionForecast:
             return sum(size for at, size in due if after < at - self.at_ms <= until)
 
         row: list[Any] = [
-            topic, len(of_topic), len(fates), sum(fate.size_bytes for fate in fates),
-            between(float("-inf"), 0), between(0, _DAY_MS), between(_DAY_MS, 7 * _DAY_MS),
+            topic,
+            len(of_topic),
+            len(fates),
+            sum(fate.size_bytes for fate in fates),
+            between(float("-inf"), 0),
+            between(0, _DAY_MS),
+            between(_DAY_MS, 7 * _DAY_MS),
             between(7 * _DAY_MS, float("inf")),
             sum(fate.size_bytes for fate in fates if fate.due is None),
             min((at for at, _ in due), default=None),
-        ]  # fmt: skip
+        ]
         if self.what_if:
             row.append(sum(f.size_bytes for each in of_topic for f in each.fates if f.is_due(self.at_ms)))
         return row
@@ -109,15 +122,23 @@ class RetentionForecast:
         """A line a segment and tier, with what keeps it."""
         rows = [
             [
-                each.topic, each.partition, fate.tier.value, fate.base_offset, fate.end_offset, fate.size_bytes,
-                fate.largest_timestamp_ms, fate.rule, None if fate.due is None else fate.due.rule_ms,
+                each.topic,
+                each.partition,
+                fate.tier.value,
+                fate.base_offset,
+                fate.end_offset,
+                fate.size_bytes,
+                fate.largest_timestamp_ms,
+                fate.rule,
+                None if fate.due is None else fate.due.rule_ms,
                 None if fate.due is None else fate.due.deleted_by_ms,
                 None if fate.due is None else fate.due.files_gone_by_ms,
-                " ".join(hold.value for hold in fate.holds), fate.text,
+                " ".join(hold.value for hold in fate.holds),
+                fate.text,
             ]
             for each in self.partitions
             for fate in each.effective
-        ]  # fmt: skip
+        ]
         return Report("Retention forecast by segment", SEGMENT_COLUMNS, rows, self._totals())
 
     def to_frame(self, spark: SparkSession) -> DataFrame:
@@ -131,10 +152,20 @@ class RetentionForecast:
 
 
 SEGMENT_COLUMNS: Final = (
-    Column("topic"), Column("partition"), Column("tier"), Column("base_offset"), Column("end_offset"),
-    Column("bytes", Unit.BYTES), Column("newest_record", Unit.TIME), Column("rule"), Column("at", Unit.TIME),
-    Column("deleted_by", Unit.TIME), Column("files_gone_by", Unit.TIME), Column("kept_by"), Column("explanation"),
-)  # fmt: skip
+    Column("topic"),
+    Column("partition"),
+    Column("tier"),
+    Column("base_offset"),
+    Column("end_offset"),
+    Column("bytes", Unit.BYTES),
+    Column("newest_record", Unit.TIME),
+    Column("rule"),
+    Column("at", Unit.TIME),
+    Column("deleted_by", Unit.TIME),
+    Column("files_gone_by", Unit.TIME),
+    Column("kept_by"),
+    Column("explanation"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +201,11 @@ def forecast_retention(
     """Forecast every partition in `paths` and `remote` (`topics` None: of all topics), as of `at_ms` (now).
 
     `configs` has the topics' own settings by topic; of a topic that is not in there, those in its newest manifest, else
-    Kafka's defaults. States of remote segments are taken from `__remote_log_metadata` where the paths have it, else what
-    has a manifest is finished. UsageError when there is nothing; InvalidConfigError for a setting that cannot be.
+    Kafka's defaults. States of remote segments are taken from `__remote_log_metadata` where the paths have it, else
+    what has a manifest is finished. UsageError when there is nothing; InvalidConfigError for a setting that cannot be.
 
-    What is deleted or made again while this runs is listed again: nothing is told of one topic as of another of its name.
+    What is deleted or made again while this runs is listed again: nothing is told of one topic as of another of its
+    name.
     """
     what_if = dict(what_if or {})
     config_of(what_if)
@@ -198,9 +230,7 @@ def forecast_retention(
         told = list(run_tasks(spark, tasks, _forecast, title="forecasting retention", progress=progress))
         changed = {(each.topic, each.partition) for each in told if isinstance(each, _Replaced)}
         found += (
-            each
-            for each in told
-            if isinstance(each, PartitionForecast) and (each.topic, each.partition) not in changed
+            each for each in told if isinstance(each, PartitionForecast) and (each.topic, each.partition) not in changed
         )
         if not changed:
             break

@@ -54,20 +54,19 @@ def run_tasks(
     """Do `work` on every task on the executors; the results as they come, in no order.
 
     Tasks and results are pickled, and results should be small: they go through the driver. `work` is called by workers
-    that can import what it is made of, and may be called twice for one task (a lost executor, speculation), so it must be
-    idempotent. `cost` of a task is what `progress` advances by, such as bytes. Abandoning the iterator stops the job.
+    that can import what it is made of, and may be called twice for one task (a lost executor, speculation), so it must
+    be idempotent. `cost` of a task is what `progress` advances by, such as bytes. Abandoning the iterator stops the
+    job.
 
-    Raises TaskError for the first task that fails, with `name` of the task; nothing is tried again but what Spark itself
-    does for lost executors. What `SparkSession` raises when the cluster fails is passed on.
+    Raises TaskError for the first task that fails, with `name` of the task; nothing is tried again but what Spark
+    itself does for lost executors. What `SparkSession` raises when the cluster fails is passed on.
     """
     if not tasks:
         return
     costs = [max(cost(task), 0) for task in tasks]
     groups = plan_groups(costs, _GROUPS_PER_CORE * parallelism(spark))
     payload = [zlib.compress(pickle.dumps([(i, tasks[i]) for i in group]), 1) for group in groups]
-    frame = spark.range(0, len(groups), 1, len(groups)).mapInArrow(
-        _GroupWork(payload, work), "outcome binary"
-    )
+    frame = spark.range(0, len(groups), 1, len(groups)).mapInArrow(_GroupWork(payload, work), "outcome binary")
     progress.begin(title, sum(costs))
     try:
         with closing(stream_column(spark, frame)) as outcomes:
@@ -102,7 +101,10 @@ def plan_groups(costs: Sequence[int], groups_max: int) -> list[list[int]]:
 
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks run at once, as far as the session tells. A cluster that grows on demand tells its present size."""
+    """How many tasks run at once, as far as the session tells.
+
+    A cluster that grows on demand tells its present size.
+    """
     if not is_connect(spark):
         return max(spark.sparkContext.defaultParallelism, 1)
     from pyspark.sql import functions as F
@@ -116,7 +118,7 @@ def is_connect(spark: SparkSession) -> bool:
     return "connect" in type(spark).__module__
 
 
-# --- on the workers -----------------------------------------------------------------------------------------------------
+# --- on the workers ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,17 +153,13 @@ class _GroupWork:
             result = self._work(task)
             pickle.dumps(result)
         except StratalogError as error:
-            return _Outcome(
-                number, error=str(error) or type(error).__name__, traceback=traceback.format_exc()
-            )
+            return _Outcome(number, error=str(error) or type(error).__name__, traceback=traceback.format_exc())
         except Exception as error:
-            return _Outcome(
-                number, error=f"{type(error).__name__}: {error}", traceback=traceback.format_exc()
-            )
+            return _Outcome(number, error=f"{type(error).__name__}: {error}", traceback=traceback.format_exc())
         return _Outcome(number, result)
 
 
-# --- results as they come -----------------------------------------------------------------------------------------------
+# --- results as they come ---------------------------------------------------------------------------------------------
 
 
 def stream_column(spark: SparkSession, frame: DataFrame) -> Generator[bytes, None, None]:

@@ -4,8 +4,8 @@ A document of JSON a name, each replaced whole or not at all:
 
     <location>/<name>.json
 
-A job that is killed finds the last document that it saved; two jobs on one location at a time are not guarded against each
-other: the later save wins.
+A job that is killed finds the last document that it saved; two jobs on one location at a time are not guarded against
+each other: the later save wins.
 """
 
 from __future__ import annotations
@@ -95,15 +95,14 @@ class State:
 
 
 class Ledger:
-    """What is done, by key, in one document of a state: saved every `period` seconds while work goes on, and at the end.
+    """What is done, by key, in one document of a state: saved every `period` seconds while work goes on, and at the
+    end.
 
     Work that was done since the last save is done again after a crash. Use as a context; without a state it only
     remembers.
     """
 
-    def __init__(
-        self, state: State | None, name: str, *, period: float = 5.0, clock: Clock = SYSTEM_CLOCK
-    ) -> None:
+    def __init__(self, state: State | None, name: str, *, period: float = 5.0, clock: Clock = SYSTEM_CLOCK) -> None:
         self._state = state
         self._name = name
         self._period = period

@@ -33,18 +33,27 @@ if TYPE_CHECKING:
 SAMPLE_BYTES: Final = 1024 * 1024
 
 _SHARED: Final = (
-    Column("batches"), Column("records"), Column("bytes", Unit.BYTES), Column("records_per_batch"),
-    Column("bytes_per_batch", Unit.BYTES), Column("largest_batch", Unit.BYTES), Column("bytes_per_record"),
-    Column("codecs"), Column("compression_ratio"), Column("oldest", Unit.TIME), Column("newest", Unit.TIME),
+    Column("batches"),
+    Column("records"),
+    Column("bytes", Unit.BYTES),
+    Column("records_per_batch"),
+    Column("bytes_per_batch", Unit.BYTES),
+    Column("largest_batch", Unit.BYTES),
+    Column("bytes_per_record"),
+    Column("codecs"),
+    Column("compression_ratio"),
+    Column("oldest", Unit.TIME),
+    Column("newest", Unit.TIME),
     Column("disorder_ms"),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicStats:
     """All segments of directories and bucket, by topic, partition, tier and offset.
 
-    `distinct_keys` by topic is an estimate (HyperLogLog, 5 % off at most in two of three cases); empty if not asked for.
+    `distinct_keys` by topic is an estimate (HyperLogLog, 5 % off at most in two of three cases); empty if not asked
+    for.
     """
 
     segments: tuple[SegmentStats, ...]
@@ -72,9 +81,14 @@ class TopicStats:
 
     def by_segment(self) -> Report:
         columns = [
-            Column("topic"), Column("partition"), Column("tier"), Column("base_offset"), Column("last_offset"), *_SHARED,
+            Column("topic"),
+            Column("partition"),
+            Column("tier"),
+            Column("base_offset"),
+            Column("last_offset"),
+            *_SHARED,
             Column("damage"),
-        ]  # fmt: skip
+        ]
         rows = [
             [
                 each.topic,
@@ -92,9 +106,14 @@ class TopicStats:
     def what_if(self) -> Report:
         """Each topic's sample with every codec: `ratio` is plain over compressed, `size` what the topic would take."""
         columns = [
-            Column("topic"), Column("codec"), Column("ratio"), Column("size", Unit.BYTES), Column("size_now", Unit.BYTES),
-            Column("compress_mb_per_s"), Column("sample", Unit.BYTES),
-        ]  # fmt: skip
+            Column("topic"),
+            Column("codec"),
+            Column("ratio"),
+            Column("size", Unit.BYTES),
+            Column("size_now", Unit.BYTES),
+            Column("compress_mb_per_s"),
+            Column("sample", Unit.BYTES),
+        ]
         rows = [row for topic in self._topics() for row in self._what_if_of(topic)]
         return Report("Codecs tried on samples", columns, rows, self._totals())
 
@@ -144,7 +163,9 @@ def _shared(own: Sequence[SegmentStats]) -> list[Any]:
     sampled = sum(each.sample_bytes - each.sample_headers for each in own)
     plain = sum(each.sample_plain_bytes for each in own)
     return [
-        batches, records, size,
+        batches,
+        records,
+        size,
         round(records / data_batches, 1) if data_batches else None,
         size // batches if batches else None,
         max((each.batch_bytes_max for each in own), default=0),
@@ -154,7 +175,7 @@ def _shared(own: Sequence[SegmentStats]) -> list[Any]:
         min((each.oldest_ms for each in own if each.oldest_ms >= 0), default=None),
         max((each.newest_ms for each in own if each.newest_ms >= 0), default=None),
         max((each.disorder_ms for each in own), default=0),
-    ]  # fmt: skip
+    ]
 
 
 def stats(
@@ -171,8 +192,8 @@ def stats(
 ) -> TopicStats:
     """Look at every segment in `paths` and `remote` (`topics` None: of all topics); records in both tiers count twice.
 
-    `topic_ids` says which are meant where several topics have one name. `keys` counts distinct keys too, which reads all
-    keys. UsageError when there is nothing to look at.
+    `topic_ids` says which are meant where several topics have one name. `keys` counts distinct keys too, which reads
+    all keys. UsageError when there is nothing to look at.
     """
     if not paths and remote is None:
         raise UsageError("nothing to look at: give paths, a remote URL, or both")
@@ -194,7 +215,7 @@ def stats(
         if (topic, noted) not in passed_over
         for found in [list_segments(directory)]
         for each in found
-    ]  # fmt: skip
+    ]
     if remote is not None:
         tasks += [
             SegmentTask(
@@ -211,9 +232,7 @@ def stats(
             if (m.topic, m.topic_id) not in passed_over
         ]
     found = list(
-        run_tasks(
-            spark, tasks, measure, title="measuring segments", progress=progress, cost=lambda task: task.size
-        )
+        run_tasks(spark, tasks, measure, title="measuring segments", progress=progress, cost=lambda task: task.size)
     )
     if not found:
         raise UsageError(f"no segments {'of these topics ' if topics else ''}in what was given")

@@ -24,7 +24,10 @@ _RANGE_BYTES: Final = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class SegmentTask:
-    """`key` is a path, or with `url` the key of the records' object. A segment that `is_sealed` has whole batches only."""
+    """`key` is a path, or with `url` the key of the records' object.
+
+    A segment that `is_sealed` has whole batches only.
+    """
 
     topic: str
     partition: int
@@ -117,17 +120,15 @@ class SegmentStats:
 
 def _oldest_ms(batch: RecordBatch) -> int:
     """The timestamp of a batch's first record, as its header has it: a record behind it may be older."""
-    is_kept_there = (
-        batch.magic >= 2 and batch.timestamp_type != LOG_APPEND_TIME and not batch.has_delete_horizon
-    )
+    is_kept_there = batch.magic >= 2 and batch.timestamp_type != LOG_APPEND_TIME and not batch.has_delete_horizon
     return batch.base_timestamp if is_kept_there else batch.max_timestamp
 
 
 def measure(task: SegmentTask) -> SegmentStats:
     """Look at a segment; bytes that are no batch end the look and are told of. RemoteStorageError, OSError.
 
-    A local one is what its file is by now: a broker that compacts may have put another there. It has nothing any more when
-    it is gone.
+    A local one is what its file is by now: a broker that compacts may have put another there. It has nothing any more
+    when it is gone.
     """
     stats = SegmentStats(task.topic, task.partition, task.tier, task.base_offset)
     if task.url is not None:

@@ -67,9 +67,7 @@ class BrokerView:
         # ends last: what is deleted in between is seen as deleted, and no end lies before its beginning
         starts = self._cluster.list_offsets(dict.fromkeys(keys, EARLIEST_OFFSET)) if keys else {}
         ends = (
-            self._cluster.list_offsets(
-                dict.fromkeys(keys, LATEST_OFFSET), read_committed=self._read_committed
-            )
+            self._cluster.list_offsets(dict.fromkeys(keys, LATEST_OFFSET), read_committed=self._read_committed)
             if keys
             else {}
         )
@@ -81,7 +79,10 @@ class BrokerView:
         }
 
     def check_present(self, present: Collection[TopicPartition]) -> None:
-        """UsageError for a topic that was named and is not there. A missing partition of one is not read, as with Spark."""
+        """UsageError for a topic that was named and is not there.
+
+        A missing partition of one is not read, as with Spark.
+        """
         where = f"the cluster at {self._cluster.any.address}"
         missing = sorted(self._subscription.named_topics - self._topics.keys())
         if missing:

@@ -1,7 +1,7 @@
 """Whether offsets that no segment has were compacted away, or are missing.
 
-Manifests have noted the topic's `cleanup.policy`. On a disk, other files tell: the cleaner's checkpoint, what a cleaning
-that goes on has beside the log, and segments that lack offsets inside, as none does that was not compacted.
+Manifests have noted the topic's `cleanup.policy`. On a disk, other files tell: the cleaner's checkpoint, what a
+cleaning that goes on has beside the log, and segments that lack offsets inside, as none does that was not compacted.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ def explains(before: Segment, after: Segment, places: Places) -> bool:
         return all(map(has_compact_policy, remote))
     local = [each for each in (before, after) if each.tier is Tier.LOCAL]
     return bool(local) and (
-        _is_cleaned(Path(local[0].log.name).parent, places.fs)
-        or any(_has_gaps(each, places) for each in local)
+        _is_cleaned(Path(local[0].log.name).parent, places.fs) or any(_has_gaps(each, places) for each in local)
     )
 
 

@@ -18,7 +18,10 @@ logger = logging.getLogger("stratalog.spark")
 
 @dataclass(frozen=True, slots=True)
 class Cutter:
-    """Cuts segments of files and objects. The offsets of pieces are disjoint, so that each may be looked for on its own."""
+    """Cuts segments of files and objects.
+
+    The offsets of pieces are disjoint, so that each may be looked for on its own.
+    """
 
     places: Places
     indexes: IndexAccess
@@ -31,9 +34,7 @@ class Cutter:
             return pieces if entries is None else apart(pieces, entries, wanted.segment)
         try:
             proved = self._prove(wanted.segment, pieces)
-        except (
-            PlaceMissingError
-        ):  # gone or replaced since it was looked at: its offsets are looked for on reading
+        except PlaceMissingError:  # gone or replaced since it was looked at: its offsets are looked for on reading
             return pieces if entries is None else apart(pieces, entries, wanted.segment)
         if proved is None:
             logger.warning("%s does not fit its log; the segment is read without it", wanted.segment.index)

@@ -1,7 +1,7 @@
 """Filters that Spark pushes down, as constraints on topic, partition, offset and timestamp.
 
-A filter that is understood is applied exactly by the source, and Spark does not evaluate it again; every other one, and one
-that would make too many intervals, is given back to Spark (the latter after it has narrowed the scan to its hull).
+A filter that is understood is applied exactly by the source, and Spark does not evaluate it again; every other one, and
+one that would make too many intervals, is given back to Spark (the latter after it has narrowed the scan to its hull).
 The four columns are never null.
 """
 
@@ -57,9 +57,7 @@ class Constraints:
     timestamps_ms: Intervals = EVERYTHING
 
 
-def push(
-    filters: Iterable[Filter], constraints: Constraints = Constraints()
-) -> tuple[Constraints, list[Filter]]:
+def push(filters: Iterable[Filter], constraints: Constraints = Constraints()) -> tuple[Constraints, list[Filter]]:
     """`constraints` and all of `filters`, and the filters that Spark has to evaluate (the very objects)."""
     rest = []
     for each in filters:

@@ -36,9 +36,7 @@ class IndexAccess:
         if found is None:
             data = self._read(segment, segment.index, ObjectKind.OFFSET_INDEX)
             noted = None if segment.manifest is None else segment.manifest.offset_index_entry_size
-            found = self._offsets[segment.log] = offset_entries(
-                data, segment.base_offset, segment.size, noted
-            )
+            found = self._offsets[segment.log] = offset_entries(data, segment.base_offset, segment.size, noted)
         return found
 
     def time_entries(self, segment: Segment) -> TimeEntries:

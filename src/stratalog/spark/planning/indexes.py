@@ -1,7 +1,7 @@
 """Offset and time indexes as arrays: for planning, which looks at whole indexes of either tier. Pure.
 
-Indexes only save work here: one that is damaged, missing, or preallocated with a zero tail gives fewer entries or none, and
-the plan gets coarser, never wrong; whoever reads from an entry's position checks what stands there.
+Indexes only save work here: one that is damaged, missing, or preallocated with a zero tail gives fewer entries or none,
+and the plan gets coarser, never wrong; whoever reads from an entry's position checks what stands there.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class OffsetEntries:
 
 @dataclass(frozen=True, slots=True)
 class TimeEntries:
-    """Entries (timestamp, offset), timestamps strictly ascending: no record up to `offset` is newer than `timestamp`."""
+    """Entries (timestamp, offset), timestamps strictly ascending: no record up to `offset` is newer than
+    `timestamp`."""
 
     timestamps_ms: Array
     offsets: Array
@@ -49,9 +50,7 @@ class TimeEntries:
         return len(self.offsets)
 
 
-def offset_entries(
-    data: Buffer, base_offset: int, log_size: int, entry_size: int | None = None
-) -> OffsetEntries:
+def offset_entries(data: Buffer, base_offset: int, log_size: int, entry_size: int | None = None) -> OffsetEntries:
     """The entries of an offset index of either format for a `.log` of `log_size` bytes; none if it is damaged.
 
     `entry_size` is what a manifest has noted; without it, the content tells.
@@ -67,9 +66,7 @@ def offset_entries(
         count = _ascending(offsets, positions)
         # All but the zero tail must be entries of this format: of the other one, some prefix may look so.
         # And the first entry has a batch before it, unless it stands at the beginning.
-        fits = count == 0 or (
-            (positions[0] == 0 or positions[0] >= BATCH_SIZE_MIN) and positions[count - 1] < log_size
-        )
+        fits = count == 0 or ((positions[0] == 0 or positions[0] >= BATCH_SIZE_MIN) and positions[count - 1] < log_size)
         if count * form.entry_size >= used_size(data) and fits:
             return OffsetEntries(offsets[:count] + base_offset, positions[:count])
     return OffsetEntries(np.empty(0, np.int64), np.empty(0, np.int64))

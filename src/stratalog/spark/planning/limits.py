@@ -109,7 +109,10 @@ class LimitResolver:
                 return snapshot.end if found is None else found
 
     def first_offset_at(self, snapshot: PartitionSnapshot, timestamp_ms: int) -> int | None:
-        """Offset of the first record with this timestamp or a later one (Kafka's `offsetsForTimes`); None without one."""
+        """Offset of the first record with this timestamp or a later one (Kafka's `offsetsForTimes`).
+
+        None without one.
+        """
         if self._places.broker is not None:
             key = snapshot.topic, snapshot.partition
             told = first_offset_at(self._places.cluster, key, timestamp_ms)

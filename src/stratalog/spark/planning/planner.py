@@ -98,9 +98,7 @@ class Planner:
         for low, high in holes(
             snapshot.ranges, start, end, lambda before, after: explains(before, after, self._places)
         ):
-            self._lost(
-                f"{snapshot.topic}-{snapshot.partition}: no segment has the offsets from {low} to {high - 1}"
-            )
+            self._lost(f"{snapshot.topic}-{snapshot.partition}: no segment has the offsets from {low} to {high - 1}")
         ranges: list[SegmentRange] = []
         for low, high in self._constraints.offsets:
             ranges += snapshot.between(max(low, start), min(high + 1, end))
@@ -151,16 +149,12 @@ class Planner:
             records_max = min(records_max, options.max_records_per_partition)
         return self._split_by(wanted, split_bytes, records_max)
 
-    def _split_by(
-        self, wanted: Sequence[Wanted], split_bytes: int, records_max: int | None
-    ) -> list[SplitPlan]:
+    def _split_by(self, wanted: Sequence[Wanted], split_bytes: int, records_max: int | None) -> list[SplitPlan]:
         plans = []
         for part in wanted:
             ranges = list(limit_records(part.ranges, records_max))
             needing = [each.segment for each in ranges if needs_index(each, split_bytes)]
-            self._indexes.for_all(
-                list({each.log: each for each in needing}.values()), self._indexes.offset_entries
-            )
+            self._indexes.for_all(list({each.log: each for each in needing}.values()), self._indexes.offset_entries)
             snapshot = part.snapshot
             pieces = [piece for each in ranges for piece in self._pieces(snapshot, each, split_bytes)]
             plans += pack(

@@ -37,9 +37,9 @@ _TORN_ZEROS: Final = 16
 class Segment:
     """One segment: offsets [base_offset, end_offset) in the first `size` bytes of `log`, all of them whole batches.
 
-    `log` has the mark of its last batch. `max_timestamp_ms` is an upper bound of its records' timestamps, None when nothing
-    tells. `is_active` says that records may still be added. Indexes may be missing or damaged. `manifest` is there for a
-    remote segment.
+    `log` has the mark of its last batch. `max_timestamp_ms` is an upper bound of its records' timestamps, None when
+    nothing tells. `is_active` says that records may still be added. Indexes may be missing or damaged. `manifest` is
+    there for a remote segment.
     """
 
     base_offset: int
@@ -93,8 +93,8 @@ def remote_segment(manifest: SegmentManifest) -> Segment:
 def merge_tiers(segments: Iterable[Segment]) -> list[SegmentRange]:
     """Ascending, disjoint ranges that cover every offset that any segment has, each offset once.
 
-    Where several segments have an offset, a local one serves it, else the remote one of the highest leader epoch, and of
-    those the one that reaches furthest; else the broker. Holes between ranges are offsets that no segment has.
+    Where several segments have an offset, a local one serves it, else the remote one of the highest leader epoch, and
+    of those the one that reaches furthest; else the broker. Holes between ranges are offsets that no segment has.
     """
     by_base = sorted((s for s in segments if s.end_offset > s.base_offset), key=lambda s: s.base_offset)
     ranges: list[SegmentRange] = []
@@ -165,8 +165,8 @@ class LocalSpan(NamedTuple):
 class LocalSegments:
     """The segments of a partition directory as they are now; a running broker may append, roll and delete meanwhile.
 
-    `on_damage` is told of bytes that no crash explains and that cannot be read around. `sealed` has what an earlier look
-    found, by base offset: those files are not opened again; it is brought up to date.
+    `on_damage` is told of bytes that no crash explains and that cannot be read around. `sealed` has what an earlier
+    look found, by base offset: those files are not opened again; it is brought up to date.
     """
 
     def __init__(
@@ -201,9 +201,7 @@ class LocalSegments:
         followers = [*files[1:], None] if files else []  # a partition that is being made has no log yet
         for each, following in zip(files, followers, strict=True):
             next_base = None if following is None else following.base_offset
-            if (next_base is not None and next_base <= start) or (
-                end is not None and each.base_offset >= end
-            ):
+            if (next_base is not None and next_base <= start) or (end is not None and each.base_offset >= end):
                 log_end = each.base_offset if next_base is None else next_base
                 continue
             try:
@@ -242,7 +240,8 @@ class LocalSegments:
             self._damages.append((tail.damage, lost, rest))
         elif next_base is not None and rest:
             damage = (
-                f"{files.log}: {rest} bytes at position {tail.end_position} are no whole batch, but a segment with base "
+                f"{files.log}: {rest} bytes at position {tail.end_position} are no whole batch, but a segment with "
+                "base "
                 f"offset {next_base} follows; offsets {tail.end_offset} to {next_base - 1}"
             )
             self._damages.append((damage, lost, rest))
@@ -277,7 +276,10 @@ class LocalSegments:
         return 0, files.base_offset
 
     def _newest(self, files: SegmentFiles, log: File, near_end: tuple[int, int], tail: Tail) -> int | None:
-        """The newest timestamp: of the time index, proved by the log, or behind the last entries; None if nothing tells."""
+        """The newest timestamp: of the time index, proved by the log, or behind the last entries.
+
+        None if nothing tells.
+        """
         entry = self._last_entry(files.timeindex, time_index.ENTRY_SIZE)
         if entry is None:
             return None
@@ -335,8 +337,9 @@ class Tail:
 def read_tail(log: File, start: int, base_offset: int) -> Tail:
     """Walk the headers from `start`, where a batch with `base_offset` begins.
 
-    Torn, and left out: an incomplete batch; zeros (preallocation, or pages that never got to the disk); a last batch whose
-    CRC fails and that ends in zeros for that reason. Any other batch is taken by its header: whoever reads it checks it.
+    Torn, and left out: an incomplete batch; zeros (preallocation, or pages that never got to the disk); a last batch
+    whose CRC fails and that ends in zeros for that reason. Any other batch is taken by its header: whoever reads it
+    checks it.
     """
     size = log.size()
     end = Tail(start, base_offset, NO_TIMESTAMP)

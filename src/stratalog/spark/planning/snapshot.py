@@ -3,8 +3,8 @@
 A snapshot is taken once, at planning, and fixes the end of every partition; what is appended later belongs to the next
 query. Local directories are listed before the bucket: a segment that moves there meanwhile is seen at least once.
 
-Brokers, when there are any, are asked first, and then they say which partitions there are and where each begins and ends;
-directories and bucket serve what they have of that, and the rest is left to the brokers.
+Brokers, when there are any, are asked first, and then they say which partitions there are and where each begins and
+ends; directories and bucket serve what they have of that, and the rest is left to the brokers.
 """
 
 from __future__ import annotations
@@ -67,9 +67,7 @@ class PartitionSnapshot:
     def segments(self) -> list[Segment]:
         """Those that are files or objects."""
         return list(
-            {
-                id(each.segment): each.segment for each in self.ranges if each.segment.tier is not Tier.BROKER
-            }.values()
+            {id(each.segment): each.segment for each in self.ranges if each.segment.tier is not Tier.BROKER}.values()
         )
 
     def between(self, start: int, end: int) -> list[SegmentRange]:
@@ -116,9 +114,7 @@ class SnapshotReader:
         )
         self._told: dict[TopicPartition, BrokerPartition] = {}
 
-    def discover(
-        self, wanted: Callable[[str, int], bool], *, must_exist: bool = True
-    ) -> frozenset[TopicPartition]:
+    def discover(self, wanted: Callable[[str, int], bool], *, must_exist: bool = True) -> frozenset[TopicPartition]:
         """Names of all subscribed partitions; looks closer at those for which `wanted(topic, partition)`.
 
         UsageError for a path that is none, and for a topic or partition that was asked for by name and is nowhere
@@ -159,16 +155,12 @@ class SnapshotReader:
         chosen = choose(self._manifests, noted, self._options.topic_ids)
         remote = of_topic_ids(self._manifests, chosen)
         local = {key: each for key, each in self._local.items() if self._is_of(each, chosen.get(key[0]))}
-        return [
-            _merge(key, local.get(key), remote.get(key, [])) for key in sorted(local.keys() | remote.keys())
-        ]
+        return [_merge(key, local.get(key), remote.get(key, [])) for key in sorted(local.keys() | remote.keys())]
 
     def _told_partitions(self) -> list[PartitionSnapshot]:
         """Those that the brokers told of, with what files and bucket have of the same topic."""
         noted = {
-            key[0]: {each.topic_id: "the cluster"}
-            for key, each in self._told.items()
-            if each.topic_id is not None
+            key[0]: {each.topic_id: "the cluster"} for key, each in self._told.items() if each.topic_id is not None
         }
         chosen = choose([] if noted else self._manifests, noted, self._options.topic_ids)
         remote = of_topic_ids(self._manifests, chosen)
@@ -196,9 +188,7 @@ class SnapshotReader:
         for name in self._options.paths:
             for key, directory in self._under(_local_path(name)):
                 if key in found and found[key] != directory:
-                    raise UsageError(
-                        f"partition {key[0]}-{key[1]} is in two places: {found[key]} and {directory}"
-                    )
+                    raise UsageError(f"partition {key[0]}-{key[1]} is in two places: {found[key]} and {directory}")
                 found[key] = directory
         return found
 
@@ -224,9 +214,7 @@ class SnapshotReader:
         sealed = self._memory.sealed(directory, topic_id)
         before = set(sealed)
         segments = LocalSegments(directory, self._lost, self._fs, sealed).list()
-        if (
-            before - sealed.keys()
-        ):  # what has been deleted here may be in the bucket since it was looked at last
+        if before - sealed.keys():  # what has been deleted here may be in the bucket since it was looked at last
             self._memory.forget_remote()
         return _LocalPartition(directory, topic_id, segments, starts.get((topic, partition), 0))
 
@@ -261,9 +249,7 @@ class SnapshotReader:
             not_read.add((topic, partition))
             return False
 
-        return list_remote_segments(
-            store, subscribed, covered=True, cache=self._memory.manifests, wanted=reads
-        )
+        return list_remote_segments(store, subscribed, covered=True, cache=self._memory.manifests, wanted=reads)
 
     def _check_present(self, present: Collection[TopicPartition]) -> None:
         subscription = self._options.subscription
@@ -316,8 +302,6 @@ def _local_path(name: str) -> Path:
 
         url = urlsplit(name)
         if url.scheme != "file" or url.netloc not in ("", "localhost"):
-            raise UsageError(
-                f"option path={name}: expected a local directory; object stores go to option remote"
-            )
+            raise UsageError(f"option path={name}: expected a local directory; object stores go to option remote")
         return Path(unquote(url.path))
     return Path(name)

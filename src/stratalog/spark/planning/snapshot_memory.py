@@ -1,8 +1,8 @@
 """What a look at directories and bucket spares the next one: for a stream, which looks before every batch.
 
-Sealed segments do not change but by compaction, which gives them another size; manifests never do. So a look at a directory
-costs its listing and the end of its active segment, and a look at a bucket the listing of the topics that are read, at most
-once in `remote_interval_ms`, and the manifests that are new. For one thread.
+Sealed segments do not change but by compaction, which gives them another size; manifests never do. So a look at a
+directory costs its listing and the end of its active segment, and a look at a bucket the listing of the topics that are
+read, at most once in `remote_interval_ms`, and the manifests that are new. For one thread.
 """
 
 from __future__ import annotations

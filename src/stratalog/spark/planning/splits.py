@@ -25,8 +25,8 @@ from stratalog.spark.planning.segments import Segment, SegmentRange
 class Piece:
     """Whole batches in bytes [start_position, end_position) of `log`, of which offsets [start, end) are taken.
 
-    Every batch there begins in [base_min, base_end), which is checked on reading. `copy` holds the same bytes in the other
-    tier, for when `log` is gone.
+    Every batch there begins in [base_min, base_end), which is checked on reading. `copy` holds the same bytes in the
+    other tier, for when `log` is gone.
     """
 
     log: Place
@@ -47,7 +47,8 @@ class Piece:
 class SplitPlan:
     """What one task reads: pieces of one partition in the order of offsets.
 
-    `aborted` is for pieces of files and objects; a broker tells for itself. `topic_id` is None where nothing has noted it.
+    `aborted` is for pieces of files and objects; a broker tells for itself. `topic_id` is None where nothing has noted
+    it.
     """
 
     topic: str
@@ -114,8 +115,8 @@ def cut_segment(
 def apart(pieces: Sequence[Piece], entries: OffsetEntries, segment: Segment) -> list[Piece]:
     """The pieces with offsets of their own, where no header can be asked what begins at a cut.
 
-    The offsets up to that of the entry at a cut go to the piece before it, which reads one entry further for them; should
-    the segment be replaced, every piece is looked for by its offsets.
+    The offsets up to that of the entry at a cut go to the piece before it, which reads one entry further for them;
+    should the segment be replaced, every piece is looked for by its offsets.
     """
     offsets, positions = entries.offsets, entries.positions
     found = []
@@ -164,7 +165,8 @@ def pack(
     aborted: Sequence[AbortedTransaction] = (),
     topic_id: UUID | None = None,
 ) -> list[SplitPlan]:
-    """Put pieces together, in order, while they stay within `split_bytes`, and within `records_max` offsets if given."""
+    """Put pieces together, in order, while they stay within `split_bytes`, and within `records_max` offsets if
+    given."""
     plans: list[SplitPlan] = []
     group: list[Piece] = []
 

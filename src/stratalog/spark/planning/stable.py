@@ -14,7 +14,10 @@ T = TypeVar("T")
 
 
 def again_while_changing(look: Callable[[], T]) -> T:
-    """What `look` gives as soon as nothing that it has found goes away under it. DataLossError when that does not end."""
+    """What `look` gives as soon as nothing that it has found goes away under it.
+
+    DataLossError when that does not end.
+    """
     for _ in range(_TRIES):
         try:
             return look()

@@ -1,11 +1,12 @@
-"""Transactions of a partition snapshot, for `isolationLevel=read_committed`: where committed data ends, what was aborted.
+"""Transactions of a partition snapshot, for `isolationLevel=read_committed`: where committed data ends, what was
+aborted.
 
-With brokers the end of the snapshot is the last stable offset already; they are asked what became of transactions that are
-open where files end and brokers go on.
+With brokers the end of the snapshot is the last stable offset already; they are asked what became of transactions that
+are open where files end and brokers go on.
 
-Aborted transactions come from the transaction indexes; those of the active segment from its own batches, because a running
-broker writes the marker before the index entry. Open ones come from the producer state at the last segment and the batches
-after it.
+Aborted transactions come from the transaction indexes; those of the active segment from its own batches, because a
+running broker writes the marker before the index entry. Open ones come from the producer state at the last segment and
+the batches after it.
 """
 
 from __future__ import annotations
@@ -41,10 +42,11 @@ class TransactionState:
 
 
 def transaction_state(snapshot: PartitionSnapshot, places: Places, start: int = 0) -> TransactionState:
-    """What is known of the offsets from `start` on. Raises DataLossError when the producer state that is needed is damaged,
-    CorruptIndexError.
+    """What is known of the offsets from `start` on. Raises DataLossError when the producer state that is needed is
+    damaged, CorruptIndexError.
 
-    PlaceMissingError when a file or object is gone, or is another segment's by now: whoever looks again sees what is there.
+    PlaceMissingError when a file or object is gone, or is another segment's by now: whoever looks again sees what is
+    there.
     """
     read = {id(each.segment): each.segment for each in snapshot.ranges if each.end > start}.values()
     with_index = [segment for segment in read if segment.txn_index is not None]
@@ -84,7 +86,8 @@ def _ends_of_files(snapshot: PartitionSnapshot) -> Iterator[tuple[list[Segment],
 
 
 def _at_end(segments: Sequence[Segment], places: Places) -> tuple[list[AbortedTransaction], dict[int, int]]:
-    """What was aborted in the last segment, as far as no index has it, and the first offsets of what is open at its end.
+    """What was aborted in the last segment, as far as no index has it, and the first offsets of what is open at its
+    end.
 
     The snapshot of a remote segment is of its end, a local one of its beginning. Where it is missing, the state is made
     from the nearest one before, or from the beginning of the log, as a broker makes it when it starts.
@@ -95,7 +98,8 @@ def _at_end(segments: Sequence[Segment], places: Places) -> tuple[list[AbortedTr
         if each.tier is Tier.REMOTE:
             if each.snapshot is None:
                 raise DataLossError(
-                    f"isolationLevel=read_committed needs the producer state of {places.describe(each.log)}, which has none"
+                    f"isolationLevel=read_committed needs the producer state of {places.describe(each.log)}, which has "
+                    "none"
                 )
             open_ = _open_in_snapshot(each, places)
             break
@@ -114,13 +118,15 @@ def _at_end(segments: Sequence[Segment], places: Places) -> tuple[list[AbortedTr
 def _decided_later(
     snapshot: PartitionSnapshot, end: int, open_: Mapping[int, int], places: Places
 ) -> list[AbortedTransaction]:
-    """Those of the transactions open at `end` that were aborted behind it; known to reach there, whatever comes after."""
+    """Those of the transactions open at `end` that were aborted behind it.
+
+    Known to reach there, whatever comes after.
+    """
     key = snapshot.topic, snapshot.partition
     return [
         AbortedTransaction(producer_id, first, end - 1, first)
         for producer_id, first in open_.items()
-        if first < end <= snapshot.end
-        and was_aborted(places.cluster, key, (producer_id, first), snapshot.log_start)
+        if first < end <= snapshot.end and was_aborted(places.cluster, key, (producer_id, first), snapshot.log_start)
     ]
 
 
@@ -142,11 +148,7 @@ def _open_in_snapshot(segment: Segment, places: Places) -> dict[int, int]:
         raise DataLossError(
             f"isolationLevel=read_committed needs the producer state of {places.describe(segment.log)}: {error}"
         ) from error
-    return {
-        each.producer_id: each.current_txn_first_offset
-        for each in entries
-        if each.current_txn_first_offset >= 0
-    }
+    return {each.producer_id: each.current_txn_first_offset for each in entries if each.current_txn_first_offset >= 0}
 
 
 def _read_checked(segment: Segment, place: Place, kind: ObjectKind, places: Places) -> bytes:
@@ -165,11 +167,7 @@ def _replay(segment: Segment, places: Places, open_: dict[int, int]) -> list[Abo
         for position, batch in scan_headers(file, 0, segment.size):
             if batch.is_control:
                 kind = _marker(RecordBatch(file.pread(batch.size, position)))
-                first = (
-                    open_.pop(batch.producer_id, None)
-                    if kind in (ControlType.ABORT, ControlType.COMMIT)
-                    else None
-                )
+                first = open_.pop(batch.producer_id, None) if kind in (ControlType.ABORT, ControlType.COMMIT) else None
                 if kind is ControlType.ABORT and first is not None:
                     stable = min([batch.next_offset, *open_.values()])
                     aborted.append(AbortedTransaction(batch.producer_id, first, batch.last_offset, stable))

@@ -26,8 +26,8 @@ _LAST_OFFSET_DELTA: Final = np.arange(fmt.LAST_OFFSET_DELTA_AT, fmt.LAST_OFFSET_
 class BatchTable:
     """The whole batches from the beginning of a block, one element of each array for each batch.
 
-    `end` is where they end in the block. `bad` is set when that is not because the block ends: the header there cannot be
-    that of a batch. Messages of formats 0 and 1 have a row like batches, with UNKNOWN for their `records`.
+    `end` is where they end in the block. `bad` is set when that is not because the block ends: the header there cannot
+    be that of a batch. Messages of formats 0 and 1 have a row like batches, with UNKNOWN for their `records`.
     """
 
     positions: Any

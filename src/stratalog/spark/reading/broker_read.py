@@ -1,4 +1,7 @@
-"""Reading offsets through a broker, on a worker: fetches run ahead of decoding; what is fetched is decoded as a file is."""
+"""Reading offsets through a broker, on a worker: fetches run ahead of decoding.
+
+What is fetched is decoded as a file is.
+"""
 
 from __future__ import annotations
 

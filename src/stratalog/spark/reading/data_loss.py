@@ -1,4 +1,5 @@
-"""What is done about records that were asked for and are not there, or not readable: an error, or a counted way around."""
+"""What is done about records that were asked for and are not there, or not readable: an error, or a counted way
+around."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ class DataLossError(StratalogError):
 
 
 class OnDataLoss(Protocol):
-    """Is told of each loss: what and where, how many offsets of those asked for at most, and how many bytes of a log."""
+    """Is told of each loss: what and where, how many offsets of those asked for at most, and how many bytes of a
+    log."""
 
     def __call__(self, message: str, offsets: int = 0, size: int = 0) -> None: ...
 

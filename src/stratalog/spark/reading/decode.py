@@ -1,9 +1,9 @@
 """From the bytes of a piece to Arrow record batches in the columns of `stratalog.records.columns`.
 
-A block is cut into whole batches; a batch that straddles two blocks is put together on its own. What the header alone rules
-out (aborted transactions, timestamps) is not decoded, nor is a compressed batch whose records are only counted. A batch
-that fails its CRC, or stands where it cannot, is never served: it is reported with file and position, and left out if
-`on_data_loss` returns.
+A block is cut into whole batches; a batch that straddles two blocks is put together on its own. What the header alone
+rules out (aborted transactions, timestamps) is not decoded, nor is a compressed batch whose records are only counted. A
+batch that fails its CRC, or stands where it cannot, is never served: it is reported with file and position, and left
+out if `on_data_loss` returns.
 """
 
 from __future__ import annotations
@@ -87,9 +87,7 @@ class PieceDecoder:
                 if at < 0:
                     continue
                 next_base = self._base_at(view[at:])
-                yield from self._decode_whole(
-                    carry_position, memoryview(carry), BatchTable.scan(carry), next_base
-                )
+                yield from self._decode_whole(carry_position, memoryview(carry), BatchTable.scan(carry), next_base)
             table = BatchTable.scan(view[at:])
             rest = view[at + table.end :]
             yield from self._decode_whole(position + at, view[at:], table, self._base_at(rest))
@@ -108,11 +106,7 @@ class PieceDecoder:
 
     def _base_at(self, view: memoryview) -> int:
         """Base offset of the batch that begins in `view`, as far as that can be seen; else the end of the piece."""
-        return (
-            min(fmt.INT64.unpack_from(view)[0], self.piece.base_end)
-            if len(view) >= 8
-            else self.piece.base_end
-        )
+        return min(fmt.INT64.unpack_from(view)[0], self.piece.base_end) if len(view) >= 8 else self.piece.base_end
 
     def _decode_whole(
         self, position: int, view: memoryview, table: BatchTable, next_base: int
@@ -124,9 +118,7 @@ class PieceDecoder:
         ruled_out = wanted & self._ruled_out(table)
         for index in np.flatnonzero(ruled_out).tolist():
             self._verify(position, view, table, index)
-        wanted &= (
-            ~ruled_out & (table.attributes & fmt.CONTROL_BIT == 0) & (table.base_offsets < self.piece.end)
-        )
+        wanted &= ~ruled_out & (table.attributes & fmt.CONTROL_BIT == 0) & (table.base_offsets < self.piece.end)
         counted = wanted & self._counted(table)
         if counted.any():
             yield from self._count(position, view, table, counted)
@@ -135,7 +127,8 @@ class PieceDecoder:
             yield from self._decode_run(position, view, table, first, last)
 
     def _in_place(self, position: int, table: BatchTable, next_base: int) -> Any:
-        """Which batches stand in a row: offsets within the piece that overlap neither the batch before nor the one after.
+        """Which batches stand in a row: offsets within the piece that overlap neither the batch before nor the one
+        after.
 
         No CRC covers a base offset, so of two batches that overlap neither is served.
         """
@@ -187,9 +180,7 @@ class PieceDecoder:
         whole = (table.base_offsets >= self.piece.start) & (table.last_offsets < self.piece.end)
         return whole & (table.attributes & fmt.CODEC_MASK != 0) & (table.records != UNKNOWN)
 
-    def _count(
-        self, position: int, view: memoryview, table: BatchTable, counted: Any
-    ) -> Iterator[pa.RecordBatch]:
+    def _count(self, position: int, view: memoryview, table: BatchTable, counted: Any) -> Iterator[pa.RecordBatch]:
         """So many rows without columns. The CRC vouches for the header, and is checked as of all batches."""
         found = sum(
             int(table.records[index])
@@ -279,9 +270,7 @@ class PieceDecoder:
     def _tell(self, position: int, error: KafkaError, start: int, end: int, size: int) -> None:
         """The decoder's own positions, in the text of an error, are relative to a block."""
         what = _POSITION.sub(f"position {position}", str(error), count=1)
-        self.on_data_loss(
-            f"{self.source}: {what}; offsets {start} to {end - 1}", self._wanted_of(start, end), size
-        )
+        self.on_data_loss(f"{self.source}: {what}; offsets {start} to {end - 1}", self._wanted_of(start, end), size)
 
     def _wanted_of(self, start: int, end: int) -> int:
         """How many of the offsets [start, end) are asked for."""

@@ -1,8 +1,8 @@
 """Where the records of a piece are when its log is not there any more, or is another one than was planned.
 
-A segment of a disk may have been compacted, deleted, or moved to the remote tier; one of a bucket may have been replaced.
-The offsets of the piece are looked for as at planning, in what there is now of the same topic. What a compaction has taken
-since is no loss: of its key there is a newer record, which may lie behind the end of the plan.
+A segment of a disk may have been compacted, deleted, or moved to the remote tier; one of a bucket may have been
+replaced. The offsets of the piece are looked for as at planning, in what there is now of the same topic. What a
+compaction has taken since is no loss: of its key there is a newer record, which may lie behind the end of the plan.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ from stratalog.spark.reading.data_loss import OnDataLoss
 
 
 def is_of_topic(plan: SplitPlan, place: Place, places: Places) -> bool:
-    """Whether the directory of a local `.log` is of the topic that was planned. One without an id is taken by its name."""
+    """Whether the directory of a local `.log` is of the topic that was planned.
+
+    One without an id is taken by its name.
+    """
     found = _topic_id(place, places)
     return found is None or plan.topic_id is None or found == plan.topic_id
 

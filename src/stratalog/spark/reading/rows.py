@@ -59,7 +59,8 @@ def spark_schema(columns: Sequence[str]) -> StructType:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The schema that Spark demands of Arrow, with times in UTC: what Spark 4.1 gives anyhow, and later ones when asked."""
+    """The schema that Spark demands of Arrow, with times in UTC: what Spark 4.1 gives anyhow, and later ones when
+    asked."""
     takes_zone = "timezone" in signature(to_arrow_schema).parameters
     return to_arrow_schema(schema, timezone="UTC") if takes_zone else to_arrow_schema(schema)
 
@@ -69,11 +70,7 @@ def checked_columns(schema: StructType) -> tuple[str, ...]:
     for field in schema.fields:
         if field.name not in _TYPES or field.dataType != _TYPES[field.name]:
             expected = _TYPES.get(field.name)
-            what = (
-                f"expected {expected.simpleString()}"
-                if expected
-                else f"expected some of {', '.join(COLUMNS)}"
-            )
+            what = f"expected {expected.simpleString()}" if expected else f"expected some of {', '.join(COLUMNS)}"
             raise UsageError(f"column {field.name} {field.dataType.simpleString()} in the schema: {what}")
     return tuple(schema.fieldNames())
 
@@ -144,9 +141,5 @@ def _retyped(headers: Any, wanted: pa.ListType) -> Any:
     if headers.offset:
         headers = pa.concat_arrays([headers])
     entries = headers.values
-    structs = pa.StructArray.from_arrays(
-        [entries.field("key"), entries.field("value")], fields=list(wanted.value_type)
-    )
-    return pa.Array.from_buffers(
-        wanted, len(headers), headers.buffers()[:2], headers.null_count, 0, children=[structs]
-    )
+    structs = pa.StructArray.from_arrays([entries.field("key"), entries.field("value")], fields=list(wanted.value_type))
+    return pa.Array.from_buffers(wanted, len(headers), headers.buffers()[:2], headers.null_count, 0, children=[structs])

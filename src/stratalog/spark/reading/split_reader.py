@@ -1,4 +1,5 @@
-"""Read one split on a worker: either tier, and what to do when a file is gone or replaced since the query was planned."""
+"""Read one split on a worker: either tier, and what to do when a file is gone or replaced since the query was
+planned."""
 
 from __future__ import annotations
 

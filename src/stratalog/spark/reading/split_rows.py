@@ -47,7 +47,8 @@ def read_rows(
 def settle_worker() -> None:
     """Load what reading needs, once for each process, and take it out of the garbage collector's sight.
 
-    Spark's workers collect garbage after every task: 70 ms each time over the modules of numba and pyarrow, but for this.
+    Spark's workers collect garbage after every task: 70 ms each time over the modules of numba and pyarrow, but for
+    this.
     """
     from stratalog.records.columns import warm
 

@@ -1,14 +1,15 @@
-"""What executors need, as one archive: stratalog and the native wheels that it imports, with compiled code in its cache.
+"""What executors need, as one archive: stratalog and the native wheels that it imports, with compiled code in its
+cache.
 
-Native modules cannot be imported out of a zip, so `--py-files` does not do. Spark unpacks the archive once on each executor
-(`spark.archives`), under the name `environment`:
+Native modules cannot be imported out of a zip, so `--py-files` does not do. Spark unpacks the archive once on each
+executor (`spark.archives`), under the name `environment`:
 
-    environment/bin/python          a script: this version of Python, wherever the machine has it, with the packages below
-    environment/site-packages/...   stratalog, pyarrow, numpy, numba, ..; pyspark is Spark's own there
+    environment/bin/python          a script: this version of Python, wherever the machine has it, with the packages
+    below environment/site-packages/...   stratalog, pyarrow, numpy, numba, ..; pyspark is Spark's own there
 
-Compiled code: numba keeps it beside the sources, under their time and size and the name and features of the processor. So
-the sources get whole seconds for times, which survive a tar archive, and are compiled here, before they are packed; an
-executor with another processor compiles for itself, unless the archive is made for `generic` processors.
+Compiled code: numba keeps it beside the sources, under their time and size and the name and features of the processor.
+So the sources get whole seconds for times, which survive a tar archive, and are compiled here, before they are packed;
+an executor with another processor compiles for itself, unless the archive is made for `generic` processors.
 """
 
 from __future__ import annotations
@@ -136,9 +137,7 @@ def _copy_packages(site: Path) -> Iterator[str]:
         if name == "stratalog":
             source = Path(__file__).resolve().parents[3]
             for package in _OWN:
-                shutil.copytree(
-                    source / package, site / package, ignore=shutil.ignore_patterns("__pycache__")
-                )
+                shutil.copytree(source / package, site / package, ignore=shutil.ignore_patterns("__pycache__"))
             continue
         for file in distribution.files or ():
             text = file.as_posix()

@@ -71,7 +71,8 @@ def _register_new_ones_too(spark: SparkSession) -> None:
 def _as_active(spark: SparkSession) -> Iterator[None]:
     """Within the block this is the thread's active session.
 
-    Spark looks there whether a name is taken, whichever session it is to be registered in: another one may have it already.
+    Spark looks there whether a name is taken, whichever session it is to be registered in: another one may have it
+    already.
     """
     if _is_connect(spark):
         yield
@@ -94,8 +95,9 @@ def _is_connect(spark: SparkSession) -> bool:
 
 
 def make_active(spark: SparkSession) -> None:
-    """Let this thread write: Spark looks for a Python data source to write with in the thread's active session alone, and
-    threads other than the one that made the session have none (DATA_SOURCE_NOT_FOUND). Nothing to do with Connect."""
+    """Let this thread write: Spark looks for a Python data source to write with in the thread's active session alone,
+    and threads other than the one that made the session have none (DATA_SOURCE_NOT_FOUND). Nothing to do with
+    Connect."""
     if not _is_connect(spark):
         jvm: Any = spark._jvm
         spark._get_j_spark_session_class(jvm).setActiveSession(spark._jsparkSession)
@@ -122,9 +124,7 @@ def open_local_session(name: str, conf: Mapping[str, str | int | bool]) -> Spark
     if worker_python == sys.executable:
         # Workers are started by the JVM and import the source by name, from wherever this process has it.
         python_path = properties.get("spark.executorEnv.PYTHONPATH", "").split(os.pathsep)
-        properties["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(
-            filter(None, [*python_path, _import_root()])
-        )
+        properties["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(filter(None, [*python_path, _import_root()]))
     log4j = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"
     java_options = properties.get("spark.driver.extraJavaOptions", "")
     properties["spark.driver.extraJavaOptions"] = f"{log4j} {java_options}".strip()

@@ -21,13 +21,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("stratalog.spark")
 
-_PROBE: Final = "import importlib.util as u, sys; sys.exit(0 if u.find_spec('stratalog') and u.find_spec('pyspark') else 1)"
+_PROBE: Final = (
+    "import importlib.util as u, sys; sys.exit(0 if u.find_spec('stratalog') and u.find_spec('pyspark') else 1)"
+)
 _PROBE_SECONDS: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerPython:
-    """The command that a session starts its workers with; `is_chosen` when somebody said so, `is_here`: on this machine."""
+    """The command that a session starts its workers with.
+
+    `is_chosen` when somebody said so, `is_here`: on this machine.
+    """
 
     command: str
     is_chosen: bool
@@ -36,7 +41,8 @@ class WorkerPython:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is the Python of this process: by its place, as one of a virtual environment is a link to another."""
+        """Whether it is the Python of this process: by its place, as one of a virtual environment is a link to
+        another."""
         found = shutil.which(self.command)
         return found is not None and os.path.abspath(found) == os.path.abspath(sys.executable)
 
@@ -87,10 +93,13 @@ def advice(found: WorkerPython) -> str:
     """What is wrong with a Python, and what to do."""
     if found.is_here:
         return (
-            f"Spark's workers run {found.command}, which cannot import stratalog: set PYSPARK_PYTHON={sys.executable} in "
-            "the environment before the session is made (or the property spark.pyspark.python), or install stratalog there"
+            f"Spark's workers run {found.command}, which cannot import stratalog: set PYSPARK_PYTHON={sys.executable} "
+            "in "
+            "the environment before the session is made (or the property spark.pyspark.python), or install stratalog "
+            "there"
         )
     return (
-        f"Spark's workers run whatever {found.command} is on their machines; if that one cannot import stratalog, set the "
+        f"Spark's workers run whatever {found.command} is on their machines; if that one cannot import stratalog, set "
+        "the "
         "property spark.pyspark.python: `stratalog spark package` makes an archive with a Python for executors"
     )

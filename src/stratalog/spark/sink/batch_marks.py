@@ -1,15 +1,16 @@
 """How far a query has come, kept with its data: in the offsets of a consumer group without members.
 
-Before the transactions of a batch are committed, the mark "decided" is committed with all of them; when all are committed,
-the mark "done". Whoever finds "decided" commits them (again): a transaction may be committed by anybody who knows its
-numbers. Between the two marks nothing else begins under these transactional ids.
+Before the transactions of a batch are committed, the mark "decided" is committed with all of them; when all are
+committed, the mark "done". Whoever finds "decided" commits them (again): a transaction may be committed by anybody who
+knows its numbers. Between the two marks nothing else begins under these transactional ids.
 
     decided|<batch>|<query>|<chunk> of <chunks>|<task>:<producer id>:<epoch>,...        numbers in base 36
     done|<batch>|<query>|1 of 1|
 
-Marks lie at partitions 0, 1, ... of one topic of the query, as many as the list needs; the committed offset is the batch's
-number. All chunks of a mark are one commit. `<query>` is Spark's id of a stream, which its checkpoint keeps: a stream that
-begins anew at the same checkpoint location counts its batches from 0, and what was done before does not concern it.
+Marks lie at partitions 0, 1, ... of one topic of the query, as many as the list needs; the committed offset is the
+batch's number. All chunks of a mark are one commit. `<query>` is Spark's id of a stream, which its checkpoint keeps: a
+stream that begins anew at the same checkpoint location counts its batches from 0, and what was done before does not
+concern it.
 """
 
 from __future__ import annotations
@@ -84,9 +85,7 @@ def decode_marks(committed: Mapping[TopicPartition, GroupOffset]) -> dict[str, B
     for query, (batch, is_done) in newest.items():
         chunks = parts[query, batch, is_done]
         if len(chunks) != wanted[query, batch, is_done]:
-            raise ValueError(
-                f"the mark of batch {batch} has {len(chunks)} of {wanted[query, batch, is_done]} parts"
-            )
+            raise ValueError(f"the mark of batch {batch} has {len(chunks)} of {wanted[query, batch, is_done]} parts")
         found[query] = BatchMark(batch, query, is_done, tuple(_transactions(chunks.values())))
     return found
 

@@ -1,9 +1,9 @@
 """Writes through brokers: each task in a transaction of its own, all of which the driver commits or aborts.
 
-The tasks of a batch write and leave their transactions open; what they tell the driver is who they were. The driver commits
-all of them once every task is done. A numbered batch (of a stream, or of a write with `queryId` and `batchId`) is written
-exactly once, whatever dies when: `batch_marks` says how. A write without a number that loses its driver in the very moment
-of committing may be committed in part.
+The tasks of a batch write and leave their transactions open; what they tell the driver is who they were. The driver
+commits all of them once every task is done. A numbered batch (of a stream, or of a write with `queryId` and `batchId`)
+is written exactly once, whatever dies when: `batch_marks` says how. A write without a number that loses its driver in
+the very moment of committing may be committed in part.
 """
 
 from __future__ import annotations
@@ -182,7 +182,8 @@ class BrokerWrite:
                     ) from error
                 raise LostTransactionError(
                     f"batch {batch} of {self._name} was decided, but the transaction of task {each.task} was open for"
-                    " longer than transactionTimeout and is aborted: this batch is written in part. Compare what it has,"
+                    " longer than transactionTimeout and is aborted: this batch is written in part. Compare what it "
+                    "has,"
                     " then go on with another queryId or checkpointLocation"
                 ) from error
 
@@ -222,16 +223,17 @@ class _TaskWriting:
         )
 
     def run(self, rows: Iterable[pa.RecordBatch]) -> TaskWrites:
-        """An open transaction is left to the driver; if this fails, to the next attempt, or to whoever aborts the job."""
+        """An open transaction is left to the driver.
+
+        If this fails, to the next attempt, or to whoever aborts the job.
+        """
         for topic, number, batch in run_ahead(self._encoded(rows), _BATCHES_AHEAD):
             self._producer.send(topic, number, batch)
             self._written.records += batch.records
         self._producer.flush()
         self._written.batches, self._written.size = self._producer.batches_sent, self._producer.bytes_sent
         if self._identity.transactional_id is not None:
-            self._written.transaction = TaskTransaction(
-                self._task, self._identity.producer_id, self._identity.epoch
-            )
+            self._written.transaction = TaskTransaction(self._task, self._identity.producer_id, self._identity.epoch)
         return self._written
 
     def _encoded(self, rows: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, int, EncodedBatch]]:
@@ -257,9 +259,7 @@ class BrokerWriter(DataSourceArrowWriter):
                 "mode overwrite is not supported: a log only grows; delete the topic first, or use mode append"
             )
         self._batch = options.batch
-        self._write = BrokerWrite(
-            options if self._batch is not None else replace(options, stream=None), schema
-        )
+        self._write = BrokerWrite(options if self._batch is not None else replace(options, stream=None), schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWrites:
         return self._write.run(iterator)
@@ -277,7 +277,8 @@ class BrokerStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: BrokerSinkOptions, schema: StructType) -> None:
         if options.stream is None:
             raise UsageError(
-                "a stream needs option checkpointLocation (or queryId): by it the sink knows which batches it has written"
+                "a stream needs option checkpointLocation (or queryId): by it the sink knows which batches it has "
+                "written"
             )
         self._write = BrokerWrite(options, schema)
 

@@ -68,9 +68,7 @@ class BrokerSinkOptions:
             read.choice("delivery", _DELIVERIES, "exactlyOnce") == "exactlyOnce",
             read.duration_ms("transactionTimeout") or TRANSACTION_TIMEOUT_MS,
             stream_name(checkpoint) if query is None else stream_name(query, read.text("topic")),
-            read.parsed(
-                "batchId", whole_number, "a whole number, 0 or more, larger than that of the batch before"
-            ),
+            read.parsed("batchId", whole_number, "a whole number, 0 or more, larger than that of the batch before"),
         )
         read.refuse_unknown()
         if parsed.batch is not None and query is None:
@@ -89,6 +87,4 @@ def _producers_codec(options: Mapping[str, str]) -> Codec:
     try:
         return Codec.from_name(name)
     except ValueError:
-        raise UsageError(
-            f"option kafka.compression.type={name}: expected none, gzip, snappy, lz4 or zstd"
-        ) from None
+        raise UsageError(f"option kafka.compression.type={name}: expected none, gzip, snappy, lz4 or zstd") from None

@@ -1,8 +1,8 @@
 """A bucket as target: segments go up as they fill, without manifests, and are published by one object.
 
-Tasks number a partition from its end on, as if each were the only one to write it. Where that holds (a DataFrame that was
-repartitioned by topic and partition, a topic of one partition from one task) nothing is done twice; the segments of the
-second and later tasks to a partition are moved at commit: each is read once and put again.
+Tasks number a partition from its end on, as if each were the only one to write it. Where that holds (a DataFrame that
+was repartitioned by topic and partition, a topic of one partition from one task) nothing is done twice; the segments of
+the second and later tasks to a partition are moved at commit: each is read once and put again.
 """
 
 from __future__ import annotations
@@ -147,9 +147,7 @@ class BucketStager:
             self._uploads[-_UPLOADS_AT_ONCE].result()  # no more files than are going up
         self._uploads.append(self._pool.submit(self._upload, segment, topic, partition, first_timestamp_ms))
 
-    def _upload(
-        self, segment: WrittenSegment, topic: str, partition: int, first_timestamp_ms: int
-    ) -> TaskSegment:
+    def _upload(self, segment: WrittenSegment, topic: str, partition: int, first_timestamp_ms: int) -> TaskSegment:
         topic_id = self._plan.topic_id(topic)
         lineage = _lineage(self._plan.topics.get(topic), partition, segment.base_offset)
         if lineage.latest:
@@ -165,9 +163,7 @@ class BucketStager:
         )
         for path in segment.files:
             self._fs.remove(path)
-        return TaskSegment(
-            topic, topic_id, partition, first_timestamp_ms, segment.records, segment.size, manifest
-        )
+        return TaskSegment(topic, topic_id, partition, first_timestamp_ms, segment.records, segment.size, manifest)
 
     def finish(self) -> tuple[TaskSegment, ...]:
         segments = tuple(upload.result() for upload in self._uploads)
@@ -178,9 +174,7 @@ class BucketStager:
         staged = []
         try:
             for upload in self._uploads:
-                with suppress(
-                    StratalogError, OSError
-                ):  # what it had put is an orphan, as after a copy that failed
+                with suppress(StratalogError, OSError):  # what it had put is an orphan, as after a copy that failed
                     staged.append(_manifest(upload.result()))
         finally:
             self._close()
@@ -223,8 +217,7 @@ def _placed(
     finally:
         made += [each.result() for each in moving if each.exception() is None]
     return {
-        key: [each.result() if isinstance(each, Future) else each for each in lying]
-        for key, lying in placed.items()
+        key: [each.result() if isinstance(each, Future) else each for each in lying] for key, lying in placed.items()
     }
 
 

@@ -45,9 +45,7 @@ class DirectoryTarget:
             topic_id, count = directory_transaction.topic_id_in(self.path, name, fs)
             if count:
                 if topic_id is None:
-                    raise UsageError(
-                        f"the partitions of topic {name} in {self.path} do not say whose they are"
-                    )
+                    raise UsageError(f"the partitions of topic {name} in {self.path} do not say whose they are")
                 topics[name] = KnownTopic(topic_id, count)
         return WritePlan(random_uuid(), topics, self.options.partitions)
 
@@ -58,9 +56,7 @@ class DirectoryTarget:
         """Publish; with `batch`, at most once."""
         staged = [
             StagedPartition(topic, topic_id, partition, tuple(_written(each) for each in segments))
-            for (topic, topic_id, partition), segments in in_log_order(
-                tasks, by_time=self.options.sort_by_time
-            ).items()
+            for (topic, topic_id, partition), segments in in_log_order(tasks, by_time=self.options.sort_by_time).items()
         ]
         name, number = plan.label(batch)
         published = directory_transaction.publish(self.path, plan.job, name, staged, batch=number)
@@ -107,9 +103,7 @@ class DirectoryStager:
     def add(self, segment: WrittenSegment, topic: str, partition: int, first_timestamp_ms: int) -> None:
         topic_id: UUID = self._plan.topic_id(topic)
         self._segments.append(
-            TaskSegment(
-                topic, topic_id, partition, first_timestamp_ms, segment.records, segment.size, segment
-            )
+            TaskSegment(topic, topic_id, partition, first_timestamp_ms, segment.records, segment.size, segment)
         )
 
     def finish(self) -> tuple[TaskSegment, ...]:

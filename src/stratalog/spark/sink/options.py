@@ -24,7 +24,8 @@ _LEVELS: Final = {Codec.GZIP: (1, 9), Codec.LZ4: (1, 17), Codec.ZSTD: (-131072, 
 
 @dataclass(frozen=True, slots=True)
 class NumberedBatch:
-    """A batch that is published once however often it is tried: the `number` of it in `stream`, which never goes back."""
+    """A batch that is published once however often it is tried: the `number` of it in `stream`, which never goes
+    back."""
 
     stream: str
     number: int
@@ -34,9 +35,9 @@ class NumberedBatch:
 class SinkOptions:
     """What a bulk write is to make, and where: in the data directory `path`, or in the bucket `remote_url`.
 
-    `query` is the name that the user has given to a query, and `checkpoint` that of the place where a stream's is; `batch`
-    is the number of this batch for a write that is no stream but is to happen once (as `txnAppId` and `txnVersion` of
-    other tables).
+    `query` is the name that the user has given to a query, and `checkpoint` that of the place where a stream's is;
+    `batch` is the number of this batch for a write that is no stream but is to happen once (as `txnAppId` and
+    `txnVersion` of other tables).
     """
 
     path: str | None
@@ -62,7 +63,8 @@ class SinkOptions:
         paths, remote = read.paths(), read.text("remote")
         if (len(paths) == 1) == (remote is not None) or len(paths) > 1:
             raise UsageError(
-                "a bulk write goes to one place: give option path (one data directory) or remote (URL of an object store)"
+                "a bulk write goes to one place: give option path (one data directory) or remote (URL of an object "
+                "store)"
             )
         codec = read.parsed("codec", Codec.from_name, "none, gzip, snappy, lz4 or zstd") or Codec.NONE
         index_entry_size = int(read.choice("indexFormat", ("8", "12"), "8"))
@@ -82,9 +84,7 @@ class SinkOptions:
             read.boolean("includeHeaders", True),
             stream_name(query, read.text("topic")),
             stream_name(checkpoint),
-            read.parsed(
-                "batchId", whole_number, "a whole number, 0 or more, larger than that of the batch before"
-            ),
+            read.parsed("batchId", whole_number, "a whole number, 0 or more, larger than that of the batch before"),
         )
         read.refuse_unknown()
         parsed._check_sizes()
@@ -122,9 +122,7 @@ def tell_written(options: SinkOptions, number: int | None) -> None:
     """Warn that a batch was left out because it is there; a stream that was started again does so all the time."""
     if options.batch is not None:
         where = f"topic {options.topic}" if options.topic is not None else "the topics of its rows"
-        logger.warning(
-            "batch %s of this queryId, or a later one, is in %s already: nothing was written", number, where
-        )
+        logger.warning("batch %s of this queryId, or a later one, is in %s already: nothing was written", number, where)
 
 
 def whole_number(text: str) -> int:

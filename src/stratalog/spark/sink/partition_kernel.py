@@ -16,12 +16,7 @@ def murmur2(address: int, size: int) -> int:
     h = (_SEED ^ size) & _MASK
     whole = size & ~3
     for at in range(0, whole, 4):
-        k = (
-            (data[at] & 0xFF)
-            | (data[at + 1] & 0xFF) << 8
-            | (data[at + 2] & 0xFF) << 16
-            | (data[at + 3] & 0xFF) << 24
-        )
+        k = (data[at] & 0xFF) | (data[at + 1] & 0xFF) << 8 | (data[at + 2] & 0xFF) << 16 | (data[at + 3] & 0xFF) << 24
         k = (k * _M) & _MASK
         k ^= k >> 24
         k = (k * _M) & _MASK

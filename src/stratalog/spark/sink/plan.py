@@ -94,9 +94,7 @@ class TaskSegments(WriterCommitMessage):
     is_retry: bool = False
 
 
-def in_log_order(
-    tasks: list[TaskSegments], *, by_time: bool
-) -> dict[tuple[str, UUID, int], list[TaskSegment]]:
+def in_log_order(tasks: list[TaskSegments], *, by_time: bool) -> dict[tuple[str, UUID, int], list[TaskSegment]]:
     """The segments of each partition in the order of their offsets: by task and row, or by their first timestamps."""
     found: dict[tuple[str, UUID, int], list[TaskSegment]] = {}
     for task in tasks:

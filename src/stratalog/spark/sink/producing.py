@@ -1,7 +1,7 @@
 """Batches to the leaders of their partitions: in order, once each, acknowledged by all in-sync replicas.
 
-A request takes one batch of a partition, as Kafka demands, and batches of several partitions. What was not acknowledged is
-sent again with the same sequence numbers, by which a broker knows what it has already.
+A request takes one batch of a partition, as Kafka demands, and batches of several partitions. What was not acknowledged
+is sent again with the same sequence numbers, by which a broker knows what it has already.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ class BatchProducer:
     _in_transaction: set[TopicPartition] = field(default_factory=set)
 
     def send(self, topic: str, partition: int, batch: EncodedBatch) -> None:
-        """Returns before the batch is acknowledged: `flush` waits. RefusedRecordsError, FencedWriterError, KafkaError."""
+        """Returns before the batch is acknowledged: `flush` waits.
+
+        RefusedRecordsError, FencedWriterError, KafkaError.
+        """
         key = topic, partition
         if key in self._waiting or self._waiting_bytes >= _REQUEST_BYTES:
             self.flush()
@@ -56,7 +59,10 @@ class BatchProducer:
         self._waiting_bytes += batch.size
 
     def flush(self) -> None:
-        """Everything that was sent is acknowledged. Errors as `send`; what is not acknowledged then waits for the next."""
+        """Everything that was sent is acknowledged.
+
+        Errors as `send`; what is not acknowledged then waits for the next.
+        """
         waiting = self._waiting
         if not waiting:
             return
@@ -95,7 +101,8 @@ class BatchProducer:
                     self.bytes_sent += waiting.pop(key).size
                 elif isinstance(error, MessageTooLargeError | RecordListTooLargeError):
                     raise RefusedRecordsError(
-                        f"{key[0]}-{key[1]} refuses a batch of {part[key].size} bytes and {part[key].records} records: it"
+                        f"{key[0]}-{key[1]} refuses a batch of {part[key].size} bytes and {part[key].records} records: "
+                        "it"
                         " is larger than the topic's max.message.bytes; raise that, or lower option batchBytes"
                     ) from error
                 else:
@@ -127,5 +134,8 @@ class BatchProducer:
 
 
 def _from_zero(batch: EncodedBatch) -> bytes:
-    """As a producer sends it: the first offset is 0. Kafka refuses a compressed batch with another; no CRC covers it."""
+    """As a producer sends it: the first offset is 0.
+
+    Kafka refuses a compressed batch with another; no CRC covers it.
+    """
     return _OFFSET_ZERO + memoryview(batch.data)[len(_OFFSET_ZERO) :]

@@ -58,30 +58,25 @@ class SinkColumns:
                 return None
             if not isinstance(field.dataType, allowed):
                 raise UsageError(
-                    f"column {field.name} is {field.dataType.simpleString()}, expected {expected}: cast it, or rename it"
+                    f"column {field.name} is {field.dataType.simpleString()}, expected {expected}: cast it, or rename "
+                    "it"
                 )
             return field.name
 
         value = column("value", (StringType, BinaryType), _BYTES)
         if value is None:
-            raise UsageError(
-                f"required column value is missing (there are {', '.join(schema.names) or 'none'})"
-            )
+            raise UsageError(f"required column value is missing (there are {', '.join(schema.names) or 'none'})")
         found = cls(
             column("key", (StringType, BinaryType), _BYTES),
             value,
             column("topic", (StringType,), "string"),
             column("partition", (IntegerType,), "int"),
-            column("headers", (ArrayType,), "array<struct<key:string,value:binary>>")
-            if include_headers
-            else None,
+            column("headers", (ArrayType,), "array<struct<key:string,value:binary>>") if include_headers else None,
             column("timestamp", (TimestampType, TimestampNTZType), "timestamp"),
         )
         if found.headers is not None and not _are_headers(fields["headers"].dataType):
             kind = fields["headers"].dataType.simpleString()
-            raise UsageError(
-                f"column headers is {kind}, expected array<struct<key:string,value:binary>>: cast it"
-            )
+            raise UsageError(f"column headers is {kind}, expected array<struct<key:string,value:binary>>: cast it")
         if topic is None and found.topic is None:
             raise UsageError("there is no column topic: option topic names the topic of all rows")
         return found
@@ -176,9 +171,7 @@ class RowSplitter:
             return
         if (numbers[1:] != numbers[:-1]).sum() >= partitioner.count:
             # Radix sort, where numbers fit 16 bits; rows of a partition keep their order.
-            order = np.argsort(
-                numbers.astype(np.uint16) if partitioner.count < 1 << 16 else numbers, kind="stable"
-            )
+            order = np.argsort(numbers.astype(np.uint16) if partitioner.count < 1 << 16 else numbers, kind="stable")
             records, numbers = records.take(pa.array(order)), numbers[order]
         cuts = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
         for start, end in zip((0, *cuts.tolist()), (*cuts.tolist(), len(numbers)), strict=True):

@@ -93,14 +93,15 @@ class BulkWriter(DataSourceArrowWriter):
 class BulkStreamWriter(DataSourceStreamArrowWriter):
     """`df.writeStream`: each batch is published once, however often it is tried.
 
-    A stream is who Spark says it is: its id is in its checkpoint, so that it stays the same from restart to restart, and
-    one that begins anew at the same place, whose batches count from 0 again, is another.
+    A stream is who Spark says it is: its id is in its checkpoint, so that it stays the same from restart to restart,
+    and one that begins anew at the same place, whose batches count from 0 again, is another.
     """
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         if options.query is None and options.checkpoint is None:
             raise UsageError(
-                "a stream needs option checkpointLocation (or queryId): by it the sink knows which batches it has published"
+                "a stream needs option checkpointLocation (or queryId): by it the sink knows which batches it has "
+                "published"
             )
         self._options = options
         self._write = BulkWrite(options, schema)
@@ -117,9 +118,7 @@ class BulkStreamWriter(DataSourceStreamArrowWriter):
 
     def _numbered(self, messages: Sequence[WriterCommitMessage | None], number: int) -> NumberedBatch:
         told = max((each.query for each in segments_of(messages)), default="")
-        return NumberedBatch(
-            self._options.query or stream_name(told or None) or self._options.checkpoint or "", number
-        )
+        return NumberedBatch(self._options.query or stream_name(told or None) or self._options.checkpoint or "", number)
 
 
 def target_of(options: SinkOptions) -> Target:

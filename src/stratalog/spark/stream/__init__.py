@@ -1,4 +1,7 @@
-"""The stream source, `spark.readStream.format("stratalog")`, and how far a stream is behind. `docs/spark_streaming.md`."""
+"""The stream source, `spark.readStream.format("stratalog")`, and how far a stream is behind.
+
+`docs/spark_streaming.md`.
+"""
 
 from __future__ import annotations
 

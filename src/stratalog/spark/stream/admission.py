@@ -1,8 +1,8 @@
 """How much of what is there a micro-batch may take: the limits of a trigger, shared over partitions. Pure.
 
 The rules for numbers of records are those of Spark's Kafka source, to the offset: a partition's share of
-`maxOffsetsPerTrigger` is in proportion to its lag, rounded down, but at least one record; a partition that has nothing new
-stays where it is. `maxBytesPerTrigger` is shared in the same way by bytes that wait.
+`maxOffsetsPerTrigger` is in proportion to its lag, rounded down, but at least one record; a partition that has nothing
+new stays where it is. `maxBytesPerTrigger` is shared in the same way by bytes that wait.
 """
 
 from __future__ import annotations
@@ -36,11 +36,7 @@ def total_lag(start: Offsets, latest: Offsets) -> int:
 
 def must_wait(limits: TriggerLimits, waiting: int, since_last_ms: int) -> bool:
     """Whether `offsets_min` holds the batch back: too few are waiting, and not for too long since the last batch."""
-    return (
-        limits.offsets_min is not None
-        and since_last_ms < limits.delay_max_ms
-        and waiting < limits.offsets_min
-    )
+    return limits.offsets_min is not None and since_last_ms < limits.delay_max_ms and waiting < limits.offsets_min
 
 
 def shares(limit: int, waiting: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -1,7 +1,8 @@
 """Bytes of segments between offsets, for `maxBytesPerTrigger`: from sizes and offset indexes, without reading a record.
 
-An offset index knows positions to within `index.interval.bytes`; a limit is kept to within that, and a batch gets at least
-one interval, so that it gets on. A segment without an index is one step. What only brokers have is measured by a sample.
+An offset index knows positions to within `index.interval.bytes`; a limit is kept to within that, and a batch gets at
+least one interval, so that it gets on. A segment without an index is one step. What only brokers have is measured by a
+sample.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A stream's side of the driver: where it begins, what each micro-batch has, and how that is read. No Spark here.
 
-A trigger takes one look at what is there (`view`), decides from it where the batch ends, and plans the batch from the same
-look. Losses are told of before the offsets go to the checkpoint, and once more when a batch is planned, which may be in a
-later process.
+A trigger takes one look at what is there (`view`), decides from it where the batch ends, and plans the batch from the
+same look. Losses are told of before the offsets go to the checkpoint, and once more when a batch is planned, which may
+be in a later process.
 """
 
 from __future__ import annotations
@@ -36,9 +36,7 @@ _EVERYTHING: Final = Constraints()
 class Follower:
     """Follows partitions for one run of a query. For one thread."""
 
-    def __init__(
-        self, options: StreamOptions, places: Places | None = None, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, options: StreamOptions, places: Places | None = None, clock: Clock | None = None) -> None:
         self._options = options
         self._read = options.read
         self._places = places or Places.of(self._read)
@@ -101,9 +99,7 @@ class Follower:
         self._last_batch_ms = now_ms
         return self._limited(view, begin, ends)
 
-    def _limited(
-        self, view: View, begin: Offsets, ends: dict[TopicPartition, int]
-    ) -> dict[TopicPartition, int]:
+    def _limited(self, view: View, begin: Offsets, ends: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The ends that every limit allows."""
         limits = self._options.limits
         limited = ends
@@ -120,17 +116,13 @@ class Follower:
         brokers = None if self._places.broker is None else BrokerRanges(self._places.cluster)
         lag = ByteLag(self._indexes.access(view), brokers)
         waiting = {
-            key: lag.between(view.partitions[key], begin[key], end)
-            for key, end in ends.items()
-            if end > begin[key]
+            key: lag.between(view.partitions[key], begin[key], end) for key, end in ends.items() if end > begin[key]
         }
         if sum(waiting.values()) <= limit:
             return dict(ends)
         budgets = shares(limit, {key: size for key, size in waiting.items() if size})
         return {
-            key: lag.end_within(view.partitions[key], begin[key], end, budgets[key])
-            if key in budgets
-            else end
+            key: lag.end_within(view.partitions[key], begin[key], end, budgets[key]) if key in budgets else end
             for key, end in ends.items()
         }
 
@@ -183,9 +175,7 @@ class Follower:
             if known is not None and known.topic_id is not None and snapshot.topic_id != known.topic_id:
                 self._memory.forget_sealed()
                 self._indexes.forget()
-                self.losses(
-                    f"{name(key)}: the topic was deleted and created again while the stream followed it"
-                )
+                self.losses(f"{name(key)}: the topic was deleted and created again while the stream followed it")
         self._indexes.learn(self._view)
         return self._view
 

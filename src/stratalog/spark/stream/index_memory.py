@@ -1,8 +1,9 @@
 """Offset indexes for a stream's plans: those of sealed segments are kept, and the active one is seldom read at all.
 
-The index of an active segment grows and is preallocated (10 MiB by default), and a stream that keeps up begins each batch
-where an earlier look ended. So each look leaves an anchor: the offset and the position at which the segment ended. Whoever
-plans from an anchor proves it by the batch header that stands there, as with any index of a local segment.
+The index of an active segment grows and is preallocated (10 MiB by default), and a stream that keeps up begins each
+batch where an earlier look ended. So each look leaves an anchor: the offset and the position at which the segment
+ended. Whoever plans from an anchor proves it by the batch header that stands there, as with any index of a local
+segment.
 """
 
 from __future__ import annotations

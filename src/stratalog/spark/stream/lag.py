@@ -1,7 +1,7 @@
 """How far a stream is behind, from its progress report.
 
-Spark lets no Python source report metrics of its own (4.3), but shows its latest offsets; Spark's Kafka source makes its
-three metrics of nothing else.
+Spark lets no Python source report metrics of its own (4.3), but shows its latest offsets; Spark's Kafka source makes
+its three metrics of nothing else.
 """
 
 from __future__ import annotations

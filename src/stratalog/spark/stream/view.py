@@ -18,7 +18,10 @@ from stratalog.spark.stream.offsets import Offsets
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The subscribed partitions; the `end` of each is where reading ends, with `read_committed` the last stable offset."""
+    """The subscribed partitions.
+
+    The `end` of each is where reading ends, with `read_committed` the last stable offset.
+    """
 
     partitions: Mapping[TopicPartition, PartitionSnapshot] = field(default_factory=dict)
 
@@ -35,9 +38,7 @@ class View:
 class Viewer:
     """Looks. For one thread."""
 
-    def __init__(
-        self, options: ReadOptions, places: Places, memory: SnapshotMemory, lost: OnDataLoss
-    ) -> None:
+    def __init__(self, options: ReadOptions, places: Places, memory: SnapshotMemory, lost: OnDataLoss) -> None:
         self._options = options
         self._places = places
         self._memory = memory

@@ -5,7 +5,8 @@
         end = cluster.list_offsets({("t", 0): LATEST_OFFSET})["t", 0].offset
         fetched = cluster.fetch("t", 0, 0, max_bytes=1 << 20)
 
-Parts of a request are dicts; what is not given is zero, empty, null or its default, and what a version lacks is dropped.
+Parts of a request are dicts; what is not given is zero, empty, null or its default, and what a version lacks is
+dropped.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""A cluster by its bootstrap addresses: its topics, the leaders of its partitions, and questions that are asked of leaders.
+"""A cluster by its bootstrap addresses: its topics, the leaders of its partitions, and questions that are asked of
+leaders.
 
-A question that meets a moved leader, a lost connection or a broker that starts is asked again, of whoever leads then, until
-`api_timeout_s` is over; the last error says what stood in the way.
+A question that meets a moved leader, a lost connection or a broker that starts is asked again, of whoever leads then,
+until `api_timeout_s` is over; the last error says what stood in the way.
 """
 
 from __future__ import annotations
@@ -91,9 +92,7 @@ class Cluster:
         self._nodes: dict[int, Node] = {}
         self._topics: dict[str, TopicInfo] = {}
         servers = options.servers
-        self._any = (
-            self.retry(lambda: self._first_of(servers), "connecting") if patient else self._first_of(servers)
-        )
+        self._any = self.retry(lambda: self._first_of(servers), "connecting") if patient else self._first_of(servers)
 
     def __enter__(self) -> Cluster:
         return self
@@ -160,9 +159,7 @@ class Cluster:
         return self.retry(lambda: self._ask_topics(wanted), "metadata")
 
     def _ask_topics(self, wanted: list[dict[str, str]] | None) -> dict[str, TopicInfo]:
-        answer = self.any.call(
-            ApiKey.METADATA, _METADATA_VERSIONS, topics=wanted, allow_auto_topic_creation=False
-        )
+        answer = self.any.call(ApiKey.METADATA, _METADATA_VERSIONS, topics=wanted, allow_auto_topic_creation=False)
         self._keep_nodes((node.node_id, node.host, node.port) for node in answer.brokers)
         found = {}
         for topic in answer.topics:
@@ -197,9 +194,7 @@ class Cluster:
         info = self.topic(topic).partitions.get(partition)
         if info is None:
             raise UnknownTopicOrPartitionError(f"topic {topic} has no partition {partition}")
-        if (
-            info.leader not in self._nodes
-        ):  # there is none now, or it was not among the brokers of the same answer
+        if info.leader not in self._nodes:  # there is none now, or it was not among the brokers of the same answer
             raise wire_error(_LEADER_NOT_AVAILABLE, f"{topic}-{partition}")
         return info
 
@@ -254,9 +249,7 @@ class Cluster:
             timestamps, read_committed=read_committed, timeout_s=self.options.request_timeout_s
         )
         return offsets.answers(
-            self.node(node).call(
-                ApiKey.LIST_OFFSETS, (max(low, 2 if read_committed else low), high), **fields
-            )
+            self.node(node).call(ApiKey.LIST_OFFSETS, (max(low, 2 if read_committed else low), high), **fields)
         )
 
     def fetch(
@@ -271,10 +264,12 @@ class Cluster:
         min_bytes: int = 1,
         topic_id: UUID | None = None,
     ) -> FetchedRecords:
-        """Batches from `offset` on, at least one where there is any, however large; none at the end, after `max_wait_ms`.
+        """Batches from `offset` on, at least one where there is any, however large.
 
-        With `topic_id` it is that incarnation of the topic, or UnknownTopicIdError (with brokers that fetch by id; others
-        are asked by name). OffsetOutOfRangeError, CorruptRecordError and other errors of Kafka.
+        None at the end, after `max_wait_ms`.
+
+        With `topic_id` it is that incarnation of the topic, or UnknownTopicIdError (with brokers that fetch by id;
+        others are asked by name). OffsetOutOfRangeError, CorruptRecordError and other errors of Kafka.
         """
 
         def ask() -> FetchedRecords:
@@ -308,13 +303,9 @@ class Cluster:
             code, records = fetching.parse(body, version)
         except (ValueError, IndexError, struct.error, KafkaError) as error:
             client.is_broken = True
-            raise UnreachableError(
-                f"{client.address} does not answer as a Kafka broker does: {error}"
-            ) from error
+            raise UnreachableError(f"{client.address} does not answer as a Kafka broker does: {error}") from error
         if code:
-            raise wire_error(
-                code, f"{topic}-{partition} at offset {offset}, of the broker at {client.address}"
-            )
+            raise wire_error(code, f"{topic}-{partition} at offset {offset}, of the broker at {client.address}")
         return records
 
     # --- again ------------------------------------------------------------------------------------------------------

@@ -99,7 +99,8 @@ class Client:
             except OSError as error:
                 raise self._unreachable(error) from error
             except BaseException:
-                # Somebody interrupted it, say: an answer may be on its way that the next request would take for its own.
+                # Somebody interrupted it, say: an answer may be on its way that the next request would take for its
+                # own.
                 self.is_broken = True
                 raise
         flexible_header = cls.__flexible__ and key is not ApiKey.API_VERSIONS
@@ -113,12 +114,11 @@ class Client:
             return read_message(response_class(key, version), body)[0]
         except Exception as error:  # whatever the reader says of bytes that are none
             self.is_broken = True
-            raise UnreachableError(
-                f"{self._address} does not answer as a Kafka broker does: {error}"
-            ) from error
+            raise UnreachableError(f"{self._address} does not answer as a Kafka broker does: {error}") from error
 
     def _negotiate(self) -> Any:
-        """ApiVersions in our newest version, or in the broker's when that is older: it says so in version 0 (KIP-511)."""
+        """ApiVersions in our newest version, or in the broker's when that is older: it says so in version 0
+        (KIP-511)."""
         key, version = ApiKey.API_VERSIONS, _API_VERSIONS[1]
         body = self.exchange(key, version, _SOFTWARE)
         if body[:2] == struct.pack(">h", _UNSUPPORTED_VERSION):
@@ -184,9 +184,7 @@ _SOFTWARE: dict[str, Any] = {"client_software_name": "stratalog", "client_softwa
 def _build(cls: Any, values: dict[str, Any]) -> Any:
     """A message of class `cls` from plain values."""
     types = {field.name: field.type for field in dataclasses.fields(cls)}
-    return make_message(
-        cls, {name: _part(types[name], value) for name, value in values.items() if name in types}
-    )
+    return make_message(cls, {name: _part(types[name], value) for name, value in values.items() if name in types})
 
 
 def _part(type_: Any, value: Any) -> Any:

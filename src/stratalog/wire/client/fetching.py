@@ -41,8 +41,8 @@ class AbortedRange(NamedTuple):
 class FetchedRecords(NamedTuple):
     """`records` are whole batches from the one that holds the offset asked for, the last of them perhaps cut off.
 
-    `aborted` concerns these records, and is empty unless read_committed was asked for. Offsets are -1 where the broker did
-    not tell.
+    `aborted` concerns these records, and is empty unless read_committed was asked for. Offsets are -1 where the broker
+    did not tell.
     """
 
     records: memoryview
@@ -86,7 +86,10 @@ def request_fields(
 
 
 def parse(body: memoryview, version: int) -> tuple[int, FetchedRecords]:
-    """The error code and the records of a response's one partition. ValueError, IndexError, struct.error for bad bytes."""
+    """The error code and the records of a response's one partition.
+
+    ValueError, IndexError, struct.error for bad bytes.
+    """
     is_flexible = version >= _FLEXIBLE_FROM
     at = 4
     if version >= 7:

@@ -57,9 +57,7 @@ def answers(response: Any) -> dict[TopicPartition, tuple[int, FoundOffset]]:
     return {
         (str(topic.name), int(each.partition_index)): (
             int(each.error_code),
-            FoundOffset(
-                int(each.offset), _milliseconds(each.timestamp), int(getattr(each, "leader_epoch", -1))
-            ),
+            FoundOffset(int(each.offset), _milliseconds(each.timestamp), int(getattr(each, "leader_epoch", -1))),
         )
         for topic in response.topics
         for each in topic.partitions

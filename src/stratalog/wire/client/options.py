@@ -1,4 +1,6 @@
-"""How to reach a cluster, and as whom: the connection's part of a Kafka client's properties. Pure, but for reading no file.
+"""How to reach a cluster, and as whom: the connection's part of a Kafka client's properties.
+
+Pure, but for reading no file.
 
 Names and defaults are those of Kafka's Java clients. Certificates and keys are PEM (KIP-651), as files or in the option
 itself; the formats of Java are refused with the way out.
@@ -20,9 +22,7 @@ CLIENT_ID: Final = "stratalog"
 _PREFIX: Final = "kafka."
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _JAAS: Final = re.compile(r"""^\s*(?P<module>[\w.$]+)\s+required\b(?P<options>.*?);?\s*$""", re.DOTALL)
-_JAAS_OPTION: Final = re.compile(
-    r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))"""
-)
+_JAAS_OPTION: Final = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
 
 
 class SecurityProtocol(enum.Enum):
@@ -68,8 +68,8 @@ class Sasl:
 class ConnectionOptions:
     """Everything a connection needs. Picklable; its repr shows neither passwords nor keys.
 
-    `what` names where the addresses came from, for messages. A request waits `request_timeout_s` for its answer; tries of
-    one question, at moved leaders and lost connections, end after `api_timeout_s`.
+    `what` names where the addresses came from, for messages. A request waits `request_timeout_s` for its answer; tries
+    of one question, at moved leaders and lost connections, end after `api_timeout_s`.
     """
 
     servers: tuple[tuple[str, int], ...]
@@ -85,7 +85,9 @@ class ConnectionOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str], *, what: str = "kafka.bootstrap.servers") -> Self:
-        """From options named `kafka.<property>`; others, and properties of no concern to a connection, are not looked at.
+        """From options named `kafka.<property>`.
+
+        Others, and properties of no concern to a connection, are not looked at.
 
         UsageError names the option, never its value where that is a secret.
         """
@@ -162,9 +164,7 @@ def _tls(reader: _Properties) -> Tls:
             )
     endpoint = reader.verbatim("ssl.endpoint.identification.algorithm")
     if (endpoint or "").strip().lower() not in ("", "https"):
-        raise UsageError(
-            f"option kafka.ssl.endpoint.identification.algorithm={endpoint}: expected https, or nothing"
-        )
+        raise UsageError(f"option kafka.ssl.endpoint.identification.algorithm={endpoint}: expected https, or nothing")
     return Tls(
         truststore_path=reader.text("ssl.truststore.location"),
         truststore_text=reader.text("ssl.truststore.certificates"),

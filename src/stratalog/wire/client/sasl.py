@@ -29,9 +29,7 @@ def dialogue(sasl: Sasl) -> Dialogue:
     """The client's messages. SaslError at a bad answer."""
     if sasl.mechanism == "PLAIN":
         return _plain(sasl)
-    return _scram(
-        sasl, sasl.mechanism.removeprefix("SCRAM-").replace("-", "").lower(), b64encode(random_bytes(24))
-    )
+    return _scram(sasl, sasl.mechanism.removeprefix("SCRAM-").replace("-", "").lower(), b64encode(random_bytes(24)))
 
 
 def _plain(sasl: Sasl) -> Dialogue:
@@ -47,11 +45,7 @@ def _scram(sasl: Sasl, digest: str, nonce: bytes) -> Dialogue:
         server_nonce, salt, iterations = said[b"r"], b64decode(said[b"s"], validate=True), int(said[b"i"])
     except (KeyError, ValueError):
         raise SaslError("the broker's first SCRAM message is none") from None
-    if (
-        not server_nonce.startswith(nonce)
-        or len(server_nonce) == len(nonce)
-        or not 0 < iterations <= _ITERATIONS_MAX
-    ):
+    if not server_nonce.startswith(nonce) or len(server_nonce) == len(nonce) or not 0 < iterations <= _ITERATIONS_MAX:
         raise SaslError("the broker's first SCRAM message does not continue the client's")
     salted = hashlib.pbkdf2_hmac(digest, sasl.password.encode(), salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", digest)

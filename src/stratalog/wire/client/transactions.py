@@ -1,7 +1,7 @@
 """Producer ids, transactions and commits of groups: questions to coordinators, asked again while they move or are busy.
 
-In the versions before KIP-890's second part (Produce up to 11, EndTxn up to 4), in which the end of a transaction is the
-same request however often it is sent, and by whom.
+In the versions before KIP-890's second part (Produce up to 11, EndTxn up to 4), in which the end of a transaction is
+the same request however often it is sent, and by whom.
 """
 
 from __future__ import annotations

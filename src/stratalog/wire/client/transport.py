@@ -1,4 +1,7 @@
-"""A socket to a broker, plain or within TLS. Certificates and keys are PEM, from files or from the options themselves."""
+"""A socket to a broker, plain or within TLS.
+
+Certificates and keys are PEM, from files or from the options themselves.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,7 @@ def connect(host: str, port: int, options: ConnectionOptions) -> socket.socket:
     try:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = (
-            _context(options.tls).wrap_socket(plain, server_hostname=host)
-            if options.protocol.is_encrypted
-            else plain
+            _context(options.tls).wrap_socket(plain, server_hostname=host) if options.protocol.is_encrypted else plain
         )
         connection.settimeout(options.request_timeout_s)
     except BaseException:
@@ -66,6 +67,4 @@ def _load_identity(context: ssl.SSLContext, name: str, path: Path, password: str
         context.load_cert_chain(path, password=password or "")
     except (OSError, ValueError) as error:
         why = getattr(error, "reason", None) or getattr(error, "strerror", None) or "no key and certificate"
-        raise UsageError(
-            f"option {name}: expected a private key and its certificates in PEM ({why})"
-        ) from None
+        raise UsageError(f"option {name}: expected a private key and its certificates in PEM ({why})") from None

@@ -21,9 +21,7 @@ from stratalog.spark.pipelines.compaction.values import Rewritten
 Rows = list[tuple[Any, ...]]
 
 
-def survey_in_process(
-    plans: Sequence[PartitionPlan], *, buckets: int = 1
-) -> tuple[list[SurveyedPartition], Rows]:
+def survey_in_process(plans: Sequence[PartitionPlan], *, buckets: int = 1) -> tuple[list[SurveyedPartition], Rows]:
     """Steps 1 and 2; `buckets` for each partition. Also the rows of superseded offsets."""
     tasks, _ = keys_tasks(plans, [buckets * 1_000_000] * len(plans), 1)
     step = work.KeysWork([zlib.compress(pickle.dumps(tasks))], [plan.first_dirty_offset for plan in plans])
@@ -43,9 +41,7 @@ def compact_in_process(plans: Sequence[PartitionPlan], *, buckets: int = 1) -> l
     made: list[list[Rewritten]] = []
     for part, plan in enumerate(plans):
         tasks = rewrite_tasks(part, plan, surveyed[part])
-        step = work.RewriteWork(
-            {first_groups[part] + task.group: zlib.compress(pickle.dumps(task)) for task in tasks}
-        )
+        step = work.RewriteWork({first_groups[part] + task.group: zlib.compress(pickle.dumps(task)) for task in tasks})
         outcomes = [pickle.loads(row[0]) for row in rows_of(step(iter([batch_of(rows, work.NEWEST_SCHEMA)])))]
         for outcome in outcomes:
             assert isinstance(outcome, Rewritten), outcome
@@ -65,8 +61,4 @@ def batch_of(rows: Rows, schema: str) -> pa.RecordBatch:
 
 
 def rows_of(batches: Iterator[pa.RecordBatch]) -> Rows:
-    return [
-        row
-        for batch in batches
-        for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)
-    ]
+    return [row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]

@@ -163,10 +163,7 @@ def write_log(directory: Path, *, records: int = 600, keys: int = 40) -> None:
     config = LogConfig.from_properties({"internal.segment.bytes": "8192"})
     log = PartitionLog.open(directory, config)
     for first in range(0, records, 20):
-        batch = [
-            Record(n, T0 + first + n, b"%d" % ((first + n) % keys), b"value %d" % (first + n))
-            for n in range(20)
-        ]
+        batch = [Record(n, T0 + first + n, b"%d" % ((first + n) % keys), b"value %d" % (first + n)) for n in range(20)]
         codec = Codec.ZSTD if first % 40 else Codec.NONE
         log.append_as_leader(build_batch(batch, codec=codec), leader_epoch=0)
     log.roll()

@@ -36,9 +36,7 @@ def segment_of(text: bytes, count: int) -> list[bytes]:
 
 def outcome(collector: KeyCollector, task: KeysTask) -> list[tuple[int, int, bytes] | tuple[int, int]]:
     return [
-        (found.records, found.keys)
-        if isinstance(found, SegmentSummary)
-        else (found.bucket, found.sequence, found.data)
+        (found.records, found.keys) if isinstance(found, SegmentSummary) else (found.bucket, found.sequence, found.data)
         for found in collector.collect(task)
     ]
 

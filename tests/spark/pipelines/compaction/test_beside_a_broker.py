@@ -166,9 +166,7 @@ def test_a_consumer_reads_on_while_its_topic_is_compacted(tmp_path: Path, spark:
             reader.end()
         assert reader.faults == []
         assert (first.records_out, second.records_out) == (KEYS, KEYS)
-        assert KEYS < second.records_in < first.records_in, (
-            "what was clean is not looked at record by record again"
-        )
+        assert KEYS < second.records_in < first.records_in, "what was clean is not looked at record by record again"
         assert third.bytes_in == third.bytes_out, "the third run finds everything clean"
         after = list_remote_segments(story.store)
         assert after[-1].end_offset < story_end(story.address) - 1, "the newest part is local"

@@ -48,7 +48,7 @@ from tests.spark.pipelines.compaction.lives import (
     upload,
 )
 
-# --- log directories ----------------------------------------------------------------------------------------------------
+# --- log directories --------------------------------------------------------------------------------------------------
 
 
 def compact_locally(life: Life) -> None:
@@ -97,7 +97,7 @@ def test_a_compaction_may_be_killed_at_any_change(tmp_path: Path, power_loss: bo
         assert life.offsets() == sorted(life.newest.values()), step
 
 
-# --- buckets ------------------------------------------------------------------------------------------------------------
+# --- buckets ----------------------------------------------------------------------------------------------------------
 
 
 class FailingMetadataLog(MemoryMetadataLog):

@@ -58,8 +58,7 @@ def test_a_random_log_becomes_what_the_cleaner_makes_of_it(tmp_path: Path, seed:
     assert after == local_batches(cleaners, below=2**62)
     assert len(after) <= len(before)
     aborted = [
-        {name: data for name, data in files_of(each).items() if name.endswith(".txnindex")}
-        for each in (ours, cleaners)
+        {name: data for name, data in files_of(each).items() if name.endswith(".txnindex")} for each in (ours, cleaners)
     ]
     assert aborted[0] == aborted[1]
 

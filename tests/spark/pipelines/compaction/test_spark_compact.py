@@ -47,9 +47,7 @@ def test_on_spark_as_the_cleaner_does_it(tmp_path: Path, data_dir: Path, spark: 
         assert local_batches(data_dir / f"prices-{number}", below=2**62) == expected[number]
     assert foreseen.records_gained == result.records_gained == 600 + 700 - 80
     assert result.bytes_gained > 0
-    assert [
-        (each.topic, each.partition, each.records_in, each.records_out) for each in result.partitions
-    ] == [
+    assert [(each.topic, each.partition, each.records_in, each.records_out) for each in result.partitions] == [
         ("prices", 0, 600, 40),
         ("prices", 1, 700, 40),
     ]

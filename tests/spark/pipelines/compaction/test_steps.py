@@ -85,9 +85,7 @@ def test_superseded_offsets_are_found_in_any_order(listed: set[int], asked: list
     assert newer.latest_offset == 5_000
 
 
-def test_entries_leave_in_pieces_when_there_is_no_more_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_entries_leave_in_pieces_when_there_is_no_more_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when one batch has more records than there is room for; buckets hold all entries between them."""
     batches = [
         build_batch([Record(first + n, 0, b"%d" % n, b"v") for n in range(count)], base_offset=first)

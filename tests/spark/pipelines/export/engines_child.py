@@ -25,7 +25,9 @@ from stratalog.spark.pipelines.export.iceberg_table import IcebergTarget
 from stratalog.spark.pipelines.export.parquet_table import OverlappingRunsError
 
 T0 = 1_700_000_000_000
-SCHEMA = '{"type":"record","name":"r","fields":[{"name":"a","type":["null","long"]},{"name":"b","type":["string","null"]}]}'
+SCHEMA = (
+    '{"type":"record","name":"r","fields":[{"name":"a","type":["null","long"]},{"name":"b","type":["string","null"]}]}'
+)
 
 
 class DiedError(BaseException):
@@ -62,9 +64,7 @@ def try_engine(spark: SparkSession, root: Path, kind: str, to: str) -> dict[str,
     found["after death"] = export(spark, source=source, decode=schema, **keywords).records
 
     write(root, f"events-{kind}", 50, [b'{"id":50,"x":{"y":7}}'])
-    found["grown"] = export(
-        spark, source=source, decode=Json("id BIGINT, x STRUCT<y: INT>"), **keywords
-    ).records
+    found["grown"] = export(spark, source=source, decode=Json("id BIGINT, x STRUCT<y: INT>"), **keywords).records
     table = read_table(spark, to, table_format=kind)
     found["offsets"] = sorted(row.offset for row in table.select("offset").collect())
     found["grown value"] = table.where("offset = 50").select("data.x.y").collect()[0][0]
@@ -166,7 +166,9 @@ def try_avro(spark: SparkSession, root: Path) -> list[Any]:
 
 
 def main(root: Path, jars: list[str]) -> None:
-    extensions = "io.delta.sql.DeltaSparkSessionExtension,org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+    extensions = (
+        "io.delta.sql.DeltaSparkSessionExtension,org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+    )
     spark = stratalog.spark.local_session(
         "engines",
         **{

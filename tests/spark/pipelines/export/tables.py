@@ -13,9 +13,7 @@ from stratalog.spark.pipelines.export.files import TableFiles
 from stratalog.spark.pipelines.export.parquet_table import ParquetTable
 from stratalog.spark.pipelines.export.parquet_write import ParquetWriter
 
-SCHEMA = pa.schema(
-    [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("date", pa.string())]
-)
+SCHEMA = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("date", pa.string())])
 
 
 def rows(start: int, end: int) -> pa.RecordBatch:
@@ -32,9 +30,7 @@ def rows(start: int, end: int) -> pa.RecordBatch:
     )
 
 
-def run(
-    files: TableFiles, run_id: str, end: int, *, before_commit: Callable[[], None] = lambda: None
-) -> None:
+def run(files: TableFiles, run_id: str, end: int, *, before_commit: Callable[[], None] = lambda: None) -> None:
     """One export up to `end`; dies where the files or `before_commit` do, without any cleaning."""
     table = ParquetTable(files)
     last = table.recover()

@@ -1,4 +1,5 @@
-"""Exports into Delta and Iceberg tables, and of Avro values, with the newest Spark that the engines have releases for."""
+"""Exports into Delta and Iceberg tables, and of Avro values, with the newest Spark that the engines have releases
+for."""
 
 from __future__ import annotations
 

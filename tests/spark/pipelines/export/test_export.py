@@ -79,9 +79,7 @@ def test_each_run_adds_what_is_new_and_nothing_twice(tmp_path: Path, spark: Spar
     assert days == {f"date={row['date']}" for each in partitions for row in expected(each)}
 
 
-def test_a_table_in_an_object_store_partitioned_by_topic_and_hour(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_a_table_in_an_object_store_partitioned_by_topic_and_hour(tmp_path: Path, spark: SparkSession) -> None:
     for topic in ("orders", "returns"):
         Partition(tmp_path / "data", topic).segment(steady(4, start=T0, step_ms=HALF_HOUR_MS))
     to = (tmp_path / "store").as_uri()

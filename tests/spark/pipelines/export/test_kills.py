@@ -35,9 +35,7 @@ def kill_when_files_are_there(child: subprocess.Popen[bytes], table: Path, count
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-def test_an_export_that_is_killed_at_any_step_exports_each_record_once(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_an_export_that_is_killed_at_any_step_exports_each_record_once(tmp_path: Path, spark: SparkSession) -> None:
     data, table = tmp_path / "data", tmp_path / "table"
     partitions = [Partition(data, number=number) for number in range(2)]
     for partition in partitions:
@@ -58,8 +56,5 @@ def test_an_export_that_is_killed_at_any_step_exports_each_record_once(
     export(spark, source={"path": str(data), "subscribe": "orders"}, to=str(table))
     expected = sorted((each.number, record.offset) for each in partitions for record in each.records)
     for found in (read_table(spark, str(table)), spark.read.parquet(str(table))):
-        assert (
-            sorted((row.partition, row.offset) for row in found.select("partition", "offset").collect())
-            == expected
-        )
+        assert sorted((row.partition, row.offset) for row in found.select("partition", "offset").collect()) == expected
     assert not [path for path in table.rglob(".*") if path.is_file() and not path.name.endswith(".crc")]

@@ -65,8 +65,8 @@ class FailingFiles(LocalFiles):
 def test_runs_that_die_anywhere_export_each_record_once(
     tmp_path_factory: pytest.TempPathFactory, crashes: list[tuple[int, bool]], ends: list[int]
 ) -> None:
-    """Invariant: after any crashes the table has a prefix of the records, each once; after a whole run it has all of them,
-    and the directory nothing else."""
+    """Invariant: after any crashes the table has a prefix of the records, each once; after a whole run it has all of
+    them, and the directory nothing else."""
     root = tmp_path_factory.mktemp("table")
     files = LocalFiles(root)
     ends.sort()
@@ -158,13 +158,9 @@ def test_a_damaged_log_is_named(tmp_path: Path) -> None:
 
 
 def test_a_commit_survives_its_text() -> None:
-    commit = next_commit(
-        None, "r", [OffsetRange("a.b-c", 12, 5, 9)], '{"x":"\'"}', ("date", "hour"), "json a INT"
-    )
+    commit = next_commit(None, "r", [OffsetRange("a.b-c", 12, 5, 9)], '{"x":"\'"}', ("date", "hour"), "json a INT")
     assert Commit.parse(commit.to_json(), "here") == commit
-    following = next_commit(
-        commit, "s", [OffsetRange("a.b-c", 12, 9, 10), OffsetRange("n", 0, 3, 4)], "", (), None
-    )
+    following = next_commit(commit, "s", [OffsetRange("a.b-c", 12, 9, 10), OffsetRange("n", 0, 3, 4)], "", (), None)
     assert following.next_offsets == {("a.b-c", 12): 10, ("n", 0): 4}
 
 

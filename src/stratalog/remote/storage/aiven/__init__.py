@@ -4,5 +4,6 @@
                                                                         .indexes        all indexes one after the other
                                                                         .rsm-manifest   JSON, the last one to be written
 
-Source: its documentation and sources (github.com/Aiven-Open/tiered-storage-for-apache-kafka), version 1 of the manifest.
+Source: its documentation and sources (github.com/Aiven-Open/tiered-storage-for-apache-kafka), version 1 of the
+manifest.
 """

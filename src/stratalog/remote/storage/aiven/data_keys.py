@@ -48,13 +48,10 @@ class DataKeys:
         """The data key. RemoteStorageError names an id that is not here, and a key that is not the one."""
         key = self.private_keys.get(key_id)
         if key is None:
-            have = (
-                f"those configured are {', '.join(self.private_keys)}"
-                if self.private_keys
-                else "none is configured"
-            )
+            have = f"those configured are {', '.join(self.private_keys)}" if self.private_keys else "none is configured"
             raise RemoteStorageError(
-                f"{source} is encrypted with the RSA key {key_id}; {have}: add its private key as {OPTION}={key_id}=<path>"
+                f"{source} is encrypted with the RSA key {key_id}; {have}: add its private key as "
+                f"{OPTION}={key_id}=<path>"
             )
         try:
             data_key = _open(key, sealed)
@@ -74,9 +71,7 @@ def _read_private_key(path: str, fs: FileSystem) -> RSAPrivateKey:
     except OSError as error:
         raise UsageError(f"{OPTION}: {path} cannot be read: {error.strerror or error}") from error
     except (ValueError, TypeError) as error:
-        raise UsageError(
-            f"{OPTION}: {path} holds no private key as PEM without a password: {error}"
-        ) from error
+        raise UsageError(f"{OPTION}: {path} holds no private key as PEM without a password: {error}") from error
     if not isinstance(key, RSAPrivateKey):
         raise UsageError(f"{OPTION}: {path} holds a private key, but not one of RSA")
     return key
@@ -104,8 +99,7 @@ def _open(key: RSAPrivateKey, sealed: bytes) -> bytes:
 def _mask(seed: bytes, size: int) -> bytes:
     """MGF1 (RFC 8017, B.2.1)."""
     blocks = (
-        hashlib.sha3_512(seed + counter.to_bytes(4, "big")).digest()
-        for counter in range(-(-size // _HASH_BYTES))
+        hashlib.sha3_512(seed + counter.to_bytes(4, "big")).digest() for counter in range(-(-size // _HASH_BYTES))
     )
     return b"".join(blocks)[:size]
 

@@ -2,8 +2,9 @@
 
 chunkIndex        type "fixed": transformedChunkSize, finalTransformedChunkSize; type "variable": transformedChunks
                   (`chunk_sizes`); both: originalChunkSize, originalFileSize
-segmentIndexes    offset, timestamp, producerSnapshot, leaderEpoch, transaction (may be null), each a position and a size
-                  in `.indexes`; a size of 0 is an index without entries; each is one chunk of its own, never compressed
+segmentIndexes    offset, timestamp, producerSnapshot, leaderEpoch, transaction (may be null), each a position and a
+                  size in `.indexes`; a size of 0 is an index without entries; each is one chunk of its own, never
+                  compressed
 compression       whether the chunks of `.log` are zstd frames
 encryption        dataKey "<id of the RSA key>:<base64 of the AES key under it>" and aad (base64); not there: plain
 remoteLogSegmentMetadata   what the broker knew of the segment
@@ -51,9 +52,7 @@ def decode(data: Buffer, source: str) -> SegmentManifest:
         manifest.validate()
     except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
         what = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
-        raise RemoteStorageError(
-            f"{source} is no manifest of a segment of the Aiven layout: {what}"
-        ) from error
+        raise RemoteStorageError(f"{source} is no manifest of a segment of the Aiven layout: {what}") from error
     return manifest
 
 
@@ -124,6 +123,4 @@ def _encryption(found: Mapping[str, Any] | None) -> Encryption | None:
     key_id, separator, sealed = str(found["dataKey"]).partition(":")
     if not key_id.strip() or not separator or not sealed or ":" in sealed:
         raise ValueError("the data key is not '<key id>:<base64>'")
-    return Encryption(
-        key_id, base64.b64decode(sealed, validate=True), base64.b64decode(found["aad"], validate=True)
-    )
+    return Encryption(key_id, base64.b64decode(sealed, validate=True), base64.b64decode(found["aad"], validate=True))

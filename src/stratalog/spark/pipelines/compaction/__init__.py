@@ -6,6 +6,6 @@
     4  local, bucket, broker: new segments take the place of the old ones
 
 Between 1 and 2, and 2 and 3, Spark shuffles a few large rows of packed bytes (`shuffle`); per-record work is in native
-loops. No task holds more than the keys of one bucket, or the superseded offsets of one segment. `plan` says what is done
-to what.
+loops. No task holds more than the keys of one bucket, or the superseded offsets of one segment. `plan` says what is
+done to what.
 """

@@ -1,7 +1,7 @@
 """Partitions of a bucket: which segments there are, and new ones in their places.
 
-A publication (`remote.publication`) makes the new segments of a partition visible and takes the old ones away in one step;
-the objects of the old ones stay for a while, for whoever is reading them.
+A publication (`remote.publication`) makes the new segments of a partition visible and takes the old ones away in one
+step; the objects of the old ones stay for a while, for whoever is reading them.
 """
 
 from __future__ import annotations
@@ -95,9 +95,7 @@ def bucket_plan(
     plan = PartitionPlan(
         topic=newest.topic,
         partition=newest.partition,
-        sources=[
-            _source(each, next_base) for each, next_base in _with_next(stable) if end > first_dirty_offset
-        ],
+        sources=[_source(each, next_base) for each, next_base in _with_next(stable) if end > first_dirty_offset],
         aborted=[_aborted(places.store, each) for each in taken],
         first_dirty_offset=first_dirty_offset,
         end_offset=end,
@@ -129,9 +127,7 @@ def _of_lineage(view: PlainView, manifests: Sequence[SegmentManifest]) -> list[S
     return [each for each in manifests if is_within_lineage(each.metadata(), end, lineage)]
 
 
-def _stable(
-    manifests: Sequence[SegmentManifest], producers: Sequence[ProducerSnapshotEntry]
-) -> list[SegmentManifest]:
+def _stable(manifests: Sequence[SegmentManifest], producers: Sequence[ProducerSnapshotEntry]) -> list[SegmentManifest]:
     """The segments that end before the first transaction of which nobody knows yet how it ends."""
     open_from = [entry.current_txn_first_offset for entry in producers]
     bound = min((offset for offset in open_from if offset >= 0), default=manifests[-1].end_offset + 1)

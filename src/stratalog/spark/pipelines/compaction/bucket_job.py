@@ -1,8 +1,8 @@
 """One compaction of a bucket by its job id, with which the ids of all its segments begin.
 
-A task whose executor dies leaves objects that no message names. They are told by the job (`remote.staging.sweep`) and go at
-its end; so that they go too when the driver dies, the job is noted for each topic while it is under way, and the next
-one looks there:
+A task whose executor dies leaves objects that no message names. They are told by the job (`remote.staging.sweep`) and
+go at its end; so that they go too when the driver dies, the job is noted for each topic while it is under way, and the
+next one looks there:
 
     <url>/_publications/compact-<topic>.job     {"format": "stratalog-compaction", "version": 1, "job": <id>}
 """
@@ -75,8 +75,9 @@ class BucketJob:
 
 
 def job_above(segments: Iterable[UUID]) -> UUID:
-    """An id for a job whose segments have larger ids than these, if that can be: of two segments with the same offsets our
-    broker then takes the new one as soon as it hears of it. Steps are small, so that there is room for many jobs."""
+    """An id for a job whose segments have larger ids than these, if that can be: of two segments with the same offsets
+    our broker then takes the new one as soon as it hears of it. Steps are small, so that there is room for many
+    jobs."""
     drawn = random_uuid()
     most = max((each.int >> _LOW_BITS for each in segments), default=None)
     if most is None:

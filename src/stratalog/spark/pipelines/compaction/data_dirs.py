@@ -42,7 +42,10 @@ class LocalPartition:
 
 @contextmanager
 def locked(directories: Sequence[Path], fs: FileSystem = REAL_FILESYSTEM) -> Iterator[None]:
-    """Hold log directories as a broker holds them. DataDirError for one that is in use, UsageError for one that is none."""
+    """Hold log directories as a broker holds them.
+
+    DataDirError for one that is in use, UsageError for one that is none.
+    """
     with ExitStack() as stack:
         for directory in dict.fromkeys(path.resolve() for path in directories):
             if not fs.is_dir(directory):
@@ -73,9 +76,7 @@ def local_partitions(
 
 
 def _partitions(directory: Path, fs: FileSystem) -> list[LocalPartition]:
-    cleaner, watermarks, starts, recovery = (
-        OffsetCheckpoint(directory / name, fs).read() for name in _CHECKPOINTS
-    )
+    cleaner, watermarks, starts, recovery = (OffsetCheckpoint(directory / name, fs).read() for name in _CHECKPOINTS)
     was_clean = fs.exists(directory / CLEAN_SHUTDOWN)
 
     def partition(found: PartitionDirectory) -> LocalPartition:
@@ -93,9 +94,7 @@ def _partitions(directory: Path, fs: FileSystem) -> list[LocalPartition]:
     return [partition(found) for found in list_partitions(directory, fs)]
 
 
-def note_cleaned(
-    directory: Path, topic: str, partition: int, offset: int, fs: FileSystem = REAL_FILESYSTEM
-) -> None:
+def note_cleaned(directory: Path, topic: str, partition: int, offset: int, fs: FileSystem = REAL_FILESYSTEM) -> None:
     """Write down, where the cleaner would, that everything below `offset` is clean."""
     checkpoint = OffsetCheckpoint(directory / CLEANER_OFFSETS, fs)
     checkpoint.write(checkpoint.read() | {(topic, partition): offset})

@@ -1,7 +1,8 @@
 """Step 1: what keys a segment has, and where.
 
-Data of aborted transactions has no say. Entries leave as packed bytes, bucket by bucket: all hashes (16 bytes each), then
-all offsets relative to the segment's base (4 bytes each, in the machine's order). Memory does not depend on the segment.
+Data of aborted transactions has no say. Entries leave as packed bytes, bucket by bucket: all hashes (16 bytes each),
+then all offsets relative to the segment's base (4 bytes each, in the machine's order). Memory does not depend on the
+segment.
 """
 
 from __future__ import annotations

@@ -37,7 +37,10 @@ ENTRY_WORDS = 3
 
 @native
 def _collect(context: int, header: int, payload: int, size: int) -> int:
-    """Add an entry for each record with a key; DONE, MALFORMED, or OUT_FULL (and nothing is done) without room for all."""
+    """Add an entry for each record with a key.
+
+    DONE, MALFORMED, or OUT_FULL (and nothing is done) without room for all.
+    """
     x = as_i64(context)
     scratch = x[X_MAP]
     digest = as_i64(scratch)

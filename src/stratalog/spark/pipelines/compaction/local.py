@@ -1,8 +1,8 @@
 """Partitions of log directories: opened to see what there is, closed while Spark works, and opened again for the swap.
 
-Opening is what a broker does: a log that was not closed is recovered, and a swap that was cut short is finished or undone.
-New segments go in as the cleaner's do (`log.replacement`), group after group, so a crash at any moment leaves whole
-segments, old or new; the next run begins anew with what is there.
+Opening is what a broker does: a log that was not closed is recovered, and a swap that was cut short is finished or
+undone. New segments go in as the cleaner's do (`log.replacement`), group after group, so a crash at any moment leaves
+whole segments, old or new; the next run begins anew with what is there.
 """
 
 from __future__ import annotations
@@ -61,9 +61,7 @@ def opened(
         log.close()
 
 
-def plan_of(
-    partition: LocalPartition, config: LogConfig, clock: Clock, fs: FileSystem = REAL_FILESYSTEM
-) -> LocalPlan:
+def plan_of(partition: LocalPartition, config: LogConfig, clock: Clock, fs: FileSystem = REAL_FILESYSTEM) -> LocalPlan:
     """What is to be done to a partition. KafkaError, OSError."""
     clear_attempts(partition.path, fs)
     now_ms = clock.now_ms()
@@ -120,9 +118,7 @@ def _source(segment: LogSegment, end_offset: int) -> SourceSegment:
     )
 
 
-def swap_in(
-    local: LocalPlan, rewritten: Sequence[Rewritten], clock: Clock, fs: FileSystem = REAL_FILESYSTEM
-) -> None:
+def swap_in(local: LocalPlan, rewritten: Sequence[Rewritten], clock: Clock, fs: FileSystem = REAL_FILESYSTEM) -> None:
     """Put new segments in the place of their groups, and write down how far the partition is clean."""
     partition, plan = local.partition, local.plan
     groups = plan.groups()

@@ -36,7 +36,8 @@ _ALL_REPLICAS: Final = -1
 
 
 class BrokerMetadataLog:
-    """The metadata topic of a cluster as the log that a metadata manager asks for (`remote.metadata.log.MetadataLog`)."""
+    """The metadata topic of a cluster as the log that a metadata manager asks for
+    (`remote.metadata.log.MetadataLog`)."""
 
     def __init__(self, cluster: Cluster) -> None:
         """UsageError when the cluster has no such topic: nothing is tiered there."""
@@ -146,8 +147,8 @@ class TieredCluster:
     def of_the_log(self, manifests: Sequence[SegmentManifest]) -> list[SegmentManifest]:
         """Those of one partition that the leader's log goes along with to their end.
 
-        Others are of a history that was given up, as after the end of a log was lost: their values are not newer ones, and
-        a segment that is made of both would be of the wrong history as a whole.
+        Others are of a history that was given up, as after the end of a log was lost: their values are not newer ones,
+        and a segment that is made of both would be of the wrong history as a whole.
         """
         if self._epoch_end is None:
             return list(manifests)
@@ -158,9 +159,7 @@ class TieredCluster:
             for epoch in metadata.segment_leader_epochs:
                 if epoch not in ends:
                     ends[epoch] = self._epoch_end(manifest.topic_id_partition, epoch)
-            if all(
-                epoch_end_offset(metadata, epoch) < ends[epoch] for epoch in metadata.segment_leader_epochs
-            ):
+            if all(epoch_end_offset(metadata, epoch) < ends[epoch] for epoch in metadata.segment_leader_epochs):
                 found.append(manifest)
         return found
 
@@ -204,6 +203,4 @@ def _started(finished: RemoteLogSegmentMetadata, now_ms: int) -> RemoteLogSegmen
 def _update(
     segment: RemoteLogSegmentMetadata, state: RemoteLogSegmentState, now_ms: int
 ) -> RemoteLogSegmentMetadataUpdate:
-    return RemoteLogSegmentMetadataUpdate(
-        segment.segment_id, now_ms, segment.custom_metadata, state, BULK_BROKER_ID
-    )
+    return RemoteLogSegmentMetadataUpdate(segment.segment_id, now_ms, segment.custom_metadata, state, BULK_BROKER_ID)

@@ -34,9 +34,9 @@ def rehash(source: Any, target: Any) -> None:
 def sift(table: Any, state: Any, hashes: Any, offsets: Any, dirty_from: int, superseded: Any) -> None:
     """Go through entries from the last to the first, and list those whose key is in the table already.
 
-    Keys of entries with offsets from `dirty_from` on are added to the table. `state` says how many entries are left, how
-    many keys the table has, how many it may have before this stops, and how many are listed; all are kept up to date.
-    The hash (0, 0), which marks a free place, is never taken for superseded.
+    Keys of entries with offsets from `dirty_from` on are added to the table. `state` says how many entries are left,
+    how many keys the table has, how many it may have before this stops, and how many are listed; all are kept up to
+    date. The hash (0, 0), which marks a free place, is never taken for superseded.
     """
     left = state[0]
     taken = state[1]

@@ -131,9 +131,7 @@ def buckets_of(keys: int, cores: int) -> int:
     return max(by_size, by_cores, 1)
 
 
-def keys_tasks(
-    plans: Sequence[PartitionPlan], estimates: Sequence[int], cores: int
-) -> tuple[list[KeysTask], int]:
+def keys_tasks(plans: Sequence[PartitionPlan], estimates: Sequence[int], cores: int) -> tuple[list[KeysTask], int]:
     """Step 1 of all segments of all partitions, and how many buckets there are."""
     tasks: list[KeysTask] = []
     first_bucket = 0
@@ -174,9 +172,7 @@ class SurveyedPartition:
         if len(segments) != 1:
             return True
         summary = self.summaries[segments[0]]
-        return bool(
-            self.superseded[segments[0]] or summary.keyless or summary.tombstones or summary.special_batches
-        )
+        return bool(self.superseded[segments[0]] or summary.keyless or summary.tombstones or summary.special_batches)
 
 
 def rewrite_tasks(part: int, plan: PartitionPlan, survey: SurveyedPartition) -> list[RewriteTask]:
@@ -191,9 +187,7 @@ def rewrite_tasks(part: int, plan: PartitionPlan, survey: SurveyedPartition) -> 
             places=plan.places,
             aborted=[plan.aborted_in(segment) for segment in segments],
             met=met[segments[0]],
-            facts=_narrowed(
-                facts, plan.sources[segments[0]].base_offset, plan.sources[segments[-1]].end_offset
-            ),
+            facts=_narrowed(facts, plan.sources[segments[0]].base_offset, plan.sources[segments[-1]].end_offset),
             config=plan.config,
             directory=plan.directory,
             upload=None if plan.upload is None else plan.upload(segments),
@@ -211,9 +205,13 @@ def _narrowed(facts: FilterFacts, start: int, end: int) -> FilterFacts:
         if record.last_data_offset < 0 or start <= record.last_data_offset < end
     }
     return FilterFacts(
-        facts.now_ms, facts.delete_retention_ms, facts.legacy_horizon_ms, facts.latest_offset,
-        facts.high_watermark, last,
-    )  # fmt: skip
+        facts.now_ms,
+        facts.delete_retention_ms,
+        facts.legacy_horizon_ms,
+        facts.latest_offset,
+        facts.high_watermark,
+        last,
+    )
 
 
 def keys_estimate(plan: PartitionPlan) -> int:

@@ -32,8 +32,8 @@ _COLUMNS: Final = (
 class CompactedPartition:
     """One partition, before and after; of a dry run what would be after, as far as keys tell, and bytes by proportion.
 
-    `tombstones` are those that were there before. `core_seconds` is how long the tasks of all steps had a core: to read,
-    hash, sift and write, and until what was written was safe on the disk or in the store.
+    `tombstones` are those that were there before. `core_seconds` is how long the tasks of all steps had a core: to
+    read, hash, sift and write, and until what was written was safe on the disk or in the store.
     """
 
     topic: str
@@ -118,9 +118,7 @@ def foreseen(plan: PartitionPlan, surveyed: SurveyedPartition) -> CompactedParti
     )
 
 
-def achieved(
-    plan: PartitionPlan, surveyed: SurveyedPartition, rewritten: Sequence[Rewritten]
-) -> CompactedPartition:
+def achieved(plan: PartitionPlan, surveyed: SurveyedPartition, rewritten: Sequence[Rewritten]) -> CompactedPartition:
     """What a compaction did to a partition, of which these groups were rewritten and the others stayed as they were."""
     before = foreseen(plan, surveyed)
     stats = [new.stats for new in rewritten]

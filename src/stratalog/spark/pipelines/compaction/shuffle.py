@@ -2,14 +2,15 @@
 
     keys     a row for each bucket of each piece of a segment, and one with the summary of the segment
        | by bucket; within a bucket from the newest segment to the oldest
-    newest   a row for each segment of each bucket: the superseded offsets; and facts: summaries, and counts of each task
-       | facts to the driver; the others, which Spark keeps, by group; within a group by segment
+    newest   a row for each segment of each bucket: the superseded offsets; and facts: summaries, and counts of each
+       task | facts to the driver; the others, which Spark keeps, by group; within a group by segment
     rewrite  a row for each group
 
 Two queries in all, without anything else for Spark to plan: on a small log that is what takes most of the time.
 
-No RDDs: it runs in classic sessions and over Spark Connect. Memory of a task: the buffers of one segment reader and at most
-one Arrow batch, and besides the keys of one bucket, or the superseded offsets of one segment. Spark spills the rest.
+No RDDs: it runs in classic sessions and over Spark Connect. Memory of a task: the buffers of one segment reader and at
+most one Arrow batch, and besides the keys of one bucket, or the superseded offsets of one segment. Spark spills the
+rest.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ _TASKS_A_CORE: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What steps 1 and 2 found, partition by partition. `frame` is kept by Spark until the `survey` ends; in it groups are
-    numbered through all partitions, those of one beginning with its `first_groups`."""
+    """What steps 1 and 2 found, partition by partition. `frame` is kept by Spark until the `survey` ends; in it groups
+    are numbered through all partitions, those of one beginning with its `first_groups`."""
 
     partitions: Sequence[SurveyedPartition]
     frame: DataFrame
@@ -61,8 +62,8 @@ class Survey:
 
 
 def owners_of(plans: Sequence[PartitionPlan]) -> tuple[dict[tuple[int, int], tuple[int, int]], list[int]]:
-    """Of each segment of each partition its group, numbered through all partitions, and its number in that; and the first
-    group of each partition."""
+    """Of each segment of each partition its group, numbered through all partitions, and its number in that; and the
+    first group of each partition."""
     owners: dict[tuple[int, int], tuple[int, int]] = {}
     first_groups, group = [], 0
     for part, plan in enumerate(plans):
@@ -88,13 +89,9 @@ def survey(
     from pyspark.sql import functions as F
 
     groups = plan_groups([task.source.size for task in tasks], _TASKS_A_CORE * cores)
-    payload = [
-        zlib.compress(pickle.dumps([tasks[number] for number in sorted(group)]), 1) for group in groups
-    ]
+    payload = [zlib.compress(pickle.dumps([tasks[number] for number in sorted(group)]), 1) for group in groups]
     dirty = [plan.first_dirty_offset for plan in plans]
-    keys = spark.range(0, len(groups), 1, max(len(groups), 1)).mapInArrow(
-        KeysWork(payload, dirty), KEYS_SCHEMA
-    )
+    keys = spark.range(0, len(groups), 1, max(len(groups), 1)).mapInArrow(KeysWork(payload, dirty), KEYS_SCHEMA)
     partitions = min(buckets, _PARTITIONS_MAX)
     owners, first_groups = owners_of(plans)
     newest = (
@@ -141,7 +138,8 @@ def rewrite(
 ) -> Iterator[Rewritten]:
     """Do step 3; new segments as they come. TaskError, naming the group, for what a worker cannot read or write.
 
-    A task that ran twice leaves a directory behind that nobody is told of; whoever gave `RewriteTask.directory` clears it.
+    A task that ran twice leaves a directory behind that nobody is told of; whoever gave `RewriteTask.directory` clears
+    it.
     """
     from pyspark.sql import functions as F
 
@@ -149,9 +147,7 @@ def rewrite(
 
     if not tasks:
         return
-    payload = {
-        found.first_groups[task.part] + task.group: zlib.compress(pickle.dumps(task), 1) for task in tasks
-    }
+    payload = {found.first_groups[task.part] + task.group: zlib.compress(pickle.dumps(task), 1) for task in tasks}
     partitions = min(len(tasks), _PARTITIONS_MAX)
     frame = (
         found.frame.where(F.col("group") != FACTS)

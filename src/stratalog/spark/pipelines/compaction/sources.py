@@ -92,9 +92,7 @@ class _RemoteBlocks:
     def _ask(self, number: int) -> None:
         start = number * _BLOCK_BYTES
         if start < self._size and number not in self._blocks:
-            self._blocks[number] = self._pool.submit(
-                self._fetch, start, min(start + _BLOCK_BYTES, self._size)
-            )
+            self._blocks[number] = self._pool.submit(self._fetch, start, min(start + _BLOCK_BYTES, self._size))
 
     def _fetch(self, start: int, end: int) -> memoryview:
         try:

@@ -6,9 +6,10 @@
                        ------------ the grace: whoever was reading old ones ends ------------
     objects deleted                                DELETE_SEGMENT_STARTED, objects deleted, DELETE_SEGMENT_FINISHED
 
-Every step may be repeated. After a crash at any of them each offset is served, by old segments or new ones; the next run
-takes away what is covered by others, what was replaced and what an earlier job had put and not published, and finishes
-deletions that were begun. New segments that were published and not announced are replaced by those that they were made of.
+Every step may be repeated. After a crash at any of them each offset is served, by old segments or new ones; the next
+run takes away what is covered by others, what was replaced and what an earlier job had put and not published, and
+finishes deletions that were begun. New segments that were published and not announced are replaced by those that they
+were made of.
 """
 
 from __future__ import annotations
@@ -140,9 +141,7 @@ class InCluster:
             self.ensure_allowed()
             publish(self._store, _name(plan.partition), good, clock=self._clock)
             self._cluster.announce(plan.partition, good)
-        self._replaced += [
-            known[each.segment_id] for each in plan.replaced_by(good) if each.segment_id not in gone
-        ]
+        self._replaced += [known[each.segment_id] for each in plan.replaced_by(good) if each.segment_id not in gone]
 
     def clean_up(self, grace_seconds: float) -> None:
         unannounced = _replaced(self._store, self._job)

@@ -86,8 +86,8 @@ class FilterFacts:
 
 @dataclass(frozen=True, slots=True)
 class RewriteTask:
-    """Step 3: the group with this number, made of neighbouring segments of partition `part`; `aborted` has the transactions
-    that overlap each of them."""
+    """Step 3: the group with this number, made of neighbouring segments of partition `part`; `aborted` has the
+    transactions that overlap each of them."""
 
     part: int
     group: int

@@ -1,7 +1,7 @@
 """What tasks of the three steps do with Arrow batches of rows; `shuffle` puts them together.
 
-Memory of a task: the buffers of one segment reader and at most one Arrow batch, and besides the keys of one bucket, or the
-superseded offsets of one segment.
+Memory of a task: the buffers of one segment reader and at most one Arrow batch, and besides the keys of one bucket, or
+the superseded offsets of one segment.
 """
 
 from __future__ import annotations
@@ -111,9 +111,7 @@ class KeysWork:
                     summary = packed
                     continue
                 data = packed.data
-                yield from rows.add(
-                    packed.bucket, task.segment, packed.sequence, *facts, data, size=len(data)
-                )
+                yield from rows.add(packed.bucket, task.segment, packed.sequence, *facts, data, size=len(data))
         except Exception as error:
             summary = Failure.of(task.source.name, error)
         data = pickle.dumps(summary)
@@ -122,7 +120,8 @@ class KeysWork:
 
 @dataclass(frozen=True, slots=True)
 class Sifted:
-    """What one task of step 2 found: superseded records by partition and segment, and what it took for each partition."""
+    """What one task of step 2 found: superseded records by partition and segment, and what it took for each
+    partition."""
 
     superseded: Mapping[tuple[int, int], int]
     seconds: Mapping[int, float]

@@ -1,8 +1,8 @@
 """What an export remembers of a run, in the same commit as the run's rows: which offsets they are. Pure.
 
 A commit names the export, the run, the offsets that were added and, for every partition ever exported, the offset that
-comes next. It is one JSON document: a file of the log of a Parquet table (`parquet_table`), the `userMetadata` of a Delta
-commit, a property of an Iceberg snapshot.
+comes next. It is one JSON document: a file of the log of a Parquet table (`parquet_table`), the `userMetadata` of a
+Delta commit, a property of an Iceberg snapshot.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class DataFile:
 class Commit:
     """One run's. `version` counts from 0; `next_offsets` has every partition that was ever exported.
 
-    `schema` (Spark's JSON) is that of the rows, with the columns of `partition_by`; `decoded` says what values were decoded
-    as, so that a schema that was inferred once stays. `files` only where the table is Parquet.
+    `schema` (Spark's JSON) is that of the rows, with the columns of `partition_by`; `decoded` says what values were
+    decoded as, so that a schema that was inferred once stays. `files` only where the table is Parquet.
     """
 
     version: int
@@ -93,9 +93,7 @@ class Commit:
             return cls(
                 version=int(document["version"]),
                 run_id=str(document["run"]),
-                ranges=tuple(
-                    OffsetRange(str(t), int(p), int(a), int(b)) for t, p, a, b in document["ranges"]
-                ),
+                ranges=tuple(OffsetRange(str(t), int(p), int(a), int(b)) for t, p, a, b in document["ranges"]),
                 next_offsets={
                     (topic, int(partition)): int(offset)
                     for topic, by_partition in document["next"].items()

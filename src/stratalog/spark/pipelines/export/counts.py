@@ -26,11 +26,7 @@ def count_rows(rows: pa.RecordBatch) -> Counts:
     """Of one batch of a table's rows."""
     names = ["topic", "partition"]
     columns = [rows.column(name) for name in names]
-    bad = (
-        rows.column(UNDECODED).is_valid()
-        if UNDECODED in rows.schema.names
-        else pa.repeat(False, rows.num_rows)
-    )
+    bad = rows.column(UNDECODED).is_valid() if UNDECODED in rows.schema.names else pa.repeat(False, rows.num_rows)
     counted = pa.table([*columns, bad.cast(pa.int64())], [*names, "bad"])
     grouped = counted.group_by(names).aggregate([("bad", "sum"), ("bad", "count")]).to_pylist()
     records = {(each["topic"], each["partition"]): each["bad_count"] for each in grouped}

@@ -1,7 +1,7 @@
 """Values of records as typed columns: JSON, Avro and Protobuf, by Spark's own functions.
 
-`data` is the decoded value, `undecoded` the bytes of a value that could not be decoded; of a record without a value both
-are null. So nothing is lost, and `where undecoded is not null` is the quarantine.
+`data` is the decoded value, `undecoded` the bytes of a value that could not be decoded; of a record without a value
+both are null. So nothing is lost, and `where undecoded is not null` is the quarantine.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ class Json(Decoding):
 class Avro(Decoding):
     """Avro in its binary form, of one writer's schema (JSON text), a record; needs Spark's package `spark-avro`.
 
-    `confluent` skips the 5 bytes that Confluent's serializers put in front; with `schema_id`, values of other schemas are
-    undecoded. A value is also undecoded when its bytes end early or cannot be of the schema.
+    `confluent` skips the 5 bytes that Confluent's serializers put in front; with `schema_id`, values of other schemas
+    are undecoded. A value is also undecoded when its bytes end early or cannot be of the schema.
     """
 
     schema: str
@@ -200,7 +200,7 @@ def _unframed(value: Column, schema_id: int | None) -> Column:
     return F.when(is_framed, F.expr(f"substring(value, {_FRAME_SIZE + 1})"))
 
 
-# --- Avro schemas -------------------------------------------------------------------------------------------------------
+# --- Avro schemas -----------------------------------------------------------------------------------------------------
 
 
 def checked_avro_schema(text: str) -> str:

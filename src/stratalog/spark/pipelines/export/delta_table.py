@@ -50,9 +50,7 @@ class DeltaTarget(EngineTarget):
         from pyspark.sql import functions as F
 
         history = self._spark.sql(f"DESCRIBE HISTORY {self._table}")
-        mine = history.where(
-            F.col("userMetadata").startswith('{"format":') & F.col("userMetadata").contains('"run":')
-        )
+        mine = history.where(F.col("userMetadata").startswith('{"format":') & F.col("userMetadata").contains('"run":'))
         return mine.orderBy(F.desc("version")).limit(1).collect()
 
     def _last(self) -> Commit | None:

@@ -1,8 +1,9 @@
 """Exports into Delta and Iceberg tables, through the engines' own libraries in the session.
 
 The memory of an export (`commits`) is in the very commit that adds the rows: `userMetadata` in Delta, a property of the
-snapshot in Iceberg. Engines forget old commits (log retention, expired snapshots), so each run also leaves it as a table
-property, which is looked at when no commit has it. Of runs that overlap one commits: `delta_table`, `iceberg_table`.
+snapshot in Iceberg. Engines forget old commits (log retention, expired snapshots), so each run also leaves it as a
+table property, which is looked at when no commit has it. Of runs that overlap one commits: `delta_table`,
+`iceberg_table`.
 """
 
 from __future__ import annotations
@@ -49,8 +50,10 @@ def check_engine(spark: SparkSession, kind: str) -> None:
     version = ".".join(spark.version.split(".")[:2])
     if version not in known and spark.conf.get(UNTRIED, "false") != "true":
         raise UsageError(
-            f"{kind} tables cannot be written with Spark {spark.version}: no release of the engine is known to work with "
-            f"it. Use Spark {' or '.join(known)} ({', '.join(known.values())}), a Parquet table, or, for a release that is "
+            f"{kind} tables cannot be written with Spark {spark.version}: no release of the engine is known to work "
+            "with "
+            f"it. Use Spark {' or '.join(known)} ({', '.join(known.values())}), a Parquet table, or, for a release "
+            "that is "
             f"newer than this check, the property {UNTRIED}=true"
         )
     extensions = spark.conf.get("spark.sql.extensions", None) or ""
@@ -70,9 +73,7 @@ class EngineTarget(Target):
         self._to = to
 
     def recover(self) -> Commit | None:
-        return (
-            self._last()
-        )  # files of runs that died are the engine's to clean: `VACUUM`, `remove_orphan_files`
+        return self._last()  # files of runs that died are the engine's to clean: `VACUUM`, `remove_orphan_files`
 
     def add(self, rows: DataFrame, commit: Commit, progress: Progress) -> Outcome:
         try:
@@ -90,12 +91,14 @@ class EngineTarget(Target):
         """OverlappingRunsError when `last` is of another run that took this commit's place."""
         if last is not None and last.version >= commit.version and last.run_id != commit.run_id:
             raise OverlappingRunsError(
-                f"{self._to}: another run exported to the table meanwhile; nothing of this one was kept. Start it again "
+                f"{self._to}: another run exported to the table meanwhile; nothing of this one was kept. Start it "
+                "again "
                 "when the other is done"
             )
 
     def _count(self, commit: Commit) -> Counts:
-        """The records of the commit, as the table has them: engines keep the offsets of each file, and read few files."""
+        """The records of the commit, as the table has them: engines keep the offsets of each file, and read few
+        files."""
         from pyspark.sql import functions as F
 
         table = self.read()

@@ -1,7 +1,7 @@
 """Where a Parquet table lies: a local (or mounted) directory, or an object store, behind the few verbs that it takes.
 
-`create` is what exactly-once stands on: of several runs one makes an entry of the log, the others are told. On a directory
-that is a hard link, in an object store a conditional put.
+`create` is what exactly-once stands on: of several runs one makes an entry of the log, the others are told. On a
+directory that is a hard link, in an object store a conditional put.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class TableFiles(ABC):
     def create(self, path: str, data: bytes) -> bool:
         """Make a small file whole and durable; False, and nothing else, if there is one with other content.
 
-        No two callers with different content are both told True, whenever they ask. After an error it may be there or not.
+        No two callers with different content are both told True, whenever they ask. After an error it may be there or
+        not.
         """
 
     @abstractmethod

@@ -1,7 +1,7 @@
 """Exports into Iceberg tables: each run writes to a branch of its own, which becomes the table in one step.
 
-Iceberg lets any two appends follow one another. It makes a branch the table (`fast_forward`) only as long as the table is
-what it was when the branch was made: of two exports that overlap the second cannot, and nothing of it shows.
+Iceberg lets any two appends follow one another. It makes a branch the table (`fast_forward`) only as long as the table
+is what it was when the branch was made: of two exports that overlap the second cannot, and nothing of it shows.
 """
 
 from __future__ import annotations
@@ -47,9 +47,7 @@ class IcebergTarget(EngineTarget):
             return None
         snapshot = self._last_snapshot()
         if snapshot is not None:
-            return Commit.parse(
-                snapshot["summary"][MEMORY], f"{self._to}, snapshot {snapshot['snapshot_id']}"
-            )
+            return Commit.parse(snapshot["summary"][MEMORY], f"{self._to}, snapshot {snapshot['snapshot_id']}")
         found = self._spark.sql(f"SHOW TBLPROPERTIES {self._to}").where(f"key = '{MEMORY}'").head()
         return Commit.parse(found["value"], f"{self._to}, property {MEMORY}") if found is not None else None
 

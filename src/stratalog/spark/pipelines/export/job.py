@@ -70,8 +70,7 @@ class ExportResult:
             Column("undecoded"),
         ]
         rows = [
-            (each.topic, each.partition, each.start, each.end, each.records, each.undecoded)
-            for each in self.partitions
+            (each.topic, each.partition, each.start, each.end, each.records, each.undecoded) for each in self.partitions
         ]
         totals = {
             "records": self.records,
@@ -98,16 +97,16 @@ def export(
 ) -> ExportResult:
     """Add what is new in topics to a table, each record exactly once, whatever stops a run.
 
-    `source` are options of `format("stratalog")` (`path`, `remote`, `subscribe`, `includeHeaders`, ...); starting options
-    are for partitions that were never exported. `to` is a directory or the URL of an object store (Parquet), a path or
-    table (Delta), a table of a catalog (Iceberg). `partition_by`: some of date, hour, topic, partition; date and hour are
-    those of the record's timestamp, in UTC. `decode`: "json" (schema inferred once), `Json`, `Avro` or `Protobuf`.
-    `target_options` are for a Parquet table in an object store.
+    `source` are options of `format("stratalog")` (`path`, `remote`, `subscribe`, `includeHeaders`, ...); starting
+    options are for partitions that were never exported. `to` is a directory or the URL of an object store (Parquet), a
+    path or table (Delta), a table of a catalog (Iceberg). `partition_by`: some of date, hour, topic, partition; date
+    and hour are those of the record's timestamp, in UTC. `decode`: "json" (schema inferred once), `Json`, `Avro` or
+    `Protobuf`. `target_options` are for a Parquet table in an object store.
 
-    The table remembers the offsets in the commit that adds the rows. `offsets_per_commit` (of each partition) makes several
-    commits of a long run, so that one that is stopped goes on from the last. One run at a time on a table: of two, one
-    raises OverlappingRunsError. UsageError for what cannot work, before anything is written; DataLossError when offsets
-    that come next were deleted.
+    The table remembers the offsets in the commit that adds the rows. `offsets_per_commit` (of each partition) makes
+    several commits of a long run, so that one that is stopped goes on from the last. One run at a time on a table: of
+    two, one raises OverlappingRunsError. UsageError for what cannot work, before anything is written; DataLossError
+    when offsets that come next were deleted.
     """
     options = {name: _option_value(value) for name, value in source.items()}
     options |= {name: absolute(text) for name, text in options.items() if name.lower() == "path"}
@@ -167,9 +166,7 @@ class _Run:
         rows = table_rows(records(self.spark, self.options, step), self.layout, decoding)
         _check_schema(last, rows)
         decoded = decoding.text if decoding is not None else None
-        commit = next_commit(
-            last, random_uuid().hex, step, rows.schema.json(), self.layout.partition_by, decoded
-        )
+        commit = next_commit(last, random_uuid().hex, step, rows.schema.json(), self.layout.partition_by, decoded)
         return self.target.add(rows, commit, self.progress), commit
 
     def _settled_decoding(self, last: Commit | None, ranges: Sequence[OffsetRange]) -> Decoding | None:

@@ -17,8 +17,8 @@ PARTITION_COLUMNS: Final = {
     "partition": None,
 }
 
-#: Columns of a record in a table, in their order; `headers` where they are wanted, and what stands for `value` when it is
-#: decoded.
+#: Columns of a record in a table, in their order; `headers` where they are wanted, and what stands for `value` when it
+#: is decoded.
 RECORD_COLUMNS: Final = (
     "topic",
     "partition",

@@ -1,8 +1,8 @@
 """Reading the files that a Parquet table consists of.
 
 A directory is read by Spark's own Parquet reader, with all that it prunes. Files of an object store are read by the
-workers, through the same client that wrote them, so that Spark needs no connector and no credentials of its own; the whole
-table goes through Arrow then.
+workers, through the same client that wrote them, so that Spark needs no connector and no credentials of its own; the
+whole table goes through Arrow then.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def read_files(
-    spark: SparkSession, files: LocalFiles | ObjectFiles, paths: Sequence[str], commit: Commit
-) -> DataFrame:
+def read_files(spark: SparkSession, files: LocalFiles | ObjectFiles, paths: Sequence[str], commit: Commit) -> DataFrame:
     """The table as of `commit`, which has its schema: files of runs before may have fewer columns."""
     from pyspark.sql.types import StructType
 

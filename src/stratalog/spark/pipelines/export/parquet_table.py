@@ -4,13 +4,15 @@
     <table>/_stratalog/commits/00000000000000000007.json      one a run, from 0 without gap (`commits.Commit`)
     <table>/_stratalog/runs/<run>                             a run that is under way, or was when it died
 
-A file belongs to the table when a commit names it. A run announces itself under `runs`, writes files that carry its name,
-and makes the next commit in one atomic step; then it takes back its announcement. Whatever stops it before the commit
-leaves files that no commit names, and the announcement tells the next run whose they are. Before that one deletes them it
-makes a commit of its own without files: should the other run still be alive, the number that it wants is gone.
+A file belongs to the table when a commit names it. A run announces itself under `runs`, writes files that carry its
+name, and makes the next commit in one atomic step; then it takes back its announcement. Whatever stops it before the
+commit leaves files that no commit names, and the announcement tells the next run whose they are. Before that one
+deletes them it makes a commit of its own without files: should the other run still be alive, the number that it wants
+is gone.
 
-Commits and announcements are not data to other engines, as the names of directories with `_` in front are hidden to them.
-Between a crash and the next run, who reads the directory as plain Parquet sees the leftovers; `read_table` does not.
+Commits and announcements are not data to other engines, as the names of directories with `_` in front are hidden to
+them. Between a crash and the next run, who reads the directory as plain Parquet sees the leftovers; `read_table` does
+not.
 """
 
 from __future__ import annotations
@@ -59,7 +61,8 @@ class ParquetTable:
             self.files.delete([announcement])
             raise UsageError(
                 f"{self.files.location}: the store puts an object in the place of another although it is told not to "
-                "(If-None-Match), so two exports could both commit; export to a store that keeps to it, or to a directory"
+                "(If-None-Match), so two exports could both commit; export to a store that keeps to it, or to a "
+                "directory"
             )
 
     def commit(self, commit: Commit) -> None:

@@ -46,7 +46,8 @@ def new_ranges(options: Mapping[str, str], done: Mapping[TopicPartition, int]) -
     """The offsets to export, by topic and partition; partitions without new ones are left out.
 
     A partition that was exported before goes on where it stopped; the starting options are for the others. UsageError,
-    and DataLossError where offsets that come next are not there any more (with `failOnDataLoss=false` they are skipped).
+    and DataLossError where offsets that come next are not there any more (with `failOnDataLoss=false` they are
+    skipped).
     """
     parsed = ReadOptions.parse(options)
     places = Places.of(parsed)
@@ -81,9 +82,7 @@ def _range(
     end = resolver.end(options.ending, snapshot)
     if key in done:
         if end < done[key] <= snapshot.end:
-            return OffsetRange(
-                *key, done[key], done[key]
-            )  # an ending option before where the last run stopped
+            return OffsetRange(*key, done[key], done[key])  # an ending option before where the last run stopped
         limit = Limit(LimitKind.OFFSETS, "startingOffsets", by_partition={key: done[key]})
         start = resolver.start(limit, snapshot, latest_if_none=True)
         if start < done[key]:

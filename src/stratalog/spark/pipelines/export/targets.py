@@ -61,9 +61,7 @@ def open_target(spark: SparkSession, kind: str, to: str, options: Mapping[str, s
             from stratalog.spark.pipelines.export.iceberg_table import IcebergTarget
 
             if options:
-                raise UsageError(
-                    f"target options are for parquet; {kind} takes its own from the session's properties"
-                )
+                raise UsageError(f"target options are for parquet; {kind} takes its own from the session's properties")
             check_engine(spark, kind)
             return DeltaTarget(spark, to) if kind == "delta" else IcebergTarget(spark, to)
         case _:

@@ -1,7 +1,7 @@
 """The direct way of Parquet files: tasks read them where they lie, and no row goes through the JVM.
 
-Each task takes neighbouring row groups, decodes them with Arrow, and runs what the bulk sink runs in its tasks; the driver
-publishes what all of them have staged, in the order of files and rows, in the same one step.
+Each task takes neighbouring row groups, decodes them with Arrow, and runs what the bulk sink runs in its tasks; the
+driver publishes what all of them have staged, in the order of files and rows, in the same one step.
 """
 
 from __future__ import annotations
@@ -105,9 +105,7 @@ class DirectReader:
             check_directories(local_path(file.path), source.base_path, list(wanted.values()))
         case_sensitive = (self.spark.conf.get("spark.sql.caseSensitive", None) or "").lower() == "true"
         with ThreadPoolExecutor(_FOOTERS_AT_ONCE, thread_name_prefix="footers") as pool:
-            inputs = list(
-                pool.map(lambda file: read_footer(file, wanted, case_sensitive=case_sensitive), files)
-            )
+            inputs = list(pool.map(lambda file: read_footer(file, wanted, case_sensitive=case_sensitive), files))
         for target, name in wanted.items():
             kinds = {column.kind for each in inputs for column in each.columns if column.target == target}
             if len(kinds) > 1:
@@ -116,9 +114,14 @@ class DirectReader:
 
     def _run(self, write: BulkWrite, tasks: Sequence[ReadTask], found: list[TaskSegments | None]) -> None:
         outcomes = run_tasks(
-            self.spark, tasks, _Load(write), title="loading", progress=_Within(self.progress),
-            cost=lambda task: task.cost, name=lambda task: f"task {task.number + 1} of {len(tasks)}",
-        )  # fmt: skip
+            self.spark,
+            tasks,
+            _Load(write),
+            title="loading",
+            progress=_Within(self.progress),
+            cost=lambda task: task.cost,
+            name=lambda task: f"task {task.number + 1} of {len(tasks)}",
+        )
         with closing(outcomes):
             for number, segments in outcomes:
                 found[number] = segments

@@ -1,15 +1,15 @@
 """Load files into a topic: Parquet, JSON, CSV, whatever Spark reads, at the speed of disks.
 
-Files are taken in the order of their paths, in rounds; each round is written by the bulk sink and published in one step, so
-a topic never shows half of one. Offsets follow the order of files and of the rows in them, or with `sort_by_time` that of
-timestamps within a round.
+Files are taken in the order of their paths, in rounds; each round is written by the bulk sink and published in one
+step, so a topic never shows half of one. Offsets follow the order of files and of the rows in them, or with
+`sort_by_time` that of timestamps within a round.
 
-There are two ways from files to the sink, with equal records: through Spark's readers (`through_spark`), and, for Parquet
-files that need nothing of Spark, past them (`direct`).
+There are two ways from files to the sink, with equal records: through Spark's readers (`through_spark`), and, for
+Parquet files that need nothing of Spark, past them (`direct`).
 
-With a `state` the job is incremental and restartable: it remembers which files it has loaded. Exactly once: a round has a
-number, is noted before it is written, and the sink knows by name and number which round it has published. So whoever finds
-a noted round after a crash asks the sink whether it happened.
+With a `state` the job is incremental and restartable: it remembers which files it has loaded. Exactly once: a round has
+a number, is noted before it is written, and the sink knows by name and number which round it has published. So whoever
+finds a noted round after a crash asks the sink whether it happened.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 FORMATS: Final = ("parquet", "json", "csv", "orc", "text")
 
-#: What a round takes at most: a plan of many files is slow to make, and what was not published is done again after a crash.
+#: What a round takes at most: a plan of many files is slow to make, and what was not published is done again after a
+#: crash.
 FILES_PER_ROUND: Final = 128
 BYTES_PER_ROUND: Final = 64 << 30
 
@@ -60,9 +61,9 @@ def ingest(
 ) -> IngestResult:
     """Load the files at `source` (paths, directories, globs) into `topic`; `sink` are options of the bulk sink.
 
-    `read_options` and `schema` (DDL) are for the reader of the files. Without `state` all files are loaded, whatever was
-    loaded before. `direct` False has Spark read all files. UsageError before any job starts for options that are wrong;
-    IngestError when a round fails.
+    `read_options` and `schema` (DDL) are for the reader of the files. Without `state` all files are loaded, whatever
+    was loaded before. `direct` False has Spark read all files. UsageError before any job starts for options that are
+    wrong; IngestError when a round fails.
     """
     rows = rows or Rows()
     if file_format not in FORMATS:
@@ -76,9 +77,7 @@ def ingest(
     memory = Memory(state, _target(options, topic, query), topic, query)
     listed = list_files(spark, paths)
     fresh = [file for file in listed if file.path not in memory.files]
-    changed = [
-        f.path for f in listed if f.path in memory.files and memory.files[f.path] != [f.size, f.modified_ms]
-    ]
+    changed = [f.path for f in listed if f.path in memory.files and memory.files[f.path] != [f.size, f.modified_ms]]
     job = _Job(spark, reading, options, direct, progress)
     done: list[Round] = []
     progress.begin(f"loading {topic}", sum(file.size for file in fresh))

@@ -1,7 +1,8 @@
-"""Whether Parquet files can be loaded past Spark's reader, what their columns are to a record, and which task reads what.
+"""Whether Parquet files can be loaded past Spark's reader, what their columns are to a record, and which task reads
+what.
 
-From footers alone. Taken are the types of which Spark makes, with the casts of a load, exactly what is made here; all else
-is `Indirect`: Spark reads it.
+From footers alone. Taken are the types of which Spark makes, with the casts of a load, exactly what is made here; all
+else is `Indirect`: Spark reads it.
 """
 
 from __future__ import annotations
@@ -68,7 +69,10 @@ class FileColumn:
 
 @dataclass(frozen=True, slots=True)
 class ParquetInput:
-    """A file whose footer was read. `groups` are rows and bytes (uncompressed, of the columns alone) of each row group."""
+    """A file whose footer was read.
+
+    `groups` are rows and bytes (uncompressed, of the columns alone) of each row group.
+    """
 
     path: Path
     size: int
@@ -147,14 +151,11 @@ def read_footer(
             raise Indirect(f"{path} is another file here")
         with open_parquet(path) as parquet_file:
             columns = tuple(
-                _column(parquet_file, target, name, case_sensitive=case_sensitive)
-                for target, name in wanted.items()
+                _column(parquet_file, target, name, case_sensitive=case_sensitive) for target, name in wanted.items()
             )
             groups = tuple(_groups(parquet_file.metadata, columns))
     except PARQUET_ERRORS as error:
-        raise Indirect(
-            f"{path} has no footer that could be read: {next(iter(str(error).splitlines()), '')}"
-        ) from error
+        raise Indirect(f"{path} has no footer that could be read: {next(iter(str(error).splitlines()), '')}") from error
     return ParquetInput(path, size, modified_ms, columns, groups)
 
 
@@ -201,14 +202,15 @@ def read_tasks(files: Sequence[ParquetInput], count_min: int, size_max: int) -> 
     return tasks
 
 
-# --- footers ------------------------------------------------------------------------------------------------------------
+# --- footers ----------------------------------------------------------------------------------------------------------
 
 
 def _column(file: parquet.ParquetFile, target: str, name: str, *, case_sensitive: bool) -> FileColumn:
     found = [
-        each for each in file.schema_arrow
+        each
+        for each in file.schema_arrow
         if each.name == name or (not case_sensitive and each.name.lower() == name.lower())
-    ]  # fmt: skip
+    ]
     if len(found) != 1:
         raise Indirect(f"column {name} is {'not there' if not found else 'there twice'}")
     kind = _headers_kind(found[0]) if target == "headers" else _flat_kind(file.schema, found[0])

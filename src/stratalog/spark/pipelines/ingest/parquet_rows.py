@@ -71,9 +71,7 @@ def _naming(file: ParquetInput, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.R
 def _rows_of(part: RowGroups, fs: FileSystem) -> Iterator[pa.RecordBatch]:
     names = list(dict.fromkeys(column.name for column in part.file.columns))
     with open_parquet(part.file.path) as file:
-        with fs.open(
-            part.file.path
-        ) as opened:  # behind the other: what was opened there is this one or an earlier one
+        with fs.open(part.file.path) as opened:  # behind the other: what was opened there is this one or an earlier one
             if (opened.size(), opened.mtime_ms()) != (part.file.size, part.file.modified_ms):
                 raise IngestError(f"{part.file.path} was changed while it was loaded")
         for group in range(part.first, part.end):
@@ -83,15 +81,14 @@ def _rows_of(part: RowGroups, fs: FileSystem) -> Iterator[pa.RecordBatch]:
 
 
 def _batch_rows(file: parquet.ParquetFile, of: ParquetInput, group: int, names: list[str]) -> int:
-    """How many rows make a batch: by the size of the row group, and by a few rows where a dictionary hides their size."""
+    """How many rows make a batch: by the size of the row group, and by a few rows where a dictionary hides their
+    size."""
     rows, size = of.groups[group]
     width = size / max(rows, 1)
     metadata = file.metadata.row_group(group)
     columns = [metadata.column(number) for number in range(metadata.num_columns)]
     if any(column.has_dictionary_page and column.path_in_schema in names for column in columns):
-        sample = next(
-            file.iter_batches(_SAMPLE_ROWS, row_groups=[group], columns=names, use_threads=False), None
-        )
+        sample = next(file.iter_batches(_SAMPLE_ROWS, row_groups=[group], columns=names, use_threads=False), None)
         if sample is not None:
             width = max(width, sum(_decoded(column).nbytes for column in sample.columns) / sample.num_rows)
     return max(1, min(int(BATCH_BYTES / max(width, 1)), _BATCH_ROWS_MAX))
@@ -103,7 +100,7 @@ def _decoded(array: Any) -> Any:
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
-# --- columns ------------------------------------------------------------------------------------------------------------
+# --- columns ----------------------------------------------------------------------------------------------------------
 
 
 def _for_sink(batch: pa.RecordBatch, columns: tuple[FileColumn, ...]) -> pa.RecordBatch:

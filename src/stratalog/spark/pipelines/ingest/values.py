@@ -37,7 +37,10 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What was published in one step. `through_spark` says why Spark read the rows; None: tasks read the files directly."""
+    """What was published in one step.
+
+    `through_spark` says why Spark read the rows; None: tasks read the files directly.
+    """
 
     files: int
     bytes: int
@@ -69,14 +72,26 @@ class IngestResult:
 
     def report(self) -> Report:
         columns = [
-            Column("round"), Column("files"), Column("input_bytes", Unit.BYTES), Column("records"),
-            Column("seconds"), Column("records_per_second"), Column("reader"),
-        ]  # fmt: skip
+            Column("round"),
+            Column("files"),
+            Column("input_bytes", Unit.BYTES),
+            Column("records"),
+            Column("seconds"),
+            Column("records_per_second"),
+            Column("reader"),
+        ]
         rows = [
-            [number, each.files, each.bytes, each.records, round(each.seconds, 3),
-             round(each.records / each.seconds), each.reader]
+            [
+                number,
+                each.files,
+                each.bytes,
+                each.records,
+                round(each.seconds, 3),
+                round(each.records / each.seconds),
+                each.reader,
+            ]
             for number, each in enumerate(self.rounds, start=1)
-        ]  # fmt: skip
+        ]
         totals = {
             "files": self.files,
             "input_bytes": sum(each.bytes for each in self.rounds),
