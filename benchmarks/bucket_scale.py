@@ -1,16 +1,18 @@
 """Planning and tools over a bucket of many segments.
 
-    python -m benchmarks.bucket_scale [--segments 100000] [--partitions 100] [--json FILE]
+    python -m benchmarks.bucket_scale [--segments 100000] [--partitions 100] [--directory DIR] [--json FILE]
 
-A directory is filled with the objects of so many segments (sparse records, manifests as those of 1 GiB segments).
-Then, each in a process of its own: the plan of one partition for Spark, the same again in the same process, and `tier
-ls`, `tier stat` and `tier audit` of everything. Wall time and the largest resident memory of each; there is no peer,
-the targets are absolute: a plan within 2 s and 200 MB, the tools within 60 s and 500 MB.
+A directory is filled with the objects of so many segments (sparse records, manifests as those of 1 GiB segments);
+`--directory` keeps it, and fills it only once. Then, each in a process of its own: the plan of one partition for Spark,
+the same again in the same process, and `tier ls`, `tier stat` and `tier audit` of everything. Wall and CPU time and the
+largest resident memory of each; there is no peer, the targets are absolute: a plan within 2 s and 200 MB, the tools
+within 60 s and 500 MB.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import resource
@@ -72,6 +74,17 @@ def fill(directory: str, partition: int, segments: int) -> None:
         Path(directory, manifest.key(ObjectKind.MANIFEST)).write_bytes(manifest.to_json())
 
 
+def fill_all(directory: Path, partitions: int, segments: int) -> None:
+    """Write the objects of all partitions; the directory gets its name when it is whole."""
+    before = time.monotonic()
+    unfinished = directory.with_name(directory.name + ".unfinished")
+    unfinished.mkdir(parents=True)
+    with ProcessPoolExecutor() as pool:
+        list(pool.map(fill, *zip(*((str(unfinished), n, segments) for n in range(partitions)), strict=True)))
+    unfinished.rename(directory)
+    print(f"filled in {time.monotonic() - before:.0f} s", file=sys.stderr)
+
+
 def plan(url: str, partition: int) -> dict[str, float]:
     """In a process of its own: plan one partition twice."""
     from stratalog.spark.byte_sources import Places
@@ -91,21 +104,23 @@ def plan(url: str, partition: int) -> dict[str, float]:
     return {"first": seconds[0], "again": seconds[1]}
 
 
-def measured(arguments: list[str]) -> tuple[float, float, str]:
-    """Run a command; its wall seconds, largest resident MB and output."""
+def measured(arguments: list[str]) -> tuple[dict[str, float], str]:
+    """Run a command; its wall and CPU seconds, largest resident MB, and output."""
     before = time.monotonic()
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         out = process.stdout.read()
         _, _, used = os.wait4(process.pid, 0)
         process.returncode = 0
-    return time.monotonic() - before, used.ru_maxrss / 1024, out
+    seconds = time.monotonic() - before
+    return {"process": seconds, "CPU": used.ru_utime + used.ru_stime, "MB": used.ru_maxrss / 1024}, out
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--segments", type=int, default=100_000)
     parser.add_argument("--partitions", type=int, default=100)
+    parser.add_argument("--directory", type=Path, help="Filled if it does not exist, and kept.")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plan", nargs=2, metavar=("URL", "PARTITION"), help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
@@ -113,23 +128,19 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(json.dumps(plan(options.plan[0], int(options.plan[1]))))
         return
     results: dict[str, dict[str, float]] = {}
-    with tempfile.TemporaryDirectory(prefix="stratalog-bench-") as directory:
-        before = time.monotonic()
-        with ProcessPoolExecutor() as pool:
-            each = options.segments // options.partitions
-            list(pool.map(fill, *zip(*((directory, n, each) for n in range(options.partitions)), strict=True)))
-        print(f"filled in {time.monotonic() - before:.0f} s", file=sys.stderr)
-        url = Path(directory).as_uri()
+    with contextlib.ExitStack() as stack:
+        directory = options.directory or Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="stratalog-bench-")), "bucket"
+        )
+        if not directory.exists():
+            fill_all(directory, options.partitions, options.segments // options.partitions)
+        url = directory.resolve().as_uri()
         me = [sys.executable, "-m", "benchmarks.bucket_scale"]
-        seconds, megabytes, out = measured([*me, "--plan", url, str(options.partitions // 2)])
-        results["plan one partition"] = {**json.loads(out), "process": seconds, "MB": megabytes}
+        used, out = measured([*me, "--plan", url, str(options.partitions // 2)])
+        results["plan one partition"] = {**json.loads(out), **used}
         for command in ("ls", "stat", "audit"):
-            seconds, megabytes, out = measured([sys.executable, "-m", "stratalog", "tier", command, url])
-            results[f"tier {command}"] = {
-                "process": seconds,
-                "MB": megabytes,
-                "lines": float(out.count("\n")),
-            }
+            used, out = measured([sys.executable, "-m", "stratalog", "tier", command, url])
+            results[f"tier {command}"] = {**used, "lines": float(out.count("\n"))}
         for name, values in results.items():
             print(f"{name:20}", "  ".join(f"{key} {value:,.2f}" for key, value in values.items()))
     if options.json:

@@ -9,13 +9,31 @@ from typing import cast
 
 from stratalog.broker.purgatory import Purgatory
 from stratalog.engine.partition import Partition
+from stratalog.log.format.values import Isolation, LogOffset
 
 
 class FakePartition:
-    """As much of a partition as the purgatory sees."""
+    """As much of a partition as the purgatory sees, and of its log. Each change is a byte more."""
+
+    leader_epoch = 0
+    truncations = 0
+    log_start_offset = 0
 
     def __init__(self) -> None:
         self.listeners: list[Callable[[FakePartition], None]] = []
+        self.segment = 0
+        self.size = 0
+        self.stable_offset: int | None = None
+
+    @property
+    def log(self) -> FakePartition:
+        return self
+
+    def readable_end(self, _: Isolation) -> LogOffset | None:
+        return LogOffset(self.size, self.segment, self.size) if self.stable_offset is None else None
+
+    def latest_offset(self, _: Isolation) -> int | None:
+        return self.stable_offset
 
     def add_listener(self, listener: Callable[[FakePartition], None]) -> None:
         self.listeners.append(listener)
@@ -23,20 +41,25 @@ class FakePartition:
     def remove_listener(self, listener: Callable[[FakePartition], None]) -> None:
         self.listeners.remove(listener)
 
-    def change(self) -> None:
+    def change(self, size: int = 1) -> None:
+        self.size += size
         for listener in list(self.listeners):
             listener(self)
 
 
 class FakeWaiter:
-    """Counts what it is told; is satisfied after `enough` times."""
+    """Counts what it is told; is satisfied after `enough` times, and waits for `missing` bytes before each."""
 
-    def __init__(self, enough: int) -> None:
+    isolation = Isolation.HIGH_WATERMARK
+
+    def __init__(self, enough: int, missing: int = 1) -> None:
         self.told = 0
         self.enough = enough
+        self.missing = self.each = missing
 
     def changed(self, partition: Partition) -> bool:
         self.told += 1
+        self.missing = self.each
         return self.told >= self.enough
 
 
@@ -138,3 +161,41 @@ def test_a_change_after_the_end_of_the_loop_is_nobodys_business() -> None:
     thread = threading.Thread(target=purgatory.notify, args=(partition,))
     thread.start()
     thread.join()
+
+
+def test_a_waiter_is_asked_when_what_it_misses_may_have_come_and_not_before() -> None:
+    """Over all of its partitions; and whenever it cannot be said how much came."""
+
+    async def main() -> None:
+        purgatory = Purgatory(asyncio.get_running_loop())
+        (one, two), watched = partitions(2)
+        waiter = FakeWaiter(enough=9, missing=10)
+        purgatory.watch(waiter, watched)
+
+        async def told_by(change: Callable[[], None]) -> bool:
+            before = waiter.told
+            change()
+            await turns()
+            return waiter.told > before
+
+        assert not await told_by(lambda: one.change(6))
+        assert not await told_by(lambda: two.change(3))
+        assert await told_by(lambda: one.change(1))  # ten, in both together
+        assert not await told_by(lambda: one.change(9))
+        one.segment = 7
+        assert await told_by(lambda: one.change(-9))
+        two.truncations += 2
+        assert await told_by(lambda: two.change(0))
+        two.log_start_offset += 1
+        assert await told_by(lambda: two.change(1))
+        one.stable_offset = 5  # a transaction is open: nobody knows where offset 5 is
+        assert await told_by(lambda: one.change(1))
+        assert not await told_by(lambda: one.change(100))
+        one.stable_offset = 6
+        assert await told_by(lambda: one.change(1))
+        one.stable_offset = None
+        assert await told_by(lambda: one.change(1))
+        two.leader_epoch = -1
+        assert await told_by(lambda: two.change(0))
+
+    asyncio.run(main())

@@ -4,7 +4,10 @@ it."""
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -92,6 +95,115 @@ def test_many_who_wait_are_not_read_for_at_every_append(world: World, reads: lis
     assert (world.answers, reads) == (0, [])
     world.append()
     assert world.answers == 50
+
+
+def test_an_append_does_not_mean_a_question_for_each_who_waits(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever they wait: at the end, or behind records that are not enough."""
+    asked: list[Partition] = []
+    changed = PendingFetch.changed
+
+    def counted(self: PendingFetch, partition: Partition) -> bool:
+        asked.append(partition)
+        return changed(self, partition)
+
+    monkeypatch.setattr(PendingFetch, "changed", counted)
+    world.append()
+    for _ in range(20):
+        world.wait_for(10 * len(BATCH), 1, 0)
+        world.wait_for(10 * len(BATCH), 0)
+    world.append()
+    assert len(asked) == 20  # those behind a record are to be told once where it lies
+    for _ in range(7):
+        world.append()
+    assert (world.answers, len(asked)) == (0, 20)
+    world.append()
+    assert (world.answers, len(asked)) == (20, 40)
+    world.append(1)
+    assert (world.answers, len(asked)) == (40, 60)
+
+
+class AskedAlways(PendingFetch):
+    """The plain twin: counts at every change."""
+
+    @property
+    def missing(self) -> int:
+        return 0
+
+    @missing.setter
+    def missing(self, value: int) -> None:
+        pass
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_wait_ends_when_it_would_if_it_were_asked_after_every_change(world: World, seed: int) -> None:
+    """Whatever happens to two partitions: appends, transactions, rolls, records deleted, truncations."""
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    answered: list[set[int]] = [set(), set()]
+    waiting = 0
+    open_transactions: dict[int, int] = {}
+    producer_ids = count(7)
+
+    def begin() -> None:
+        nonlocal waiting
+        wanted = []
+        for number in chance.sample((0, 1), chance.choice((1, 2))):
+            log = world.partition(number).log
+            offset = chance.choice((log.log_end_offset, chance.randint(log.log_start_offset, log.log_end_offset)))
+            max_bytes = chance.choice((1 << 20, 500))
+            wanted.append(Wanted(world.partition(number), FetchPartition(number, -1, offset, -1, max_bytes), None))
+        isolation = chance.choice((Isolation.HIGH_WATERMARK, Isolation.TXN_COMMITTED))
+        min_bytes = chance.choice((1, 170, 400, 1500, 4000))
+        plan = FetchPlan([WantedTopic(b"t", wanted)], isolation, min_bytes, 1 << 24, 600_000, -1)
+        first = read_plan(plan)
+        if first.urgent or first.size >= min_bytes:
+            return
+        for kind, which in ((PendingFetch, 0), (AskedAlways, 1)):
+            kind(world.broker.state, plan, first, partial(answered[which].add, waiting))
+        waiting += 1
+
+    def change(number: int) -> None:
+        partition = world.partition(number)
+        log = partition.log
+        what = chance.randrange(20)
+        if what == 0:
+            log.roll()
+        elif what == 1:
+            log.increment_log_start_offset(chance.randint(log.log_start_offset, log.log_end_offset), "client")
+        elif what == 2 and not open_transactions:
+            log.truncate_to(chance.randint(log.log_start_offset, log.log_end_offset))
+            log.advance_high_watermark()
+        elif what < 6 and number not in open_transactions:
+            open_transactions[number] = next(producer_ids)
+            partition.append(transactional(open_transactions[number]))
+        elif what < 10 and number in open_transactions:
+            producer_id = open_transactions.pop(number)
+            marker = end_transaction_marker(
+                chance.choice((ControlType.COMMIT, ControlType.ABORT)),
+                producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp_ms=1,
+            )  # fmt: skip
+            partition.append(marker, origin="coordinator")
+        else:
+            partition.append(BATCH)
+        world.broker.state.purgatory.notify(partition)  # whatever it was
+
+    for _ in range(150):
+        world.on_loop(begin)
+        for _ in range(chance.choice((1, 1, 3))):
+            numbers = chance.choice(((0,), (1,), (0, 1), (1, 1, 0)))
+            world.on_loop(lambda numbers=numbers: [change(number) for number in numbers])  # type: ignore[misc]
+        assert answered[0] == answered[1]
+    assert len(answered[0]) > 50
+
+
+def transactional(producer_id: int) -> bytes:
+    return build_batch(
+        [Record(0, 1, None, b"v" * 400)],
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
 
 
 def test_bytes_are_counted_over_all_partitions_and_from_the_offset_on(world: World) -> None:

@@ -1,4 +1,9 @@
-"""Requests that wait for records to arrive."""
+"""Requests that wait for records to arrive.
+
+An append must not cost a call for each of them: a request says how many bytes it misses, the purgatory subtracts the
+bytes that arrive, and asks it once it may have enough. How much arrives is known from two ends of the log in one
+segment; where it is not known, everybody who waits for the partition is asked.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from stratalog.engine.partition import Partition
+from stratalog.log.format.values import Isolation
 
 logger = logging.getLogger(__name__)
 
@@ -16,22 +22,87 @@ logger = logging.getLogger(__name__)
 class Waiter(Protocol):
     """Something that waits for partitions to change."""
 
+    isolation: Isolation
+    #: Bytes, over all of its partitions, before which the waiter need not be asked. The purgatory subtracts what
+    #: arrives; the waiter sets it again whenever it is asked and has to go on waiting.
+    missing: int
+
     def changed(self, partition: Partition) -> bool:
-        """Called on the loop's thread after the partition's high watermark moved or its leadership ended; True when the
-        wait is over and the waiter needs no more calls. Must not raise."""
+        """Called on the loop's thread when there may be enough, or the partition's leadership ended.
+
+        Return True when the wait is over and the waiter needs no more calls. Must not raise.
+        """
         ...
+
+
+class Growth:
+    """Measures the bytes that arrive in a partition for readers of one isolation."""
+
+    __slots__ = ("_isolation", "_partition", "_position", "_segment")
+
+    def __init__(self, partition: Partition, isolation: Isolation) -> None:
+        self._partition = partition
+        self._isolation = isolation
+        self._segment, self._position = self._end()
+
+    def take(self) -> int | None:
+        """Return the bytes that arrived since the last call, None if that cannot be said.
+
+        Never too few: what arrives while this looks is counted now or at the next call.
+        """
+        segment, position = self._segment, self._position
+        self._segment, self._position = now, end = self._end()
+        if now is None or now != segment:
+            return 0 if now == segment and end == position else None
+        return end - position
+
+    def _end(self) -> tuple[tuple[int, ...] | None, int]:
+        """The segment of the last readable byte and its position; without a segment where only the offset is known."""
+        partition, isolation = self._partition, self._isolation
+        epoch = partition.leader_epoch
+        if epoch < 0:
+            return (epoch,), -1
+        log = partition.log
+        truncations = log.truncations
+        end = log.readable_end(isolation)
+        if end is None:
+            return None, partition.latest_offset(isolation)
+        return (epoch, truncations, log.log_start_offset, end.segment_base_offset), end.position
+
+
+class _Waiters:
+    """Those who wait for one partition with one isolation."""
+
+    __slots__ = ("growth", "waiters")
+
+    def __init__(self, growth: Growth) -> None:
+        self.growth = growth
+        self.waiters: dict[Waiter, None] = {}
+
+    def due(self) -> list[Waiter]:
+        """Those who have to be asked now."""
+        grown = self.growth.take()
+        if grown is None:
+            return list(self.waiters)
+        due = []
+        if grown:
+            for waiter in self.waiters:
+                waiter.missing -= grown
+                if waiter.missing <= 0:
+                    due.append(waiter)
+        return due
 
 
 class Purgatory:
     """Knows who waits for which partition. Everything but `notify` belongs to the loop's thread.
 
-    Waiters are told in a later turn of the loop, once for all appends of this turn.
+    Waiters are asked in a later turn of the loop, once for all appends of this turn.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._thread = threading.get_ident()
-        self._waiters: dict[Partition, dict[Waiter, None]] = {}
+        self._waiting: dict[Partition, dict[Isolation, _Waiters]] = {}
         self._changed: dict[Partition, None] = {}
         #: Waits that ended because their time was over.
         self.expired = 0
@@ -42,27 +113,44 @@ class Purgatory:
     @property
     def watch_count(self) -> int:
         """Waiters, each counted once for each of its partitions."""
-        return sum(map(len, self._waiters.values()))
+        return sum(len(each.waiters) for waiting in self._waiting.values() for each in waiting.values())
 
     def __len__(self) -> int:
-        return len({waiter for waiters in self._waiters.values() for waiter in waiters})
+        return len(
+            {waiter for waiting in self._waiting.values() for each in waiting.values() for waiter in each.waiters}
+        )
 
     def watch(self, waiter: Waiter, partitions: Iterable[Partition]) -> None:
-        """Tell `waiter` of changes from now on; what happened before is the caller's to check."""
+        """Ask `waiter` after changes from now on; what happened before is the caller's to check."""
+        isolation = waiter.isolation
         for partition in partitions:
-            waiters = self._waiters.get(partition)
-            if waiters is None:
-                waiters = self._waiters[partition] = {}
+            waiting = self._waiting.get(partition)
+            if waiting is None:
+                waiting = self._waiting[partition] = {}
                 partition.add_listener(self.notify)
-            waiters[waiter] = None
+            each = waiting.get(isolation)
+            if each is None:
+                each = waiting[isolation] = _Waiters(Growth(partition, isolation))
+            each.waiters[waiter] = None
 
     def forget(self, waiter: Waiter, partitions: Iterable[Partition]) -> None:
         """The opposite of `watch`; harmless when the waiter is not known."""
+        isolation = waiter.isolation
         for partition in partitions:
-            waiters = self._waiters.get(partition)
-            if waiters is not None and waiters.pop(waiter, self) is None and not waiters:
-                del self._waiters[partition]
-                partition.remove_listener(self.notify)
+            each = self._waiting.get(partition, {}).get(isolation)
+            if each is not None and each.waiters.pop(waiter, self) is None:
+                self._drop_empty(partition)
+
+    def _drop_empty(self, partition: Partition) -> None:
+        """Stop listening to a partition that nothing waits for."""
+        waiting = self._waiting.get(partition)
+        if waiting is None:
+            return
+        for isolation in [isolation for isolation, each in waiting.items() if not each.waiters]:
+            del waiting[isolation]
+        if not waiting:
+            del self._waiting[partition]
+            partition.remove_listener(self.notify)
 
     def notify(self, partition: Partition) -> None:
         """A partition changed. From any thread."""
@@ -76,21 +164,17 @@ class Purgatory:
 
     def _note(self, partition: Partition) -> None:
         if not self._changed:
-            self._loop.call_soon(self._tell)
+            self._loop.call_soon(self._ask)
         self._changed[partition] = None
 
-    def _tell(self) -> None:
+    def _ask(self) -> None:
         changed, self._changed = self._changed, {}
         for partition in changed:
-            waiters = self._waiters.get(partition)
-            if waiters is None:
-                continue
-            for waiter in list(waiters):
-                try:
-                    if waiter in waiters and waiter.changed(partition):
-                        waiters.pop(waiter, None)
-                except Exception:  # the others wait too; this one has a timer of its own
-                    logger.exception("A request that waits for %s-%d failed", partition.topic, partition.partition)
-            if not waiters and self._waiters.get(partition) is waiters:
-                del self._waiters[partition]
-                partition.remove_listener(self.notify)
+            for each in list(self._waiting.get(partition, {}).values()):
+                for waiter in each.due():
+                    try:
+                        if waiter in each.waiters and waiter.changed(partition):
+                            each.waiters.pop(waiter, None)
+                    except Exception:  # the others wait too; this one has a timer of its own
+                        logger.exception("A request that waits for %s-%d failed", partition.topic, partition.partition)
+            self._drop_empty(partition)

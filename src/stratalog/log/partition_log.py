@@ -169,6 +169,11 @@ class PartitionLog:
         return end if is_stable and end.position != UNKNOWN_POSITION else None
 
     @property
+    def truncations(self) -> int:
+        """A number that changes with every truncation: positions from before it say nothing."""
+        return self._local.truncations
+
+    @property
     def recovery_point(self) -> int:
         """Everything below is on disk, durably."""
         return self._local.recovery_point

@@ -218,6 +218,7 @@ class PendingFetch:
         self._plan = plan
         self._answer = answer
         self._over = False
+        self.isolation = plan.isolation
         self._wanted: dict[Partition, list[FetchPartition]] = {}
         self._available: dict[tuple[Partition, int], int] = {}
         self._available_total = 0
@@ -227,12 +228,16 @@ class PendingFetch:
             for wanted, got in zip(topic.partitions, answers, strict=True):
                 if wanted.partition is not None:
                     self._wanted.setdefault(wanted.partition, []).append(wanted.request)
-                    place = (wanted.partition, wanted.request.fetch_offset)
-                    self._set_available(place, got.size)
-                    if plan.min_bytes > 1:
-                        self._note_end(place)
+                    self._set_available((wanted.partition, wanted.request.fetch_offset), got.size)
+        #: Anything new is enough, or has to be looked at.
+        self.missing = 1
         self._timer = state.loop.call_later(plan.max_wait_ms / 1000, self._expire)
-        state.purgatory.watch(self, self._wanted)
+        state.purgatory.watch(self, self._wanted)  # before ends are noted: what comes behind them is counted
+        if plan.min_bytes > 1:
+            for place in self._available:
+                self._note_end(place)
+            if len(self._starts) == len(self._available):
+                self.missing = plan.min_bytes - self._available_total
 
     def cancel(self) -> None:
         if not self._over:
@@ -257,33 +262,46 @@ class PendingFetch:
         return True
 
     def _is_enough(self, partition: Partition) -> bool:
-        """Count again what `partition` has to give. An error ends the wait as well: the client has to learn of it."""
+        """Count again what there is to read. An error ends the wait as well: the client has to learn of it.
+
+        `partition` is the one that changed.
+        """
         plan = self._plan
-        for request in self._wanted[partition]:
-            if partition.leader_epoch < 0:
-                return True
-            if partition.is_remote(request.fetch_offset):
-                continue  # the quota keeps it back
-            if plan.min_bytes <= 1:
-                if partition.latest_offset(plan.isolation) > request.fetch_offset:
+        if plan.min_bytes <= 1:
+            self.missing = 1
+            return any(self._has_any(partition, request) for request in self._wanted[partition])
+        for watched, requests in self._wanted.items():
+            for request in requests:
+                if watched.leader_epoch < 0:
                     return True
-                continue
-            place = (partition, request.fetch_offset)
-            size = self._reckoned(place, max(request.max_bytes, 0))
-            if size is None:
+                if watched.is_remote(request.fetch_offset):
+                    continue  # the quota keeps it back
+                place = (watched, request.fetch_offset)
                 try:
-                    data = partition.read(
-                        request.fetch_offset,
-                        max(request.max_bytes, 0),
-                        isolation=plan.isolation,
-                        min_one_message=True,
-                    )
+                    self._set_available(place, self._count(place, max(request.max_bytes, 0)))
                 except (KafkaError, OSError):
                     return True
-                self._starts[place] = data.start
+        self.missing = plan.min_bytes - self._available_total
+        return self._available_total >= plan.min_bytes
+
+    def _has_any(self, partition: Partition, request: FetchPartition) -> bool:
+        if partition.leader_epoch < 0:
+            return True
+        if partition.is_remote(request.fetch_offset):
+            return False  # the quota keeps it back
+        return partition.latest_offset(self.isolation) > request.fetch_offset
+
+    def _count(self, place: tuple[Partition, int], max_bytes: int) -> int:
+        """Return the bytes that a read would give; KafkaError or OSError if it would fail."""
+        size = self._reckoned(place, max_bytes)
+        if size is None:
+            partition, offset = place
+            data = partition.read(offset, max_bytes, isolation=self.isolation, min_one_message=True)
+            self._starts[place] = data.start
+            size = self._reckoned(place, max_bytes)
+            if size is None:
                 size = 0 if data.slice is None else data.slice.size
-            self._set_available(place, size)
-        return plan.min_bytes > 1 and self._available_total >= plan.min_bytes
+        return size
 
     def _reckoned(self, place: tuple[Partition, int], max_bytes: int) -> int | None:
         """What there is to read, by positions, as Kafka's `DelayedFetch` reckons; None: only a read can tell.
@@ -294,7 +312,7 @@ class PendingFetch:
         start = self._starts.get(place)
         if start is None or offset < partition.log.log_start_offset:
             return None
-        end = partition.log.readable_end(self._plan.isolation)
+        end = partition.log.readable_end(self.isolation)
         if end is None or end[1:] < start[1:]:
             return None
         if end.segment_base_offset > start.segment_base_offset:
@@ -305,7 +323,7 @@ class PendingFetch:
         """Most who wait do so at the end of a log: that is where their next read would begin."""
         partition, offset = place
         if partition.leader_epoch >= 0:
-            end = partition.log.readable_end(self._plan.isolation)
+            end = partition.log.readable_end(self.isolation)
             if end is not None and end.offset == offset:
                 self._starts[place] = end
 
