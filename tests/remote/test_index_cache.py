@@ -333,3 +333,28 @@ def test_the_cache_shrinks_and_grows_while_it_is_in_use(tmp_path: Path) -> None:
             assert found.offset_index.lookup(number * 1000 + 25).position == 2_000
     assert len(cache) == 15
     cache.close()
+
+
+def _kept(directory: Path) -> set[int]:
+    return {int(name.partition("_")[0]) // 1000 for name in _in_place(directory)}
+
+
+def test_the_least_recently_used_entry_goes_first(tmp_path: Path) -> None:
+    cache = _cache(tmp_path, FakeStore(), capacity=3 * SIZE)
+    for number in (0, 1, 2, 0, 3):
+        with cache.indexes(_segment(number)):
+            pass
+    assert _kept(tmp_path) == {0, 2, 3}
+    cache.close()
+
+
+def test_an_entry_larger_than_the_whole_cache_takes_no_other_with_it(tmp_path: Path) -> None:
+    store = FakeStore()
+    cache = _cache(tmp_path, store, capacity=2 * SIZE)
+    with cache.indexes(_segment(0)):
+        pass
+    store.offset_index = b"".join(LEGACY.entry.pack(n, n * 100) for n in range(1, 200))
+    with cache.indexes(_segment(1)) as found:
+        assert found.offset_index.lookup(1_025).position == 2_500
+    assert (_kept(tmp_path), cache.size_bytes) == ({0}, SIZE)
+    cache.close()

@@ -64,8 +64,10 @@ class RemoteIndexes:
         self.time_index = open_time_index(index_path(stem, IndexType.TIMESTAMP), start_offset, fs)
         self._txn_index = TransactionIndex(index_path(stem, IndexType.TRANSACTION), start_offset, fs=fs)
         self.size_bytes = sum(fs.size(path) for path in self.paths() if fs.exists(path))
+        # The cache's own, under its lock.
         self.users = 0
         self.evicted = False
+        self.used_at = 0.0
 
     @property
     def txn_index(self) -> TransactionIndex:
