@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 from uuid import UUID
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from stratalog.records.columns_encode import BatchSettings, encode_batches
 from stratalog.remote.api.interfaces import TopicIdPartition
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import ObjectKind
-from stratalog.remote.storage.object_store import Listing, ObjectInfo, ObjectStore, Uploaded
+from stratalog.remote.storage.object_store import ForwardingObjectStore, ObjectInfo, ObjectStore, Uploaded
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.remote.transactions import bucket_transaction
 from stratalog.remote.transactions.bucket_transaction import (
@@ -31,6 +32,8 @@ from stratalog.remote.transactions.bucket_transaction import (
 )
 from stratalog.remote.transactions.staging import Lineage, move, stage, sweep
 from stratalog.testing.clock import ManualClock
+
+T = TypeVar("T")
 
 JOB = UUID(int=5 << 64)
 PARTITION = TopicIdPartition(UUID(int=77), "flights", 3)
@@ -102,31 +105,19 @@ def test_a_publication_that_a_crash_stopped_is_visible_whole_and_finished_later(
     assert outcomes == {"failed", "done", "visible", "nothing"}
 
 
-class FailingAfter(ObjectStore):
+class FailingAfter(ForwardingObjectStore):
     """The store of a process that ends at its n-th change."""
 
     def __init__(self, inner: ObjectStore, changes: int) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._left = changes
-        self.url = inner.url
 
-    def _change(self) -> None:
-        if self._left <= 0:
-            raise RemoteStorageError("the process ended")
-        self._left -= 1
-
-    def put(self, key: str, data: Buffer) -> Uploaded:
-        self._change()
-        return self._inner.put(key, data)
-
-    def create(self, key: str, data: Buffer) -> bool:
-        self._change()
-        return self._inner.create(key, data)
-
-    def delete(self, keys: Sequence[str]) -> None:
-        for key in keys:
-            self._change()
-            self._inner.delete([key])
+    def around(self, operation: str, key: str, call: Callable[[], T]) -> T:
+        if operation in ("put", "delete"):
+            if self._left <= 0:
+                raise RemoteStorageError("the process ended")
+            self._left -= 1
+        return call()
 
     def put_file(self, key: str, path: Path, *, progress: Callable[[int], None] | None = None) -> Uploaded:
         raise AssertionError((key, path, progress))
@@ -141,20 +132,8 @@ class FailingAfter(ObjectStore):
     ) -> Uploaded:
         raise AssertionError((key, pieces, size_max, progress))
 
-    def get(self, key: str) -> Buffer:
-        return self._inner.get(key)
-
-    def get_range(self, key: str, start: int, end: int) -> Buffer:
-        return self._inner.get_range(key, start, end)
-
-    def head(self, key: str) -> ObjectInfo:
-        return self._inner.head(key)
-
-    def list(self, directory: str = "") -> Iterator[ObjectInfo]:
-        return self._inner.list(directory)
-
-    def list_level(self, directory: str = "") -> Listing:
-        return self._inner.list_level(directory)
+    def delete_together(self, keys: Sequence[str]) -> None:
+        self.delete(keys)
 
 
 @pytest.mark.parametrize("changes", range(10))
@@ -241,9 +220,9 @@ def test_the_turn_is_ones_own_though_the_answer_was_lost(bucket: Bucket, finishe
 
     class Repeating(FailingAfter):
         def create(self, key: str, data: Buffer) -> bool:
-            self._inner.create(key, data)
+            self.inner.create(key, data)
             if finished:
-                finish_publications(self._inner)
+                finish_publications(self.inner)
             return False
 
     publish(
@@ -267,21 +246,21 @@ def test_a_listing_during_a_publication_sees_all_of_it(bucket: Bucket) -> None:
     """A job that is published while somebody lists is seen whole or not at all."""
     staged = [bucket.staged(0), bucket.staged(20), bucket.staged(40)]
 
-    class Publishing(FailingAfter):
+    class Publishing(ForwardingObjectStore):
         """A listing that is under way while a job is published shows some of its manifests."""
 
         def list(self, directory: str = "") -> Iterator[ObjectInfo]:
-            infos = list(self._inner.list(directory))
+            infos = list(self.inner.list(directory))
             if not published:
                 published.append(True)
                 publish(bucket.store, "job", staged)
                 shown = staged[1].key(ObjectKind.MANIFEST)
-                infos += [info for info in self._inner.list(directory) if info.key == shown]
+                infos += [info for info in self.inner.list(directory) if info.key == shown]
             return iter(infos)
 
     published: list[bool] = []
     publish(bucket.store, "before", [bucket.staged(60)])
-    assert len(list_remote_segments(Publishing(bucket.store, 0))) == 4
+    assert len(list_remote_segments(Publishing(bucket.store))) == 4
 
 
 def test_a_moved_segment_is_whole_at_its_new_place(bucket: Bucket) -> None:

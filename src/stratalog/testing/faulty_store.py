@@ -12,15 +12,14 @@ A simulated crash is no Exception: nothing but a test catches it, as nothing sur
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from pathlib import Path
 from typing import TypeVar
 
 from typing_extensions import Buffer
 
 from stratalog.errors import RemoteStorageError, RetriableRemoteStorageError
-from stratalog.remote.storage.object_store import Listing, ObjectInfo, ObjectStore, Uploaded
+from stratalog.remote.storage.object_store import ForwardingObjectStore, ObjectInfo, ObjectStore
 
 _Result = TypeVar("_Result")
 
@@ -153,51 +152,21 @@ def bend(result: _Result, fault: Fault | None) -> _Result:
     return memoryview(data)  # type: ignore[return-value]  # any buffer stands for any other
 
 
-class FaultyObjectStore(ObjectStore):
+class FaultyObjectStore(ForwardingObjectStore):
     """`inner`, with the faults of `faults`. Thread-safe."""
 
     def __init__(self, inner: ObjectStore, faults: Faults) -> None:
-        self.inner = inner
-        self.url = inner.url
+        super().__init__(inner)
         self.faults = faults
 
-    def put(self, key: str, data: Buffer) -> Uploaded:
-        return self.faults.step(f"put {key}", lambda: self.inner.put(key, data))
-
-    def create(self, key: str, data: Buffer) -> bool:
-        return self.faults.step(f"put {key}", lambda: self.inner.create(key, data))
-
-    def put_file(self, key: str, path: Path, *, progress: Callable[[int], None] | None = None) -> Uploaded:
-        return self.faults.step(f"put {key}", lambda: self.inner.put_file(key, path, progress=progress))
-
-    def put_pieces(
-        self,
-        key: str,
-        pieces: Iterable[Buffer],
-        size_max: int,
-        *,
-        progress: Callable[[int], None] | None = None,
-    ) -> Uploaded:
-        return self.faults.step(f"put {key}", lambda: self.inner.put_pieces(key, pieces, size_max, progress=progress))
-
-    def get(self, key: str) -> Buffer:
-        return self.faults.step(f"get {key}", lambda: self.inner.get(key))
+    def around(self, operation: str, key: str, call: Callable[[], _Result]) -> _Result:
+        return self.faults.step(f"{operation} {key}", call)
 
     def get_range(self, key: str, start: int, end: int) -> Buffer:
         return self.faults.step(f"get {key} [{start}, {end})", lambda: self.inner.get_range(key, start, end))
 
-    def head(self, key: str) -> ObjectInfo:
-        return self.faults.step(f"head {key}", lambda: self.inner.head(key))
-
     def list(self, directory: str = "") -> Iterator[ObjectInfo]:
         return iter(self.faults.step(f"list {directory}", lambda: [*self.inner.list(directory)]))
 
-    def list_level(self, directory: str = "") -> Listing:
-        return self.faults.step(f"list {directory}", lambda: self.inner.list_level(directory))
-
-    def delete(self, keys: Sequence[str]) -> None:
-        for key in keys:
-            self._delete(key)
-
-    def _delete(self, key: str) -> None:
-        self.faults.step(f"delete {key}", lambda: self.inner.delete([key]))
+    def delete_together(self, keys: Sequence[str]) -> None:
+        self.delete(keys)

@@ -3,9 +3,9 @@
 `<directory>/<start offset>_<segment id>.index`, `.timeindex`, `.txnindex`, as Kafka's `RemoteIndexCache` names them; a
 segment without aborted transactions has an empty `.txnindex`. `index_loader` downloads them. Complete entries that an
 earlier process left in the directory are used again if they pass their checks. Entries weigh their bytes: the least
-recently used ones go when the limit is passed, and idle ones after a time. The files of an entry that goes are renamed at
-once (`.deleted`, with a number), and `purge` removes them `DELETE_DELAY_MS` later; readers that use the entry at that
-moment have the files open, and go on. Files with such names that a crash left are removed at startup.
+recently used ones go when the limit is passed, and idle ones after a time. The files of an entry that goes are renamed
+at once (`.deleted`, with a number), and `purge` removes them `DELETE_DELAY_MS` later; readers that use the entry at
+that moment have the files open, and go on. Files with such names that a crash left are removed at startup.
 """
 
 from __future__ import annotations

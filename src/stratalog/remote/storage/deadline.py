@@ -10,16 +10,15 @@ from __future__ import annotations
 import itertools
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from typing_extensions import Buffer
 
 from stratalog.errors import RetriableRemoteStorageError
-from stratalog.remote.storage.object_store import Listing, ObjectInfo, ObjectStore, Uploaded
+from stratalog.remote.storage.object_store import ForwardingObjectStore, ObjectInfo, ObjectStore, Uploaded
 
 _Result = TypeVar("_Result")
 
@@ -27,26 +26,22 @@ _IDLE_SECONDS = 10.0
 _LISTED_AT_ONCE = 1000
 
 
-class DeadlineObjectStore(ObjectStore):
+class DeadlineObjectStore(ForwardingObjectStore):
     """`inner` with a deadline in milliseconds on every call. Thread-safe.
 
     `close` makes every call that waits, and every later one, fail at once with RetriableRemoteStorageError.
     """
 
     def __init__(self, inner: ObjectStore, deadline_ms: int) -> None:
-        self.inner = inner
-        self.url = inner.url
+        super().__init__(inner)
         self._deadline_s = deadline_ms / 1000
         self._workers = _Workers()
         self._closed = threading.Event()
         self._waiting: set[Future[Any]] = set()
         self._lock = threading.Lock()
 
-    def put(self, key: str, data: Buffer) -> Uploaded:
-        return self._call("put", key, lambda: self.inner.put(key, data))
-
-    def create(self, key: str, data: Buffer) -> bool:
-        return self._call("put", key, lambda: self.inner.create(key, data))
+    def around(self, operation: str, key: str, call: Callable[[], _Result]) -> _Result:
+        return self._call(operation, key, call)
 
     def put_file(self, key: str, path: Path, *, progress: Callable[[int], None] | None = None) -> Uploaded:
         moved = _Progress(progress)
@@ -63,15 +58,6 @@ class DeadlineObjectStore(ObjectStore):
         moved = _Progress(progress)
         return self._call("put", key, lambda: self.inner.put_pieces(key, pieces, size_max, progress=moved), moved)
 
-    def get(self, key: str) -> Buffer:
-        return self._call("get", key, lambda: self.inner.get(key))
-
-    def get_range(self, key: str, start: int, end: int) -> Buffer:
-        return self._call("get", key, lambda: self.inner.get_range(key, start, end))
-
-    def head(self, key: str) -> ObjectInfo:
-        return self._call("head", key, lambda: self.inner.head(key))
-
     def list(self, directory: str = "") -> Iterator[ObjectInfo]:
         found: Iterator[ObjectInfo] | None = None
 
@@ -83,17 +69,6 @@ class DeadlineObjectStore(ObjectStore):
 
         while infos := self._call("list", directory, page):
             yield from infos
-
-    def list_level(self, directory: str = "") -> Listing:
-        return self._call("list", directory, lambda: self.inner.list_level(directory))
-
-    def delete(self, keys: Sequence[str]) -> None:
-        for key in keys:
-            self._call("delete", key, partial(self.inner.delete, [key]))
-
-    def delete_together(self, keys: Sequence[str]) -> None:
-        if keys:
-            self._call("delete", keys[0], partial(self.inner.delete_together, keys))
 
     def close(self) -> None:
         self._closed.set()

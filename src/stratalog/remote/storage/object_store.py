@@ -14,8 +14,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from typing_extensions import Buffer
 
@@ -38,6 +39,8 @@ _UPLOAD_MEMORY_BYTES = UPLOAD_PARTS_AT_ONCE * UPLOAD_PART_BYTES
 _MIB = 1024 * 1024
 
 _LIST_CHUNK = 1000
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +172,60 @@ class ObjectStore(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
+
+
+class ForwardingObjectStore(ObjectStore):
+    """The base of stores around a store: every verb calls the same verb of `inner`, within `around`."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        self.inner = inner
+        self.url = inner.url
+
+    def around(self, _operation: str, _key: str, call: Callable[[], _Result]) -> _Result:
+        """Call `inner`. `operation` is put, get, head, list or delete; a listing is read within the caller's loop."""
+        return call()
+
+    def put(self, key: str, data: Buffer) -> Uploaded:
+        return self.around("put", key, lambda: self.inner.put(key, data))
+
+    def create(self, key: str, data: Buffer) -> bool:
+        return self.around("put", key, lambda: self.inner.create(key, data))
+
+    def put_file(self, key: str, path: Path, *, progress: Callable[[int], None] | None = None) -> Uploaded:
+        return self.around("put", key, lambda: self.inner.put_file(key, path, progress=progress))
+
+    def put_pieces(
+        self,
+        key: str,
+        pieces: Iterable[Buffer],
+        size_max: int,
+        *,
+        progress: Callable[[int], None] | None = None,
+    ) -> Uploaded:
+        return self.around("put", key, lambda: self.inner.put_pieces(key, pieces, size_max, progress=progress))
+
+    def get(self, key: str) -> Buffer:
+        return self.around("get", key, lambda: self.inner.get(key))
+
+    def get_range(self, key: str, start: int, end: int) -> Buffer:
+        return self.around("get", key, lambda: self.inner.get_range(key, start, end))
+
+    def head(self, key: str) -> ObjectInfo:
+        return self.around("head", key, lambda: self.inner.head(key))
+
+    def list(self, directory: str = "") -> Iterator[ObjectInfo]:
+        return self.around("list", directory, lambda: self.inner.list(directory))
+
+    def list_level(self, directory: str = "") -> Listing:
+        return self.around("list", directory, lambda: self.inner.list_level(directory))
+
+    def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self.around("delete", key, partial(self.inner.delete, [key]))
+
+    def delete_together(self, keys: Sequence[str]) -> None:
+        if keys:
+            self.around("delete", keys[0], partial(self.inner.delete_together, keys))
 
 
 # --- stores of obstore ------------------------------------------------------------------------------------------------

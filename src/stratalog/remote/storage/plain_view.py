@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from typing_extensions import Buffer
 
@@ -11,8 +11,10 @@ from stratalog.errors import RemoteResourceNotFoundError, RemoteStorageError
 from stratalog.remote.storage.layouts import ReadKeys, SegmentReader, object_key, parse_manifest_key
 from stratalog.remote.storage.manifest import Layout, SegmentManifest
 from stratalog.remote.storage.object_key import CONTENTS, ObjectKey, ObjectKind
-from stratalog.remote.storage.object_store import Listing, ObjectInfo, ObjectStore, Uploaded
+from stratalog.remote.storage.object_store import ForwardingObjectStore, ObjectInfo, ObjectStore
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+
+_Result = TypeVar("_Result")
 
 
 def open_bucket(url: str, options: Mapping[str, str] | None = None, fs: FileSystem = REAL_FILESYSTEM) -> PlainView:
@@ -22,7 +24,7 @@ def open_bucket(url: str, options: Mapping[str, str] | None = None, fs: FileSyst
     return PlainView(SegmentReader(ObjectStore.from_url(url, rest, fs), keys))
 
 
-class PlainView(ObjectStore):
+class PlainView(ForwardingObjectStore):
     """A store in which each content of each segment lies as it is under its key of our layout (`SegmentManifest.key`).
 
     Listings show what is really there. Objects that are no content of a segment are as in the store below, and so are
@@ -31,9 +33,13 @@ class PlainView(ObjectStore):
     """
 
     def __init__(self, reader: SegmentReader) -> None:
+        super().__init__(reader.store)
         self.reader = reader
-        self.inner = reader.store
-        self.url = reader.store.url
+
+    def around(self, operation: str, key: str, call: Callable[[], _Result]) -> _Result:
+        if operation == "put":
+            self._refuse(key)
+        return call()
 
     def get(self, key: str) -> Buffer:
         content = self._content(key)
@@ -54,42 +60,13 @@ class PlainView(ObjectStore):
         found = self.inner.head(object_key(manifest, kind))
         return ObjectInfo(key, manifest.objects[kind].size, found.last_modified_ms, found.etag)
 
-    def put(self, key: str, data: Buffer) -> Uploaded:
-        self._refuse(key)
-        return self.inner.put(key, data)
-
-    def create(self, key: str, data: Buffer) -> bool:
-        self._refuse(key)
-        return self.inner.create(key, data)
-
-    def put_file(self, key: str, path: Path, *, progress: Callable[[int], None] | None = None) -> Uploaded:
-        self._refuse(key)
-        return self.inner.put_file(key, path, progress=progress)
-
-    def put_pieces(
-        self,
-        key: str,
-        pieces: Iterable[Buffer],
-        size_max: int,
-        *,
-        progress: Callable[[int], None] | None = None,
-    ) -> Uploaded:
-        self._refuse(key)
-        return self.inner.put_pieces(key, pieces, size_max, progress=progress)
-
-    def list(self, directory: str = "") -> Iterator[ObjectInfo]:
-        return self.inner.list(directory)
-
-    def list_level(self, directory: str = "") -> Listing:
-        return self.inner.list_level(directory)
-
     def delete(self, keys: Sequence[str]) -> None:
         self._forget(keys)
-        self.inner.delete(keys)
+        super().delete(keys)
 
     def delete_together(self, keys: Sequence[str]) -> None:
         self._forget(keys)
-        self.inner.delete_together(keys)
+        super().delete_together(keys)
 
     def _forget(self, keys: Sequence[str]) -> None:
         for key in keys:
