@@ -9,7 +9,7 @@ from typing import Any
 from kio.serial import entity_reader, entity_writer
 from tests.support.wire import build
 
-from stratalog.broker.server.connection import Chunk
+from stratalog.broker.server.dispatch import Chunk
 from stratalog.log.format.values import FileSlice
 from stratalog.wire.api_keys import ApiKey
 from stratalog.wire.protocol import read_client_id, request_class, response_class, skip_tagged_fields

@@ -346,17 +346,17 @@ def test_the_buffer_of_a_large_request_grows_with_what_arrives(tmp_path: Path, s
 
 def arrived() -> list[int]:
     """Bytes that are there of large requests."""
-    return [connection._large_used for connection in receiving()]
+    return [connection.framing._large_used for connection in receiving()]
 
 
 def receiving() -> list[Connection]:
     found = (entry for entry in gc.get_objects() if isinstance(entry, Connection) and not entry.closed)
-    return [connection for connection in found if connection._large is not None]
+    return [connection for connection in found if connection.framing._large is not None]
 
 
 def large_buffers() -> list[int]:
     """Sizes of the buffers of large requests that are being received."""
-    return [len(connection._large or b"") for connection in receiving()]
+    return [len(connection.framing._large or b"") for connection in receiving()]
 
 
 def test_buffers_that_no_request_uses_are_given_back(broker: Broker) -> None:
@@ -416,8 +416,8 @@ def stuck_client(broker: Broker) -> tuple[socket.socket, Connection]:
     fetch = request_frame(ApiKey.FETCH, 11, {"max_bytes": 10**6, "topics": topics, "session_epoch": -1})
     sock.sendall(framed(fetch) * 40)
     host = acceptor_of(broker)
-    wait_until(lambda: any(connection._held == 2 for connection in list(host.connections)))
-    return sock, next(connection for connection in host.connections if connection._held == 2)
+    wait_until(lambda: any(connection.is_stuck for connection in list(host.connections)))
+    return sock, next(connection for connection in host.connections if connection.is_stuck)
 
 
 def sweep_as_if_idle_since(broker: Broker, connection: Connection, active_at: float) -> None:

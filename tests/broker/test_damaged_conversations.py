@@ -205,7 +205,7 @@ def test_nothing_of_the_connections_is_left(broker: Broker) -> None:
     open_ones = [entry for entry in gc.get_objects() if isinstance(entry, Connection) and not entry.closed]
     closed_ones = [entry for entry in gc.get_objects() if isinstance(entry, Connection) and entry.closed]
     assert len(open_ones) <= 1  # the last one may not have been seen to end yet
-    assert [entry for entry in closed_ones if entry._large or entry._backlog or entry.template] == []
+    assert [entry for entry in closed_ones if entry.framing.has_leftover or entry.calls._template] == []
     assert broker.state.logs.partitions("first")
 
 

@@ -21,8 +21,7 @@ from stratalog.broker.produce.produce_frames import (
 )
 from stratalog.broker.produce.produce_template import ProduceTemplate
 from stratalog.broker.produce.producing import Admission, append_records, is_transactional
-from stratalog.broker.server.connection import Chunk, Connection
-from stratalog.broker.server.dispatch import ApiKey, handles_frames
+from stratalog.broker.server.dispatch import ApiKey, Caller, Chunk, handles_frames
 from stratalog.broker.state import BrokerState
 from stratalog.broker.topics import INTERNAL_TOPICS
 from stratalog.broker.transactions.admission import ClientSupport, admit
@@ -47,41 +46,54 @@ _ADMIN_CLIENT = "__admin_client"
 
 
 @handles_frames(ApiKey.PRODUCE, versions=(3, 13), flexible_from=FLEXIBLE_FROM, advertised_min=0)
-def produce(
-    connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
-) -> Sequence[Chunk] | None:
-    request = parse_produce(frame, position, version)
-    state = connection.state
-    refusal = _refusal(request)
-    admission = _admission(state, request.transactional_id, version)
-    results = []
-    failed = False
-    partition: Partition | None = None
-    # All names before the first append: one that is no UTF-8 refuses the request as a whole.
-    names = [_topic_name(state, key, version) for key, _ in request.topics]
-    for (key, partitions), (name, unknown) in zip(request.topics, names, strict=True):
-        done = []
-        if name in INTERNAL_TOPICS and read_client_id(frame)[0] != _ADMIN_CLIENT:
-            unknown = InvalidTopicError(f"clients may not write to the internal topic {name}")
-        error = refusal or unknown
-        for entry in partitions:
-            if error is None:
-                partition = state.logs.get(name, entry.partition)
-                result = append_records(partition, name, entry, acks=request.acks, version=version, admit=admission)
-            else:
-                result = PartitionResult(entry.partition, error.code, error_message=str(error))
-            failed = failed or result.error_code != 0
-            done.append(result)
-        results.append((key, done))
-    if request.acks == 0:
-        if failed:
-            connection.reject(f"produce with acks=0 failed: {_first_message(results)}")
-        return None
-    if not failed and partition is not None:
-        if connection.last_partition is partition:  # it pays from the second of a row on
-            connection.template = ProduceTemplate.of(frame, version, request, partition)
-        connection.last_partition = partition
-    return (encode_produce(version, correlation_id, results),)
+class Produce:
+    """Answers the Produce requests of one connection, and remembers what the next ones may be like."""
+
+    __slots__ = ("_caller", "_last_partition", "template")
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        #: Where the last request went.
+        self._last_partition: Partition | None = None
+        self.template: ProduceTemplate | None = None
+
+    def answer(self, version: int, correlation_id: int, frame: memoryview, position: int) -> Sequence[Chunk]:
+        request = parse_produce(frame, position, version)
+        state = self._caller.broker
+        refusal = _refusal(request)
+        admission = _admission(state, request.transactional_id, version)
+        results = []
+        failed = False
+        partition: Partition | None = None
+        # All names before the first append: one that is no UTF-8 refuses the request as a whole.
+        names = [_topic_name(state, key, version) for key, _ in request.topics]
+        for (key, partitions), (name, unknown) in zip(request.topics, names, strict=True):
+            done = []
+            if name in INTERNAL_TOPICS and read_client_id(frame)[0] != _ADMIN_CLIENT:
+                unknown = InvalidTopicError(f"clients may not write to the internal topic {name}")
+            error = refusal or unknown
+            for entry in partitions:
+                if error is None:
+                    partition = state.logs.get(name, entry.partition)
+                    result = append_records(partition, name, entry, acks=request.acks, version=version, admit=admission)
+                else:
+                    result = PartitionResult(entry.partition, error.code, error_message=str(error))
+                failed = failed or result.error_code != 0
+                done.append(result)
+            results.append((key, done))
+        if request.acks == 0:
+            if failed:
+                self._caller.reject(f"produce with acks=0 failed: {_first_message(results)}")
+            return ()
+        if not failed and partition is not None:
+            self._remember(frame, version, request, partition)
+        return (encode_produce(version, correlation_id, results),)
+
+    def _remember(self, frame: memoryview, version: int, request: ProduceRequest, partition: Partition) -> None:
+        """Make a template of a request that succeeded. It pays from the second of a row on."""
+        if self._last_partition is partition:
+            self.template = ProduceTemplate.of(frame, version, request, partition)
+        self._last_partition = partition
 
 
 def _refusal(request: ProduceRequest) -> KafkaError | None:

@@ -28,8 +28,7 @@ from stratalog.broker.fetch.fetching import (
     count_fetched,
     read_plan,
 )
-from stratalog.broker.server.connection import PENDING, Chunk, Connection
-from stratalog.broker.server.dispatch import ApiKey, handles_frames
+from stratalog.broker.server.dispatch import ApiKey, Caller, Chunk, Deferred, handles_frames
 from stratalog.broker.state import BrokerState
 from stratalog.errors import FetchSessionIdNotFoundError, KafkaError, UnknownTopicIdError
 from stratalog.log.format.values import Isolation
@@ -39,35 +38,42 @@ _FULL_EPOCHS = (0, -1)
 
 
 @handles_frames(ApiKey.FETCH, versions=(4, 18), flexible_from=FLEXIBLE_FROM)
-def fetch(
-    connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
-) -> Sequence[Chunk] | None:
-    request = parse_fetch(frame, position, version)
-    if request.session_epoch not in _FULL_EPOCHS:
-        return encode_fetch(version, correlation_id, (), error_code=FetchSessionIdNotFoundError.code)
-    state = connection.state
-    plan = _plan(state, request, version)
-    read = read_plan(plan)
+class Fetch:
+    """Answers the Fetch requests of one connection."""
 
-    def answer_later(results: Results) -> None:
-        count_fetched(plan, results)
-        connection.respond(encode_fetch(version, correlation_id, results))
+    __slots__ = ("_caller",)
 
-    def answer_again() -> None:
-        again = read_plan(plan)
-        if again.remote:
-            connection.pending = PendingRemoteFetch(state, plan, again, answer_later)
-        else:
-            answer_later(again.results)
+    template = None
 
-    if read.remote:
-        connection.pending = PendingRemoteFetch(state, plan, read, answer_later)
-        return PENDING
-    if _must_wait(plan, read):
-        connection.pending = PendingFetch(state, plan, read, answer_again)
-        return PENDING
-    count_fetched(plan, read.results)
-    return encode_fetch(version, correlation_id, read.results)
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def answer(self, version: int, correlation_id: int, frame: memoryview, position: int) -> Sequence[Chunk] | Deferred:
+        request = parse_fetch(frame, position, version)
+        if request.session_epoch not in _FULL_EPOCHS:
+            return encode_fetch(version, correlation_id, (), error_code=FetchSessionIdNotFoundError.code)
+        caller = self._caller
+        state = caller.broker
+        plan = _plan(state, request, version)
+        read = read_plan(plan)
+
+        def answer_later(results: Results) -> None:
+            count_fetched(plan, results)
+            caller.respond(encode_fetch(version, correlation_id, results))
+
+        def answer_again() -> None:
+            again = read_plan(plan)
+            if again.remote:
+                caller.defer(PendingRemoteFetch(state, plan, again, answer_later))
+            else:
+                answer_later(again.results)
+
+        if read.remote:
+            return PendingRemoteFetch(state, plan, read, answer_later)
+        if _must_wait(plan, read):
+            return PendingFetch(state, plan, read, answer_again)
+        count_fetched(plan, read.results)
+        return encode_fetch(version, correlation_id, read.results)
 
 
 def _must_wait(plan: FetchPlan, read: FetchRead) -> bool:

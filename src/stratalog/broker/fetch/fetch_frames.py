@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from stratalog.broker.frame_fields import compact_length, encode_topic, flexible_topic, legacy_topic, varint
-from stratalog.broker.server.connection import Chunk
+from stratalog.broker.server.dispatch import Chunk
 from stratalog.log.format.values import FileSlice
 from stratalog.wire.protocol import INT16, INT32, skip_tagged_fields
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stratalog.broker.fetch.fetch_frames import FetchedPartition, FetchPartition
 from stratalog.broker.fetch.remote_reads import RemoteJob, RemoteResult
+from stratalog.broker.server.dispatch import Deferred
 from stratalog.engine.partition import Partition
 from stratalog.errors import (
     KafkaError,
@@ -210,7 +211,7 @@ def _aborted(transactions: Sequence[AbortedTransaction]) -> list[tuple[int, int]
     return [(entry.producer_id, entry.first_offset) for entry in transactions]
 
 
-class PendingFetch:
+class PendingFetch(Deferred):
     """A request that waits until there are enough bytes, or its time is over. Belongs to the loop's thread."""
 
     def __init__(self, state: BrokerState, plan: FetchPlan, first: FetchRead, answer: Callable[[], object]) -> None:
@@ -332,7 +333,7 @@ class PendingFetch:
         self._available[place] = size
 
 
-class PendingRemoteFetch:
+class PendingRemoteFetch(Deferred):
     """A request that waits for the remote tier, for `remote.fetch.max.wait.ms` at most.
 
     What has not come by then is answered as empty; the read goes on, and a client that asks again for the same offset

@@ -21,11 +21,12 @@ if the response has such a field; otherwise the connection is closed. `None` sen
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from stratalog.errors import KafkaError, wire_code
+from stratalog.log.format.values import FileSlice
 from stratalog.wire.api_keys import ApiKey
 from stratalog.wire.protocol import (
     Encoded,
@@ -37,8 +38,6 @@ from stratalog.wire.protocol import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from stratalog.broker.state import BrokerState
 
 __all__ = ["Api", "ApiKey", "Registry", "RequestContext", "handles", "handles_frames"]
@@ -49,11 +48,70 @@ logger = logging.getLogger(__name__)
 Handler = Callable[["RequestContext", Any], Any]
 #: (context, request, error) -> response
 ErrorHandler = Callable[["RequestContext", Any, BaseException], Any]
-#: (connection, version, correlation id, frame without its size, position behind the header) -> chunks to send;
-#: None sends nothing; `connection.PENDING` answers later through `connection.respond`.
-FrameHandler = Callable[[Any, int, int, memoryview, int], "Sequence[Any] | None"]
+
+#: What goes out: bytes, or a range of a file that the kernel sends by itself.
+Chunk = bytes | bytearray | memoryview | FileSlice
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class Deferred:
+    """A request whose answer comes later, through `Caller.respond`."""
+
+    __slots__ = ()
+
+    def cancel(self) -> None:
+        """Stop waiting: the connection is gone, and the answer with it."""
+        raise NotImplementedError
+
+
+class Caller(Protocol):
+    """A connection, as an API that answers frames sees it."""
+
+    broker: BrokerState
+
+    def respond(self, chunks: Sequence[Chunk]) -> None:
+        """Send the answer of a `Deferred`."""
+        ...
+
+    def defer(self, deferred: Deferred) -> None:
+        """Let another `Deferred` take the place of the one that was returned."""
+        ...
+
+    def reject(self, why: object) -> None:
+        """Close the connection, with one line in the log."""
+        ...
+
+
+class Template(Protocol):
+    """Answers requests that are like one before, several at once. Keeps none of them."""
+
+    def records_of(self, frame: memoryview) -> memoryview | None:
+        """Return what `answer` needs of a request that is alike; None for another one. Never raises."""
+        ...
+
+    def answer(self, frames: Sequence[memoryview], records: Sequence[memoryview]) -> Sequence[bytes] | None:
+        """Return the answers in order; None when nothing has been done and the plain way has to answer."""
+        ...
+
+
+class FrameApi(Protocol):
+    """An API that parses and encodes by itself. Each connection has one of its own, made from its `Caller`."""
+
+    @property
+    def template(self) -> Template | None:
+        """What answers requests that are like the last one, if anything does."""
+        ...
+
+    def answer(self, version: int, correlation_id: int, frame: memoryview, position: int) -> Sequence[Chunk] | Deferred:
+        """Answer the request in `frame`, which has no size field, whose message begins at `position`.
+
+        An empty sequence sends nothing.
+        """
+        ...
+
+
+_C = TypeVar("_C", bound=Callable[[Caller], FrameApi])
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +128,7 @@ class Api:
     advertised_min: int
     handler: Handler | None = None
     on_error: ErrorHandler | None = None
-    frames: FrameHandler | None = None
+    frames: Callable[[Caller], FrameApi] | None = None
     flexible_from: int = 0
     waits: bool = False
 
@@ -102,13 +160,13 @@ def handles(
 
 def handles_frames(
     key: ApiKey, *, versions: tuple[int, int], flexible_from: int, advertised_min: int | None = None
-) -> Callable[[_F], _F]:
-    """Register a fast path: a function that takes the request's bytes and gives the response's (see `FrameHandler`)."""
+) -> Callable[[_C], _C]:
+    """Register a fast path: a class whose objects take a request's bytes and give the response's (see `FrameApi`)."""
 
-    def register(handler: _F) -> _F:
+    def register(make: _C) -> _C:
         advertised = versions[0] if advertised_min is None else advertised_min
-        REGISTRY.add(Api(key, versions[0], versions[1], advertised, frames=handler, flexible_from=flexible_from))
-        return handler
+        REGISTRY.add(Api(key, versions[0], versions[1], advertised, frames=make, flexible_from=flexible_from))
+        return make
 
     return register
 

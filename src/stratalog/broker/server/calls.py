@@ -1,0 +1,366 @@
+"""Answer the requests of one connection in order. Knows no socket: frames in, bytes and file ranges out.
+
+As in Kafka, one request of a connection is worked on at a time, and nothing more is read while its answer is out. So
+answers keep their order, and a client that does not read its answers stops being read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import struct
+import types
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from stratalog.broker.server.dispatch import (
+    Api,
+    Chunk,
+    Deferred,
+    FrameApi,
+    Registry,
+    RequestContext,
+    Template,
+    answer_error,
+)
+from stratalog.errors import InvalidRequestError, UnsupportedVersionError
+from stratalog.wire.api_keys import ApiKey
+from stratalog.wire.protocol import (
+    INT16,
+    REQUEST_HEAD,
+    is_flexible,
+    read_client_id,
+    read_request,
+    skip_tagged_fields,
+    write_response,
+)
+
+if TYPE_CHECKING:
+    from stratalog.broker.state import BrokerState
+
+logger = logging.getLogger(__name__)
+
+#: Answers to pipelined requests that are kept back to go out together.
+_QUEUE_CHUNKS_MAX: Final = 256
+
+
+class Host(Protocol):
+    """What calls need of the server."""
+
+    state: BrokerState
+    apis: Registry
+    loop: asyncio.AbstractEventLoop
+
+    def finish(self, task: asyncio.Task[None]) -> None: ...
+
+
+class Line(Protocol):
+    """The way to the client."""
+
+    #: The client's address, and the address of ours that it reached.
+    client_host: str
+    local_host: str
+    closed: bool
+    #: Whether answers wait for the client to read.
+    is_stuck: bool
+
+    def flush(self) -> None:
+        """Send what is in `Calls.out`, as far as the client takes it."""
+        ...
+
+    def proceed(self) -> None:
+        """A call has ended: go on with the next request."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Calls:
+    """The calls of one connection. Belongs to the loop's thread."""
+
+    __slots__ = (
+        "_deferred",
+        "_frame_apis",
+        "_host",
+        "_line",
+        "_task",
+        "_template",
+        "broker",
+        "is_waiting",
+        "out",
+    )
+
+    def __init__(self, host: Host, line: Line) -> None:
+        self._host = host
+        self._line = line
+        self.broker = host.state
+        #: Answers in order, for the connection to send.
+        self.out: list[Chunk] = []
+        #: Whether the answer to a request comes later.
+        self.is_waiting = False
+        #: What is cancelled when the connection goes, and what is finished all the same.
+        self._deferred: Deferred | asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+        #: The APIs that answer frames, as this connection has used them.
+        self._frame_apis: dict[int, FrameApi] = {}
+        #: The short way for requests that are like one before.
+        self._template: Template | None = None
+
+    def close(self) -> None:
+        """Cancel what waits; leave to the server what has to be finished."""
+        self.out.clear()
+        self._template = None
+        self._frame_apis.clear()
+        deferred, self._deferred = self._deferred, None
+        if deferred is not None:
+            deferred.cancel()
+        task, self._task = self._task, None
+        if task is not None:
+            self._host.finish(task)
+
+    # --- for the connection -------------------------------------------------------------------------------------------
+
+    def answer(self, frames: Iterable[memoryview]) -> None:
+        """Answer requests until one has to wait. Frames may be overwritten afterwards.
+
+        An InvalidRequestError of `frames` ends the connection, once what came before has been answered.
+        """
+        line = self._line
+        # Requests that the template answers, and their records: views that must not outlive this call.
+        alike: list[memoryview] = []
+        records: list[memoryview] = []
+        try:
+            for frame in frames:
+                template = self._template
+                found = None if template is None else template.records_of(frame)
+                if found is not None:
+                    alike.append(frame)
+                    records.append(found)
+                    continue
+                if alike:
+                    self._answer_alike(alike, records)
+                    if line.closed:
+                        return
+                self._handle(frame)
+                if len(self.out) > _QUEUE_CHUNKS_MAX:
+                    line.flush()
+                if self.is_waiting or line.is_stuck or line.closed:
+                    break
+        except InvalidRequestError as error:
+            self._answer_alike(alike, records)
+            self.reject(error)
+            return
+        self._answer_alike(alike, records)
+        if self.out and not line.closed:
+            line.flush()
+
+    def reject(self, why: object) -> None:
+        """Close on a client that does not speak the protocol, with one line in the log.
+
+        Answers to its requests before go out first, as far as its socket takes them: they have been done.
+        """
+        if not self._line.closed:
+            logger.warning("Closing the connection from %s: %s", self._line.client_host, why)
+            self._line.flush()
+            self._line.close()
+
+    def fail(self, what: str) -> None:
+        """Close after an error of our own. A connection never goes on behind one: what it was doing is half done."""
+        logger.exception("Closing the connection from %s: %s failed", self._line.client_host, what)
+        if not self._line.closed:
+            self._line.flush()
+        self._line.close()
+
+    # --- for the APIs -------------------------------------------------------------------------------------------------
+
+    def defer(self, deferred: Deferred) -> None:
+        """Wait for something else than before, for the same answer."""
+        self._deferred = deferred
+
+    def respond(self, chunks: Sequence[Chunk]) -> None:
+        """Send the answer to the request that waits, and go on with what has come since."""
+        if self._line.closed:
+            return
+        self._deferred = self._task = None
+        self.is_waiting = False
+        self.out.extend(chunks)
+        if self.out:
+            self._line.flush()
+        if not self._line.closed:
+            self._line.proceed()
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def _handle(self, frame: memoryview) -> None:
+        """Answer one request, or begin to; `frame` is without its size."""
+        key, version, correlation_id = REQUEST_HEAD.unpack_from(frame)
+        api = self._host.apis.get(key)
+        if api is None:
+            self.reject(f"API key {key} is not served here")
+            return
+        if not api.min_version <= version <= api.max_version:
+            if key == ApiKey.API_VERSIONS:
+                self._answer_message(api, 0, correlation_id, frame, UnsupportedVersionError(f"version {version}"))
+            else:
+                self.reject(f"{api.key.message} v{version}, but v{api.min_version} to v{api.max_version} are served")
+            return
+        try:
+            if api.frames is None:
+                self._answer_message(api, version, correlation_id, frame, None)
+            else:
+                self._answer_frame(api, api.frames, version, correlation_id, frame)
+        except (InvalidRequestError, struct.error, IndexError, UnicodeDecodeError) as error:
+            self.reject(f"{api.key.message} v{version} request cannot be read: {error}")
+        except Exception:
+            self.fail(f"{api.key.message} v{version}")
+
+    # --- APIs that take bytes -----------------------------------------------------------------------------------------
+
+    def _answer_frame(
+        self,
+        api: Api,
+        make: Callable[[Calls], FrameApi],
+        version: int,
+        correlation_id: int,
+        frame: memoryview,
+    ) -> None:
+        frame_api = self._frame_apis.get(api.key)
+        if frame_api is None:
+            frame_api = self._frame_apis[api.key] = make(self)
+        (client_id_size,) = INT16.unpack_from(frame, 8)
+        position = 10 + client_id_size if client_id_size > 0 else 10
+        if version >= api.flexible_from:
+            position = skip_tagged_fields(frame, position)
+        answer = frame_api.answer(version, correlation_id, frame, position)
+        if isinstance(answer, Deferred):
+            self._deferred = answer
+            self.is_waiting = True
+            return
+        if frame_api.template is not None:
+            self._template = frame_api.template
+        if answer:
+            self.out.extend(answer)
+            if len(answer) > 1:  # file ranges: the next request waits until the client has taken them
+                self._line.flush()
+
+    def _answer_alike(self, frames: list[memoryview], records: list[memoryview]) -> None:
+        """Answer requests that are like the template's, one by one if it cannot; both lists are empty afterwards."""
+        if not frames or self._line.closed:
+            return
+        template = self._template
+        assert template is not None
+        try:
+            answers = template.answer(frames, records)
+        except Exception:
+            self.fail("Produce")
+            return
+        if answers is not None:
+            self.out.extend(answers)
+        else:
+            for frame in frames:
+                if not self._line.closed:
+                    self._handle(frame)
+        frames.clear()
+        records.clear()
+
+    # --- APIs that take messages --------------------------------------------------------------------------------------
+
+    def _answer_message(
+        self, api: Api, version: int, correlation_id: int, frame: memoryview, refusal: Exception | None
+    ) -> None:
+        key = api.key
+        client_id, position = read_client_id(frame)
+        ctx = RequestContext(
+            self.broker,
+            key,
+            version,
+            correlation_id=correlation_id,
+            client_id=client_id,
+            client_host=self._line.client_host,
+            local_host=self._line.local_host,
+        )
+        if refusal is not None:
+            self._send_response(ctx, answer_error(api, ctx, None, refusal))
+            return
+        if is_flexible(key, version):
+            position = skip_tagged_fields(frame, position)
+        request = read_request(key, version, frame, position)
+        assert api.handler is not None
+        try:
+            response = api.handler(ctx, request)
+            if inspect.iscoroutine(response):
+                coroutine = response
+                try:
+                    awaited = coroutine.send(None)
+                except StopIteration as stop:
+                    response = stop.value
+                else:
+                    self._go_on_as_task(api, ctx, request, coroutine, awaited)
+                    return
+        except Exception as error:
+            self._send_failure(api, ctx, request, error)
+            return
+        if response is not None:
+            self._send_response(ctx, response)
+
+    def _go_on_as_task(
+        self, api: Api, ctx: RequestContext, request: Any, coroutine: Coroutine[Any, Any, Any], awaited: Any
+    ) -> None:
+        self.is_waiting = True
+        task = self._host.loop.create_task(self._finish(api, ctx, request, coroutine, awaited))
+        if api.waits:
+            self._deferred = task
+        else:
+            self._task = task
+
+    async def _finish(
+        self, api: Api, ctx: RequestContext, request: Any, coroutine: Coroutine[Any, Any, Any], awaited: Any
+    ) -> None:
+        """The rest of a handler that had to wait."""
+        try:
+            response = await _resumed(coroutine, awaited)
+        except asyncio.CancelledError:
+            if self._line.closed:
+                raise
+            self.reject(f"{api.key.message} was cancelled")
+            return
+        except Exception as error:
+            if not self._line.closed:
+                self._send_failure(api, ctx, request, error)
+        else:
+            if response is not None and not self._line.closed:
+                self._send_response(ctx, response)
+        self.respond(())
+
+    def _send_failure(self, api: Api, ctx: RequestContext, request: Any, error: Exception) -> None:
+        response = answer_error(api, ctx, request, error)
+        if response is None:
+            self.reject(f"{api.key.message} v{ctx.version} failed: {error}")
+        else:
+            self._send_response(ctx, response)
+
+    def _send_response(self, ctx: RequestContext, response: Any) -> None:
+        try:
+            self.out.append(write_response(ctx.key, ctx.correlation_id, response))
+        except Exception:
+            self.fail(f"writing the response to {ctx.key.message} v{ctx.version}")
+
+
+@types.coroutine
+def _resumed(coroutine: Coroutine[Any, Any, Any], awaited: Any) -> Generator[Any, Any, Any]:
+    """Go on with a coroutine that was run by hand up to the point where it waits for `awaited`."""
+    while True:
+        try:
+            sent = yield awaited
+        except GeneratorExit:
+            coroutine.close()
+            raise
+        except BaseException as error:
+            step, argument = coroutine.throw, error
+        else:
+            step, argument = coroutine.send, sent  # type: ignore[assignment]
+        try:
+            awaited = step(argument)
+        except StopIteration as stop:
+            return stop.value

@@ -1,0 +1,181 @@
+"""Cut what a connection receives into requests. Knows no socket and no request: bytes in, frames out.
+
+    frame:  size int32 | that many bytes
+
+    space() -> where to receive the next bytes;  received(count);  frames() -> the whole ones;  settle()
+
+Frames up to half of the shared scratch buffer are cut out of it, where the bytes were received. Larger ones are
+received into a buffer of their own, which comes from a pool. Both are writable, so that an append can stamp offsets in
+place. Both are used again after `settle`: no frame may be looked at from then on. What is left over moves to a buffer
+of the connection's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+from stratalog.errors import InvalidRequestError
+from stratalog.wire.protocol import INT32, REQUEST_HEAD
+
+#: The size of a request is at least that of its header.
+_REQUEST_BYTES_MIN: Final = REQUEST_HEAD.size + 2
+#: The buffer of a large request grows with the bytes that arrive: to this multiple of them, or to this at first.
+_LARGE_GROWTH: Final = 4
+_LARGE_BUFFER_BYTES: Final = 4096
+#: How much to receive at once where a large request is expected, so that little of it has to be moved.
+_EXPECT_LARGE_BYTES: Final = 4096
+
+_NOTHING: Final = memoryview(b"")
+
+
+class Buffers(Protocol):
+    """Memory that all connections share."""
+
+    #: Where every connection receives small requests. Its contents belong to a connection between `space` and `settle`.
+    scratch: memoryview
+
+    def take_buffer(self, size: int, wanted: int) -> bytearray: ...
+    def give_buffer(self, buffer: bytearray) -> None: ...
+
+
+class Framing:
+    """The stream of one connection.
+
+    Invariant: between `settle` and the next `space` nothing here refers to the scratch buffer.
+    """
+
+    __slots__ = (
+        "_buffers",
+        "_end",
+        "_expect_large",
+        "_large",
+        "_large_need",
+        "_large_used",
+        "_position",
+        "_size_max",
+        "_view",
+    )
+
+    def __init__(self, buffers: Buffers, size_max: int) -> None:
+        self._buffers = buffers
+        self._size_max = size_max
+        #: What has been received and not been taken as a frame: _view[_position:_end].
+        self._view = _NOTHING
+        self._position = 0
+        self._end = 0
+        self._expect_large = False
+        #: A request that is larger than half of the scratch buffer, its size field included.
+        self._large: bytearray | None = None
+        self._large_used = 0
+        self._large_need = 0
+
+    @property
+    def is_large_begun(self) -> bool:
+        """Whether a large request has arrived in part, so that more of it is likely to be there already."""
+        return self._large is not None and self._large_used < self._large_need
+
+    @property
+    def has_leftover(self) -> bool:
+        """Whether bytes wait here for `frames`, or for the rest of their frame."""
+        return self._position < self._end or self._large is not None
+
+    def space(self) -> memoryview:
+        """Return where to receive the next bytes. All whole frames must have been taken."""
+        large = self._large
+        if large is not None:
+            if self._large_used == len(large):
+                large = self._grow(large)
+            return memoryview(large)[self._large_used : self._large_need]
+        scratch = self._buffers.scratch
+        left = self._end - self._position
+        if left:
+            scratch[:left] = self._view[self._position : self._end]
+        self._view = scratch
+        self._position, self._end = 0, left
+        return scratch[left : left + _EXPECT_LARGE_BYTES] if self._expect_large else scratch[left:]
+
+    def received(self, count: int) -> None:
+        """Take note of bytes that were put where `space` said."""
+        if self._large is not None:
+            self._large_used += count
+        else:
+            self._end += count
+
+    def frames(self) -> Iterator[memoryview]:
+        """Yield the whole requests, without their sizes. A caller that stops goes on with another call.
+
+        Raises InvalidRequestError for a size that no request has; the stream cannot be read any further then.
+        """
+        if self._large is not None:
+            if self._large_used == self._large_need:
+                self._large_need = 0  # taken; `settle` gives the buffer back
+                yield memoryview(self._large)[4 : self._large_used]
+            return
+        view, position, end, size_max = self._view, self._position, self._end, self._size_max
+        unpack_size = INT32.unpack_from
+        while end - position >= 4:
+            (size,) = unpack_size(view, position)
+            if not _REQUEST_BYTES_MIN <= size <= size_max:
+                raise InvalidRequestError(_bad_size(size, size_max))
+            next_position = position + 4 + size
+            if next_position > end:
+                self._expect_large = size > len(self._buffers.scratch) // 2
+                if self._expect_large:
+                    self._begin_large(view[position:end], 4 + size)
+                    self._position = end
+                return
+            self._position = next_position
+            self._expect_large = False
+            yield view[position + 4 : next_position]
+            position = next_position
+
+    def settle(self) -> None:
+        """Let go of shared memory. Frames that were yielded are gone with it."""
+        if self._large is not None and not self._large_need:
+            self._buffers.give_buffer(self._large)
+            self._large = None
+        if self._position == self._end:
+            self._view = _NOTHING
+            self._position = self._end = 0
+        elif self._view is self._buffers.scratch:
+            own = bytearray(self._view[self._position : self._end])
+            self._view, self._position, self._end = memoryview(own), 0, len(own)
+
+    def clear(self) -> None:
+        """Forget everything: the connection is gone."""
+        self._position = self._end
+        self._large_need = 0
+        self.settle()
+
+    def _begin_large(self, begun: memoryview, need: int) -> None:
+        size = min(need, max(_LARGE_BUFFER_BYTES, _LARGE_GROWTH * len(begun)))
+        self._large = buffer = self._buffers.take_buffer(size, need)
+        buffer[: len(begun)] = begun
+        self._large_used = len(begun)
+        self._large_need = need
+
+    def _grow(self, buffer: bytearray) -> bytearray:
+        need = self._large_need
+        larger = self._buffers.take_buffer(min(need, _LARGE_GROWTH * len(buffer)), need)
+        larger[: self._large_used] = memoryview(buffer)[: self._large_used]
+        self._buffers.give_buffer(buffer)
+        self._large = larger
+        return larger
+
+
+def _bad_size(size: int, size_max: int) -> str:
+    if size > size_max:
+        hint = _foreign_protocol(size)
+        return f"a request of {size} bytes, but socket.request.max.bytes allows {size_max}{hint}"
+    return f"{size} bytes cannot be a request"
+
+
+def _foreign_protocol(size: int) -> str:
+    """A guess at what was sent when the first four bytes are no size."""
+    head = size.to_bytes(4, "big")
+    if head[:2] == b"\x16\x03":
+        return " (that is TLS; this listener speaks plain text)"
+    if head in (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI"):
+        return " (that is HTTP)"
+    return ""
