@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
-from stratalog.errors import CorruptCheckpointError, CorruptRecordError, UnsupportedForMessageFormatError
+from stratalog.errors import CorruptCheckpointError, CorruptRecordError
 from stratalog.inspect.facts import LogFacts, PartitionMetadata
 from stratalog.log.format.checkpoints import (
     LOG_START_OFFSETS,
@@ -21,8 +21,8 @@ from stratalog.log.format.checkpoints import (
 )
 from stratalog.log.format.file_names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from stratalog.log.scan import SegmentFiles, list_partitions, list_segments, scan_headers
-from stratalog.records.batch import RecordBatch, checked_batch_size, iter_batches
-from stratalog.records.batch_format import HEADER_SIZE_UP_TO_MAGIC
+from stratalog.records.batch import RecordBatch
+from stratalog.records.walk import Damage, walk
 from stratalog.remote.api.interfaces import (
     RemoteLogMetadata,
     RemoteLogSegmentMetadata,
@@ -165,32 +165,18 @@ class DataDirs:
             with self._fs.open(active.log) as file:
                 for _, batch in scan_headers(file):
                     end = batch.last_offset + 1
-        except (CorruptRecordError, UnsupportedForMessageFormatError):
+        except CorruptRecordError:
             return end  # up to the damage
         return end
 
 
 def _batches(file: File, size: int) -> Iterator[RecordBatch | None]:
     """The batches of a file; None, and no more, for bytes that are no batch. One that is not whole is being written."""
-    position, length = 0, _READ_BYTES
-    while position < size:
-        data = file.pread(min(length, size - position), position)
-        consumed = 0
-        try:
-            for batch in iter_batches(data):
-                yield batch
-                consumed = batch.start + batch.size
-            if consumed:
-                position, length = position + consumed, _READ_BYTES
-                continue
-            if len(data) < HEADER_SIZE_UP_TO_MAGIC:
-                return
-            length = checked_batch_size(data, 0)
-        except (CorruptRecordError, UnsupportedForMessageFormatError):
-            yield None
-            return
-        if position + length > size:
-            return
+    damage: list[Damage] = []
+    for _, batch in walk(file.pread, size, on_damage=damage.append, window_size=_READ_BYTES):
+        yield batch
+    if damage and not damage[0].is_cut:
+        yield None
 
 
 def _event(value: memoryview | bytes | None) -> RemoteLogMetadata | None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from stratalog.errors import CorruptRecordError
 from stratalog.log.format.file_names import (
     CLEANED_SUFFIX,
     LOG_SUFFIX,
@@ -27,12 +26,9 @@ from stratalog.log.format.file_names import (
     time_index_file,
 )
 from stratalog.log.recovery.interrupted_swaps import next_offset
-from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size
-from stratalog.records.batch_format import HEADER_SIZE, HEADER_SIZE_UP_TO_MAGIC, MAGIC, MAGIC_AT
+from stratalog.records.batch import RecordBatch
+from stratalog.records.walk import WINDOW_SIZE, walk
 from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem, StrPath
-
-#: Headers are read in windows of this size; a batch that is larger is stepped over unread.
-WINDOW_SIZE: Final = 128 * 1024
 
 #: How often a directory is looked at again because segments were being replaced in it.
 _LOOKS_MAX: Final = 20
@@ -179,38 +175,13 @@ def _end_of_swap(root: Path, base: int, fs: FileSystem) -> int:
     return base
 
 
-class BatchHeader(NamedTuple):
-    """A batch in a file: where it begins, and a view on (at least) its header. Only header fields may be asked for."""
-
-    position: int
-    batch: RecordBatch
-
-
 def scan_headers(
     file: File, start: int = 0, end: int | None = None, *, window_size: int = WINDOW_SIZE
-) -> Iterator[BatchHeader]:
-    """The headers of the batches between two positions of a `.log`, in order, reading as little as that needs.
+) -> Iterator[tuple[int, RecordBatch]]:
+    """Yield position and header of each batch between two positions of a `.log`; see `walk`, without records.
 
-    `start` must be where a batch begins. Ends before the first batch that is not complete; the caller sees that from
-    the last one's position and size. Raises CorruptRecordError, naming file and position, for bytes that cannot be a
-    batch. Messages of formats 0 and 1 are there as a whole: the base offset of a wrapper is in what it holds.
+    Ends before the first batch that is not complete; the caller sees that from the last one's position and size. Raises
+    CorruptRecordError, naming file and position, for bytes that cannot be a batch.
     """
     limit = file.size() if end is None else min(end, file.size())
-    position = start
-    window, window_at = b"", start
-    while limit - position >= HEADER_SIZE_UP_TO_MAGIC:
-        at = position - window_at
-        if at + HEADER_SIZE > len(window):
-            window, window_at, at = file.pread(min(window_size, limit - position), position), position, 0
-            if len(window) < HEADER_SIZE_UP_TO_MAGIC:  # the file was cut meanwhile
-                return
-        try:
-            size = checked_batch_size(window, at)
-        except CorruptRecordError as error:
-            raise CorruptRecordError(f"{file.path}: no batch at position {position}: {error}") from None
-        if position + size > limit:
-            return
-        if window[at + MAGIC_AT] != MAGIC and at + size > len(window):
-            window, window_at, at = file.pread(max(window_size, size), position), position, 0
-        yield BatchHeader(position, batch_at(window, at))
-        position += size
+    return walk(file.pread, limit, start=start, with_records=False, window_size=window_size, name=file.path)

@@ -27,13 +27,14 @@ class RecordBatch:
     Nothing but the presence of those bytes is checked: `iter_batches` and `ensure_valid` do.
     """
 
-    __slots__ = ("_header", "buffer", "start")
+    __slots__ = ("buffer", "header", "start")
 
     def __init__(self, buffer: Buffer, start: int = 0) -> None:
         self.buffer = buffer
         self.start = start
         try:
-            self._header: tuple[int, ...] = fmt.HEADER.unpack_from(buffer, start)
+            #: The fields of `batch_format.HEADER`, for loops; of old formats as `legacy.format.read_header` has them.
+            self.header: tuple[int, ...] = fmt.HEADER.unpack_from(buffer, start)
         except Exception as error:  # struct.error: fewer than 61 bytes at start
             raise CorruptRecordError(
                 f"batch at position {start}: the {fmt.HEADER_SIZE} header bytes are not all there: {error}"
@@ -47,37 +48,37 @@ class RecordBatch:
 
     @property
     def base_offset(self) -> int:
-        return self._header[0]
+        return self.header[0]
 
     @property
     def size(self) -> int:
         """Bytes of the whole batch, the 12 bytes of offset and length included."""
-        return self._header[1] + fmt.LOG_OVERHEAD
+        return self.header[1] + fmt.LOG_OVERHEAD
 
     @property
     def partition_leader_epoch(self) -> int:
-        return self._header[2]
+        return self.header[2]
 
     @property
     def magic(self) -> int:
-        return self._header[3]
+        return self.header[3]
 
     @property
     def crc(self) -> int:
         """The stored CRC-32C, unsigned."""
-        return self._header[4]
+        return self.header[4]
 
     @property
     def attributes(self) -> int:
-        return self._header[5]
+        return self.header[5]
 
     @property
     def last_offset_delta(self) -> int:
-        return self._header[6]
+        return self.header[6]
 
     @property
     def last_offset(self) -> int:
-        return self._header[0] + self._header[6]
+        return self.header[0] + self.header[6]
 
     @property
     def next_offset(self) -> int:
@@ -86,23 +87,23 @@ class RecordBatch:
 
     @property
     def base_timestamp(self) -> int:
-        return self._header[7]
+        return self.header[7]
 
     @property
     def max_timestamp(self) -> int:
-        return self._header[8]
+        return self.header[8]
 
     @property
     def producer_id(self) -> int:
-        return self._header[9]
+        return self.header[9]
 
     @property
     def producer_epoch(self) -> int:
-        return self._header[10]
+        return self.header[10]
 
     @property
     def base_sequence(self) -> int:
-        return self._header[11]
+        return self.header[11]
 
     @property
     def last_sequence(self) -> int:
@@ -112,11 +113,11 @@ class RecordBatch:
 
     @property
     def record_count(self) -> int:
-        return self._header[12]
+        return self.header[12]
 
     @property
     def has_producer_id(self) -> bool:
-        return self._header[9] > fmt.NO_PRODUCER_ID
+        return self.header[9] > fmt.NO_PRODUCER_ID
 
     @property
     def codec(self) -> Codec:
@@ -132,19 +133,19 @@ class RecordBatch:
     @property
     def timestamp_type(self) -> int:
         """0 CreateTime, 1 LogAppendTime."""
-        return fmt.LOG_APPEND_TIME if self._header[5] & fmt.LOG_APPEND_TIME_BIT else fmt.CREATE_TIME
+        return fmt.LOG_APPEND_TIME if self.header[5] & fmt.LOG_APPEND_TIME_BIT else fmt.CREATE_TIME
 
     @property
     def is_transactional(self) -> bool:
-        return bool(self._header[5] & fmt.TRANSACTIONAL_BIT)
+        return bool(self.header[5] & fmt.TRANSACTIONAL_BIT)
 
     @property
     def is_control(self) -> bool:
-        return bool(self._header[5] & fmt.CONTROL_BIT)
+        return bool(self.header[5] & fmt.CONTROL_BIT)
 
     @property
     def has_delete_horizon(self) -> bool:
-        return bool(self._header[5] & fmt.DELETE_HORIZON_BIT)
+        return bool(self.header[5] & fmt.DELETE_HORIZON_BIT)
 
     @property
     def delete_horizon_ms(self) -> int | None:
@@ -257,18 +258,19 @@ def checked_batch_size(buffer: Buffer, position: int) -> int:
     """Size in bytes of the batch, of any format, whose first 17 bytes stand at `position`; errors as `iter_batches`."""
     (length,) = fmt.INT32.unpack_from(buffer, position + fmt.LENGTH_AT)
     magic = memoryview(buffer)[position + fmt.MAGIC_AT]
-    if length < fmt.LEGACY_LENGTH_MIN:
-        raise CorruptRecordError(
-            f"position {position}: batch length {length} is less than the smallest possible,"
-            f" {fmt.LENGTHS_MIN[magic] if magic <= fmt.MAGIC else fmt.LENGTH_MIN}"
-        )
-    if magic > fmt.MAGIC:
-        raise CorruptRecordError(f"position {position}: magic {magic} is unknown, expected {fmt.MAGIC}")
-    if length < fmt.LENGTHS_MIN[magic]:
-        raise CorruptRecordError(
-            f"position {position}: batch length {length} is less than the smallest possible, {fmt.LENGTHS_MIN[magic]}"
-        )
+    if magic > fmt.MAGIC or length < fmt.LENGTHS_MIN[magic]:
+        raise CorruptRecordError(f"position {position}: {why_no_batch(buffer, position)}")
     return int(length) + fmt.LOG_OVERHEAD
+
+
+def why_no_batch(buffer: Buffer, position: int) -> str | None:
+    """Why the 17 bytes at `position` are not the beginning of a batch, of any format; None if they may be."""
+    (length,) = fmt.INT32.unpack_from(buffer, position + fmt.LENGTH_AT)
+    magic = memoryview(buffer)[position + fmt.MAGIC_AT]
+    least = fmt.LENGTHS_MIN[magic] if magic <= fmt.MAGIC else fmt.LENGTH_MIN
+    if magic > fmt.MAGIC and length >= fmt.LEGACY_LENGTH_MIN:
+        return f"magic {magic} is unknown, expected {fmt.MAGIC}"
+    return None if length >= least else f"batch length {length} is less than the smallest possible, {least}"
 
 
 def stamp_batch(

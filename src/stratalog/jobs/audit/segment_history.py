@@ -20,7 +20,6 @@ from stratalog.errors import (
     DamagedRemoteObjectError,
     RemoteResourceNotFoundError,
     RemoteStorageError,
-    UnsupportedForMessageFormatError,
 )
 from stratalog.inspect.bucket import read_manifest
 from stratalog.inspect.facts import Manifest, ManifestFault, parse_key
@@ -30,8 +29,8 @@ from stratalog.log.format.checkpoints import decode_epochs
 from stratalog.log.format.producer_snapshot import ProducerSnapshotEntry
 from stratalog.log.format.values import EpochEntry
 from stratalog.log.index.txn_index import AbortedTransaction
-from stratalog.records.batch import RecordBatch, checked_batch_size, iter_batches
-from stratalog.records.batch_format import HEADER_SIZE_UP_TO_MAGIC
+from stratalog.records.batch import RecordBatch
+from stratalog.records.walk import RAISE_CUT, walk
 from stratalog.remote.api.lineage import is_within_lineage, lineage_of
 from stratalog.remote.storage.layouts import object_key, parse_manifest_key
 from stratalog.remote.storage.manifest import SegmentManifest
@@ -152,24 +151,18 @@ class SegmentHistory:
                     break
                 if batch.producer_id >= 0:
                     producers.see(batch)
-        except (CorruptRecordError, UnsupportedForMessageFormatError) as error:
+        except CorruptRecordError as error:
             raise NotProvedError(f"{manifest.key()} is damaged: {error}") from error
 
     def _batches(self, manifest: SegmentManifest) -> Iterator[RecordBatch]:
-        """Whole batches, a range at a time."""
-        position, rest, size = 0, b"", manifest.segment_size_in_bytes
-        while position < size:
-            end = min(position + _RANGE_BYTES, size)
-            data = rest + bytes(self._view.reader.read_range(manifest, ObjectKind.LOG, position, end))
-            consumed, position = 0, end
-            for batch in iter_batches(data):
-                yield batch
-                consumed = batch.start + batch.size
-            rest = data[consumed:]
-            if len(rest) >= HEADER_SIZE_UP_TO_MAGIC:
-                checked_batch_size(rest, 0)
-        if rest:
-            raise CorruptRecordError(f"its last {len(rest)} bytes are no whole batch")
+        """Every batch; CorruptRecordError unless all are whole."""
+        batches = walk(
+            lambda size, at: self._view.reader.read_range(manifest, ObjectKind.LOG, at, at + size),
+            manifest.segment_size_in_bytes,
+            on_damage=RAISE_CUT,
+            window_size=_RANGE_BYTES,
+        )
+        return (batch for _, batch in batches)
 
     # --- leader epochs ----------------------------------------------------------------------------------------------
 

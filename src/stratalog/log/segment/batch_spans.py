@@ -8,21 +8,12 @@ count as batches of one; of a wrapper only the last offset is known without its 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from typing_extensions import Buffer
 
-from stratalog.records.batch_format import (
-    BATCH_SIZE_MIN,
-    HEADER,
-    HEADER_SIZE,
-    LENGTH_MIN,
-    LOG_OVERHEAD,
-    MAGIC,
-)
-from stratalog.records.legacy.format import find_header
-
-_WINDOW_SIZE: Final = 128 * 1024
+from stratalog.records.batch_format import HEADER_SIZE, LOG_OVERHEAD
+from stratalog.records.walk import STOP, WINDOW_SIZE, walk
 
 
 class LogReader(Protocol):
@@ -42,29 +33,18 @@ class BatchSpan(NamedTuple):
 
 def span_at(log: LogReader, log_size: int, position: int) -> BatchSpan | None:
     """The batch that begins at `position`; None if none does, or it does not end within `log_size`."""
-    if not 0 <= position <= log_size - BATCH_SIZE_MIN:
+    if position < 0:
         return None
-    return _span_in(bytes(log.pread(min(HEADER_SIZE, log_size - position), position)), 0, log_size - position)
+    return next((span for _, span in spans(log, log_size, position, window_size=HEADER_SIZE)), None)
 
 
-def spans(log: LogReader, log_size: int, position: int = 0) -> Iterator[tuple[int, BatchSpan]]:
-    """Position and span of each batch from `position` on, up to the first bytes that are no whole batch."""
-    window, window_at = b"", position
-    while log_size - position >= BATCH_SIZE_MIN:
-        at = position - window_at
-        if at + HEADER_SIZE > len(window):
-            window, window_at, at = (bytes(log.pread(min(_WINDOW_SIZE, log_size - position), position)), position, 0)
-        span = _span_in(window, at, log_size - position)
-        if span is None:
+def spans(
+    log: LogReader, log_size: int, position: int = 0, *, window_size: int = WINDOW_SIZE
+) -> Iterator[tuple[int, BatchSpan]]:
+    """Yield position and span of each batch from `position` on, up to the first bytes that are no whole batch."""
+    batches = walk(log.pread, log_size, start=position, on_damage=STOP, with_records=False, window_size=window_size)
+    for at, batch in batches:
+        header = batch.header
+        if header[0] < 0 or header[6] < 0:
             return
-        yield position, span
-        position += span.size
-
-
-def _span_in(data: bytes, at: int, size_max: int) -> BatchSpan | None:
-    header = HEADER.unpack_from(data, at) if at + HEADER_SIZE <= len(data) else None
-    if header is None or header[3] != MAGIC or header[1] < LENGTH_MIN:
-        header = find_header(data, at, len(data))
-    if header is None or header[0] < 0 or header[6] < 0 or header[1] + LOG_OVERHEAD > size_max:
-        return None
-    return BatchSpan(header[0], header[0] + header[6], header[1] + LOG_OVERHEAD, header[8])
+        yield at, BatchSpan(header[0], header[0] + header[6], header[1] + LOG_OVERHEAD, header[8])

@@ -38,10 +38,10 @@ class LegacyBatch(RecordBatch):
         self.buffer = buffer
         self.start = start
         try:
-            self._header = legacy.read_header(buffer, start)
+            self.header = legacy.read_header(buffer, start)
         except (struct.error, IndexError, ValueError) as error:
             raise CorruptRecordError(f"message at position {start}: its header is not all there: {error}") from None
-        self._base_offset: int | None = None if self.is_wrapper else self._header[0]
+        self._base_offset: int | None = None if self.is_wrapper else self.header[0]
 
     def __repr__(self) -> str:
         return (
@@ -52,7 +52,7 @@ class LegacyBatch(RecordBatch):
     @property
     def is_wrapper(self) -> bool:
         """Whether it holds other messages, compressed."""
-        return bool(self._header[5] & fmt.CODEC_MASK)
+        return bool(self.header[5] & fmt.CODEC_MASK)
 
     @property
     def base_offset(self) -> int:
@@ -62,7 +62,7 @@ class LegacyBatch(RecordBatch):
 
     @property
     def last_offset(self) -> int:
-        return self._header[0]
+        return self.header[0]
 
     @property
     def last_offset_delta(self) -> int:

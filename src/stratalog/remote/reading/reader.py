@@ -18,8 +18,9 @@ from stratalog.errors import (
 )
 from stratalog.log.format.values import OffsetPosition, TimestampOffset
 from stratalog.log.index.txn_index import AbortedTransaction
-from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size, iter_batches
+from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size
 from stratalog.records.batch_format import ATTRIBUTES_AT, HEADER, HEADER_SIZE_UP_TO_MAGIC, MAGIC, MAGIC_AT
+from stratalog.records.walk import RAISE_CUT, walk
 from stratalog.remote.api.interfaces import (
     RemoteLogMetadataManager,
     RemoteLogSegmentMetadata,
@@ -205,26 +206,18 @@ class RemoteLogReader:
 
         CorruptIndexError when the entry points elsewhere.
         """
-        position, size = start.position, segment.segment_size_bytes
-        while position < size:
-            data = _joined(self._blocks.read(segment, position, position + _STEP_BYTES))
-            if len(data) < HEADER_SIZE_UP_TO_MAGIC:
-                raise CorruptRecordError(f"{segment.segment_id}: {len(data)} bytes at position {position} are no batch")
-            first_size = checked_batch_size(data, 0)
-            if first_size > len(data):
-                data = _joined(self._blocks.read(segment, position, position + first_size))
-                if first_size > len(data):
-                    raise CorruptRecordError(
-                        f"{segment.segment_id}: the batch at position {position} has {first_size} bytes, the segment "
-                        f"ends after {len(data)}"
-                    )
-            consumed = 0
-            for batch in iter_batches(data):
-                if position == start.position and not consumed:
-                    _check_entry(segment, start, batch)
-                yield position + batch.start, batch
-                consumed = batch.start + batch.size
-            position += consumed
+        batches = walk(
+            lambda size, position: _joined(self._blocks.read(segment, position, position + size)),
+            segment.segment_size_bytes,
+            start=start.position,
+            on_damage=RAISE_CUT,
+            window_size=_STEP_BYTES,
+            name=segment.segment_id,
+        )
+        for position, batch in batches:
+            if position == start.position:
+                _check_entry(segment, start, batch)
+            yield position, batch
 
     def _checked(self, segment: RemoteLogSegmentMetadata, read: Callable[[], _Result]) -> _Result:
         """`read`; again, with everything fetched anew, when what is cached of the segment is damaged; and again, with

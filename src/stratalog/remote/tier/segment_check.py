@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stratalog.errors import CorruptIndexError, CorruptRecordError, UnsupportedForMessageFormatError
+from stratalog.errors import CorruptIndexError, CorruptRecordError
 from stratalog.log.index.offset_index import OffsetIndex
 from stratalog.log.index.txn_index import TransactionIndex
 from stratalog.log.segment.segment import LogSegment
-from stratalog.records.batch import RecordBatch, checked_batch_size, iter_batches
-from stratalog.records.batch_format import HEADER_SIZE_UP_TO_MAGIC
+from stratalog.records.batch import RecordBatch
+from stratalog.records.walk import RAISE_CUT, walk
 from stratalog.remote.reading.remote_indexes import open_offset_index, open_time_index
 from stratalog.remote.storage.block_facts import BlockFacts, BlockFactsReader
 from stratalog.remote.storage.manifest import BLOCK_BYTES
@@ -112,24 +112,13 @@ def _check_batches(segment: LogSegment, next_base_offset: int, fs: FileSystem) -
 
 def _batches(file: File, size: int, blocks: BlockFactsReader) -> Iterator[tuple[int, RecordBatch]]:
     """Position and view of every batch; CorruptRecordError where there is none or the file ends within one."""
-    position, length = 0, _CHUNK_BYTES
-    while position < size:
-        wanted = min(length, size - position)
+
+    def read(wanted: int, position: int) -> bytes:
         data = file.pread(wanted, position)
-        consumed = 0
-        try:
-            for batch in iter_batches(data):
-                yield position + batch.start, batch
-                consumed = batch.start + batch.size
-        except (CorruptRecordError, UnsupportedForMessageFormatError) as error:
-            raise CorruptRecordError(f"{file.path}: no batch behind position {position}: {error}") from error
-        if consumed:
-            blocks.add_bytes(memoryview(data)[:consumed])
-            position, length = position + consumed, _CHUNK_BYTES
-            continue
-        length = checked_batch_size(data, 0) if len(data) >= HEADER_SIZE_UP_TO_MAGIC else size
-        if position + length > size or len(data) < wanted:
-            raise CorruptRecordError(f"{file.path}: the batch at position {position} is not whole")
+        blocks.add_bytes(memoryview(data))
+        return data
+
+    return walk(read, size, on_damage=RAISE_CUT, window_size=_CHUNK_BYTES, name=file.path)
 
 
 class _IndexEntries:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from typing_extensions import Buffer
+
 from stratalog.errors import CorruptRecordError, RemoteStorageError
 from stratalog.jobs.index.rebuild import (
     format_for_rebuild,
@@ -19,8 +21,7 @@ from stratalog.jobs.index.rebuild import (
 )
 from stratalog.log.format.file_names import log_file, offset_index_file, time_index_file, txn_index_file
 from stratalog.log.index import txn_index
-from stratalog.records.batch import checked_batch_size, iter_batches
-from stratalog.records.batch_format import HEADER_SIZE_UP_TO_MAGIC
+from stratalog.records.walk import RAISE_CUT, walk
 from stratalog.remote.api.interfaces import LogSegmentData
 from stratalog.remote.storage.encoder import Encoding
 from stratalog.remote.storage.layouts import ReadKeys, SegmentReader, read_manifest
@@ -155,34 +156,31 @@ def _write_files(reader: SegmentReader, manifest: SegmentManifest, directory: Pa
     return LocalSegment(log, size)
 
 
-def _pieces(reader: SegmentReader, manifest: SegmentManifest, from_offset: int | None) -> Iterator[tuple[bytes, int]]:
+def _pieces(reader: SegmentReader, manifest: SegmentManifest, from_offset: int | None) -> Iterator[tuple[Buffer, int]]:
     """The records in pieces; with `from_offset` whole batches of them, each with its base offset."""
-    position, size, rest = 0, manifest.segment_size_in_bytes, b""
-    while position < size:
-        end = min(position + _RANGE_BYTES, size)
-        data = bytes(reader.read_range(manifest, ObjectKind.LOG, position, end))
-        if len(data) != end - position:
-            raise RemoteStorageError(f"{manifest.key()}: {len(data)} bytes came for [{position}, {end})")
-        position = end
-        if from_offset is None:
-            yield data, manifest.base_offset
+    total = manifest.segment_size_in_bytes
+
+    def read(size: int, position: int) -> Buffer:
+        data = reader.read_range(manifest, ObjectKind.LOG, position, position + size)
+        if memoryview(data).nbytes != size:
+            raise RemoteStorageError(
+                f"{manifest.key()}: {memoryview(data).nbytes} bytes came for [{position}, {position + size})"
+            )
+        return data
+
+    if from_offset is None:
+        for position in range(0, total, _RANGE_BYTES):
+            yield read(min(_RANGE_BYTES, total - position), position), manifest.base_offset
+        return
+    for _, batch in walk(read, total, on_damage=RAISE_CUT, window_size=_RANGE_BYTES, name=manifest.key()):
+        if batch.last_offset < from_offset:
             continue
-        data, consumed = rest + data, 0
-        for batch in iter_batches(data):
-            consumed = batch.start + batch.size
-            if batch.last_offset < from_offset:
-                continue
-            if batch.base_offset < from_offset:
-                raise CorruptRecordError(
-                    f"{manifest.key()}: the batch with offsets {batch.base_offset} to {batch.last_offset} lies across "
-                    f"offset {from_offset}, where the segment before ends"
-                )
-            yield data[batch.start : consumed], batch.base_offset
-        rest = data[consumed:]
-        if len(rest) >= HEADER_SIZE_UP_TO_MAGIC:
-            checked_batch_size(rest, 0)
-    if rest:
-        raise CorruptRecordError(f"{manifest.key()}: the last {len(rest)} bytes are no whole batch")
+        if batch.base_offset < from_offset:
+            raise CorruptRecordError(
+                f"{manifest.key()}: the batch with offsets {batch.base_offset} to {batch.last_offset} lies across "
+                f"offset {from_offset}, where the segment before ends"
+            )
+        yield batch.as_memoryview(), batch.base_offset
 
 
 def _write_indexes(

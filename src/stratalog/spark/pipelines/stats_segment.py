@@ -12,9 +12,10 @@ from typing import Final
 
 from stratalog.errors import StratalogError
 from stratalog.log.scan import scan_headers
-from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size, iter_batches
-from stratalog.records.batch_format import HEADER_SIZE, HEADER_SIZE_UP_TO_MAGIC, LOG_APPEND_TIME
+from stratalog.records.batch import RecordBatch, batch_at
+from stratalog.records.batch_format import HEADER_SIZE, LOG_APPEND_TIME
 from stratalog.records.compression import Codec, compress
+from stratalog.records.walk import walk
 from stratalog.remote.storage.plain_view import open_bucket
 from stratalog.spark.byte_sources import Place, PlaceMissingError, Places, Tier
 from stratalog.util.filesystem import File
@@ -184,16 +185,11 @@ def _local(log: File, every: int) -> Iterator[tuple[RecordBatch, RecordBatch | N
 def _remote(task: SegmentTask) -> Iterator[tuple[RecordBatch, RecordBatch | None]]:
     assert task.url is not None
     view = open_bucket(task.url, task.options)
-    position, rest = 0, b""
-    while position < task.size:
-        piece = bytes(view.get_range(task.key, position, min(position + _RANGE_BYTES, task.size)))
-        if not piece:
-            return
-        position += len(piece)
-        data, consumed = rest + piece, 0
-        for batch in iter_batches(data):
-            yield batch, batch
-            consumed = batch.start + batch.size
-        rest = data[consumed:]
-        if len(rest) >= HEADER_SIZE_UP_TO_MAGIC:
-            checked_batch_size(rest, 0)
+    batches = walk(
+        lambda size, position: view.get_range(task.key, position, position + size),
+        task.size,
+        window_size=_RANGE_BYTES,
+        name=task.key,
+    )
+    for _, batch in batches:
+        yield batch, batch

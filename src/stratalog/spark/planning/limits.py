@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
+from typing_extensions import Buffer
 
 from stratalog.errors import UsageError
-from stratalog.records.batch import RecordBatch, iter_batches
+from stratalog.records.batch import RecordBatch
+from stratalog.records.walk import walk
 from stratalog.spark.byte_sources import Places
 from stratalog.spark.options.read_options import (
     EARLIEST,
@@ -146,18 +148,17 @@ class LimitResolver:
     def _batches(self, wanted: SegmentRange, start: int) -> Iterator[RecordBatch]:
         """Batches of a segment from about `start` on, read in growing windows."""
         segment = wanted.segment
-        position = self._indexes.offset_entries(segment).position_before(start)
         window = _WINDOW_BYTES
-        while position < segment.size:
-            data = self._places.read_range(segment.log, position, min(position + window, segment.size))
-            done = 0
-            for batch in iter_batches(data):
-                yield batch
-                done = batch.start + batch.size
-            if done == 0 and memoryview(data).nbytes < window:
-                return
-            position += done
+
+        def read(size: int, position: int) -> Buffer:
+            nonlocal window
+            end = min(position + max(size, window), segment.size)
             window *= 2
+            return self._places.read_range(segment.log, position, end)
+
+        start_position = self._indexes.offset_entries(segment).position_before(start)
+        for _, batch in walk(read, segment.size, start=start_position, name=segment.log):
+            yield batch
 
 
 def _timestamp(limit: Limit, snapshot: PartitionSnapshot) -> int:
