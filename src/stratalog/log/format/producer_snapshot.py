@@ -47,13 +47,22 @@ class ProducerSnapshotEntry(NamedTuple):
 
 def encode(entries: Sequence[ProducerSnapshotEntry]) -> bytes:
     """The bytes of a snapshot, in the order given (see `hash_order` for Kafka's)."""
-    return encode_packed([ENTRY.pack(*entry) for entry in entries])
+    return bytes(encode_packed([ENTRY.pack(*entry) for entry in entries]))
 
 
-def encode_packed(entries: Sequence[bytes]) -> bytes:
+def encode_packed(entries: Sequence[Buffer]) -> bytearray:
     """`encode` of entries that are bytes already."""
-    body = struct.pack(">i", len(entries)) + b"".join(entries)
-    return struct.pack(">hI", VERSION, crc32c(body)) + body
+    snapshot = bytearray().join([bytes(HEADER.size), *entries])
+    put_header(snapshot)
+    return snapshot
+
+
+def put_header(snapshot: bytearray) -> None:
+    """Fill in the header in front of entries."""
+    count = (len(snapshot) - HEADER.size) // ENTRY.size
+    HEADER.pack_into(snapshot, 0, VERSION, 0, count)
+    crc = crc32c(memoryview(snapshot)[CRC_COVERS_FROM:])
+    HEADER.pack_into(snapshot, 0, VERSION, crc, count)
 
 
 def decode(data: Buffer, name: str = "producer snapshot") -> list[ProducerSnapshotEntry]:
@@ -90,7 +99,7 @@ def write(
     write_encoded(path, encode(entries), fs, sync=sync)
 
 
-def write_encoded(path: StrPath, data: bytes, fs: FileSystem = REAL_FILESYSTEM, *, sync: bool = True) -> None:
+def write_encoded(path: StrPath, data: Buffer, fs: FileSystem = REAL_FILESYSTEM, *, sync: bool = True) -> None:
     """`write` of a snapshot whose bytes are there."""
     with fs.open(path, create=True) as file:
         file.truncate(0)

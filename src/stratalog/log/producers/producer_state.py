@@ -20,6 +20,7 @@ from typing import Final
 from stratalog.errors import CorruptSnapshotError, InvalidProducerEpochError
 from stratalog.log.format import producer_snapshot
 from stratalog.log.index.txn_index import AbortedTransaction
+from stratalog.log.producers.packed_producers import MANY_PRODUCERS, PackedProducers
 from stratalog.log.producers.producer_entry import ProducerEntry
 from stratalog.log.producers.producer_snapshots import SnapshotFile, SnapshotFiles
 from stratalog.log.producers.producer_updates import (
@@ -68,6 +69,8 @@ class ProducerStateManager:
         self._clock = clock
         self._fs = fs
         self._producers: dict[int, ProducerEntry] = {}
+        #: Their entries in a snapshot, once there are many of them.
+        self._packed: PackedProducers | None = None
         #: Buckets that Kafka's HashMap has by now: it grows at 3/4 and never shrinks.
         self._hash_table_size = 16
         #: First offset -> producer id of the open transactions, ascending: they begin as the log grows.
@@ -171,6 +174,8 @@ class ProducerStateManager:
             producer = self._producers[producer_id]
             producer.batches.extend(batches)
             producer.last_timestamp_ms = batches[-1].timestamp_ms
+            if self._packed is not None:
+                self._packed.changed(producer_id)
         if not updates.pending:
             return []
         aborted = self.aborted_by(updates)
@@ -180,6 +185,8 @@ class ProducerStateManager:
                 self._add(pending.updated)
             else:
                 current.merge(pending.updated)
+                if self._packed is not None:
+                    self._packed.changed(producer_id)
             for first_offset in pending.started:
                 self._ongoing[first_offset] = producer_id
             if pending.is_transactional:
@@ -237,6 +244,10 @@ class ProducerStateManager:
         self._producers[producer.producer_id] = producer
         if len(self._producers) * 4 > self._hash_table_size * 3:
             self._hash_table_size *= 2
+        if self._packed is not None:
+            self._packed.changed(producer.producer_id)
+        elif len(self._producers) >= MANY_PRODUCERS:
+            self._packed = PackedProducers(self._producers)
 
     def _drop_replicated(self, offset: int) -> None:
         for first_offset in [first for first, marker in self._unreplicated.items() if marker < offset]:
@@ -252,6 +263,8 @@ class ProducerStateManager:
         expired = [pid for pid, producer in self._producers.items() if self._is_expired(producer, now_ms)]
         for producer_id in expired:
             del self._producers[producer_id]
+        if self._packed is not None:
+            self._packed.forgotten(expired)
         self.verifications.remove_expired(now_ms, self.expiration_ms)
         return len(expired)
 
@@ -287,6 +300,7 @@ class ProducerStateManager:
 
     def _clear(self) -> None:
         self._producers.clear()
+        self._packed = None
         self._ongoing.clear()
         self._unreplicated.clear()
 
@@ -336,9 +350,12 @@ class ProducerStateManager:
         end = self.map_end_offset
         if end <= self._last_snapshot_offset:
             return None
-        order = producer_snapshot.hash_order(self._producers, self._hash_table_size)
+        if self._packed is None:
+            order = producer_snapshot.hash_order(self._producers, self._hash_table_size)
+            data = producer_snapshot.encode_packed([self._producers[pid].packed() for pid in order])
+        else:
+            data = self._packed.snapshot(self._hash_table_size)
         path = self._snapshots.path_for(end)
-        data = producer_snapshot.encode_packed([self._producers[pid].packed() for pid in order])
         producer_snapshot.write_encoded(path, data, self._fs, sync=sync)
         self._snapshots.add(end)
         self._last_snapshot_offset = end
