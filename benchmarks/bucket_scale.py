@@ -87,7 +87,7 @@ def fill_all(directory: Path, partitions: int, segments: int) -> None:
 
 def plan(url: str, partition: int) -> dict[str, float]:
     """In a process of its own: plan one partition twice."""
-    from stratalog.spark.byte_sources import Places
+    from stratalog.spark.byte_sources import ByteSources
     from stratalog.spark.options.read_options import ReadOptions
     from stratalog.spark.planning.snapshot import SnapshotReader
 
@@ -95,7 +95,7 @@ def plan(url: str, partition: int) -> dict[str, float]:
     for _ in range(2):
         before = time.monotonic()
         options = ReadOptions.parse({"remote": url, "assign": json.dumps({"events": [partition]})})
-        places = Places(url, {}, None)
+        places = ByteSources(url, {}, None)
         reader = SnapshotReader(options, places)
         reader.discover(lambda _topic, _partition: True)
         (found,) = reader.partitions()

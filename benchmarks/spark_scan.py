@@ -289,11 +289,11 @@ def bytes_read(path: Path, where: str, **more: str) -> tuple[int, int]:
 
     from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 
-    from stratalog.spark.byte_sources import Places
+    from stratalog.spark.byte_sources import ByteSources
+    from stratalog.spark.options.data_loss import on_data_loss
     from stratalog.spark.options.read_options import ReadOptions
     from stratalog.spark.planning.filters import Constraints, push
     from stratalog.spark.planning.planner import Planner
-    from stratalog.spark.reading.data_loss import on_data_loss
     from stratalog.spark.reading.decode import Selection
     from stratalog.spark.reading.split_reader import SplitReader
 
@@ -302,7 +302,7 @@ def bytes_read(path: Path, where: str, **more: str) -> tuple[int, int]:
     options = ReadOptions.parse({"path": str(path), "subscribe": "month"} | more)
     constraints, rest = push(filters, Constraints())
     assert not rest
-    places = Places()
+    places = ByteSources()
     reader = SplitReader(places, on_data_loss(True))
     selection = Selection(("value", "timestamp"), constraints.timestamps_ms)
     plans = Planner(options, constraints, places).plan()

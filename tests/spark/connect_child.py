@@ -13,8 +13,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import stratalog.spark
+from stratalog.spark.export import Json, export, read_table
 from stratalog.spark.jvm.java import spark_java_home
-from stratalog.spark.pipelines.export import Json, export, read_table
 
 
 def main(root: Path) -> None:

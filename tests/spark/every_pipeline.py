@@ -21,13 +21,13 @@ import stratalog.spark
 from stratalog.config.topic import LogConfig
 from stratalog.log.partition_log import PartitionLog
 from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.spark.export import export, read_table
+from stratalog.spark.ingest import Rows, ingest
 from stratalog.spark.jvm.scan_rule import install_scan_rule
 from stratalog.spark.pipelines.audit import audit
 from stratalog.spark.pipelines.compact import compact_bucket, compact_data_dirs
 from stratalog.spark.pipelines.compaction.result import CompactResult
-from stratalog.spark.pipelines.export import export, read_table
 from stratalog.spark.pipelines.index import convert_indexes, rebuild_indexes, verify_indexes
-from stratalog.spark.pipelines.ingest import Rows, ingest
 from stratalog.spark.pipelines.read import read_rows
 from stratalog.spark.pipelines.restore import restore_to_directory
 from stratalog.spark.pipelines.retention import forecast_retention

@@ -33,13 +33,13 @@ from stratalog.remote.storage.encoder import Encoding
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.remote.transactions.staging import BULK_BROKER_ID
-from stratalog.spark.byte_sources import Places
+from stratalog.spark.byte_sources import ByteSources
+from stratalog.spark.model.split_plan import SplitPlan
+from stratalog.spark.options.data_loss import on_data_loss
 from stratalog.spark.options.read_options import ReadOptions
 from stratalog.spark.planning.filters import Constraints, push
 from stratalog.spark.planning.intervals import EVERYTHING
 from stratalog.spark.planning.planner import Planner
-from stratalog.spark.planning.splits import SplitPlan
-from stratalog.spark.reading.data_loss import on_data_loss
 from stratalog.spark.reading.decode import Selection
 from stratalog.spark.reading.rows import RowMaker, decoded_columns, spark_schema
 from stratalog.spark.reading.split_reader import SplitReader
@@ -275,7 +275,7 @@ def scan(filters: Sequence[Filter] = (), **options: Any) -> Scan:
     """Plan and read as Spark would, in this process."""
     parsed = ReadOptions.parse({name.replace("__", "."): str(value) for name, value in options.items()})
     constraints, rest = push(filters, Constraints())
-    places = Places.of(parsed)
+    places = ByteSources.of(parsed)
     try:
         plans = Planner(parsed, constraints, places).plan()
     finally:

@@ -17,7 +17,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 import stratalog.spark
-from stratalog.spark.pipelines.export import export, read_table
+from stratalog.spark.export import export, read_table
 
 
 def use_everything(

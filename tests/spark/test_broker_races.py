@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from stratalog.spark.byte_sources import Places
+from stratalog.spark.byte_sources import ByteSources
+from stratalog.spark.model.split_plan import SplitPlan
+from stratalog.spark.options.data_loss import DataLossError, on_data_loss
 from stratalog.spark.options.read_options import ReadOptions
 from stratalog.spark.planning.filters import Constraints
 from stratalog.spark.planning.intervals import EVERYTHING
 from stratalog.spark.planning.planner import Planner
-from stratalog.spark.planning.splits import SplitPlan
-from stratalog.spark.reading.data_loss import DataLossError, on_data_loss
 from stratalog.spark.reading.decode import Selection
 from stratalog.spark.reading.split_reader import SplitReader
 from tests.spark.log_cluster import LogCluster, brokers
@@ -24,13 +24,13 @@ from tests.spark.partitions import T0, Batch, Partition, scan, steady
 SELECTION = Selection(("offset",), EVERYTHING)
 
 
-def plan(**options: Any) -> tuple[Places, list[SplitPlan]]:
+def plan(**options: Any) -> tuple[ByteSources, list[SplitPlan]]:
     parsed = ReadOptions.parse({name: str(value) for name, value in options.items()} | {"subscribe": "orders"})
-    places = Places.of(parsed)
+    places = ByteSources.of(parsed)
     return places, Planner(parsed, Constraints(), places).plan()
 
 
-def read(places: Places, plans: list[SplitPlan], *, fail: bool = True) -> list[int]:
+def read(places: ByteSources, plans: list[SplitPlan], *, fail: bool = True) -> list[int]:
     lost = on_data_loss(fail)
     reader = SplitReader(places, lost)
     offsets = [

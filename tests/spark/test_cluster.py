@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 DRIVER = """
 import json, sys
 import stratalog.spark
-from stratalog.spark.pipelines.export import export
+from stratalog.spark.export import export
 from stratalog.spark.session.package import session_properties
 
 url, archive, data, table = sys.argv[1:]

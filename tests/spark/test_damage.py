@@ -11,13 +11,13 @@ from pyspark.sql.datasource import GreaterThan, GreaterThanOrEqual, LessThan
 
 from stratalog.errors import UsageError
 from stratalog.records.compression import Codec
-from stratalog.spark.byte_sources import Places
+from stratalog.spark.byte_sources import ByteSources
+from stratalog.spark.options.data_loss import DataLossError, on_data_loss
 from stratalog.spark.options.read_options import ReadOptions
 from stratalog.spark.planning.filters import Constraints
 from stratalog.spark.planning.intervals import EVERYTHING
 from stratalog.spark.planning.planner import Planner
 from stratalog.spark.reading import blocks
-from stratalog.spark.reading.data_loss import DataLossError, on_data_loss
 from stratalog.spark.reading.decode import Selection
 from stratalog.spark.reading.split_reader import SplitReader
 from tests.spark.partitions import T0, Batch, Partition, expected_row, scan, steady
@@ -161,7 +161,7 @@ def test_a_log_that_shrank_since_planning(tmp_path: Path) -> None:
 def planned(path: Path, **more: str):  # type: ignore[no-untyped-def]
     """Plan now, read later."""
     options = ReadOptions.parse({"path": str(path), "subscribe": "orders"} | more)
-    places = Places(options.remote_url)
+    places = ByteSources(options.remote_url)
     plans = Planner(options, Constraints(), places).plan()
     reader = SplitReader(places, on_data_loss(options.fail_on_data_loss))
 
@@ -247,7 +247,7 @@ def test_highly_compressible_batches_make_small_arrow_batches(tmp_path: Path) ->
     partition = Partition(tmp_path)
     partition.segment([Batch([T0] * 4, codec=Codec.ZSTD, value_size=1 << 18) for _ in range(96)])
     options = ReadOptions.parse({"path": str(tmp_path), "subscribe": "orders"})
-    places = Places()
+    places = ByteSources()
     (plan,) = Planner(options, Constraints(), places).plan()
     reader = SplitReader(places, on_data_loss(True))
     sizes = [found.nbytes for found in reader.read(plan, Selection(("value",), EVERYTHING))]

@@ -94,13 +94,13 @@ def test_planning_files_and_objects_loads_no_native_loops(records: Path) -> None
     script = (
         "import sys\n"
         "from stratalog.spark.options.read_options import ReadOptions\n"
-        "from stratalog.spark.byte_sources import Places\n"
+        "from stratalog.spark.byte_sources import ByteSources\n"
         "from stratalog.spark.planning.filters import Constraints\n"
         "import stratalog.spark.source\n"
         "from stratalog.spark.planning.planner import Planner\n"
         "options = ReadOptions.parse({'path': sys.argv[1], 'subscribe': 'orders', 'isolationLevel': "
         "'read_committed'})\n"
-        "assert Planner(options, Constraints(), Places.of(options)).plan()\n"
+        "assert Planner(options, Constraints(), ByteSources.of(options)).plan()\n"
         "assert 'numba' not in sys.modules\n"
     )
     done = subprocess.run([sys.executable, "-c", script, str(records)], capture_output=True, text=True, check=False)

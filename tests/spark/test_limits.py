@@ -9,7 +9,7 @@ import pytest
 
 from stratalog.errors import UsageError
 from stratalog.records.compression import Codec
-from stratalog.spark.reading.data_loss import DataLossError
+from stratalog.spark.options.data_loss import DataLossError
 from tests.spark.partitions import T0, Batch, Partition, scan, steady
 
 

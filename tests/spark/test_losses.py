@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.spark.reading.data_loss import DataLossError, on_data_loss
+from stratalog.spark.options.data_loss import DataLossError, on_data_loss
 from tests.spark.partitions import Partition, scan, steady
 from tests.spark.test_damage import batch_positions
 

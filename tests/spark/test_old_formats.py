@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql.datasource import GreaterThanOrEqual
 
 from stratalog.log.open_log import open_log
-from stratalog.spark.byte_sources import Place, Tier
+from stratalog.spark.model.place import Place, Tier
+from stratalog.spark.model.split_plan import Piece
+from stratalog.spark.options.data_loss import DataLossError
 from stratalog.spark.planning.intervals import EVERYTHING
-from stratalog.spark.planning.splits import Piece
 from stratalog.spark.reading.batch_table import BatchTable
 from stratalog.spark.reading.blocks import Block
-from stratalog.spark.reading.data_loss import DataLossError
 from stratalog.spark.reading.decode import PieceDecoder, Selection
 from tests.records.legacy_cases import FILES, KAFKA_READS, log_bytes
 from tests.spark.partitions import scan

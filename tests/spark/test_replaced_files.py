@@ -12,13 +12,13 @@ import pytest
 
 from stratalog.log.format.checkpoints import encode_partition_metadata
 from stratalog.log.scan import list_segments
-from stratalog.spark.byte_sources import Places
+from stratalog.spark.byte_sources import ByteSources
+from stratalog.spark.model.split_plan import SplitPlan
+from stratalog.spark.options.data_loss import DataLossError, on_data_loss
 from stratalog.spark.options.read_options import ReadOptions
 from stratalog.spark.planning.filters import Constraints
 from stratalog.spark.planning.intervals import EVERYTHING
 from stratalog.spark.planning.planner import Planner
-from stratalog.spark.planning.splits import SplitPlan
-from stratalog.spark.reading.data_loss import DataLossError, on_data_loss
 from stratalog.spark.reading.decode import Selection
 from stratalog.spark.reading.split_reader import SplitReader
 from stratalog.util.filesystem import File, FileSystem, StrPath
@@ -34,7 +34,7 @@ class Query:
     def __init__(self, root: Path | None, topic: str, fs: FileSystem | None = None, **more: str) -> None:
         where = {} if root is None else {"path": str(root)}
         self.options = ReadOptions.parse({"subscribe": topic, "splitBytes": "2k"} | where | more)
-        self.places = Places.of(self.options)
+        self.places = ByteSources.of(self.options)
         if fs is not None:
             self.places.fs = fs
         self.plans: list[SplitPlan] = Planner(self.options, Constraints(), self.places).plan()

@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.records.batch_builder import build_batch
-from stratalog.spark.byte_sources import Place, Tier
-from stratalog.spark.planning.segments import LocalSegments, Segment, merge_tiers
+from stratalog.spark.model.place import Place, Tier
+from stratalog.spark.model.segment import Segment
+from stratalog.spark.planning.local_segments import LocalSegments
+from stratalog.spark.planning.tiers import merge_tiers
 from tests.spark.partitions import T0, Batch, Partition, record, scan, steady
 
 
@@ -105,7 +107,7 @@ def test_the_newest_timestamp_counts_batches_behind_the_last_index_entry(tmp_pat
 
 
 def test_the_snapshot_fixes_the_end(tmp_path: Path) -> None:
-    from stratalog.spark.byte_sources import Places
+    from stratalog.spark.byte_sources import ByteSources
     from stratalog.spark.options.read_options import ReadOptions
     from stratalog.spark.planning.filters import Constraints
     from stratalog.spark.planning.planner import Planner
@@ -113,7 +115,7 @@ def test_the_snapshot_fixes_the_end(tmp_path: Path) -> None:
     partition = Partition(tmp_path)
     partition.segment(steady(3))
     options = ReadOptions.parse({"path": str(tmp_path), "subscribe": "orders"})
-    plans = Planner(options, Constraints(), Places()).plan()
+    plans = Planner(options, Constraints(), ByteSources()).plan()
     size = partition.logs[0].stat().st_size
     with partition.logs[0].open("ab") as log:
         log.write(build_batch([record(15, T0)], base_offset=15))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stratalog.records.control import ControlType
-from stratalog.spark.reading.data_loss import DataLossError
+from stratalog.spark.options.data_loss import DataLossError
 from tests.spark.partitions import T0, Batch, Partition, scan, steady
 
 COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT

@@ -40,7 +40,7 @@ from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.tier.manager import RemoteLogManager
 from stratalog.remote.transactions.bucket_transaction import finish_publications
-from stratalog.spark.byte_sources import Places
+from stratalog.spark.byte_sources import ByteSources
 from stratalog.spark.pipelines.compaction import bucket
 from stratalog.spark.pipelines.compaction.bucket_job import BucketJob, job_above
 from stratalog.spark.pipelines.compaction.metadata_topic import TieredCluster
@@ -491,7 +491,7 @@ class BucketLife:
                 if not readable:
                     continue
                 plan = bucket.bucket_plan(
-                    Places(self.url),
+                    ByteSources(self.url),
                     readable,
                     bucket.config_of(readable, COMPACTED),
                     first_dirty_offset=0,

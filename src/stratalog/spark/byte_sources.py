@@ -1,12 +1,7 @@
-"""Where the bytes of segments lie, and reading them: local files, objects of the remote tier, and the way to the
-brokers.
-
-A `Place` is a plain value that goes to the workers; `Places` turns it into bytes there.
-"""
+"""Read the bytes at a `Place`: of local files, of objects of the remote tier, and the way to the brokers."""
 
 from __future__ import annotations
 
-import enum
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +12,7 @@ from typing_extensions import Buffer
 from stratalog.errors import RemoteResourceNotFoundError
 from stratalog.log.format.file_names import DELETED_SUFFIX, SWAP_SUFFIX
 from stratalog.remote.storage.plain_view import PlainView, open_bucket
+from stratalog.spark.model.place import Mark, Place, PlaceChangedError, PlaceMissingError, Tier
 from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem
 from stratalog.wire.client import Cluster, ConnectionOptions
 
@@ -24,55 +20,8 @@ if TYPE_CHECKING:
     from stratalog.spark.options.read_options import ReadOptions
 
 
-class Tier(enum.Enum):
-    LOCAL = "local"
-    REMOTE = "remote"
-    #: What neither has: the brokers are asked for it.
-    BROKER = "broker"
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """The header of a batch at `position` of a `.log`, the last one that was planned: by it a reader knows the file.
-
-    A name is no proof: compaction puts another file in its place, and so does a topic that is deleted and created
-    again. The header has a CRC of all records of its batch, and it stands where it does because of everything before
-    it.
-    """
-
-    position: int
-    header: bytes
-
-    def is_in(self, file: File) -> bool:
-        return file.pread(len(self.header), self.position) == self.header
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A local path, a key in the remote store, or a partition of the cluster.
-
-    Keys are never used twice; the name of a local `.log` may be, so that one has a `mark`, which is no part of its
-    name.
-    """
-
-    tier: Tier
-    name: str
-    mark: Mark | None = field(default=None, compare=False)
-
-    def __str__(self) -> str:
-        return self.name
-
-
-class PlaceMissingError(Exception):
-    """A file or object is not there (any more). Private signal; callers turn it into what it means for them."""
-
-
-class PlaceChangedError(PlaceMissingError):
-    """Another file has the name: what was planned is gone as well."""
-
-
 @dataclass(slots=True)
-class Places:
+class ByteSources:
     """Reads bytes of both tiers. Picklable: files, store and cluster are opened where they are used. Thread-safe.
 
     `bytes_read` counts what was asked of files and store, for tests and benchmarks.
@@ -204,5 +153,7 @@ class Places:
             self.bytes_read += size
 
 
-def _on_worker(remote_url: str | None, remote_options: Mapping[str, str], broker: ConnectionOptions | None) -> Places:
-    return Places(remote_url, remote_options, broker, _is_patient=True)
+def _on_worker(
+    remote_url: str | None, remote_options: Mapping[str, str], broker: ConnectionOptions | None
+) -> ByteSources:
+    return ByteSources(remote_url, remote_options, broker, _is_patient=True)

@@ -18,11 +18,11 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from stratalog.errors import UsageError
-from stratalog.spark.byte_sources import Places
+from stratalog.spark.byte_sources import ByteSources
 from stratalog.spark.jvm.quiet_workers import without_traceback
+from stratalog.spark.model.split_plan import SplitPlan
 from stratalog.spark.options.read_options import ReadOptions
 from stratalog.spark.planning.filters import Constraints, push
-from stratalog.spark.planning.splits import SplitPlan
 from stratalog.spark.reading.rows import checked_columns, spark_schema
 from stratalog.spark.reading.split_rows import read_rows
 from stratalog.spark.sink.broker import BrokerStreamWriter, BrokerWriter
@@ -103,7 +103,7 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._schema = schema
         self._constraints = Constraints()
-        self._places = Places.of(options)
+        self._byte_sources = ByteSources.of(options)
 
     @without_traceback()
     def partitions(self) -> list[InputPartition]:
@@ -113,10 +113,10 @@ class BatchReader(DataSourceReader):
         from stratalog.spark.planning.planner import Planner
 
         try:
-            planner = Planner(self._options, self._constraints, self._places)
+            planner = Planner(self._options, self._constraints, self._byte_sources)
             return [Split(plan) for plan in planner.plan()]
         finally:
-            self._places.close()
+            self._byte_sources.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one split as Arrow batches."""
@@ -124,7 +124,7 @@ class BatchReader(DataSourceReader):
         if not isinstance(plan, SplitPlan):  # Spark's stand-in when there are no splits
             return
         with without_traceback():
-            yield from read_rows(plan, self._options, self._places, self._schema, self._constraints)
+            yield from read_rows(plan, self._options, self._byte_sources, self._schema, self._constraints)
 
 
 class FilteringBatchReader(BatchReader):

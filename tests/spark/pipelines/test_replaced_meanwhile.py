@@ -12,9 +12,9 @@ from pyarrow import parquet
 
 from stratalog.errors import UsageError
 from stratalog.log.format.checkpoints import encode_partition_metadata
-from stratalog.spark.pipelines.export.ranges import new_ranges, reading_options
-from stratalog.spark.pipelines.ingest import parquet_rows
-from stratalog.spark.pipelines.ingest.parquet_plan import FileColumn, Kind, ParquetInput, RowGroups
+from stratalog.spark.export.ranges import new_ranges, reading_options
+from stratalog.spark.ingest import parquet_rows
+from stratalog.spark.ingest.parquet_plan import FileColumn, Kind, ParquetInput, RowGroups
 from stratalog.spark.pipelines.stats_segment import SegmentTask, measure
 from tests.spark.partitions import T0, Batch, Partition, scan, steady
 

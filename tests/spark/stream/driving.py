@@ -6,10 +6,10 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from stratalog.spark.byte_sources import Places
+from stratalog.spark.byte_sources import ByteSources
+from stratalog.spark.options.data_loss import on_data_loss
 from stratalog.spark.options.read_options import TopicPartition
 from stratalog.spark.planning.intervals import EVERYTHING
-from stratalog.spark.reading.data_loss import on_data_loss
 from stratalog.spark.reading.decode import Selection
 from stratalog.spark.reading.split_reader import SplitReader
 from stratalog.spark.stream.follower import Follower
@@ -58,7 +58,7 @@ class Query:
         self.options |= options
         parsed = StreamOptions.parse({name.replace("__", "."): str(value) for name, value in self.options.items()})
         self._options = parsed.read
-        self.places = Places.of(parsed.read)
+        self.places = ByteSources.of(parsed.read)
         self._follower = Follower(parsed, self.places, self.clock)
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from stratalog import Broker
-from stratalog.spark.reading.data_loss import DataLossError
+from stratalog.spark.options.data_loss import DataLossError
 from tests.spark.stream.driving import Query, Record
 
 

@@ -19,7 +19,7 @@ from stratalog.inspect import bucket_catalog
 from stratalog.records.control import ControlType
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.spark.reading.data_loss import DataLossError
+from stratalog.spark.options.data_loss import DataLossError
 from tests.spark.partitions import T0, Batch, Partition, steady
 from tests.spark.stream.driving import Query, Record
 

@@ -13,7 +13,7 @@ from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_sessi
 from stratalog.errors import UsageError
 
 if TYPE_CHECKING:
-    from stratalog.spark.pipelines.export import Decoding
+    from stratalog.spark.export import Decoding
 
 
 def export(
@@ -95,9 +95,9 @@ def export(
     columns = () if partition_by in ("", "none") else tuple(name.strip() for name in partition_by.split(","))
     to = str(Path(to).absolute()) if table_format == "parquet" and "://" not in to else to
 
+    from stratalog.spark import export as pipeline
+    from stratalog.spark.export.layout import Layout
     from stratalog.spark.options.read_options import ReadOptions
-    from stratalog.spark.pipelines import export as pipeline
-    from stratalog.spark.pipelines.export.layout import Layout
     from stratalog.spark.pipelines.progress import terminal_progress
 
     ReadOptions.parse({name: str(value) for name, value in source.items()})  # before a session is started
@@ -122,8 +122,8 @@ def _decoding(
     kind: str | None, schema: str | None, confluent: bool, schema_id: int | None, message: str | None
 ) -> Decoding | str | None:
     """What `--decode` and its companions mean. UsageError."""
-    from stratalog.spark.pipelines.export import Avro, Json, Protobuf
-    from stratalog.spark.pipelines.export.decoding import checked_avro_schema
+    from stratalog.spark.export import Avro, Json, Protobuf
+    from stratalog.spark.export.decoding import checked_avro_schema
 
     given = [
         name

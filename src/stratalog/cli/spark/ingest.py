@@ -99,7 +99,7 @@ def ingest(
     if segment_bytes is not None:
         sink["segmentBytes"] = segment_bytes
 
-    from stratalog.spark.pipelines import ingest as pipeline
+    from stratalog.spark import ingest as pipeline
     from stratalog.spark.pipelines.progress import terminal_progress
     from stratalog.spark.pipelines.state import State
     from stratalog.spark.sink.options import SinkOptions

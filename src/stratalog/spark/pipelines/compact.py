@@ -16,7 +16,7 @@ from stratalog.errors import RemoteStorageError, UsageError
 from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.remote.storage.manifest import Layout, SegmentManifest
 from stratalog.remote.transactions.bucket_transaction import finish_publications, remove_objects
-from stratalog.spark.byte_sources import Places
+from stratalog.spark.byte_sources import ByteSources
 from stratalog.spark.pipelines.compaction import bucket, data_dirs, local
 from stratalog.spark.pipelines.compaction.bucket_job import BucketJob, job_above
 from stratalog.spark.pipelines.compaction.job import compacted
@@ -112,7 +112,7 @@ def compact_bucket(
     the next run finishes it.
     """
     with ExitStack() as stack:
-        places = Places(url, dict(options or {}))
+        places = ByteSources(url, dict(options or {}))
         view = places.store
         manifests = _visible(places, topics)
         job = BucketJob(view, topics, job_above(each.segment_id for each in manifests))
@@ -147,7 +147,7 @@ def compact_bucket(
     return CompactResult(sorted(results), dry_run)
 
 
-def _visible(places: Places, topics: Sequence[str]) -> list[SegmentManifest]:
+def _visible(places: ByteSources, topics: Sequence[str]) -> list[SegmentManifest]:
     """All segments of topics. UsageError for a topic that has none, and for one that is not ours to change."""
     found = list_remote_segments(places.store, topics, covered=True)
     _check_all_there(places, topics, found)
@@ -161,14 +161,14 @@ def _visible(places: Places, topics: Sequence[str]) -> list[SegmentManifest]:
     return found
 
 
-def _check_all_there(places: Places, topics: Sequence[str], manifests: Iterable[SegmentManifest]) -> None:
+def _check_all_there(places: ByteSources, topics: Sequence[str], manifests: Iterable[SegmentManifest]) -> None:
     missing = sorted(set(topics) - {each.topic for each in manifests})
     if missing:
         raise UsageError(f"{places.remote_url} has no segment of {', '.join(missing)}")
 
 
 def _bucket_plan(
-    places: Places,
+    places: ByteSources,
     manifests: Sequence[SegmentManifest],
     overrides: Mapping[str, str] | None,
     ledger: Ledger,

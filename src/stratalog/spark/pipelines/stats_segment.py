@@ -17,7 +17,8 @@ from stratalog.records.batch_format import HEADER_SIZE, LOG_APPEND_TIME
 from stratalog.records.compression import Codec, compress
 from stratalog.records.walk import walk
 from stratalog.remote.storage.plain_view import open_bucket
-from stratalog.spark.byte_sources import Place, PlaceMissingError, Places, Tier
+from stratalog.spark.byte_sources import ByteSources
+from stratalog.spark.model.place import Place, PlaceMissingError, Tier
 from stratalog.util.filesystem import File
 
 _RANGE_BYTES: Final = 8 * 1024 * 1024
@@ -135,7 +136,7 @@ def measure(task: SegmentTask) -> SegmentStats:
     if task.url is not None:
         return _measured(task, stats, _remote(task), task.size)
     try:
-        with Places().open_local(Place(Tier.LOCAL, task.key)) as log:
+        with ByteSources().open_local(Place(Tier.LOCAL, task.key)) as log:
             return _measured(task, stats, _local(log, _every(task)), log.size())
     except PlaceMissingError:
         return stats

@@ -9,11 +9,11 @@ from itertools import pairwise
 from typing import Final
 
 from stratalog.errors import KafkaError
+from stratalog.spark.model.segment import SegmentRange
+from stratalog.spark.model.split_plan import Piece
 from stratalog.spark.options.partition_json import TopicPartition
 from stratalog.spark.planning.broker_view import first_offset_at
 from stratalog.spark.planning.intervals import Intervals
-from stratalog.spark.planning.segments import SegmentRange
-from stratalog.spark.planning.splits import Piece
 from stratalog.wire.client import Cluster
 
 _SAMPLE_BYTES: Final = 128 * 1024

@@ -19,19 +19,21 @@ from stratalog.log.format.file_names import (
     parse_partition_dir,
 )
 from stratalog.log.scan import scan_headers
-from stratalog.spark.byte_sources import PlaceMissingError, Places, Tier
-from stratalog.spark.planning.segments import Segment, has_compact_policy
+from stratalog.spark.byte_sources import ByteSources
+from stratalog.spark.model.place import PlaceMissingError, Tier
+from stratalog.spark.model.segment import Segment, has_compact_policy
 from stratalog.util.filesystem import FileSystem
 
 
-def explains(before: Segment, after: Segment, places: Places) -> bool:
+def explains(before: Segment, after: Segment, byte_sources: ByteSources) -> bool:
     """Whether compaction may have taken everything between two segments that follow each other."""
     remote = [each for each in (before, after) if each.tier is Tier.REMOTE]
     if remote:
         return all(map(has_compact_policy, remote))
     local = [each for each in (before, after) if each.tier is Tier.LOCAL]
     return bool(local) and (
-        _is_cleaned(Path(local[0].log.name).parent, places.fs) or any(_has_gaps(each, places) for each in local)
+        _is_cleaned(Path(local[0].log.name).parent, byte_sources.fs)
+        or any(_has_gaps(each, byte_sources) for each in local)
     )
 
 
@@ -54,11 +56,11 @@ def _is_cleaned(directory: Path, fs: FileSystem) -> bool:
     return max(logs.get(DELETED_SUFFIX, [-1])) >= min(logs.get("", [0]))
 
 
-def _has_gaps(segment: Segment, places: Places) -> bool:
+def _has_gaps(segment: Segment, byte_sources: ByteSources) -> bool:
     """Whether offsets are missing within a local segment."""
     expected = segment.base_offset
     try:
-        with places.open_local(segment.log) as log:
+        with byte_sources.open_local(segment.log) as log:
             for _, batch in scan_headers(log, 0, segment.size):
                 if batch.base_offset > expected:
                     return True

@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 
 from stratalog.records import batch_format as fmt
 from stratalog.records.batch import RecordBatch
-from stratalog.spark.byte_sources import Place, PlaceMissingError, Places, Tier
+from stratalog.spark.byte_sources import ByteSources
+from stratalog.spark.model.place import Place, PlaceMissingError, Tier
+from stratalog.spark.model.segment import Segment, SegmentRange
+from stratalog.spark.model.split_plan import Piece
 from stratalog.spark.planning.index_access import IndexAccess
-from stratalog.spark.planning.segments import Segment, SegmentRange
-from stratalog.spark.planning.splits import Piece, apart, cut_segment, needs_index
+from stratalog.spark.planning.splits import apart, cut_segment, needs_index
 from stratalog.util.filesystem import File
 
 logger = logging.getLogger("stratalog.spark")
@@ -23,7 +25,7 @@ class Cutter:
     The offsets of pieces are disjoint, so that each may be looked for on its own.
     """
 
-    places: Places
+    byte_sources: ByteSources
     indexes: IndexAccess
 
     def cut(self, wanted: SegmentRange, split_bytes: int, copy: Place | None = None) -> list[Piece]:
@@ -47,7 +49,7 @@ class Cutter:
         None when a cut is not where a batch with such an offset begins.
         """
         exact = []
-        with self.places.open_local(segment.log) as file:
+        with self.byte_sources.open_local(segment.log) as file:
             for piece in pieces:
                 low = _base_offset_at(file, segment, piece.start_position)
                 high = _base_offset_at(file, segment, piece.end_position)

@@ -9,9 +9,11 @@ from typing import Final, TypeVar
 
 from stratalog.errors import RemoteStorageError
 from stratalog.remote.storage.object_key import ObjectKind
-from stratalog.spark.byte_sources import Place, PlaceMissingError, Places, Tier
+from stratalog.spark.byte_sources import ByteSources
+from stratalog.spark.model.place import Place, PlaceMissingError, Tier
+from stratalog.spark.model.segment import Segment
 from stratalog.spark.planning.indexes import OffsetEntries, TimeEntries, offset_entries, time_entries
-from stratalog.spark.planning.segments import Segment, proves_timestamp
+from stratalog.spark.planning.local_segments import proves_timestamp
 
 logger = logging.getLogger("stratalog.spark")
 
@@ -26,8 +28,8 @@ class IndexAccess:
     Thread-safe.
     """
 
-    def __init__(self, places: Places) -> None:
-        self._places = places
+    def __init__(self, byte_sources: ByteSources) -> None:
+        self._byte_sources = byte_sources
         self._offsets: dict[Place, OffsetEntries] = {}
         self._times: dict[Place, TimeEntries] = {}
 
@@ -52,7 +54,7 @@ class IndexAccess:
             return True
         position = self.offset_entries(segment).position_before(offset)
         try:
-            with self._places.open_local(segment.log) as log:
+            with self._byte_sources.open_local(segment.log) as log:
                 return proves_timestamp(log, position, timestamp_ms, offset)
         except PlaceMissingError:
             return False
@@ -68,7 +70,7 @@ class IndexAccess:
         if place is None:
             return b""
         try:
-            data = self._places.read(place)
+            data = self._byte_sources.read(place)
             if segment.manifest is not None:
                 segment.manifest.check_object(kind, data)
         except PlaceMissingError:
@@ -76,6 +78,6 @@ class IndexAccess:
         except RemoteStorageError as error:
             logger.warning("%s; the segment is read without this index", error)
             return b""
-        if segment.tier is Tier.LOCAL and not self._places.is_in_place(segment.log):
+        if segment.tier is Tier.LOCAL and not self._byte_sources.is_in_place(segment.log):
             return b""
         return data

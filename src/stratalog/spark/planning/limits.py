@@ -10,7 +10,8 @@ from typing_extensions import Buffer
 from stratalog.errors import UsageError
 from stratalog.records.batch import RecordBatch
 from stratalog.records.walk import walk
-from stratalog.spark.byte_sources import Places
+from stratalog.spark.byte_sources import ByteSources
+from stratalog.spark.model.segment import SegmentRange
 from stratalog.spark.options.read_options import (
     EARLIEST,
     LATEST,
@@ -21,7 +22,6 @@ from stratalog.spark.options.read_options import (
 )
 from stratalog.spark.planning.broker_view import first_offset_at
 from stratalog.spark.planning.index_access import IndexAccess
-from stratalog.spark.planning.segments import SegmentRange
 from stratalog.spark.planning.snapshot import PartitionSnapshot
 
 _WINDOW_BYTES = 256 * 1024
@@ -45,8 +45,8 @@ def check_names_all(limit: Limit, subscribed: frozenset[TopicPartition]) -> None
 class LimitResolver:
     """Resolves limits against snapshots; reads indexes and a few batches for timestamps."""
 
-    def __init__(self, places: Places, indexes: IndexAccess, on_data_loss: Callable[[str], None]) -> None:
-        self._places = places
+    def __init__(self, byte_sources: ByteSources, indexes: IndexAccess, on_data_loss: Callable[[str], None]) -> None:
+        self._byte_sources = byte_sources
         self._indexes = indexes
         self._lost = on_data_loss
 
@@ -115,9 +115,9 @@ class LimitResolver:
 
         None without one.
         """
-        if self._places.broker is not None:
+        if self._byte_sources.broker is not None:
             key = snapshot.topic, snapshot.partition
-            told = first_offset_at(self._places.cluster, key, timestamp_ms)
+            told = first_offset_at(self._byte_sources.cluster, key, timestamp_ms)
             return None if told is None or told >= snapshot.end else max(told, snapshot.log_start)
         for each in snapshot.ranges:
             newest = each.segment.max_timestamp_ms
@@ -154,7 +154,7 @@ class LimitResolver:
             nonlocal window
             end = min(position + max(size, window), segment.size)
             window *= 2
-            return self._places.read_range(segment.log, position, end)
+            return self._byte_sources.read_range(segment.log, position, end)
 
         start_position = self._indexes.offset_entries(segment).position_before(start)
         for _, batch in walk(read, segment.size, start=start_position, name=segment.log):

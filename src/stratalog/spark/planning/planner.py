@@ -8,7 +8,11 @@ from functools import partial
 from typing import Final
 
 from stratalog.log.index.txn_index import AbortedTransaction
-from stratalog.spark.byte_sources import Places, Tier
+from stratalog.spark.byte_sources import ByteSources
+from stratalog.spark.model.place import Tier
+from stratalog.spark.model.segment import SegmentRange
+from stratalog.spark.model.split_plan import Piece, SplitPlan
+from stratalog.spark.options.data_loss import OnDataLoss, on_data_loss
 from stratalog.spark.options.read_options import ReadOptions
 from stratalog.spark.planning.broker_ranges import BrokerRanges
 from stratalog.spark.planning.compacted import explains
@@ -16,20 +20,11 @@ from stratalog.spark.planning.cutting import Cutter
 from stratalog.spark.planning.filters import Constraints
 from stratalog.spark.planning.index_access import IndexAccess
 from stratalog.spark.planning.limits import LimitResolver, check_names_all
-from stratalog.spark.planning.segments import SegmentRange, holes
 from stratalog.spark.planning.snapshot import PartitionSnapshot, SnapshotReader
-from stratalog.spark.planning.splits import (
-    Piece,
-    SplitPlan,
-    limit_records,
-    narrow_by_time,
-    needs_index,
-    pack,
-    within_time,
-)
+from stratalog.spark.planning.splits import limit_records, narrow_by_time, needs_index, pack, within_time
 from stratalog.spark.planning.stable import again_while_changing
+from stratalog.spark.planning.tiers import holes
 from stratalog.spark.planning.transactions import transaction_state
-from stratalog.spark.reading.data_loss import OnDataLoss, on_data_loss
 
 _SPLIT_BYTES_MIN: Final = 64 * 1024
 
@@ -50,17 +45,17 @@ class Planner:
         self,
         options: ReadOptions,
         constraints: Constraints,
-        places: Places,
+        byte_sources: ByteSources,
         indexes: IndexAccess | None = None,
         lost: OnDataLoss | None = None,
     ) -> None:
         self._options = options
         self._constraints = constraints
-        self._places = places
-        self._indexes = indexes or IndexAccess(places)
+        self._byte_sources = byte_sources
+        self._indexes = indexes or IndexAccess(byte_sources)
         self._lost = lost or on_data_loss(options.fail_on_data_loss)
-        self._limits = LimitResolver(places, self._indexes, self._lost)
-        self._broker = None if places.broker is None else BrokerRanges(places.cluster)
+        self._limits = LimitResolver(byte_sources, self._indexes, self._lost)
+        self._broker = None if byte_sources.broker is None else BrokerRanges(byte_sources.cluster)
 
     def plan(self) -> list[SplitPlan]:
         """Splits that together give every wanted record once. Raises StratalogError.
@@ -68,12 +63,12 @@ class Planner:
         Where files are replaced while they are looked at, all is planned again.
         """
         return again_while_changing(
-            lambda: Planner(self._options, self._constraints, self._places, lost=self._lost)._plan()
+            lambda: Planner(self._options, self._constraints, self._byte_sources, lost=self._lost)._plan()
         )
 
     def _plan(self) -> list[SplitPlan]:
         constraints = self._constraints
-        reader = SnapshotReader(self._options, self._places)
+        reader = SnapshotReader(self._options, self._byte_sources)
         subscribed = reader.discover(
             lambda topic, partition: topic in constraints.topics and partition in constraints.partitions
         )
@@ -86,7 +81,7 @@ class Planner:
         options = self._options
         aborted: tuple[AbortedTransaction, ...] = ()
         if options.read_committed:
-            state = transaction_state(snapshot, self._places)
+            state = transaction_state(snapshot, self._byte_sources)
             aborted = state.aborted
             snapshot = replace(snapshot, end=state.last_stable_offset)
         return self.between(snapshot, *self._limits.batch(options, snapshot), aborted)
@@ -96,7 +91,7 @@ class Planner:
     ) -> Wanted:
         """What of the offsets [start, end) the filters leave; tells of those that no segment has."""
         for low, high in holes(
-            snapshot.ranges, start, end, lambda before, after: explains(before, after, self._places)
+            snapshot.ranges, start, end, lambda before, after: explains(before, after, self._byte_sources)
         ):
             self._lost(f"{snapshot.topic}-{snapshot.partition}: no segment has the offsets from {low} to {high - 1}")
         ranges: list[SegmentRange] = []
@@ -172,4 +167,4 @@ class Planner:
         if wanted.segment.tier is Tier.BROKER and self._broker is not None:
             return self._broker.cut((snapshot.topic, snapshot.partition), wanted, split_bytes)
         copy = snapshot.copies.get(wanted.segment.log)
-        return Cutter(self._places, self._indexes).cut(wanted, split_bytes, copy)
+        return Cutter(self._byte_sources, self._indexes).cut(wanted, split_bytes, copy)

@@ -25,20 +25,16 @@ from stratalog.log.format.file_names import PARTITION_METADATA, parse_partition_
 from stratalog.log.scan import list_partitions
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import parse_topic_directory
-from stratalog.spark.byte_sources import Place, Places, Tier
+from stratalog.spark.byte_sources import ByteSources
+from stratalog.spark.model.place import Place, Tier
+from stratalog.spark.model.segment import Segment, SegmentRange, broker_segment, remote_segment
+from stratalog.spark.options.data_loss import OnDataLoss, on_data_loss
 from stratalog.spark.options.read_options import ReadOptions, TopicPartition
 from stratalog.spark.planning.broker_view import BrokerPartition, BrokerView
 from stratalog.spark.planning.incarnations import choose, of_topic_ids
-from stratalog.spark.planning.segments import (
-    LocalSegments,
-    Segment,
-    SegmentRange,
-    broker_segment,
-    merge_tiers,
-    remote_segment,
-)
+from stratalog.spark.planning.local_segments import LocalSegments
 from stratalog.spark.planning.snapshot_memory import SnapshotMemory
-from stratalog.spark.reading.data_loss import OnDataLoss, on_data_loss
+from stratalog.spark.planning.tiers import merge_tiers
 from stratalog.util.filesystem import FileSystem
 
 logger = logging.getLogger("stratalog.spark")
@@ -95,13 +91,13 @@ class SnapshotReader:
     def __init__(
         self,
         options: ReadOptions,
-        places: Places,
+        byte_sources: ByteSources,
         memory: SnapshotMemory | None = None,
         lost: OnDataLoss | None = None,
     ) -> None:
         self._options = options
-        self._places = places
-        self._fs: FileSystem = places.fs
+        self._byte_sources = byte_sources
+        self._fs: FileSystem = byte_sources.fs
         self._memory = memory or SnapshotMemory(manifests=_READ_BEFORE)
         self._lost = lost or on_data_loss(options.fail_on_data_loss)
         self._directories: dict[TopicPartition, Path] = {}
@@ -110,7 +106,7 @@ class SnapshotReader:
         self._broker = (
             None
             if options.broker is None
-            else BrokerView(places.cluster, options.subscription, read_committed=options.read_committed)
+            else BrokerView(byte_sources.cluster, options.subscription, read_committed=options.read_committed)
         )
         self._told: dict[TopicPartition, BrokerPartition] = {}
 
@@ -232,7 +228,7 @@ class SnapshotReader:
     def _list_remote(
         self, is_wanted: Callable[[TopicPartition], bool], not_read: set[TopicPartition]
     ) -> list[SegmentManifest]:
-        store = self._places.store
+        store = self._byte_sources.store
         directories = Counter(parse_topic_directory(name) for name in store.list_level("").directories)
         subscribed = {
             topic: count

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from stratalog.inspect.manifest_cache import ManifestCache
 from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.spark.planning.segments import SealedSegment
+from stratalog.spark.planning.local_segments import SealedSegment
 
 
 def _never_again() -> int:

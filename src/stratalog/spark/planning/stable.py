@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from stratalog.spark.byte_sources import PlaceMissingError
-from stratalog.spark.reading.data_loss import DataLossError
+from stratalog.spark.model.place import PlaceMissingError
+from stratalog.spark.options.data_loss import DataLossError
 
 _TRIES: Final = 10
 

@@ -23,11 +23,12 @@ from stratalog.log.scan import scan_headers
 from stratalog.records.batch import RecordBatch
 from stratalog.records.control import ControlType, parse_control_key
 from stratalog.remote.storage.object_key import ObjectKind
-from stratalog.spark.byte_sources import Place, PlaceChangedError, Places, Tier
+from stratalog.spark.byte_sources import ByteSources
+from stratalog.spark.model.place import Place, PlaceChangedError, Tier
+from stratalog.spark.model.segment import Segment
+from stratalog.spark.options.data_loss import DataLossError
 from stratalog.spark.planning.broker_view import was_aborted
-from stratalog.spark.planning.segments import Segment
 from stratalog.spark.planning.snapshot import PartitionSnapshot
-from stratalog.spark.reading.data_loss import DataLossError
 
 #: Transaction indexes that are read at a time: each is a request to the store.
 _READERS = 16
@@ -41,7 +42,7 @@ class TransactionState:
     aborted: tuple[AbortedTransaction, ...]
 
 
-def transaction_state(snapshot: PartitionSnapshot, places: Places, start: int = 0) -> TransactionState:
+def transaction_state(snapshot: PartitionSnapshot, byte_sources: ByteSources, start: int = 0) -> TransactionState:
     """What is known of the offsets from `start` on. Raises DataLossError when the producer state that is needed is
     damaged, CorruptIndexError.
 
@@ -51,25 +52,25 @@ def transaction_state(snapshot: PartitionSnapshot, places: Places, start: int = 
     read = {id(each.segment): each.segment for each in snapshot.ranges if each.end > start}.values()
     with_index = [segment for segment in read if segment.txn_index is not None]
     with ThreadPoolExecutor(_READERS, thread_name_prefix="transaction-indexes") as pool:
-        indexed = pool.map(lambda segment: _indexed(segment, places), with_index)
+        indexed = pool.map(lambda segment: _indexed(segment, byte_sources), with_index)
         aborted = set(chain.from_iterable(indexed))
     stable = snapshot.end
     for before, end in _ends_of_files(snapshot):
-        found, open_ = _at_end(before, places)
+        found, open_ = _at_end(before, byte_sources)
         aborted.update(found)
-        if places.broker is None:
+        if byte_sources.broker is None:
             stable = min([stable, *open_.values()])
         else:
-            aborted.update(_decided_later(snapshot, end, open_, places))
+            aborted.update(_decided_later(snapshot, end, open_, byte_sources))
     return TransactionState(stable, tuple(sorted(aborted, key=lambda each: each.last_offset)))
 
 
-def last_stable_offset(snapshot: PartitionSnapshot, places: Places) -> int:
+def last_stable_offset(snapshot: PartitionSnapshot, byte_sources: ByteSources) -> int:
     """Where what is decided ends, without brokers. Raises what `transaction_state` raises."""
     return min(
         [
             snapshot.end,
-            *(n for before, _ in _ends_of_files(snapshot) for n in _at_end(before, places)[1].values()),
+            *(n for before, _ in _ends_of_files(snapshot) for n in _at_end(before, byte_sources)[1].values()),
         ]
     )
 
@@ -85,7 +86,7 @@ def _ends_of_files(snapshot: PartitionSnapshot) -> Iterator[tuple[list[Segment],
                 yield before, each.end
 
 
-def _at_end(segments: Sequence[Segment], places: Places) -> tuple[list[AbortedTransaction], dict[int, int]]:
+def _at_end(segments: Sequence[Segment], byte_sources: ByteSources) -> tuple[list[AbortedTransaction], dict[int, int]]:
     """What was aborted in the last segment, as far as no index has it, and the first offsets of what is open at its
     end.
 
@@ -98,25 +99,25 @@ def _at_end(segments: Sequence[Segment], places: Places) -> tuple[list[AbortedTr
         if each.tier is Tier.REMOTE:
             if each.snapshot is None:
                 raise DataLossError(
-                    f"isolationLevel=read_committed needs the producer state of {places.describe(each.log)}, which has "
-                    "none"
+                    f"isolationLevel=read_committed needs the producer state of {byte_sources.describe(each.log)}, "
+                    "which has none"
                 )
-            open_ = _open_in_snapshot(each, places)
+            open_ = _open_in_snapshot(each, byte_sources)
             break
         if replayed and replayed[-1] is each:
             continue
         replayed.append(each)
         if each.snapshot is not None:
-            open_ = _open_in_snapshot(each, places)
+            open_ = _open_in_snapshot(each, byte_sources)
             break
     aborted: list[AbortedTransaction] = []
     for each in reversed(replayed):
-        aborted += _replay(each, places, open_)
+        aborted += _replay(each, byte_sources, open_)
     return aborted, open_
 
 
 def _decided_later(
-    snapshot: PartitionSnapshot, end: int, open_: Mapping[int, int], places: Places
+    snapshot: PartitionSnapshot, end: int, open_: Mapping[int, int], byte_sources: ByteSources
 ) -> list[AbortedTransaction]:
     """Those of the transactions open at `end` that were aborted behind it.
 
@@ -126,44 +127,45 @@ def _decided_later(
     return [
         AbortedTransaction(producer_id, first, end - 1, first)
         for producer_id, first in open_.items()
-        if first < end <= snapshot.end and was_aborted(places.cluster, key, (producer_id, first), snapshot.log_start)
+        if first < end <= snapshot.end
+        and was_aborted(byte_sources.cluster, key, (producer_id, first), snapshot.log_start)
     ]
 
 
-def _indexed(segment: Segment, places: Places) -> list[AbortedTransaction]:
+def _indexed(segment: Segment, byte_sources: ByteSources) -> list[AbortedTransaction]:
     if segment.txn_index is None:
         return []
-    data = _read_checked(segment, segment.txn_index, ObjectKind.TXN_INDEX, places)
-    return list(decode_entries(data, places.describe(segment.txn_index)))
+    data = _read_checked(segment, segment.txn_index, ObjectKind.TXN_INDEX, byte_sources)
+    return list(decode_entries(data, byte_sources.describe(segment.txn_index)))
 
 
-def _open_in_snapshot(segment: Segment, places: Places) -> dict[int, int]:
+def _open_in_snapshot(segment: Segment, byte_sources: ByteSources) -> dict[int, int]:
     """First offsets of the open transactions by producer id, as of the segment's producer snapshot."""
     if segment.snapshot is None:
         return {}
     try:
-        data = _read_checked(segment, segment.snapshot, ObjectKind.PRODUCER_SNAPSHOT, places)
-        entries = producer_snapshot.decode(data, places.describe(segment.snapshot))
+        data = _read_checked(segment, segment.snapshot, ObjectKind.PRODUCER_SNAPSHOT, byte_sources)
+        entries = producer_snapshot.decode(data, byte_sources.describe(segment.snapshot))
     except CorruptSnapshotError as error:
         raise DataLossError(
-            f"isolationLevel=read_committed needs the producer state of {places.describe(segment.log)}: {error}"
+            f"isolationLevel=read_committed needs the producer state of {byte_sources.describe(segment.log)}: {error}"
         ) from error
     return {each.producer_id: each.current_txn_first_offset for each in entries if each.current_txn_first_offset >= 0}
 
 
-def _read_checked(segment: Segment, place: Place, kind: ObjectKind, places: Places) -> bytes:
-    data = places.read(place)
+def _read_checked(segment: Segment, place: Place, kind: ObjectKind, byte_sources: ByteSources) -> bytes:
+    data = byte_sources.read(place)
     if segment.manifest is not None:
         segment.manifest.check_object(kind, data)
-    elif not places.is_in_place(segment.log):
+    elif not byte_sources.is_in_place(segment.log):
         raise PlaceChangedError(f"{segment.log} was replaced, and {place} with it")
     return data
 
 
-def _replay(segment: Segment, places: Places, open_: dict[int, int]) -> list[AbortedTransaction]:
+def _replay(segment: Segment, byte_sources: ByteSources, open_: dict[int, int]) -> list[AbortedTransaction]:
     """Bring `open_` from the beginning of a segment to its end; return the transactions that were aborted in it."""
     aborted = []
-    with places.open_local(segment.log) as file:
+    with byte_sources.open_local(segment.log) as file:
         for position, batch in scan_headers(file, 0, segment.size):
             if batch.is_control:
                 kind = _marker(RecordBatch(file.pread(batch.size, position)))

@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 
 from typing_extensions import Buffer
 
-from stratalog.spark.byte_sources import Place, Places, Tier
+from stratalog.spark.byte_sources import ByteSources
+from stratalog.spark.model.place import Place, Tier
 
 LOCAL_BLOCK_BYTES: Final = 8 * 1024 * 1024
 REMOTE_BLOCK_BYTES: Final = 8 * 1024 * 1024
@@ -27,22 +28,22 @@ class Block(NamedTuple):
     data: Buffer
 
 
-def read_blocks(places: Places, place: Place, start: int, end: int) -> Iterator[Block]:
+def read_blocks(byte_sources: ByteSources, place: Place, start: int, end: int) -> Iterator[Block]:
     """Bytes [start, end) in order; ends early where the file or object does.
 
     Raises PlaceMissingError before the first block if there is no such file or object; OSError, RemoteStorageError.
     """
-    return (_local_blocks if place.tier is Tier.LOCAL else _remote_blocks)(places, place, start, end)
+    return (_local_blocks if place.tier is Tier.LOCAL else _remote_blocks)(byte_sources, place, start, end)
 
 
-def _local_blocks(places: Places, place: Place, start: int, end: int) -> Iterator[Block]:
+def _local_blocks(byte_sources: ByteSources, place: Place, start: int, end: int) -> Iterator[Block]:
     buffer = bytearray(min(LOCAL_BLOCK_BYTES, end - start))
-    with places.open_local(place) as file:
+    with byte_sources.open_local(place) as file:
         position = start
         while position < end:
             view = memoryview(buffer)[: min(len(buffer), end - position)]
             got = file.pread_into(view, position)
-            places.count(got)
+            byte_sources.count(got)
             if got:
                 yield Block(position, view[:got])
             if got < len(view):
@@ -50,7 +51,7 @@ def _local_blocks(places: Places, place: Place, start: int, end: int) -> Iterato
             position += got
 
 
-def _remote_blocks(places: Places, place: Place, start: int, end: int) -> Iterator[Block]:
+def _remote_blocks(byte_sources: ByteSources, place: Place, start: int, end: int) -> Iterator[Block]:
     starts = iter(range(start, end, REMOTE_BLOCK_BYTES))
     under_way: deque[tuple[int, int, Future[Buffer]]] = deque()
     with ThreadPoolExecutor(REMOTE_GETS_AT_ONCE, thread_name_prefix="stratalog-get") as pool:
@@ -58,13 +59,13 @@ def _remote_blocks(places: Places, place: Place, start: int, end: int) -> Iterat
             while True:
                 while len(under_way) < REMOTE_GETS_AT_ONCE and (at := next(starts, None)) is not None:
                     stop = min(at + REMOTE_BLOCK_BYTES, end)
-                    under_way.append((at, stop, pool.submit(places.get_range, place, at, stop)))
+                    under_way.append((at, stop, pool.submit(byte_sources.get_range, place, at, stop)))
                 if not under_way:
                     return
                 position, stop, future = under_way.popleft()
                 data = future.result()
                 size = memoryview(data).nbytes
-                places.count(size)
+                byte_sources.count(size)
                 if size:
                     yield Block(position, data)
                 if size < stop - position:

@@ -22,11 +22,11 @@ from stratalog.records import batch_format as fmt
 from stratalog.records.batch import batch_at, checked_batch_size
 from stratalog.records.columns import decode_columns
 from stratalog.records.columns_output import rows_without_columns
+from stratalog.spark.model.split_plan import Piece
+from stratalog.spark.options.data_loss import OnDataLoss
 from stratalog.spark.planning.intervals import Intervals
-from stratalog.spark.planning.splits import Piece
 from stratalog.spark.reading.batch_table import UNKNOWN, BatchTable
 from stratalog.spark.reading.blocks import Block
-from stratalog.spark.reading.data_loss import OnDataLoss
 
 #: About what one Arrow batch holds; decompressed sizes are estimated from those of the batches before.
 OUTPUT_BYTES: Final = 8 * 1024 * 1024

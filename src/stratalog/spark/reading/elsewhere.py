@@ -14,41 +14,37 @@ from pathlib import Path
 
 from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.log.format.checkpoints import noted_topic_id
-from stratalog.spark.byte_sources import Place, Places, Tier
+from stratalog.spark.byte_sources import ByteSources
+from stratalog.spark.model.place import Place, Tier
+from stratalog.spark.model.segment import SegmentRange, has_compact_policy, remote_segment
+from stratalog.spark.model.split_plan import Piece, SplitPlan
+from stratalog.spark.options.data_loss import OnDataLoss
 from stratalog.spark.planning.compacted import explains
 from stratalog.spark.planning.cutting import Cutter
 from stratalog.spark.planning.incarnations import of_topic_ids
 from stratalog.spark.planning.index_access import IndexAccess
-from stratalog.spark.planning.segments import (
-    LocalSegments,
-    LocalSpan,
-    SegmentRange,
-    has_compact_policy,
-    merge_tiers,
-    remote_segment,
-)
-from stratalog.spark.planning.splits import Piece, SplitPlan
-from stratalog.spark.reading.data_loss import OnDataLoss
+from stratalog.spark.planning.local_segments import LocalSegments, LocalSpan
+from stratalog.spark.planning.tiers import merge_tiers
 
 
-def is_of_topic(plan: SplitPlan, place: Place, places: Places) -> bool:
+def is_of_topic(plan: SplitPlan, place: Place, byte_sources: ByteSources) -> bool:
     """Whether the directory of a local `.log` is of the topic that was planned.
 
     One without an id is taken by its name.
     """
-    found = _topic_id(place, places)
+    found = _topic_id(place, byte_sources)
     return found is None or plan.topic_id is None or found == plan.topic_id
 
 
-def _topic_id(place: Place, places: Places) -> object:
-    return noted_topic_id(Path(place.name).parent, places.fs)
+def _topic_id(place: Place, byte_sources: ByteSources) -> object:
+    return noted_topic_id(Path(place.name).parent, byte_sources.fs)
 
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
     """Looks for pieces of one plan."""
 
-    places: Places
+    byte_sources: ByteSources
     on_data_loss: OnDataLoss
     plan: SplitPlan
 
@@ -60,7 +56,7 @@ class Elsewhere:
         """Pieces that together have what is left of one, after `why`; tells of what is nowhere."""
         if piece.copy is not None:
             return [replace(piece, log=piece.copy, copy=None)]
-        lost = f"{self.places.describe(piece.log)} {why} since the query was planned"
+        lost = f"{self.byte_sources.describe(piece.log)} {why} since the query was planned"
         if piece.log.tier is not Tier.LOCAL:
             return self._beyond(piece, lost)
         if not self._is_same_topic(piece.log):
@@ -79,7 +75,7 @@ class Elsewhere:
 
     def _look(self, piece: Piece) -> LocalSpan:
         """What the directory has of a piece now."""
-        segments = LocalSegments(Path(piece.log.name).parent, self.on_data_loss, self.places.fs)
+        segments = LocalSegments(Path(piece.log.name).parent, self.on_data_loss, self.byte_sources.fs)
         try:
             return segments.between(piece.start, piece.end)
         except FileNotFoundError:  # the directory is gone
@@ -94,18 +90,18 @@ class Elsewhere:
                 yield low, high
 
     def _is_compacted(self, span: LocalSpan) -> bool:
-        return not span.segments or explains(span.segments[0], span.segments[-1], self.places)
+        return not span.segments or explains(span.segments[0], span.segments[-1], self.byte_sources)
 
     def _is_same_topic(self, place: Place) -> bool:
         """By the ids; where nothing has noted one, nothing tells a topic from the next one of its name."""
         directory = Path(place.name).parent
-        if not self.places.fs.is_dir(directory):
+        if not self.byte_sources.fs.is_dir(directory):
             return True
-        return self.plan.topic_id is not None and _topic_id(place, self.places) == self.plan.topic_id
+        return self.plan.topic_id is not None and _topic_id(place, self.byte_sources) == self.plan.topic_id
 
     def _beyond(self, piece: Piece, lost: str) -> list[Piece]:
         """Through the brokers, which know where their records are, in either tier; else from the remote tier."""
-        if self.places.broker is not None:
+        if self.byte_sources.broker is not None:
             return [replace(piece, log=Place(Tier.BROKER, self.name), copy=None)]
         return self.in_remote_tier(piece, lost)
 
@@ -115,7 +111,7 @@ class Elsewhere:
         Segments of a bucket are replaced when they are compacted: what takes their place has the same offsets, but for
         those of records that have a newer one.
         """
-        if self.places.remote_url is None:
+        if self.byte_sources.remote_url is None:
             self.gave_up(piece, f"{lost}, and no remote tier was given")
             return []
         ranges = self._remote_ranges(piece)
@@ -141,14 +137,14 @@ class Elsewhere:
     def _remote_ranges(self, piece: Piece) -> list[SegmentRange]:
         """All that the bucket has of the partition now, but for the object of the piece itself."""
         plan = self.plan
-        listed = list_remote_segments(self.places.store, [plan.topic], covered=True)
+        listed = list_remote_segments(self.byte_sources.store, [plan.topic], covered=True)
         ids = {each.topic_id for each in listed} if plan.topic_id is None else {plan.topic_id}
         manifests = of_topic_ids(listed, {plan.topic: ids.pop()} if len(ids) == 1 else {})
         segments = [remote_segment(each) for each in manifests.get((plan.topic, plan.partition), [])]
         return merge_tiers([each for each in segments if each.log != piece.log])
 
     def _cut(self, ranges: list[SegmentRange]) -> list[Piece]:
-        cutter = Cutter(self.places, IndexAccess(self.places))
+        cutter = Cutter(self.byte_sources, IndexAccess(self.byte_sources))
         return [piece for each in ranges for piece in cutter.cut(each, each.segment.size + 1)]
 
 

@@ -9,11 +9,12 @@ from typing import Final
 
 import pyarrow as pa
 
-from stratalog.spark.byte_sources import PlaceChangedError, PlaceMissingError, Places, Tier
-from stratalog.spark.planning.splits import Piece, SplitPlan
+from stratalog.spark.byte_sources import ByteSources
+from stratalog.spark.model.place import PlaceChangedError, PlaceMissingError, Tier
+from stratalog.spark.model.split_plan import Piece, SplitPlan
+from stratalog.spark.options.data_loss import OnDataLoss
 from stratalog.spark.reading.blocks import read_blocks
 from stratalog.spark.reading.broker_read import BrokerReader, Missing
-from stratalog.spark.reading.data_loss import OnDataLoss
 from stratalog.spark.reading.decode import PieceDecoder, Selection
 from stratalog.spark.reading.elsewhere import Elsewhere, is_of_topic
 
@@ -25,7 +26,7 @@ _LOOKS_AGAIN: Final = 8
 class SplitReader:
     """Reads splits of one query."""
 
-    places: Places
+    byte_sources: ByteSources
     on_data_loss: OnDataLoss
     read_committed: bool = False
 
@@ -42,10 +43,10 @@ class SplitReader:
         if piece.log.tier is Tier.BROKER:
             yield from self._read_from_broker(plan, piece, selection, again)
             return
-        decoder = PieceDecoder(piece, self.places.describe(piece.log), selection, self.on_data_loss)
+        decoder = PieceDecoder(piece, self.byte_sources.describe(piece.log), selection, self.on_data_loss)
         why = "is of another topic"
-        if piece.log.tier is not Tier.LOCAL or is_of_topic(plan, piece.log, self.places):
-            blocks = read_blocks(self.places, piece.log, piece.start_position, piece.end_position)
+        if piece.log.tier is not Tier.LOCAL or is_of_topic(plan, piece.log, self.byte_sources):
+            blocks = read_blocks(self.byte_sources, piece.log, piece.start_position, piece.end_position)
             try:
                 yield from decoder.decode(blocks)
                 return
@@ -58,9 +59,9 @@ class SplitReader:
     def _read_elsewhere(
         self, plan: SplitPlan, piece: Piece, selection: Selection, why: str, again: int
     ) -> Iterator[pa.RecordBatch]:
-        elsewhere = Elsewhere(self.places, self.on_data_loss, plan)
+        elsewhere = Elsewhere(self.byte_sources, self.on_data_loss, plan)
         if again <= 0:
-            elsewhere.gave_up(piece, f"{self.places.describe(piece.log)} and what took its place are gone")
+            elsewhere.gave_up(piece, f"{self.byte_sources.describe(piece.log)} and what took its place are gone")
             return
         for found in elsewhere.of(piece, why):
             yield from self._read_piece(plan, found, selection, again - 1)
@@ -69,9 +70,9 @@ class SplitReader:
         self, plan: SplitPlan, piece: Piece, selection: Selection, again: int
     ) -> Iterator[pa.RecordBatch]:
         """Through the broker; what it does not have any more may be in the remote tier."""
-        elsewhere = Elsewhere(self.places, self.on_data_loss, plan)
+        elsewhere = Elsewhere(self.byte_sources, self.on_data_loss, plan)
         reader = BrokerReader(
-            self.places.cluster,
+            self.byte_sources.cluster,
             plan.topic,
             plan.partition,
             plan.topic_id,
@@ -83,6 +84,6 @@ class SplitReader:
                 yield found
                 continue
             gone = replace(piece, start=found.start, end=found.end)
-            lost = f"{self.places.describe(piece.log)}: {found.why}"
+            lost = f"{self.byte_sources.describe(piece.log)}: {found.why}"
             for each in elsewhere.in_remote_tier(gone, lost):
                 yield from self._read_piece(plan, each, selection, again - 1)

@@ -10,10 +10,10 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from stratalog.spark.byte_sources import Places
+from stratalog.spark.byte_sources import ByteSources
+from stratalog.spark.model.split_plan import SplitPlan
 from stratalog.spark.options.read_options import ReadOptions
 from stratalog.spark.planning.filters import Constraints
-from stratalog.spark.planning.splits import SplitPlan
 from stratalog.spark.reading.rows import RowMaker, decoded_columns
 
 #: Arrow batches decoded ahead of the one that is on its way to the JVM.
@@ -21,10 +21,10 @@ _BATCHES_AHEAD: Final = 2
 
 
 def read_rows(
-    plan: SplitPlan, options: ReadOptions, places: Places, schema: StructType, constraints: Constraints
+    plan: SplitPlan, options: ReadOptions, byte_sources: ByteSources, schema: StructType, constraints: Constraints
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one split as Arrow batches in `schema`."""
-    from stratalog.spark.reading.data_loss import on_data_loss
+    from stratalog.spark.options.data_loss import on_data_loss
     from stratalog.spark.reading.decode import Selection
     from stratalog.spark.reading.prefetch import run_ahead
     from stratalog.spark.reading.split_reader import SplitReader
@@ -33,13 +33,13 @@ def read_rows(
     times = constraints.timestamps_ms
     columns = decoded_columns(schema.fieldNames(), with_timestamp=not times.is_everything)
     lost = on_data_loss(options.fail_on_data_loss)
-    reader = SplitReader(places, lost, options.read_committed)
+    reader = SplitReader(byte_sources, lost, options.read_committed)
     maker = RowMaker(schema, plan.topic, plan.partition)
     decoded = reader.read(plan, Selection(columns, times))
     try:
         yield from run_ahead(map(maker.rows, decoded), _BATCHES_AHEAD)
     finally:
-        places.close()
+        byte_sources.close()
         lost.close(f"{plan.topic}-{plan.partition}")
 
 

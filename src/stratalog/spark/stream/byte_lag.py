@@ -11,10 +11,10 @@ import math
 
 import numpy as np
 
-from stratalog.spark.byte_sources import Tier
+from stratalog.spark.model.place import Tier
+from stratalog.spark.model.segment import SegmentRange
 from stratalog.spark.planning.broker_ranges import BrokerRanges
 from stratalog.spark.planning.index_access import IndexAccess
-from stratalog.spark.planning.segments import SegmentRange
 from stratalog.spark.planning.snapshot import PartitionSnapshot
 
 

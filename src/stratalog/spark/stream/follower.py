@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from stratalog.spark.byte_sources import PlaceMissingError, Places
+from stratalog.spark.byte_sources import ByteSources
+from stratalog.spark.model.place import PlaceMissingError
+from stratalog.spark.model.split_plan import SplitPlan
 from stratalog.spark.options.read_options import TopicPartition
 from stratalog.spark.planning.broker_ranges import BrokerRanges
 from stratalog.spark.planning.filters import Constraints
@@ -18,7 +20,6 @@ from stratalog.spark.planning.limits import LimitResolver
 from stratalog.spark.planning.planner import Planner, Wanted
 from stratalog.spark.planning.snapshot import PartitionSnapshot
 from stratalog.spark.planning.snapshot_memory import SnapshotMemory
-from stratalog.spark.planning.splits import SplitPlan
 from stratalog.spark.planning.stable import again_while_changing
 from stratalog.spark.stream.admission import limited_by_offsets, must_wait, shares, total_lag
 from stratalog.spark.stream.byte_lag import ByteLag
@@ -36,16 +37,18 @@ _EVERYTHING: Final = Constraints()
 class Follower:
     """Follows partitions for one run of a query. For one thread."""
 
-    def __init__(self, options: StreamOptions, places: Places | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self, options: StreamOptions, byte_sources: ByteSources | None = None, clock: Clock | None = None
+    ) -> None:
         self._options = options
         self._read = options.read
-        self._places = places or Places.of(self._read)
+        self._byte_sources = byte_sources or ByteSources.of(self._read)
         self._clock = clock or SystemClock()
         self.losses = Losses(self._read.fail_on_data_loss)
         memory = SnapshotMemory(options.remote_poll_interval_ms, self._clock.now_ms)
-        self._viewer = Viewer(self._read, self._places, memory, self.losses)
+        self._viewer = Viewer(self._read, self._byte_sources, memory, self.losses)
         self._memory = memory
-        self._indexes = IndexMemory(self._places)
+        self._indexes = IndexMemory(self._byte_sources)
         self._view = View()
         self._initial: Initial | None = None
         #: until the first batch, which brings the initial offsets to the checkpoint
@@ -66,7 +69,7 @@ class Follower:
     def _find_initial(self) -> Initial:
         now = self._look(must_exist=True)
         view = self._fixed or now
-        resolver = LimitResolver(self._places, self._indexes.access(view), self.losses)
+        resolver = LimitResolver(self._byte_sources, self._indexes.access(view), self.losses)
         return initial_offsets(self._read, view.partitions, resolver)
 
     def fix_end(self) -> None:
@@ -113,7 +116,7 @@ class Follower:
     def _limited_by_bytes(
         self, limit: int, view: View, begin: Offsets, ends: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        brokers = None if self._places.broker is None else BrokerRanges(self._places.cluster)
+        brokers = None if self._byte_sources.broker is None else BrokerRanges(self._byte_sources.cluster)
         lag = ByteLag(self._indexes.access(view), brokers)
         waiting = {
             key: lag.between(view.partitions[key], begin[key], end) for key, end in ends.items() if end > begin[key]
@@ -128,7 +131,7 @@ class Follower:
 
     def close(self) -> None:
         """Let go of connections."""
-        self._places.close()
+        self._byte_sources.close()
 
     # --- plans ------------------------------------------------------------------------------------------------------
 
@@ -150,7 +153,7 @@ class Follower:
         view = self._view
         self._check_planned(start, end, view)
         indexes = self._indexes.access(view, self._begin(start, view))
-        planner = Planner(self._read, _EVERYTHING, self._places, indexes, self.losses)
+        planner = Planner(self._read, _EVERYTHING, self._byte_sources, indexes, self.losses)
         wanted = [
             self._wanted(planner, view.partitions[key], start, until)
             for key, until in sorted(end.items())

@@ -14,10 +14,11 @@ from typing import Final
 
 import numpy as np
 
-from stratalog.spark.byte_sources import Place, Places
+from stratalog.spark.byte_sources import ByteSources
+from stratalog.spark.model.place import Place
+from stratalog.spark.model.segment import Segment
 from stratalog.spark.planning.index_access import IndexAccess
 from stratalog.spark.planning.indexes import OffsetEntries
-from stratalog.spark.planning.segments import Segment
 from stratalog.spark.planning.snapshot import PartitionSnapshot
 from stratalog.spark.stream.offsets import Offsets
 from stratalog.spark.stream.view import View
@@ -32,8 +33,8 @@ _ENTRIES_KEPT: Final = 4_000_000  # of sealed segments, 16 bytes each
 class IndexMemory:
     """For one thread; the access that it gives is as thread-safe as any."""
 
-    def __init__(self, places: Places) -> None:
-        self._places = places
+    def __init__(self, byte_sources: ByteSources) -> None:
+        self._byte_sources = byte_sources
         self._sealed: OrderedDict[tuple[Place, int], OffsetEntries] = OrderedDict()
         self._sealed_entries = 0
         self._anchors: dict[Place, list[tuple[int, int]]] = {}
@@ -63,7 +64,7 @@ class IndexMemory:
                 entries = self._anchor(last, begin[key])
                 if entries is not None:
                     anchored[last.log] = entries
-        return _RememberedAccess(self._places, self, anchored)
+        return _RememberedAccess(self._byte_sources, self, anchored)
 
     def sealed(self, segment: Segment) -> OffsetEntries | None:
         """The index of a sealed segment, if it is kept; not that of a log that compaction has put in its place."""
@@ -96,8 +97,8 @@ class IndexMemory:
 class _RememberedAccess(IndexAccess):
     """Reads what the memory has not."""
 
-    def __init__(self, places: Places, memory: IndexMemory, anchored: dict[Place, OffsetEntries]) -> None:
-        super().__init__(places)
+    def __init__(self, byte_sources: ByteSources, memory: IndexMemory, anchored: dict[Place, OffsetEntries]) -> None:
+        super().__init__(byte_sources)
         self._memory = memory
         self._anchored = anchored
 

@@ -21,10 +21,10 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from stratalog.spark.byte_sources import Places
+from stratalog.spark.byte_sources import ByteSources
 from stratalog.spark.jvm.quiet_workers import without_traceback
+from stratalog.spark.model.split_plan import SplitPlan
 from stratalog.spark.planning.filters import Constraints
-from stratalog.spark.planning.splits import SplitPlan
 from stratalog.spark.reading.rows import checked_columns
 from stratalog.spark.reading.split_rows import read_rows
 from stratalog.spark.stream.follower import Follower
@@ -39,7 +39,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         checked_columns(schema)
         self._options = options
         self._schema = schema
-        self._places = Places.of(options.read)
+        self._byte_sources = ByteSources.of(options.read)
         self._follower: Follower | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -48,7 +48,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _driver(self) -> Follower:
         if self._follower is None:
-            self._follower = Follower(self._options, self._places)
+            self._follower = Follower(self._options, self._byte_sources)
         return self._follower
 
     @without_traceback()
@@ -89,7 +89,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         plan = partition.value
         if isinstance(plan, SplitPlan):
             with without_traceback():
-                yield from read_rows(plan, self._options.read, self._places, self._schema, Constraints())
+                yield from read_rows(plan, self._options.read, self._byte_sources, self._schema, Constraints())
 
     def stop(self) -> None:
         if self._follower is not None:

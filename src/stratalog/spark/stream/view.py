@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from stratalog.log.index.txn_index import AbortedTransaction
-from stratalog.spark.byte_sources import Place, Places
+from stratalog.spark.byte_sources import ByteSources
+from stratalog.spark.model.place import Place
+from stratalog.spark.options.data_loss import OnDataLoss
 from stratalog.spark.options.read_options import ReadOptions, TopicPartition
 from stratalog.spark.planning.snapshot import PartitionSnapshot, SnapshotReader
 from stratalog.spark.planning.snapshot_memory import SnapshotMemory
 from stratalog.spark.planning.stable import again_while_changing
 from stratalog.spark.planning.transactions import last_stable_offset, transaction_state
-from stratalog.spark.reading.data_loss import OnDataLoss
 from stratalog.spark.stream.offsets import Offsets
 
 
@@ -38,9 +39,11 @@ class View:
 class Viewer:
     """Looks. For one thread."""
 
-    def __init__(self, options: ReadOptions, places: Places, memory: SnapshotMemory, lost: OnDataLoss) -> None:
+    def __init__(
+        self, options: ReadOptions, byte_sources: ByteSources, memory: SnapshotMemory, lost: OnDataLoss
+    ) -> None:
         self._options = options
-        self._places = places
+        self._byte_sources = byte_sources
         self._memory = memory
         self._lost = lost
         self._stable: dict[TopicPartition, tuple[tuple[Place, int], int]] = {}
@@ -50,7 +53,7 @@ class Viewer:
         return again_while_changing(lambda: self._look(must_exist=must_exist))
 
     def _look(self, *, must_exist: bool) -> View:
-        reader = SnapshotReader(self._options, self._places, self._memory, self._lost)
+        reader = SnapshotReader(self._options, self._byte_sources, self._memory, self._lost)
         reader.discover(_all_of_them, must_exist=must_exist)
         found = reader.partitions()
         if self._options.read_committed and self._options.broker is None:  # a broker has said it
@@ -61,7 +64,7 @@ class Viewer:
         """Aborted transactions that may have records from `start` on; none unless `read_committed`."""
         if not self._options.read_committed:
             return ()
-        return transaction_state(snapshot, self._places, start).aborted
+        return transaction_state(snapshot, self._byte_sources, start).aborted
 
     def _stable_end(self, snapshot: PartitionSnapshot) -> int:
         """The last stable offset: found again only when the last segment has grown or is another one."""
@@ -71,7 +74,7 @@ class Viewer:
         state_of = (last.segment.log, last.segment.size)
         known = self._stable.get(key)
         if known is None or known[0] != state_of:
-            stable = last_stable_offset(snapshot, self._places)
+            stable = last_stable_offset(snapshot, self._byte_sources)
             known = self._stable[key] = (state_of, stable)
         return known[1]
 

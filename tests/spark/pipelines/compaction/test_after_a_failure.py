@@ -12,7 +12,8 @@ from stratalog.errors import StratalogError
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.compression import Codec
 from stratalog.records.record import Record
-from stratalog.spark.byte_sources import Place, Places, Tier
+from stratalog.spark.byte_sources import ByteSources
+from stratalog.spark.model.place import Place, Tier
 from stratalog.spark.pipelines.compaction.keys import KeyCollector, Packed, SegmentSummary
 from stratalog.spark.pipelines.compaction.values import KeysTask, SourceSegment
 
@@ -20,7 +21,7 @@ from stratalog.spark.pipelines.compaction.values import KeysTask, SourceSegment
 def task_of(path: Path, batches: list[bytes], end_offset: int) -> KeysTask:
     path.write_bytes(b"".join(batches))
     source = SourceSegment(0, end_offset, path.stat().st_size, Place(Tier.LOCAL, str(path)), str(path), 0)
-    return KeysTask(0, 0, source, Places(), [], 0, 3)
+    return KeysTask(0, 0, source, ByteSources(), [], 0, 3)
 
 
 def segment_of(text: bytes, count: int) -> list[bytes]:

@@ -24,7 +24,7 @@ from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.plain_view import PlainView
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.remote.transactions.bucket_transaction import finish_publications
-from stratalog.spark.byte_sources import Places
+from stratalog.spark.byte_sources import ByteSources
 from stratalog.spark.pipelines.compaction import bucket, data_dirs, local
 from stratalog.spark.pipelines.compaction.bucket import BucketPlan
 from stratalog.spark.pipelines.compaction.bucket_job import BucketJob, job_above
@@ -165,7 +165,7 @@ class Tier:
         target = self.target(store, served=served)
         target.begin(self.listed())
         plan = bucket.bucket_plan(
-            Places(self.url),
+            ByteSources(self.url),
             target.readable(self.listed()),
             self.config,
             first_dirty_offset=0,

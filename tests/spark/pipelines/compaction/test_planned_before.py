@@ -14,15 +14,15 @@ from stratalog.remote.storage.encoder import Encoding
 from stratalog.remote.storage.keyring import Keyring, key_id
 from stratalog.remote.storage.object_key import ObjectKey
 from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.spark.byte_sources import Places
+from stratalog.spark.byte_sources import ByteSources
+from stratalog.spark.model.split_plan import SplitPlan
+from stratalog.spark.options.data_loss import on_data_loss
 from stratalog.spark.options.read_options import ReadOptions
 from stratalog.spark.pipelines.compaction import bucket
 from stratalog.spark.pipelines.compaction.bucket_job import BucketJob, job_above
 from stratalog.spark.pipelines.compaction.tiered import InBucket
 from stratalog.spark.planning.filters import Constraints
 from stratalog.spark.planning.planner import Planner
-from stratalog.spark.planning.splits import SplitPlan
-from stratalog.spark.reading.data_loss import on_data_loss
 from stratalog.spark.reading.decode import Selection
 from stratalog.spark.reading.rows import decoded_columns
 from stratalog.spark.reading.split_reader import SplitReader
@@ -49,7 +49,7 @@ def test_it_reads_what_it_planned_until_the_grace_ends(tmp_path: Path, kind: str
     options: dict[str, Any] = {"remote": store.url, "subscribe": "orders", "splitBytes": "3k"}
     options |= {f"remote.{name}": value for name, value in keys.items()}
     parsed = ReadOptions.parse(options)
-    places = Places.of(parsed)
+    places = ByteSources.of(parsed)
     plans = Planner(parsed, Constraints(), places).plan()
     assert len(plans) > 3
 
@@ -68,7 +68,7 @@ def test_it_reads_what_it_planned_until_the_grace_ends(tmp_path: Path, kind: str
 
 def compact(store: ObjectStore, keys: dict[str, str]) -> InBucket:
     """Everything but the end of it."""
-    places = Places(store.url, keys)
+    places = ByteSources(store.url, keys)
     manifests = list_remote_segments(store, covered=True)
     job = BucketJob(places.store, ["orders"], job_above(each.segment_id for each in manifests))
     target = InBucket(places.store, job, ManualClock(T0))
@@ -80,7 +80,7 @@ def compact(store: ObjectStore, keys: dict[str, str]) -> InBucket:
     return target
 
 
-def offsets_read(places: Places, plans: list[SplitPlan]) -> list[int]:
+def offsets_read(places: ByteSources, plans: list[SplitPlan]) -> list[int]:
     """By a worker that has just got the plans, and nothing else."""
     lost = on_data_loss(True)
     columns = decoded_columns(("offset",), with_timestamp=False)

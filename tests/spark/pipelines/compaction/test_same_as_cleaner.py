@@ -11,7 +11,7 @@ import pytest
 from stratalog.config.topic import LogConfig
 from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.spark.byte_sources import Places
+from stratalog.spark.byte_sources import ByteSources
 from stratalog.spark.pipelines.compaction import bucket, local
 from stratalog.spark.pipelines.compaction.bucket_job import BucketJob, job_above
 from stratalog.spark.pipelines.compaction.tiered import InBucket
@@ -77,7 +77,7 @@ def test_a_random_bucket_becomes_what_the_cleaner_makes_of_the_log(tmp_path: Pat
         end = cleanable_end(log)
     cleaners = tmp_path / "cleaners" / DIRECTORY
     assert clean(shutil.copytree(directory, cleaners), config, now_ms, 0) in (0, end)
-    places = Places((tmp_path / "bucket").as_uri())
+    places = ByteSources((tmp_path / "bucket").as_uri())
     manifests = list_remote_segments(store, covered=True)
     job = BucketJob(places.store, ["latest"], job_above(each.segment_id for each in manifests))
     plan = bucket.bucket_plan(places, manifests, config, first_dirty_offset=0, now_ms=now_ms, job=job.id)

@@ -19,7 +19,8 @@ from stratalog.log.cleaner.transactions import MetData
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.spark.byte_sources import Place, Places, Tier
+from stratalog.spark.byte_sources import ByteSources
+from stratalog.spark.model.place import Place, Tier
 from stratalog.spark.pipelines.compaction import bucket, keys, local, sources
 from stratalog.spark.pipelines.compaction.bucket import bucket_plan
 from stratalog.spark.pipelines.compaction.bucket_job import BucketJob
@@ -94,7 +95,7 @@ def test_entries_leave_in_pieces_when_there_is_no_more_room(tmp_path: Path, monk
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(b"".join(batches))
     source = SourceSegment(0, 105, path.stat().st_size, Place(Tier.LOCAL, str(path)), str(path), 0)
-    task = KeysTask(0, 0, source, Places(), [], 7, 3)
+    task = KeysTask(0, 0, source, ByteSources(), [], 7, 3)
     whole = list(KeyCollector().collect(task))
     for name in ("_ENTRIES_MIN", "_ENTRIES_MAX", "_ENTRIES_A_BUCKET"):
         monkeypatch.setattr(keys, name, 10)
@@ -160,7 +161,7 @@ class TestBuckets:
         assert [list(each.leader_epochs) for each in (own[0], own[-1])] == [[0], [1]]
         other = replace(own[0], segment_id=uuid4(), leader_epochs={1: 0}, end_offset=own[1].end_offset)
         plan = bucket_plan(
-            Places(store.url), [other, *own], self.config, first_dirty_offset=0, now_ms=self.now_ms, job=JOB
+            ByteSources(store.url), [other, *own], self.config, first_dirty_offset=0, now_ms=self.now_ms, job=JOB
         )
         assert list(plan.manifests) == own
         assert plan.covered == ()
@@ -169,7 +170,7 @@ class TestBuckets:
         first, second, *rest = list_remote_segments(store, covered=True)
         with pytest.raises(RemoteStorageError, match="overlap in part"):
             bucket_plan(
-                Places(store.url),
+                ByteSources(store.url),
                 [replace(first, end_offset=second.base_offset), second, *rest],
                 self.config,
                 first_dirty_offset=0,
@@ -185,7 +186,7 @@ def test_a_remote_segment_of_which_nothing_stays_keeps_a_header(tmp_path: Path) 
     with local.opened(partition_at(tmp_path / "prices-0"), config, ManualClock(T0)) as log:
         upload(log, store)
     before = list_remote_segments(store)
-    places = Places(store.url)
+    places = ByteSources(store.url)
     plan = bucket_plan(places, before, config, first_dirty_offset=0, now_ms=T0, job=JOB)
     (made,) = compact_in_process([plan.plan])
     target = InBucket(places.store, BucketJob(places.store, ["latest"], JOB), ManualClock(T0))
@@ -203,9 +204,9 @@ def test_the_last_batch_is_found_from_headers(tmp_path: Path) -> None:
     batches = [build_batch([Record(n, 5, b"k", b"v" * 200)], base_offset=n) for n in range(3)]
     path.write_bytes(b"".join(batches))
     source = SourceSegment(0, 3, path.stat().st_size, Place(Tier.LOCAL, str(path)), str(path), 0)
-    with sources.open_records(source, Places()) as records:
+    with sources.open_records(source, ByteSources()) as records:
         last = sources.last_batch(records)
         assert last is not None
         assert last.base_offset == 2
-    with sources.open_records(replace(source, size=0), Places()) as records:
+    with sources.open_records(replace(source, size=0), ByteSources()) as records:
         assert sources.last_batch(records) is None

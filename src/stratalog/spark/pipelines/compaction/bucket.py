@@ -25,7 +25,8 @@ from stratalog.remote.api.lineage import is_within_lineage, lineage_of
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_key import ObjectKind
 from stratalog.remote.storage.plain_view import PlainView
-from stratalog.spark.byte_sources import Place, Places, Tier
+from stratalog.spark.byte_sources import ByteSources
+from stratalog.spark.model.place import Place, Tier
 from stratalog.spark.pipelines.compaction.plan import PartitionPlan, topic_config
 from stratalog.spark.pipelines.compaction.upload import Upload
 from stratalog.spark.pipelines.compaction.values import Rewritten, SourceSegment
@@ -63,7 +64,7 @@ def config_of(manifests: Sequence[SegmentManifest], overrides: Mapping[str, str]
 
 
 def bucket_plan(
-    places: Places,
+    places: ByteSources,
     manifests: Sequence[SegmentManifest],
     config: LogConfig,
     *,

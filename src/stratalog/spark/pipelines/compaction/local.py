@@ -22,7 +22,8 @@ from stratalog.log.format.offset_index_format import LARGE
 from stratalog.log.partition_log import PartitionLog
 from stratalog.log.producers.producer_state import NEVER
 from stratalog.log.segment.segment import LogSegment
-from stratalog.spark.byte_sources import Place, Places, Tier
+from stratalog.spark.byte_sources import ByteSources
+from stratalog.spark.model.place import Place, Tier
 from stratalog.spark.pipelines.compaction.data_dirs import LocalPartition, clear_attempts, note_cleaned
 from stratalog.spark.pipelines.compaction.plan import PartitionPlan
 from stratalog.spark.pipelines.compaction.values import Rewritten, SourceSegment
@@ -92,7 +93,7 @@ def plan_of(partition: LocalPartition, config: LogConfig, clock: Clock, fs: File
             last_records=last_records(log),
             config=_as_indexed(config, log.segments),
             now_ms=now_ms,
-            places=Places(),
+            places=ByteSources(),
             directory=str(partition.path),
         )
     # It was closed a moment ago, and nobody else may open it: what was recovered need not be again.

@@ -19,7 +19,7 @@ from stratalog.log.index.txn_index import AbortedTransaction
 from stratalog.records.batch import RecordBatch
 from stratalog.records.batch_format import HEADER_SIZE, LOG_OVERHEAD, MAGIC
 from stratalog.remote.api.interfaces import INT32_MAX
-from stratalog.spark.byte_sources import Places
+from stratalog.spark.byte_sources import ByteSources
 from stratalog.spark.pipelines.compaction.upload import Upload
 from stratalog.spark.pipelines.compaction.values import (
     FilterFacts,
@@ -56,7 +56,7 @@ class PartitionPlan:
     last_records: Mapping[int, LastRecord] = field(hash=False)
     config: LogConfig
     now_ms: int
-    places: Places
+    places: ByteSources
     directory: str
     #: Where the new segment of some of the sources goes; None: it stays in `directory`.
     upload: Callable[[range], Upload] | None = None

@@ -15,7 +15,8 @@ from stratalog.errors import RemoteResourceNotFoundError
 from stratalog.log.cleaner.chunk import Readable
 from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size
 from stratalog.records.batch_format import HEADER_SIZE, MAGIC, MAGIC_AT
-from stratalog.spark.byte_sources import Place, PlaceMissingError, Places, Tier
+from stratalog.spark.byte_sources import ByteSources
+from stratalog.spark.model.place import Place, PlaceMissingError, Tier
 from stratalog.spark.pipelines.compaction.values import SourceSegment
 
 #: Bytes that a task reads at a time, and asks a store for.
@@ -34,7 +35,7 @@ class OpenRecords:
 
 
 @contextmanager
-def open_records(source: SourceSegment, places: Places) -> Iterator[OpenRecords]:
+def open_records(source: SourceSegment, places: ByteSources) -> Iterator[OpenRecords]:
     """The records of a segment. RemoteResourceNotFoundError or FileNotFoundError, naming it, when it is gone."""
     if source.place.tier is Tier.LOCAL:
         with places.open_local(source.place) as file:
@@ -69,7 +70,7 @@ def _read(records: OpenRecords, position: int, size: int) -> bytes:
 class _RemoteBlocks:
     """An object that is read in order, a few blocks ahead."""
 
-    def __init__(self, places: Places, place: Place, size: int) -> None:
+    def __init__(self, places: ByteSources, place: Place, size: int) -> None:
         self._places, self._place, self._size = places, place, size
         self._blocks: OrderedDict[int, Future[memoryview]] = OrderedDict()
         self._pool = ThreadPoolExecutor(_BLOCKS_AHEAD, thread_name_prefix="compaction-read-ahead")

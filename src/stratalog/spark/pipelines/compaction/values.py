@@ -11,7 +11,8 @@ from stratalog.log.cleaner.transactions import MetData
 from stratalog.log.cleaner.values import LastRecord
 from stratalog.log.index.txn_index import AbortedTransaction
 from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.spark.byte_sources import Place, Places
+from stratalog.spark.byte_sources import ByteSources
+from stratalog.spark.model.place import Place
 from stratalog.spark.pipelines.compaction.upload import Upload
 
 
@@ -36,7 +37,7 @@ class KeysTask:
     part: int
     segment: int
     source: SourceSegment
-    places: Places
+    places: ByteSources
     #: Transactions that overlap the segment.
     aborted: Sequence[AbortedTransaction]
     #: The partition has buckets [first_bucket, first_bucket + buckets) of the job.
@@ -92,7 +93,7 @@ class RewriteTask:
     part: int
     group: int
     sources: Sequence[SourceSegment]
-    places: Places
+    places: ByteSources
     aborted: Sequence[Sequence[AbortedTransaction]]
     met: MetData
     facts: FilterFacts

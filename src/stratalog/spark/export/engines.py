@@ -1,0 +1,134 @@
+"""Exports into Delta and Iceberg tables, through the engines' own libraries in the session.
+
+The memory of an export (`commits`) is in the very commit that adds the rows: `userMetadata` in Delta, a property of the
+snapshot in Iceberg. Engines forget old commits (log retention, expired snapshots), so each run also leaves it as a
+table property, which is looked at when no commit has it. Of runs that overlap one commits: `delta_table`,
+`iceberg_table`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Final
+
+from stratalog.errors import UsageError
+from stratalog.spark.export.commits import Commit
+from stratalog.spark.export.counts import Counts
+from stratalog.spark.export.layout import UNDECODED
+from stratalog.spark.export.parquet_table import OverlappingRunsError
+from stratalog.spark.export.targets import Outcome, Target
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from stratalog.spark.pipelines.progress import Progress
+
+#: Name of what an export remembers, in commits and table properties, and of Delta's transactions.
+MEMORY: Final = "stratalog.export"
+
+#: Releases that were tried and work, by version of Spark.
+WORKING: Final = {
+    "delta": {
+        "4.1": "io.delta:delta-spark_4.1_2.13:4.4.0",
+        "4.2": "io.delta:delta-spark_4.2_2.13:4.4.0",
+    },
+    "iceberg": {"4.1": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"},
+}
+
+#: Session property: use an engine although nobody tried it with this Spark.
+UNTRIED: Final = "spark.stratalog.export.untriedEngines"
+
+_EXTENSIONS: Final = {
+    "delta": "io.delta.sql.DeltaSparkSessionExtension",
+    "iceberg": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+}
+
+
+def check_engine(spark: SparkSession, kind: str) -> None:
+    """UsageError when the session's Spark is none that the engine works with, or the session lacks the engine."""
+    known = WORKING[kind]
+    version = ".".join(spark.version.split(".")[:2])
+    if version not in known and spark.conf.get(UNTRIED, "false") != "true":
+        raise UsageError(
+            f"{kind} tables cannot be written with Spark {spark.version}: no release of the engine is known to work "
+            "with "
+            f"it. Use Spark {' or '.join(known)} ({', '.join(known.values())}), a Parquet table, or, for a release "
+            "that is "
+            f"newer than this check, the property {UNTRIED}=true"
+        )
+    extensions = spark.conf.get("spark.sql.extensions", None) or ""
+    if _EXTENSIONS[kind] not in extensions:
+        package = known.get(version, f"the package of {kind} for Spark {version}")
+        raise UsageError(
+            f"the session has no {kind}: start it with spark.jars.packages={package} and "
+            f"spark.sql.extensions={_EXTENSIONS[kind]}; docs/spark_export.md has the rest"
+        )
+
+
+class EngineTarget(Target):
+    """What the two have in common."""
+
+    def __init__(self, spark: SparkSession, to: str) -> None:
+        self._spark = spark
+        self._to = to
+
+    def recover(self) -> Commit | None:
+        return self._last()  # files of runs that died are the engine's to clean: `VACUUM`, `remove_orphan_files`
+
+    def add(self, rows: DataFrame, commit: Commit, progress: Progress) -> Outcome:
+        try:
+            self._append(rows, commit)
+        except Exception:
+            self._check_alone(self._last(), commit)
+            raise
+        self._check_alone(self._last(), commit)
+        self._remember(commit)
+        counts = self._count(commit)
+        progress.advance(sum(counts.records.values()))
+        return Outcome(counts, *self._size_of_last())
+
+    def _check_alone(self, last: Commit | None, commit: Commit) -> None:
+        """OverlappingRunsError when `last` is of another run that took this commit's place."""
+        if last is not None and last.version >= commit.version and last.run_id != commit.run_id:
+            raise OverlappingRunsError(
+                f"{self._to}: another run exported to the table meanwhile; nothing of this one was kept. Start it "
+                "again "
+                "when the other is done"
+            )
+
+    def _count(self, commit: Commit) -> Counts:
+        """The records of the commit, as the table has them: engines keep the offsets of each file, and read few
+        files."""
+        from pyspark.sql import functions as F
+
+        table = self.read()
+        bad = F.count(UNDECODED) if UNDECODED in table.columns else F.lit(0)
+        is_new = F.lit(False)
+        for each in commit.ranges:
+            is_there = (F.col("topic") == each.topic) & (F.col("partition") == each.partition)
+            is_new |= is_there & (F.col("offset") >= each.start) & (F.col("offset") < each.end)
+        counted = table.where(is_new).groupBy("topic", "partition").agg(F.count("*"), bad).collect()
+        records = {(row[0], row[1]): row[2] for row in counted}
+        undecoded = {(row[0], row[1]): row[3] for row in counted}
+        return Counts(records, undecoded)
+
+    @abstractmethod
+    def _last(self) -> Commit | None:
+        """The newest commit of an export; None where there is no table or none exported to it."""
+
+    @abstractmethod
+    def _append(self, rows: DataFrame, commit: Commit) -> None:
+        """Add rows and memory in one commit."""
+
+    @abstractmethod
+    def _remember(self, commit: Commit) -> None:
+        """Set the table property."""
+
+    @abstractmethod
+    def _size_of_last(self) -> tuple[int | None, int | None]:
+        """Files and bytes of the newest commit of an export, as far as the engine tells."""
+
+
+def quoted(commit: Commit) -> str:
+    """Inside an SQL string."""
+    return commit.to_json().replace("\\", "\\\\").replace("'", "\\'")

@@ -1,0 +1,229 @@
+"""One export: what is new in the topics goes into the table, each record once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from stratalog.errors import UsageError
+from stratalog.spark.builder import absolute
+from stratalog.spark.export.commits import Commit, OffsetRange, next_commit
+from stratalog.spark.export.counts import Counts
+from stratalog.spark.export.decoding import Decoding, Json, infer_json_schema
+from stratalog.spark.export.layout import DECODED, Layout
+from stratalog.spark.export.ranges import new_ranges, steps
+from stratalog.spark.export.rows import records, table_rows
+from stratalog.spark.export.targets import Outcome, Target, open_target
+from stratalog.spark.options.read_options import ReadOptions
+from stratalog.spark.pipelines.progress import SILENT, Progress
+from stratalog.spark.pipelines.report import Column, Report
+from stratalog.util.uuids import random_uuid
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: `decode="json"`: the schema is inferred from the first values, and kept.
+INFERRED_JSON: Final = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedPartition:
+    """What one run added of one partition. Offsets [start, end) hold `records`, of which some may be `undecoded`."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    records: int
+    undecoded: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExportResult:
+    """What one run added; nothing where there was nothing new. `files` and `size` (bytes) as the engine tells them."""
+
+    table: str
+    format: str
+    partitions: Sequence[ExportedPartition] = field(default_factory=tuple)
+    files: int = 0
+    size: int = 0
+    commits: int = 0
+
+    @property
+    def records(self) -> int:
+        return sum(each.records for each in self.partitions)
+
+    @property
+    def undecoded(self) -> int:
+        return sum(each.undecoded for each in self.partitions)
+
+    def report(self) -> Report:
+        """The summary that the command prints."""
+        columns = [
+            Column("topic"),
+            Column("partition"),
+            Column("start_offset"),
+            Column("end_offset"),
+            Column("records"),
+            Column("undecoded"),
+        ]
+        rows = [
+            (each.topic, each.partition, each.start, each.end, each.records, each.undecoded) for each in self.partitions
+        ]
+        totals = {
+            "records": self.records,
+            "undecoded": self.undecoded,
+            "files": self.files,
+            "bytes": self.size,
+            "commits": self.commits,
+        }
+        title = f"exported to {self.format} table {self.table}" if rows else f"nothing new for {self.table}"
+        return Report(title, columns, rows, totals)
+
+
+def export(
+    spark: SparkSession,
+    *,
+    source: Mapping[str, str | int | bool],
+    to: str,
+    table_format: str = "parquet",
+    partition_by: Sequence[str] = ("date",),
+    decode: Decoding | str | None = None,
+    offsets_per_commit: int | None = None,
+    target_options: Mapping[str, str] | None = None,
+    progress: Progress = SILENT,
+) -> ExportResult:
+    """Add what is new in topics to a table, each record exactly once, whatever stops a run.
+
+    `source` are options of `format("stratalog")` (`path`, `remote`, `subscribe`, `includeHeaders`, ...); starting
+    options are for partitions that were never exported. `to` is a directory or the URL of an object store (Parquet), a
+    path or table (Delta), a table of a catalog (Iceberg). `partition_by`: some of date, hour, topic, partition; date
+    and hour are those of the record's timestamp, in UTC. `decode`: "json" (schema inferred once), `Json`, `Avro` or
+    `Protobuf`. `target_options` are for a Parquet table in an object store.
+
+    The table remembers the offsets in the commit that adds the rows. `offsets_per_commit` (of each partition) makes
+    several commits of a long run, so that one that is stopped goes on from the last. One run at a time on a table: of
+    two, one raises OverlappingRunsError. UsageError for what cannot work, before anything is written; DataLossError
+    when offsets that come next were deleted.
+    """
+    options = {name: _option_value(value) for name, value in source.items()}
+    options |= {name: absolute(text) for name, text in options.items() if name.lower() == "path"}
+    layout = Layout.of(partition_by)
+    if offsets_per_commit is not None and offsets_per_commit < 1:
+        raise UsageError(f"offsets per commit {offsets_per_commit}: expected a number greater than 0")
+    _check_decoding(spark, decode)
+    ReadOptions.parse(options)  # wrong options, before the table is touched
+    target = open_target(spark, table_format, to, target_options or {})
+    return _Run(spark, options, target, to, layout, decode, progress).export(offsets_per_commit)
+
+
+def read_table(
+    spark: SparkSession,
+    to: str,
+    *,
+    table_format: str = "parquet",
+    target_options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """A table of exports: what was committed, and nothing else. UsageError when there is none."""
+    return open_target(spark, table_format, to, target_options or {}).read()
+
+
+@dataclass(slots=True)
+class _Run:
+    """One call of `export`."""
+
+    spark: SparkSession
+    options: Mapping[str, str]
+    target: Target
+    to: str
+    layout: Layout
+    decode: Decoding | str | None
+    progress: Progress
+
+    def export(self, offsets_per_commit: int | None) -> ExportResult:
+        last = self.target.recover()
+        self._check_same_layout(last)
+        found = new_ranges(self.options, last.next_offsets if last else {})
+        ranges, self.options = found.ranges, found.only_of_them(self.options)
+        if not ranges:
+            return ExportResult(self.to, self.target.name)
+        decoding = self._settled_decoding(last, ranges)
+        outcomes = []
+        self.progress.begin(f"export to {self.to}", sum(each.end - each.start for each in ranges))
+        try:
+            for step in steps(ranges, offsets_per_commit):
+                outcome, last = self._step(last, step, decoding)
+                outcomes.append(outcome)
+        finally:
+            self.progress.end()
+        return self._result(ranges, outcomes)
+
+    def _step(
+        self, last: Commit | None, step: Sequence[OffsetRange], decoding: Decoding | None
+    ) -> tuple[Outcome, Commit]:
+        rows = table_rows(records(self.spark, self.options, step), self.layout, decoding)
+        _check_schema(last, rows)
+        decoded = decoding.text if decoding is not None else None
+        commit = next_commit(last, random_uuid().hex, step, rows.schema.json(), self.layout.partition_by, decoded)
+        return self.target.add(rows, commit, self.progress), commit
+
+    def _settled_decoding(self, last: Commit | None, ranges: Sequence[OffsetRange]) -> Decoding | None:
+        """With the schema that an inferred one was when the table was made."""
+        if not isinstance(self.decode, str):
+            return self.decode
+        if last is not None and last.decoded is not None and last.decoded.startswith("json "):
+            return Json(last.decoded.removeprefix("json "))
+        return Json(infer_json_schema(self.spark, records(self.spark, self.options, ranges)))
+
+    def _check_same_layout(self, last: Commit | None) -> None:
+        if last is None or not last.schema:
+            return
+        if tuple(last.partition_by) != self.layout.partition_by:
+            raise UsageError(
+                f"{self.to} is partitioned by {','.join(last.partition_by) or 'nothing'}, not "
+                f"{','.join(self.layout.partition_by) or 'nothing'}; export to another table, or as this one is"
+            )
+        if (last.decoded is None) != (self.decode is None):
+            raise UsageError(
+                f"{self.to} has {'raw' if last.decoded is None else 'decoded'} values; export to another table, or as "
+                "this one is"
+            )
+
+    def _result(self, ranges: Sequence[OffsetRange], outcomes: Sequence[Outcome]) -> ExportResult:
+        counts = sum((each.counts for each in outcomes), Counts())
+        partitions = tuple(
+            ExportedPartition(
+                each.topic,
+                each.partition,
+                each.start,
+                each.end,
+                counts.records.get(each.key, 0),
+                counts.undecoded.get(each.key, 0),
+            )
+            for each in ranges
+        )
+        files, size = sum(each.files or 0 for each in outcomes), sum(each.size or 0 for each in outcomes)
+        return ExportResult(self.to, self.target.name, partitions, files, size, len(outcomes))
+
+
+def _check_decoding(spark: SparkSession, decode: Decoding | str | None) -> None:
+    if isinstance(decode, str):
+        if decode != INFERRED_JSON:
+            raise UsageError(f"decode={decode!r}: expected 'json', or Json, Avro or Protobuf of stratalog.spark.export")
+    elif decode is not None:
+        decode.check(spark)
+
+
+def _check_schema(last: Commit | None, rows: DataFrame) -> None:
+    """Columns may come; none may go or change its type. UsageError names the column."""
+    if last is None or not last.schema:
+        return
+    from stratalog.spark.export.evolution import check_evolution
+
+    check_evolution(json.loads(last.schema), json.loads(rows.schema.json()), DECODED)
+
+
+def _option_value(value: str | int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,78 @@
+"""Reading the files that a Parquet table consists of.
+
+A directory is read by Spark's own Parquet reader, with all that it prunes. Files of an object store are read by the
+workers, through the same client that wrote them, so that Spark needs no connector and no credentials of its own; the
+whole table goes through Arrow then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from stratalog.spark.export.commits import Commit
+from stratalog.spark.export.files import LocalFiles, ObjectFiles
+from stratalog.spark.pipelines.runner import parallelism
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def read_files(spark: SparkSession, files: LocalFiles | ObjectFiles, paths: Sequence[str], commit: Commit) -> DataFrame:
+    """The table as of `commit`, which has its schema: files of runs before may have fewer columns."""
+    from pyspark.sql.types import StructType
+
+    schema = StructType.fromJson(json.loads(commit.schema))
+    if not paths:
+        return spark.createDataFrame([], schema)
+    if isinstance(files, LocalFiles):
+        # Spark puts the columns of directories behind those of files.
+        reader = spark.read.schema(schema).option("basePath", files.location)
+        return reader.parquet(*(f"{files.location}/{path}" for path in paths)).select(*schema.fieldNames())
+    chunks = min(len(paths), 8 * parallelism(spark))
+    work = _Reading(files, [list(paths[number::chunks]) for number in range(chunks)], schema)
+    return spark.range(0, chunks, 1, chunks).mapInArrow(work, schema)
+
+
+class _Reading:
+    """For `mapInArrow`: takes numbers of chunks of files, gives their rows."""
+
+    def __init__(self, files: ObjectFiles, chunks: list[list[str]], schema: Any) -> None:
+        self._files = files
+        self._chunks = chunks
+        self._schema = schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from stratalog.spark.reading.rows import arrow_schema
+
+        schema = arrow_schema(self._schema)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for path in self._chunks[number]:
+                    yield from read_file(self._files, path, schema)
+
+
+def read_file(files: ObjectFiles, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of one file, with the columns that its directories name, and nulls for columns that it lacks.
+
+    A row group at a time is in memory.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    named = dict(part.split("=", 1) for part in path.split("/")[:-1])
+    with files.open(path) as file, parquet.ParquetFile(file) as content:
+        for batch in content.iter_batches():
+            columns = []
+            for field in schema:
+                if field.name in named:
+                    value = pa.scalar(unquote(named[field.name])).cast(field.type)
+                    columns.append(pa.repeat(value, batch.num_rows))
+                elif field.name in batch.schema.names:
+                    columns.append(batch.column(field.name).cast(field.type))
+                else:
+                    columns.append(pa.nulls(batch.num_rows, field.type))
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,0 +1,152 @@
+"""Rows into Parquet files on the workers: one file a task and partition of the table, counted as it is written."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
+
+from stratalog.spark.export.commits import DataFile
+from stratalog.spark.export.counts import Counts, count_rows
+from stratalog.spark.export.files import TableFiles
+from stratalog.spark.export.parquet_table import file_name
+from stratalog.util.uuids import random_uuid
+
+#: A file is closed when it has grown to so many bytes.
+FILE_BYTES: Final = 512 * 1024 * 1024
+
+#: Files open at a time in one task; one more closes the one that was written to longest ago.
+_OPEN_FILES_MAX: Final = 32
+
+#: What the directory of a null is called, as in Spark and Hive.
+_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What one task wrote."""
+
+    files: tuple[DataFile, ...]
+    counts: Counts
+
+
+@dataclass(slots=True)
+class _OpenFile:
+    """A file that grows; `path` is below the table."""
+
+    path: str
+    context: AbstractContextManager[Path]
+    local: Path
+    writer: Any
+    records: int = 0
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self.writer.write_batch(rows)
+        self.records += rows.num_rows
+
+    @property
+    def size(self) -> int:
+        return self.local.stat().st_size
+
+    def close(self) -> DataFile:
+        self.writer.close()
+        size = self.size
+        self.context.__exit__(None, None, None)
+        return DataFile(self.path, size, self.records)
+
+    def give_up(self, error: BaseException) -> None:
+        self.writer.close()
+        self.context.__exit__(type(error), error, error.__traceback__)
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetWriter:
+    """For `DataFrame.mapInArrow`: takes rows, gives one row of pickled `Written`."""
+
+    files: TableFiles
+    run_id: str
+    partition_by: tuple[str, ...]
+    file_bytes: int = FILE_BYTES
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        written = pickle.dumps(self.write(batches))
+        yield pa.RecordBatch.from_arrays([pa.array([written], pa.binary())], ["written"])
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
+        """Files that are whole and durable, if it returns; if it fails, none is left half-written."""
+        task = _Task(self)
+        try:
+            for batch in batches:
+                task.add(batch)
+            return task.finish()
+        except BaseException as error:
+            task.give_up(error)
+            raise
+
+
+@dataclass(slots=True)
+class _Task:
+    """The files of one task."""
+
+    plan: ParquetWriter
+    counts: Counts = field(default_factory=Counts)
+    _open: dict[str, _OpenFile] = field(default_factory=dict)
+    _done: list[DataFile] = field(default_factory=list)
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        self.counts += count_rows(rows)
+        for directory, part in split_rows(rows, self.plan.partition_by):
+            file = self._open.pop(directory, None) or self._create(directory, part.schema)
+            file.write(part)
+            if file.size >= self.plan.file_bytes:
+                self._done.append(file.close())
+            else:
+                self._open[directory] = file  # as the last of them
+            if len(self._open) > _OPEN_FILES_MAX:
+                self._done.append(self._open.pop(next(iter(self._open))).close())
+
+    def finish(self) -> Written:
+        while self._open:
+            self._done.append(self._open.popitem()[1].close())
+        return Written(tuple(self._done), self.counts)
+
+    def give_up(self, error: BaseException) -> None:
+        """Drop what is not whole; whole files are deleted with the run's next commit."""
+        while self._open:
+            self._open.popitem()[1].give_up(error)
+
+    def _create(self, directory: str, schema: pa.Schema) -> _OpenFile:
+        path = f"{directory}{file_name(self.plan.run_id, random_uuid().hex)}"
+        context = self.plan.files.writing(path)
+        local = context.__enter__()
+        writer = parquet.ParquetWriter(local, schema, compression="zstd")
+        return _OpenFile(path, context, local, writer)
+
+
+def split_rows(rows: pa.RecordBatch, partition_by: Sequence[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Rows by the directory that they belong in (with '/' behind it; '' for none), without the columns that name it."""
+    if not rows.num_rows:
+        return
+    if not partition_by:
+        yield "", rows
+        return
+    rest = rows.select([name for name in rows.schema.names if name not in partition_by])
+    texts = [pc.fill_null(rows.column(name).cast(pa.string()), _NULL) for name in partition_by]
+    keys = pc.binary_join_element_wise(*texts, "/").dictionary_encode()
+    codes = keys.indices.to_numpy()
+    for code, key in enumerate(keys.dictionary.to_pylist()):
+        named = zip(partition_by, key.split("/"), strict=True)
+        directory = "".join(f"{name}={quote(text, safe='')}/" for name, text in named)
+        yield (
+            directory,
+            rest if len(keys.dictionary) == 1 else rest.take(pa.array(np.flatnonzero(codes == code))),
+        )

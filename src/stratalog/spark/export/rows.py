@@ -1,0 +1,30 @@
+"""The rows of a table: records, decoded, with the columns that the table is partitioned by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from stratalog.spark.export.commits import OffsetRange
+from stratalog.spark.export.layout import RECORD_COLUMNS, Layout
+from stratalog.spark.export.ranges import reading_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from stratalog.spark.export.decoding import Decoding
+
+
+def records(spark: SparkSession, options: Mapping[str, str], ranges: Sequence[OffsetRange]) -> DataFrame:
+    """The records of these ranges, as a table has them before values are decoded."""
+    reader = spark.read.format("stratalog").options(**reading_options(options, ranges))
+    found = reader.load()
+    return found.select(*(name for name in RECORD_COLUMNS if name in found.columns))
+
+
+def table_rows(found: DataFrame, layout: Layout, decoding: Decoding | None) -> DataFrame:
+    """What is written."""
+    from pyspark.sql import functions as F
+
+    rows = found.withColumns({name: F.expr(sql) for name, sql in layout.derived.items()})
+    return rows if decoding is None else decoding.apply(rows)

@@ -1,0 +1,144 @@
+"""Load files into a topic: Parquet, JSON, CSV, whatever Spark reads, at the speed of disks.
+
+Files are taken in the order of their paths, in rounds; each round is written by the bulk sink and published in one
+step, so a topic never shows half of one. Offsets follow the order of files and of the rows in them, or with
+`sort_by_time` that of timestamps within a round.
+
+There are two ways from files to the sink, with equal records: through Spark's readers (`through_spark`), and, for
+Parquet files that need nothing of Spark, past them (`direct`).
+
+With a `state` the job is incremental and restartable: it remembers which files it has loaded. Exactly once: a round has
+a number, is noted before it is written, and the sink knows by name and number which round it has published. So whoever
+finds a noted round after a crash asks the sink whether it happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from stratalog.errors import UsageError
+from stratalog.spark.ingest.direct import DirectReader
+from stratalog.spark.ingest.memory import Memory, query_id
+from stratalog.spark.ingest.parquet_plan import Indirect
+from stratalog.spark.ingest.through_spark import Source, list_files, write_through_spark
+from stratalog.spark.ingest.values import IngestResult, Round, Rows, SourceFile
+from stratalog.spark.pipelines.progress import SILENT, Progress
+from stratalog.spark.pipelines.state import State
+from stratalog.spark.sink.options import SinkOptions
+from stratalog.spark.sink.writer import Target, target_of
+from stratalog.util.clock import SYSTEM_CLOCK, Clock
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FORMATS: Final = ("parquet", "json", "csv", "orc", "text")
+
+#: What a round takes at most: a plan of many files is slow to make, and what was not published is done again after a
+#: crash.
+FILES_PER_ROUND: Final = 128
+BYTES_PER_ROUND: Final = 64 << 30
+
+
+def ingest(
+    spark: SparkSession,
+    source: str | Sequence[str],
+    topic: str,
+    *,
+    sink: Mapping[str, str | int | bool],
+    rows: Rows | None = None,
+    file_format: str = "parquet",
+    read_options: Mapping[str, str] | None = None,
+    schema: str | None = None,
+    sort_by_time: bool = False,
+    state: State | None = None,
+    files_per_round: int = FILES_PER_ROUND,
+    bytes_per_round: int = BYTES_PER_ROUND,
+    direct: bool = True,
+    progress: Progress = SILENT,
+    clock: Clock = SYSTEM_CLOCK,
+) -> IngestResult:
+    """Load the files at `source` (paths, directories, globs) into `topic`; `sink` are options of the bulk sink.
+
+    `read_options` and `schema` (DDL) are for the reader of the files. Without `state` all files are loaded, whatever
+    was loaded before. `direct` False has Spark read all files. UsageError before any job starts for options that are
+    wrong; IngestError when a round fails.
+    """
+    rows = rows or Rows()
+    if file_format not in FORMATS:
+        raise UsageError(f"format {file_format}: expected one of {', '.join(FORMATS)}")
+    if sort_by_time and rows.timestamp is None:
+        raise UsageError("to sort by time an expression has to say what the timestamp is")
+    paths = [source] if isinstance(source, str) else list(source)
+    reading = Source(paths, rows, file_format, read_options or {}, schema, sort_by_time)
+    options = {name: _text(value) for name, value in sink.items()} | {"topic": topic}
+    query = query_id(topic, "" if state is None else state.location)
+    memory = Memory(state, _target(options, topic, query), topic, query)
+    listed = list_files(spark, paths)
+    fresh = [file for file in listed if file.path not in memory.files]
+    changed = [f.path for f in listed if f.path in memory.files and memory.files[f.path] != [f.size, f.modified_ms]]
+    job = _Job(spark, reading, options, direct, progress)
+    done: list[Round] = []
+    progress.begin(f"loading {topic}", sum(file.size for file in fresh))
+    try:
+        for files in _rounds(fresh, files_per_round, bytes_per_round):
+            started = clock.monotonic()
+            memory.begin(files)
+            records, through_spark = job.write(files, memory.options())
+            memory.end()
+            size = sum(file.size for file in files)
+            seconds = max(clock.monotonic() - started, 1e-6)
+            done.append(Round(len(files), size, records, seconds, through_spark))
+    finally:
+        progress.end()
+    return IngestResult(topic, tuple(done), len(listed) - len(fresh), tuple(changed))
+
+
+def _target(options: Mapping[str, str], topic: str, query: str) -> Target:
+    """Checked: options, place, number of partitions. UsageError, RemoteStorageError."""
+    target = target_of(SinkOptions.parse({**options, "queryId": query}))
+    target.plan(topic).partitions_of(topic)
+    return target
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """The parts of a load that stay the same from round to round."""
+
+    spark: SparkSession
+    source: Source
+    options: Mapping[str, str]
+    direct: bool
+    progress: Progress
+
+    def write(self, files: Sequence[SourceFile], round_options: Mapping[str, str]) -> tuple[int, str | None]:
+        """Publish the rows of `files`; how many they were, and why Spark had to read them, if it had."""
+        sink = {**self.options, **round_options}
+        why: str | None = "it was told to"
+        if self.direct:
+            try:
+                return DirectReader(self.spark, self.source, self.progress).load(files, sink), None
+            except Indirect as reason:
+                why = str(reason)
+        records = write_through_spark(self.spark, self.source, files, sink)
+        self.progress.advance(sum(file.size for file in files))
+        return records, why
+
+
+def _rounds(files: Sequence[SourceFile], count_max: int, size_max: int) -> Iterator[list[SourceFile]]:
+    """Cut the files into rounds; a file larger than a round is a round."""
+    taken: list[SourceFile] = []
+    size = 0
+    for file in files:
+        if taken and (len(taken) >= count_max or size + file.size > size_max):
+            yield taken
+            taken, size = [], 0
+        taken.append(file)
+        size += file.size
+    if taken:
+        yield taken
+
+
+def _text(value: str | int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,274 @@
+"""Whether Parquet files can be loaded past Spark's reader, what their columns are to a record, and which task reads
+what.
+
+From footers alone. Taken are the types of which Spark makes, with the casts of a load, exactly what is made here; all
+else is `Indirect`: Spark reads it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Final
+
+from stratalog.spark.ingest.values import Rows, SourceFile
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+
+if TYPE_CHECKING:
+    from pyarrow import parquet
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_QUOTED: Final = re.compile(r"`([^`]+)`")
+#: Words that are values, or may be, where a column could be.
+_NO_NAMES: Final = re.compile(r"null|true|false|user|current_\w+|session_user|local\w+", re.IGNORECASE)
+
+#: What pyarrow raises for files that it cannot read: broken ones, and what it does not know.
+PARQUET_ERRORS: Final = (OSError, ValueError, NotImplementedError)
+
+
+class Indirect(Exception):
+    """Why Spark has to read the files."""
+
+
+class Kind(Enum):
+    """What a column of a file is, as far as a record is concerned."""
+
+    TEXT = "text"
+    BINARY = "binary"
+    INTEGER = "integer"
+    #: Of 8 or 16 bits.
+    SMALL = "small integer"
+    #: A point in time, as microseconds or milliseconds since the epoch.
+    INSTANT = "instant"
+    #: The same of a clock on a wall somewhere.
+    LOCAL = "local"
+    HEADERS = "headers"
+
+
+#: What each column of a record can be made of.
+_ALLOWED: Final[Mapping[str, frozenset[Kind]]] = {
+    "value": frozenset({Kind.TEXT, Kind.BINARY, Kind.INTEGER, Kind.SMALL}),
+    "key": frozenset({Kind.TEXT, Kind.BINARY, Kind.INTEGER, Kind.SMALL}),
+    "timestamp": frozenset({Kind.INSTANT, Kind.LOCAL, Kind.INTEGER}),
+    "headers": frozenset({Kind.HEADERS}),
+    "partition": frozenset({Kind.INTEGER, Kind.SMALL}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FileColumn:
+    """A column of a record: from which column of the file."""
+
+    target: str
+    name: str
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetInput:
+    """A file whose footer was read.
+
+    `groups` are rows and bytes (uncompressed, of the columns alone) of each row group.
+    """
+
+    path: Path
+    size: int
+    modified_ms: int
+    columns: tuple[FileColumn, ...]
+    groups: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroups:
+    """Row groups [first, end) of a file."""
+
+    file: ParquetInput
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTask:
+    """Neighbouring row groups, of neighbouring files. `cost` is in bytes of files."""
+
+    number: int
+    parts: tuple[RowGroups, ...]
+    cost: int
+
+
+def wanted_columns(rows: Rows) -> dict[str, str]:
+    """The file's column for each column of a record. Indirect if something is more than a name."""
+    found = {}
+    for target in _ALLOWED:
+        expression = getattr(rows, target)
+        if expression is None:
+            if target == "value":
+                raise Indirect("the value is the whole row")
+            continue
+        text = expression.strip()
+        quoted = _QUOTED.fullmatch(text)
+        if quoted is None and (_NAME.fullmatch(text) is None or _NO_NAMES.fullmatch(text) is not None):
+            raise Indirect(f"the {target} is more than the name of a column")
+        found[target] = text if quoted is None else quoted[1]
+    return found
+
+
+def local_path(path: str) -> Path:
+    """Of a file as Spark lists it (`file:/..`). Indirect for one of another file system."""
+    match = re.fullmatch(r"(?:file:(?://)?)?(/.*)", path)
+    if match is None:
+        raise Indirect(f"{path.split(':', 1)[0]}: is no local file system")
+    return Path(match[1])
+
+
+def check_directories(path: Path, base: str | None, names: Sequence[str]) -> None:
+    """Indirect if a directory below `base` (`day=2024-01-01`) is what a column of this name means to Spark."""
+    if base is None:
+        return
+    wanted = {name.lower() for name in names}
+    for part in PurePosixPath(path).parent.parts:
+        name, sign, _ = part.partition("=")
+        if sign and name.lower() in wanted:
+            raise Indirect(f"column {name} is the name of a directory")
+
+
+def read_footer(
+    file: SourceFile,
+    wanted: Mapping[str, str],
+    *,
+    case_sensitive: bool,
+    fs: FileSystem = REAL_FILESYSTEM,
+) -> ParquetInput:
+    """Indirect for whatever is not taken here; a file that cannot be opened, or is another than was listed, too."""
+    path = local_path(file.path)
+    try:
+        with fs.open(path) as opened:
+            size, modified_ms = opened.size(), opened.mtime_ms()
+        if (size, modified_ms) != (file.size, file.modified_ms):
+            raise Indirect(f"{path} is another file here")
+        with open_parquet(path) as parquet_file:
+            columns = tuple(
+                _column(parquet_file, target, name, case_sensitive=case_sensitive) for target, name in wanted.items()
+            )
+            groups = tuple(_groups(parquet_file.metadata, columns))
+    except PARQUET_ERRORS as error:
+        raise Indirect(f"{path} has no footer that could be read: {next(iter(str(error).splitlines()), '')}") from error
+    return ParquetInput(path, size, modified_ms, columns, groups)
+
+
+def open_parquet(path: Path) -> parquet.ParquetFile:
+    """To be read piece by piece: a column's pages are not all in memory at a time."""
+    from pyarrow import parquet
+
+    return parquet.ParquetFile(
+        path, buffer_size=1 << 18, pre_buffer=False, memory_map=False, coerce_int96_timestamp_unit="us"
+    )
+
+
+def read_tasks(files: Sequence[ParquetInput], count_min: int, size_max: int) -> list[ReadTask]:
+    """Cut the files, one behind the other, at row groups: at least `count_min` tasks of even size, if there are so many
+    row groups, and none much larger than `size_max`."""
+    total = sum(size for file in files for _, size in file.groups)
+    share = max(min(-(-total // count_min), size_max), 1)
+    tasks: list[ReadTask] = []
+    parts: list[RowGroups] = []
+    cost = size = done = 0
+
+    def end_task() -> None:
+        nonlocal cost, size, parts
+        tasks.append(ReadTask(len(tasks), tuple(parts), cost))
+        parts, cost, size = [], 0, 0
+
+    for file in files:
+        of_file = sum(group for _, group in file.groups)
+        before = 0
+        for number, (_, group) in enumerate(file.groups):
+            # To the group's middle: what is nearer to the next task is its.
+            if parts and done + group // 2 >= share * (len(tasks) + 1):
+                end_task()
+            if parts and parts[-1].file is file:
+                parts[-1] = RowGroups(file, parts[-1].first, number + 1)
+            else:
+                parts.append(RowGroups(file, number, number + 1))
+            cost += file.size * (before + group) // max(of_file, 1) - file.size * before // max(of_file, 1)
+            before += group
+            size += group
+            done += group
+    if parts:
+        end_task()
+    return tasks
+
+
+# --- footers ----------------------------------------------------------------------------------------------------------
+
+
+def _column(file: parquet.ParquetFile, target: str, name: str, *, case_sensitive: bool) -> FileColumn:
+    found = [
+        each
+        for each in file.schema_arrow
+        if each.name == name or (not case_sensitive and each.name.lower() == name.lower())
+    ]
+    if len(found) != 1:
+        raise Indirect(f"column {name} is {'not there' if not found else 'there twice'}")
+    kind = _headers_kind(found[0]) if target == "headers" else _flat_kind(file.schema, found[0])
+    if kind not in _ALLOWED[target]:
+        raise Indirect(f"column {name} is {found[0].type}, of which Spark makes the {target}")
+    return FileColumn(target, found[0].name, kind)
+
+
+def _headers_kind(field: Any) -> Kind | None:
+    import pyarrow as pa
+
+    kind = field.type
+    if not pa.types.is_list(kind) or not pa.types.is_struct(kind.value_type):
+        return None
+    found = [(each.name, each.type) for each in kind.value_type]
+    return Kind.HEADERS if found == [("key", pa.string()), ("value", pa.binary())] else None
+
+
+def _flat_kind(schema: Any, field: Any) -> Kind | None:
+    """By the type of the file, which is all that Spark goes by, and by what Arrow reads it as."""
+    import pyarrow as pa
+
+    stored = next((each for each in map(schema.column, range(len(schema))) if each.path == field.name), None)
+    if stored is None:
+        return None
+    logical, physical = stored.logical_type, stored.physical_type
+    details = str(logical)
+    arrow = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    if physical == "BYTE_ARRAY":
+        if logical.type in ("STRING", "ENUM", "JSON") and _is_text(arrow):
+            return Kind.TEXT
+        return Kind.BINARY if logical.type == "NONE" and _is_binary(arrow) else None
+    if physical == "INT96":
+        return Kind.INSTANT if pa.types.is_timestamp(arrow) else None
+    if logical.type == "TIMESTAMP" and pa.types.is_timestamp(arrow) and arrow.unit in ("ms", "us"):
+        return Kind.INSTANT if "isAdjustedToUTC=true" in details else Kind.LOCAL
+    if logical.type in ("NONE", "INT") and pa.types.is_signed_integer(arrow):
+        return Kind.INTEGER if arrow.bit_width >= 32 else Kind.SMALL
+    return None
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return kind in (pa.string(), pa.large_string())
+
+
+def _is_binary(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return kind in (pa.binary(), pa.large_binary())
+
+
+def _groups(metadata: Any, columns: Sequence[FileColumn]) -> Iterator[tuple[int, int]]:
+    names = {column.name for column in columns}
+    nested = tuple(f"{name}." for name in names)
+    paths = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
+    leaves = [number for number, path in enumerate(paths) if path in names or path.startswith(nested)]
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        yield group.num_rows, sum(group.column(leaf).total_uncompressed_size for leaf in leaves)

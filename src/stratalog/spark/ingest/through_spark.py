@@ -1,0 +1,138 @@
+"""The way of any file: Spark reads the rows, evaluates the expressions, and hands them to the sink."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final
+
+from stratalog.errors import UsageError
+from stratalog.spark.ingest.values import IngestError, Rows, SourceFile, shown_files
+from stratalog.spark.pipelines.runner import parallelism
+from stratalog.spark.session.sessions import make_active
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Input that a task reads at least: every task makes a segment for each partition that its rows belong to.
+TASK_BYTES: Final = 64 << 20
+_ERROR: Final = re.compile(r"stratalog\.errors\.\w+: (.*)")
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/+")
+_GLOB: Final = re.compile(r"[*?\[{]")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is to be read, and how. `schema` is DDL."""
+
+    paths: Sequence[str]
+    rows: Rows
+    file_format: str
+    read_options: Mapping[str, str]
+    schema: str | None
+    sort_by_time: bool
+
+    @property
+    def base_path(self) -> str | None:
+        """The directory below which directories name columns, if there are such."""
+        if len(self.paths) != 1 or _GLOB.search(self.paths[0]) or "basePath" in self.read_options:
+            return None
+        return self.paths[0]
+
+
+def list_files(spark: SparkSession, paths: Sequence[str]) -> list[SourceFile]:
+    """By path. Nothing of them is read. UsageError."""
+    from pyspark.errors import PySparkException
+
+    try:
+        frame = spark.read.format("binaryFile").load(list(paths))
+        found = frame.selectExpr("path", "length", "unix_millis(modificationTime)").collect()
+    except PySparkException as error:
+        raise UsageError(f"{', '.join(paths)} cannot be listed: {reason(error)}") from error
+    return sorted((SourceFile(*row) for row in found), key=lambda file: file.path)
+
+
+def write_through_spark(
+    spark: SparkSession, source: Source, files: Sequence[SourceFile], sink: Mapping[str, str]
+) -> int:
+    """Publish the rows of `files` by the bulk sink with these options; how many they were. IngestError."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    seen = Observation()
+    make_active(spark)
+    try:
+        frame = _records(source, _ordered(spark, source, files))
+        frame = frame.observe(seen, F.count(F.lit(1)).alias("records"))
+        frame.write.format("stratalog").mode("append").options(**sink).save()
+        return int(seen.get["records"])
+    except PySparkException as error:
+        names = shown_files([file.path for file in files])
+        raise IngestError(f"{names}: {reason(error)}; nothing of this round was published") from error
+
+
+def _ordered(spark: SparkSession, source: Source, files: Sequence[SourceFile]) -> DataFrame:
+    """The rows of the files, one behind the other.
+
+    Spark reads several files in the order of their sizes, but what a union has in the order of its parts; and it joins
+    neighbouring tasks when told to have fewer.
+    """
+    parts = [_reader(spark, source, file.path).load(file.path) for file in files]
+    frame: DataFrame = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
+    tasks = max(parallelism(spark), -(-sum(file.size for file in files) // TASK_BYTES))
+    return frame.coalesce(tasks)
+
+
+def _reader(spark: SparkSession, source: Source, path: str) -> Any:
+    reader = spark.read.format(source.file_format).options(**source.read_options)
+    if source.base_path is not None and not _is_named_by(path, source.base_path):
+        reader = reader.option("basePath", source.base_path)  # so that columns of directories are there
+    return reader if source.schema is None else reader.schema(source.schema)
+
+
+def _is_named_by(path: str, base: str) -> bool:
+    """Whether it is the file itself that was given, and no directory above it."""
+    without_scheme = _SCHEME.sub("/", base) if _SCHEME.match(base) else base
+    return path.endswith(without_scheme)
+
+
+def _records(source: Source, frame: DataFrame) -> DataFrame:
+    rows = source.rows
+    value = "to_json(struct(*))" if rows.value is None else rows.value
+    selected = [f"{value} as value"]
+    if rows.key is not None:
+        selected.append(f"cast({rows.key} as string) as key")
+    if rows.timestamp is not None:
+        selected.append(f"{rows.timestamp} as timestamp")
+    if rows.headers is not None:
+        selected.append(f"{rows.headers} as headers")
+    if rows.partition is not None:
+        selected.append(f"cast({rows.partition} as int) as partition")
+    records = _with_types(frame.selectExpr(*selected))
+    return records.orderBy("timestamp") if source.sort_by_time else records
+
+
+def _with_types(records: DataFrame) -> DataFrame:
+    """Key and value as string or binary, the timestamp as one."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import BinaryType, DateType, IntegerType, LongType, StringType
+
+    kinds = {each.name: each.dataType for each in records.schema.fields}
+    if not isinstance(kinds["value"], StringType | BinaryType):
+        records = records.withColumn("value", F.col("value").cast("string"))
+    kind = kinds.get("timestamp")
+    if isinstance(kind, LongType | IntegerType):
+        records = records.withColumn("timestamp", F.timestamp_millis(F.col("timestamp").cast("bigint")))
+    elif isinstance(kind, StringType | DateType):
+        records = records.withColumn("timestamp", F.col("timestamp").cast("timestamp"))
+    return records
+
+
+def reason(error: Exception) -> str:
+    """What one of ours has said within Spark's error, else its first line."""
+    text = str(error)
+    ours = _ERROR.findall(text)
+    return (ours[-1] if ours else next(iter(text.strip().splitlines()), type(error).__name__)).strip()

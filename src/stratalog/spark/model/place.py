@@ -1,0 +1,55 @@
+"""Where the bytes of a segment or an index lie: in a local file, in the remote store, or with the brokers."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from stratalog.util.filesystem import File
+
+
+class Tier(enum.Enum):
+    LOCAL = "local"
+    REMOTE = "remote"
+    #: What neither has: the brokers are asked for it.
+    BROKER = "broker"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The header of a batch at `position` of a `.log`, the last one that was planned: by it a reader knows the file.
+
+    A name is no proof: compaction puts another file in its place, and so does a topic that is deleted and created
+    again. The header has a CRC of all records of its batch, and it stands where it does because of everything before
+    it.
+    """
+
+    position: int
+    header: bytes
+
+    def is_in(self, file: File) -> bool:
+        return file.pread(len(self.header), self.position) == self.header
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A local path, a key in the remote store, or a partition of the cluster.
+
+    Keys are never used twice; the name of a local `.log` may be, so that one has a `mark`, which is no part of its
+    name.
+    """
+
+    tier: Tier
+    name: str
+    mark: Mark | None = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class PlaceMissingError(Exception):
+    """A file or object is not there (any more). Private signal; callers turn it into what it means for them."""
+
+
+class PlaceChangedError(PlaceMissingError):
+    """Another file has the name: what was planned is gone as well."""

@@ -1,0 +1,78 @@
+"""One segment of a partition, in whatever tier it is, and the range of its offsets that is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.spark.model.place import Place, Tier
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One segment: offsets [base_offset, end_offset) in the first `size` bytes of `log`, all of them whole batches.
+
+    `log` has the mark of its last batch. `max_timestamp_ms` is an upper bound of its records' timestamps, None when
+    nothing tells. `is_active` says that records may still be added. Indexes may be missing or damaged. `manifest` is
+    there for a remote segment.
+    """
+
+    base_offset: int
+    end_offset: int
+    size: int
+    max_timestamp_ms: int | None
+    log: Place
+    index: Place | None
+    time_index: Place | None
+    txn_index: Place | None
+    snapshot: Place | None
+    is_active: bool = False
+    epoch: int = -1
+    manifest: SegmentManifest | None = None
+
+    @property
+    def tier(self) -> Tier:
+        return self.log.tier
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRange:
+    """The offsets [start, end) that are read from `segment`."""
+
+    segment: Segment
+    start: int
+    end: int
+
+
+def remote_segment(manifest: SegmentManifest) -> Segment:
+    """What a manifest says."""
+
+    def place(kind: ObjectKind) -> Place | None:
+        return Place(Tier.REMOTE, manifest.key(kind)) if kind in manifest.objects else None
+
+    return Segment(
+        base_offset=manifest.base_offset,
+        end_offset=manifest.end_offset + 1,
+        size=manifest.segment_size_in_bytes,
+        max_timestamp_ms=manifest.max_timestamp if manifest.max_timestamp >= 0 else None,
+        log=Place(Tier.REMOTE, manifest.key()),
+        index=place(ObjectKind.OFFSET_INDEX),
+        time_index=place(ObjectKind.TIME_INDEX),
+        txn_index=None if manifest.txn_index_empty else place(ObjectKind.TXN_INDEX),
+        snapshot=place(ObjectKind.PRODUCER_SNAPSHOT),
+        epoch=max(manifest.leader_epochs),
+        manifest=manifest,
+    )
+
+
+def broker_segment(topic: str, partition: int, start: int, end: int) -> Segment:
+    """All of a partition, as the brokers have it: a segment of unknown size without indexes."""
+    place = Place(Tier.BROKER, f"{topic}-{partition}")
+    return Segment(start, end, 0, None, place, None, None, None, None)
+
+
+def has_compact_policy(segment: Segment) -> bool:
+    """Whether a remote segment is of a topic whose policy is to compact, as its manifest has noted."""
+    policy = ((segment.manifest.topic_config if segment.manifest else None) or {}).get("cleanup.policy", "")
+    return "compact" in (part.strip() for part in policy.split(","))

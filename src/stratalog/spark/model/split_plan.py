@@ -1,0 +1,50 @@
+"""What one Spark task reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from stratalog.log.index.txn_index import AbortedTransaction
+from stratalog.spark.model.place import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Whole batches in bytes [start_position, end_position) of `log`, of which offsets [start, end) are taken.
+
+    Every batch there begins in [base_min, base_end), which is checked on reading. `copy` holds the same bytes in the
+    other tier, for when `log` is gone.
+    """
+
+    log: Place
+    start_position: int
+    end_position: int
+    start: int
+    end: int
+    base_min: int
+    base_end: int
+    copy: Place | None = None
+
+    @property
+    def size(self) -> int:
+        return self.end_position - self.start_position
+
+
+@dataclass(frozen=True, slots=True)
+class SplitPlan:
+    """What one task reads: pieces of one partition in the order of offsets.
+
+    `aborted` is for pieces of files and objects; a broker tells for itself. `topic_id` is None where nothing has noted
+    it.
+    """
+
+    topic: str
+    partition: int
+    pieces: tuple[Piece, ...]
+    aborted: tuple[AbortedTransaction, ...] = ()
+    topic_id: UUID | None = None
+
+    @property
+    def size(self) -> int:
+        return sum(piece.size for piece in self.pieces)
