@@ -23,7 +23,7 @@ from tests.support.reference_jars import BROKER_JARS, classpath, java
 from benchmarks.support.arguments import benchmark_parser
 from benchmarks.support.measure import Sample, alternate
 from benchmarks.support.report import Report, Result
-from stratalog.log.open_log import open_log
+from stratalog.log.opening import open_log
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record

@@ -29,8 +29,8 @@ from stratalog.remote.api.interfaces import RemoteLogSegmentId, RemoteLogSegment
 from stratalog.remote.api.segment_state import RemoteLogSegmentState
 from stratalog.remote.storage.block_timestamps import BlockTimestamps, TimeRange
 from stratalog.remote.storage.manifest import SegmentManifest, StoredObject
-from stratalog.remote.storage.object_key import CONTENTS, ObjectKind
-from stratalog.util.crc32c import crc32c
+from stratalog.remote.storage.object_names import CONTENTS, ObjectKind
+from stratalog.util.checksum import crc32c
 
 TOPIC_ID = UUID("75f713d9-1cd5-4da6-b690-a65bd55318b6")
 BLOCKS = 1024

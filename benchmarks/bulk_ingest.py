@@ -33,7 +33,7 @@ from tests.support.reference_kafka import ReferenceKafka
 from benchmarks.support.measure import Sample, alternate
 from benchmarks.support.report import Report, Result
 from benchmarks.support.spark_kafka_source import spark_kafka_source
-from stratalog.log.open_log import open_log
+from stratalog.log.opening import open_log
 from stratalog.spark.jvm.java import spark_java_home
 
 PARTITIONS = 4

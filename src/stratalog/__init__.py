@@ -10,15 +10,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stratalog.broker.server.server import Broker
-    from stratalog.log.open_log import open_log
+    from stratalog.broker.server import Broker
+    from stratalog.log import open_log
 
 __all__ = ["Broker", "__version__", "open_log"]
 
 __version__ = "0.1.0"
 
 #: Imported when they are asked for, so that a command line or a Spark worker does not pay for a broker.
-_LAZY = {"Broker": "stratalog.broker.server.server", "open_log": "stratalog.log.open_log"}
+_LAZY = {"Broker": "stratalog.broker.server.server", "open_log": "stratalog.log.opening"}
 
 
 def __getattr__(name: str) -> Any:

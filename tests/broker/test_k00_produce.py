@@ -23,7 +23,7 @@ from stratalog.records.batch_builder import build_batch
 from stratalog.records.compression import Codec, compress
 from stratalog.records.record import Record
 from stratalog.testing.legacy_builder import build_legacy
-from stratalog.util.crc32c import crc32c
+from stratalog.util.checksum import crc32c
 from stratalog.wire.api_keys import ApiKey
 
 NOW = 1_700_000_000_000

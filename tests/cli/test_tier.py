@@ -22,7 +22,7 @@ from stratalog.remote.metadata.serde import decode
 from stratalog.remote.ownership.broker_ownership import BrokerOwnership, Claimant
 from stratalog.remote.ownership.bucket_owner import take_over
 from stratalog.remote.ownership.owner_file import OwnershipFile
-from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
+from stratalog.remote.storage.object_names import ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 
 

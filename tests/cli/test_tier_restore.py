@@ -14,7 +14,7 @@ from stratalog.broker.metadata.store import MetadataStore
 from stratalog.cli.main import run
 from stratalog.engine.dirs.data_dir import DataDir
 from stratalog.inspect.restore_marker import RESTORE_UNFINISHED
-from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage.object_names import ObjectKind
 
 
 @pytest.fixture

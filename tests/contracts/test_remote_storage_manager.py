@@ -30,7 +30,7 @@ from stratalog.remote.storage.manifest import BLOCK_BYTES
 from stratalog.remote.storage.object_store import UPLOAD_PART_BYTES, ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.testing.remote_storage_contract import RemoteStorageManagerContract
-from stratalog.util.crc32c import crc32c
+from stratalog.util.checksum import crc32c
 from stratalog.util.uuids import random_uuid
 
 

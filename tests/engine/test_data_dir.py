@@ -13,7 +13,7 @@ from tests.log.test_publication import JOB, DyingFileSystem, offsets, staged
 from stratalog.engine.dirs import data_dir
 from stratalog.engine.dirs.data_dir import DataDir, is_served, stored_cluster_id
 from stratalog.errors import DataDirError
-from stratalog.log.open_log import open_log
+from stratalog.log.opening import open_log
 from stratalog.log.segment.directory_transaction import publish, staging_directory
 from stratalog.records.record import Record
 from stratalog.testing.lossy_filesystem import LossyFileSystem

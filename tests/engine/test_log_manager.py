@@ -25,7 +25,7 @@ from stratalog.errors import (
 from stratalog.log.format.checkpoints import OffsetCheckpoint, PartitionMetadataFile
 from stratalog.log.format.values import EpochEntry, Isolation
 from stratalog.log.leader_epochs import LeaderEpochCache
-from stratalog.log.open_log import open_log
+from stratalog.log.opening import open_log
 from stratalog.log.partition_log import PartitionLog
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch

@@ -18,7 +18,7 @@ from stratalog.records import Codec, Record, RecordBatch, build_batch, iter_batc
 from stratalog.records import batch_format as fmt
 from stratalog.records.columns import decode_columns, decode_columns_plain
 from stratalog.records.compression import compress, decompress
-from stratalog.util.crc32c import crc32c
+from stratalog.util.checksum import crc32c
 
 RECORDS = [
     Record(20, 1_700_000_000_000, b"key", b"value " * 9, (("header", b"content"), ("null", None))),

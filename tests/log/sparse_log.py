@@ -9,7 +9,7 @@ from stratalog.log.append.append import BatchFacts
 from stratalog.log.format.values import LogOffset
 from stratalog.log.partition_log import PartitionLog
 from stratalog.records.batch_format import ATTRIBUTES_AT, HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC
-from stratalog.util.crc32c import crc32c
+from stratalog.util.checksum import crc32c
 
 _ZEROS = bytes(1 << 26)
 

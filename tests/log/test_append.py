@@ -32,7 +32,7 @@ from stratalog.records.batch_builder import build_batch
 from stratalog.records.compression import Codec, compress
 from stratalog.records.control import ControlType, end_transaction_marker
 from stratalog.records.record import Record
-from stratalog.util.crc32c import crc32c
+from stratalog.util.checksum import crc32c
 
 NOW = 1_700_000_000_000
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import stratalog
-import stratalog.log.open_log
+import stratalog.log.opening
 from stratalog.config.broker import BrokerConfig
 from stratalog.config.topic import LogConfig
 from stratalog.engine.log_manager import LogManager, TopicSpec
@@ -92,7 +92,7 @@ def test_the_examples_of_the_page_run(tmp_path: Path, monkeypatch: pytest.Monkey
 CONFIG = {"segment.bytes": "1048576", "retention.ms": "-1"}
 
 
-def filled(path: Path, count: int = 200) -> stratalog.log.open_log.OpenLog:
+def filled(path: Path, count: int = 200) -> stratalog.log.opening.OpenLog:
     """A log of small segments with one record a batch, flushed."""
     log = stratalog.open_log(path, CONFIG)
     whole = log.partition_log
@@ -109,7 +109,7 @@ def flip(path: Path, position: int) -> None:
     path.write_bytes(data)
 
 
-def readable(log: stratalog.log.open_log.OpenLog) -> set[int]:
+def readable(log: stratalog.log.opening.OpenLog) -> set[int]:
     found = set()
     for offset in range(log.log_start_offset, log.log_end_offset):
         try:
@@ -122,7 +122,7 @@ def readable(log: stratalog.log.open_log.OpenLog) -> set[int]:
     return found
 
 
-def abandoned(log: stratalog.log.open_log.OpenLog) -> None:
+def abandoned(log: stratalog.log.opening.OpenLog) -> None:
     """The process that had the log is killed."""
     log.partition_log.abandon(KafkaStorageError("killed"))
     assert log._lock is not None

@@ -98,7 +98,7 @@ def test_every_cut_every_flipped_bit_and_every_added_byte_is_corrupt(tmp_path: P
 def test_a_count_that_lies_under_a_right_crc_is_corrupt() -> None:
     import struct
 
-    from stratalog.util.crc32c import crc32c
+    from stratalog.util.checksum import crc32c
 
     for count in (-1, 0, 2, 2**31 - 1):
         body = struct.pack(">i", count) + encode([ProducerSnapshotEntry(1, 0, 0, 0, 0, 0, 0, -1)])[10:]

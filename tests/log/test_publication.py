@@ -14,7 +14,7 @@ from stratalog.config.topic import LogConfig
 from stratalog.engine.log_manager import LogManager, TopicSpec
 from stratalog.errors import UsageError
 from stratalog.log.format.checkpoints import RECOVERY_POINTS, OffsetCheckpoint
-from stratalog.log.open_log import open_log
+from stratalog.log.opening import open_log
 from stratalog.log.segment import directory_transaction
 from stratalog.log.segment.directory_transaction import (
     StagedPartition,

@@ -22,7 +22,7 @@ from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from stratalog.testing.clock import ManualClock
 from stratalog.testing.lossy_filesystem import Killed, LossyFileSystem
-from stratalog.util.crc32c import crc32c
+from stratalog.util.checksum import crc32c
 from tests.log.log_model import assert_lookups, batch_of, read_records
 from tests.log.unsynced import UNSYNCED
 

@@ -20,7 +20,7 @@ from stratalog.records import Codec, ControlType, Record, build_batch, end_trans
 from stratalog.records import batch_format as fmt
 from stratalog.records.columns import COLUMN_NAMES, COLUMN_SCHEMA, decode_columns, decode_columns_plain, warm
 from stratalog.records.record_format import encode_record
-from stratalog.util.crc32c import crc32c
+from stratalog.util.checksum import crc32c
 from stratalog.util.varint import encode_varint
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.records.native.crc32c import native_crc32c
-from stratalog.util.crc32c import crc32c
+from stratalog.util.checksum import crc32c
 
 DATA = np.random.default_rng(1).integers(0, 256, 20_000, np.uint8)
 
@@ -33,7 +33,7 @@ def test_without_the_instruction_tables_give_the_same() -> None:
     code = (
         "import numpy as np;"
         "from stratalog.records.native import crc32c as k;"
-        "from stratalog.util.crc32c import crc32c;"
+        "from stratalog.util.checksum import crc32c;"
         "assert k._FOUND is None;"
         "data = np.arange(5000, dtype=np.int64).view(np.uint8);"
         "assert all(k.native_crc32c(data.ctypes.data + n, size) == crc32c(data[n : n + size].tobytes())"

@@ -21,7 +21,7 @@ from stratalog.records import (
 )
 from stratalog.records import batch_format as fmt
 from stratalog.testing.legacy_builder import build_legacy
-from stratalog.util.crc32c import crc32c
+from stratalog.util.checksum import crc32c
 
 RECORDS = [Record(n, 1000, b"key", b"value") for n in range(3)]
 VALID = build_batch(RECORDS, producer_id=5, producer_epoch=0, base_sequence=0)

@@ -11,8 +11,8 @@ from tests.records.legacy_cases import KAFKA_READS, log_bytes
 from stratalog.errors import CorruptRecordError
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
+from stratalog.records.batch_walk import RAISE, RAISE_CUT, STOP, Damage, OnDamage, walk
 from stratalog.records.record import Record
-from stratalog.records.walk import RAISE, RAISE_CUT, STOP, Damage, OnDamage, walk
 
 BATCHES = [build_batch([Record(n, 5, None, b"v" * (n * 40))], base_offset=n) for n in range(6)]
 DATA = b"".join(BATCHES)

@@ -22,7 +22,7 @@ from stratalog.jobs.audit.run import AuditOptions, AuditResult, audit_bucket
 from stratalog.jobs.audit.segment_history import NotProvedError
 from stratalog.remote.api.interfaces import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from stratalog.remote.api.segment_state import RemoteLogSegmentState
-from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
+from stratalog.remote.storage.object_names import ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 from tests.remote.world import World
 

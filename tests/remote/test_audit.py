@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from stratalog.jobs.audit.findings import Kind, Severity, plan_repair
 from stratalog.jobs.audit.repair import NotProvedError, carry_out
 from stratalog.remote.api.segment_state import RemoteLogSegmentState
-from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage.object_names import ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 from tests.remote.audit_world import HOUR_MS, SoundBucket, SpoiltBucket, later
 

@@ -9,7 +9,7 @@ import pytest
 
 from stratalog.inspect.bucket import PARTITIONS_AHEAD, PartitionReader, find_partitions
 from stratalog.remote.api.interfaces import TopicIdPartition
-from stratalog.remote.storage.object_key import ObjectKind, partition_directory
+from stratalog.remote.storage.object_names import ObjectKind, partition_directory
 from stratalog.remote.storage.object_store import ObjectInfo, ObjectStore
 from stratalog.testing.faulty_store import Faults, FaultyObjectStore
 from tests.remote.audit_world import SoundBucket

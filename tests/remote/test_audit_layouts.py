@@ -14,7 +14,7 @@ from stratalog.jobs.audit.findings import Finding, Severity, plan_repair
 from stratalog.jobs.audit.repair import carry_out
 from stratalog.jobs.audit.run import AuditOptions, audit_bucket
 from stratalog.remote.api.interfaces import LogSegmentData, RemoteLogSegmentMetadata
-from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
+from stratalog.remote.storage.object_names import ObjectKey, ObjectKind
 from stratalog.remote.storage.plain_view import PlainView, open_bucket
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from tests.remote.audit_world import SoundBucket, later

@@ -12,7 +12,7 @@ from stratalog.inspect.facts import LogFacts
 from stratalog.jobs.audit.findings import Finding, Severity
 from stratalog.jobs.audit.offsets import audit_offsets
 from stratalog.remote.storage.manifest import SegmentManifest, StoredObject
-from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage.object_names import ObjectKind
 from tests.remote.values import PARTITION, segment
 
 

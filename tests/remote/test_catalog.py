@@ -12,7 +12,7 @@ from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.inspect.manifest_cache import ManifestCache
 from stratalog.remote.api.interfaces import RemoteLogSegmentId, TopicIdPartition
 from stratalog.remote.storage.manifest import SegmentManifest, StoredObject
-from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage.object_names import ObjectKind
 from stratalog.remote.storage.object_store import ObjectInfo, ObjectStore
 from stratalog.testing.faulty_store import Faults, FaultyObjectStore
 from tests.remote.values import segment

@@ -13,7 +13,7 @@ from stratalog.log.format.file_names import snapshot_file
 from stratalog.records.batch import iter_batches
 from stratalog.records.compression import Codec
 from stratalog.remote.api.segment_state import RemoteLogSegmentState
-from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage.object_names import ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.tier.copy_task import candidates
 from stratalog.remote.tier.manager import CopyLag, RunResult

@@ -10,7 +10,7 @@ import pytest
 from stratalog.remote.storage.block_timestamps import block_timestamps
 from stratalog.remote.storage.manifest import BLOCK_BYTES
 from stratalog.remote.tier.segment_check import check_segment
-from stratalog.util.crc32c import crc32c
+from stratalog.util.checksum import crc32c
 from stratalog.util.filesystem import REAL_FILESYSTEM, File
 from tests.remote.world import CONFIG, World
 

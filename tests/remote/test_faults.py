@@ -10,7 +10,7 @@ import pytest
 
 from stratalog.errors import OffsetOutOfRangeError, RemoteStorageError, RetriableRemoteStorageError
 from stratalog.records.batch import iter_batches
-from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage.object_names import ObjectKind
 from stratalog.testing.faulty_store import Fault
 from tests.remote.world import World
 

@@ -12,7 +12,7 @@ from stratalog.remote.metadata.snapshot import decode_snapshot, encode_snapshot
 from stratalog.remote.storage.aiven import chunk_sizes
 from stratalog.remote.storage.keyring import key_id
 from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
+from stratalog.remote.storage.object_names import ObjectKey, ObjectKind
 from tests.remote.goldens import GOLDENS
 from tests.remote.values import segment
 

@@ -15,7 +15,7 @@ from stratalog.log.index.txn_index import AbortedTransaction, encode_entry
 from stratalog.remote.api.interfaces import IndexType, RemoteLogSegmentMetadata
 from stratalog.remote.reading import index_rebuild
 from stratalog.remote.reading.index_rebuild import RemoteRecords, rebuild_indexes
-from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
+from stratalog.remote.storage.object_names import ObjectKey, ObjectKind
 from stratalog.testing.faulty_store import Fault
 from stratalog.util.filesystem import REAL_FILESYSTEM
 from tests.remote.world import CONFIG, RECORDS_IN_BATCH, World

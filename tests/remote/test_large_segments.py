@@ -17,10 +17,10 @@ from stratalog.records.record import Record
 from stratalog.remote.api.interfaces import INT32_MAX
 from stratalog.remote.reading.segment_blocks import SegmentBlocks
 from stratalog.remote.storage.manifest import BLOCK_BYTES, SegmentManifest, StoredObject
-from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage.object_names import ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
-from stratalog.util.crc32c import crc32c
+from stratalog.util.checksum import crc32c
 from tests.remote.test_true_sizes import without_true_size
 from tests.remote.values import segment
 from tests.remote.world import World

@@ -9,8 +9,8 @@ import pytest
 
 from stratalog.errors import RemoteStorageError
 from stratalog.remote.storage.manifest import SegmentManifest, StoredObject
-from stratalog.remote.storage.object_key import ObjectKind
-from stratalog.util.crc32c import crc32c
+from stratalog.remote.storage.object_names import ObjectKind
+from stratalog.util.checksum import crc32c
 from tests.remote.values import segment
 
 RECORDS = bytes(range(200))

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.remote.api.interfaces import RemoteLogSegmentId, TopicIdPartition
-from stratalog.remote.storage.object_key import ObjectKey, ObjectKind, parse_topic_directory
+from stratalog.remote.storage.object_names import ObjectKey, ObjectKind, parse_topic_directory
 from tests.remote.values import SEGMENT_ID
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_format import INT32, MAGIC, PARTITION_LEADER_EPOCH_AT
-from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage.object_names import ObjectKind
 from tests.records.legacy_cases import log_bytes
 from tests.remote.world import CONFIG, World
 

@@ -20,7 +20,7 @@ from stratalog.records.columns import decode_columns
 from stratalog.records.columns_encode import BatchSettings, encode_batches
 from stratalog.remote.api.interfaces import TopicIdPartition
 from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage.object_names import ObjectKind
 from stratalog.remote.storage.object_store import ForwardingObjectStore, ObjectInfo, ObjectStore, Uploaded
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.remote.transactions import bucket_transaction

@@ -14,7 +14,7 @@ from stratalog.jobs.audit.segment_history import NotProvedError
 from stratalog.log.index.txn_index import AbortedTransaction, decode_entries
 from stratalog.records.batch import iter_batches
 from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_key import CONTENTS, ObjectKind
+from stratalog.remote.storage.object_names import CONTENTS, ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 from tests.remote.audit_world import later
 from tests.remote.test_transactions import Producer

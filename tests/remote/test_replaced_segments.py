@@ -13,7 +13,7 @@ from stratalog.remote.storage.chunk_codec import Compression
 from stratalog.remote.storage.encoder import Encoding
 from stratalog.remote.storage.keyring import Keyring, key_id
 from stratalog.remote.storage.layouts import ReadKeys, SegmentReader
-from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage.object_names import ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.plain_view import PlainView
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager

@@ -29,7 +29,7 @@ from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from stratalog.remote.api.interfaces import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
-from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
+from stratalog.remote.storage.object_names import ObjectKey, ObjectKind
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.remote.tier.manager import RemoteLogManager
 from stratalog.testing.lossy_filesystem import Killed, LossyFileSystem

@@ -12,7 +12,7 @@ from stratalog.log.partition_log import PartitionLog
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from stratalog.remote.tier.segment_check import CheckedSegment, check_segment
-from stratalog.util.crc32c import crc32c
+from stratalog.util.checksum import crc32c
 from tests.remote.world import CONFIG, World
 
 BIG = 5 * 1024 * 1024

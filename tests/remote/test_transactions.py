@@ -12,7 +12,7 @@ from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.control import ControlType, end_transaction_marker
 from stratalog.records.record import Record
-from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage.object_names import ObjectKind
 from tests.remote.world import CONFIG, World
 
 

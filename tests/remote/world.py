@@ -25,7 +25,7 @@ from stratalog.records.record import Record
 from stratalog.remote.api.interfaces import TopicIdPartition
 from stratalog.remote.metadata.log import EventsRead
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
-from stratalog.remote.storage.object_key import ObjectKey
+from stratalog.remote.storage.object_names import ObjectKey
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.remote.tier.log_view import topic_id_partition

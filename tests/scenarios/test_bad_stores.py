@@ -11,7 +11,7 @@ import pytest
 
 from stratalog.cli.main import run
 from stratalog.errors import RemoteStorageError, RetriableRemoteStorageError
-from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage.object_names import ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 from tests.remote.world import World
 from tests.scenarios.tiered_story import TieredStory

@@ -14,7 +14,7 @@ from stratalog.records import batch_format as fmt
 from stratalog.records.compression import Codec
 from stratalog.records.control import ControlType
 from stratalog.spark.options.data_loss import DataLossError
-from stratalog.util.crc32c import crc32c
+from stratalog.util.checksum import crc32c
 from tests.spark.partitions import T0, Batch, Partition, scan, steady
 from tests.spark.test_damage import batch_positions
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql.datasource import GreaterThanOrEqual
 
-from stratalog.log.open_log import open_log
+from stratalog.log.opening import open_log
 from stratalog.spark.model.place import Place, Tier
 from stratalog.spark.model.split_plan import Piece
 from stratalog.spark.options.data_loss import DataLossError

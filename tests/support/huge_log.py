@@ -32,7 +32,7 @@ from stratalog.records.batch_format import ATTRIBUTES_AT, HEADER, HEADER_SIZE, L
 from stratalog.records.record import Record
 from stratalog.remote.storage.object_store import ObjectStore, ObstoreObjectStore, Uploaded
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
-from stratalog.util.crc32c import crc32c
+from stratalog.util.checksum import crc32c
 from stratalog.util.varint import encode_varlong
 
 T0 = 1_700_000_000_000

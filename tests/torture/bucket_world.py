@@ -36,7 +36,7 @@ from stratalog.remote.metadata.partitioner import metadata_partition
 from stratalog.remote.ownership.broker_ownership import BrokerOwnership, Claimant
 from stratalog.remote.ownership.bucket_owner import DIRECTORY, give_up, read_owner, take_over
 from stratalog.remote.ownership.owner_file import OWNERSHIP_FILE, OwnershipFile
-from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
+from stratalog.remote.storage.object_names import ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.tier.manager import RemoteLogManager
 from stratalog.remote.transactions.bucket_transaction import finish_publications

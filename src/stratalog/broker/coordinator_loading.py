@@ -18,7 +18,7 @@ from stratalog.errors import CoordinatorLoadInProgressError, NotCoordinatorError
 
 if TYPE_CHECKING:
     from stratalog.broker.state import BrokerState
-    from stratalog.engine.partition import Partition
+    from stratalog.engine import Partition
 
 logger = logging.getLogger(__name__)
 

@@ -28,18 +28,23 @@ from stratalog.errors import (
     UnknownTopicOrPartitionError,
     wire_code,
 )
-from stratalog.log.format.values import Isolation
-from stratalog.log.producers.producer_verification import VerificationGuard
-from stratalog.records.batch import RecordBatch, iter_batches
-from stratalog.records.batch_builder import build_batch
-from stratalog.records.batch_format import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from stratalog.records.compression import Codec
-from stratalog.records.control import ControlType, parse_control_key
-from stratalog.records.record import Record
+from stratalog.log.format import Isolation
+from stratalog.log.producers import VerificationGuard
+from stratalog.records import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    Codec,
+    ControlType,
+    Record,
+    RecordBatch,
+    build_batch,
+    iter_batches,
+    parse_control_key,
+)
 
 if TYPE_CHECKING:
     from stratalog.broker.state import BrokerState
-    from stratalog.engine.partition import Partition
+    from stratalog.engine import Partition
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ of its partitions. Flexible versions write lengths and numbers as varints of val
 from __future__ import annotations
 
 from stratalog.errors import InvalidRequestError
-from stratalog.wire.protocol import INT16, INT32
+from stratalog.wire import INT16, INT32
 
 
 def compact_length(frame: memoryview, position: int) -> tuple[int, int]:

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from importlib.metadata import PackageNotFoundError, version
 
-from stratalog.broker.groups.state import GroupState
+from stratalog.broker.groups import GroupState
 from stratalog.broker.state import BrokerState
-from stratalog.broker.transactions.states import TransactionState
-from stratalog.config.metadata_version import METADATA_VERSION
-from stratalog.engine.metrics.metric import Kind, Metric, Sample, kafka_metric, own_metric, single
+from stratalog.broker.transactions import TransactionState
+from stratalog.config import METADATA_VERSION
+from stratalog.engine.metrics import Kind, Metric, Sample, kafka_metric, own_metric, single
 
 _PURGATORY = "kafka.server:type=DelayedOperationPurgatory,name="
 _CONTROLLER = "kafka.controller:type=KafkaController,name="

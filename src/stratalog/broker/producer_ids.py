@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from stratalog.broker.metadata.store import MetadataStore, ProducerIdBlock
+from stratalog.broker.metadata import MetadataStore, ProducerIdBlock
 
 
 class ProducerIds:

@@ -13,8 +13,8 @@ import threading
 from collections.abc import Iterable
 from typing import Protocol
 
-from stratalog.engine.partition import Partition
-from stratalog.log.format.values import Isolation
+from stratalog.engine import Partition
+from stratalog.log.format import Isolation
 
 logger = logging.getLogger(__name__)
 

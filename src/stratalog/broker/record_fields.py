@@ -11,7 +11,7 @@ import struct
 from collections.abc import Mapping
 
 from stratalog.errors import CorruptRecordError
-from stratalog.util.varint import encode_unsigned
+from stratalog.util import encode_unsigned
 
 INT8, INT16 = struct.Struct(">b"), struct.Struct(">h")
 INT32, INT64 = struct.Struct(">i"), struct.Struct(">q")

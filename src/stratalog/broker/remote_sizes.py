@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from stratalog.errors import StratalogError
 
 if TYPE_CHECKING:
-    from stratalog.engine.partition import Partition
+    from stratalog.engine import Partition
 
 logger = logging.getLogger(__name__)
 

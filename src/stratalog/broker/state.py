@@ -11,38 +11,41 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
-from stratalog.broker.fetch.remote_reads import RemoteReads
-from stratalog.broker.metadata.advice import small_broker_index_warnings
-from stratalog.broker.metadata.config_changes import is_tiered
-from stratalog.broker.metadata.dynamic_configs import InForce, check_rules, in_force
-from stratalog.broker.metadata.store import MetadataStore
-from stratalog.broker.metadata.store_file import STORE_FILE
+from stratalog.broker.fetch import RemoteReads
+from stratalog.broker.metadata import (
+    STORE_FILE,
+    InForce,
+    MetadataStore,
+    check_rules,
+    in_force,
+    is_tiered,
+    small_broker_index_warnings,
+)
 from stratalog.broker.producer_ids import ProducerIds
 from stratalog.broker.purgatory import Purgatory
 from stratalog.broker.topic_deletions import TopicDeletions
 from stratalog.broker.topics import Topics
-from stratalog.config.advice import minimum_advice
-from stratalog.config.broker import INITIAL_METADATA_VERSION, BrokerConfig
-from stratalog.config.metadata_version import (
+from stratalog.config import (
+    INITIAL_METADATA_VERSION,
     LARGE_SEGMENTS_LEVEL,
     METADATA_VERSION,
+    PRODUCE_VALIDATION,
+    BrokerConfig,
     is_large_index_format_supported,
     level_name,
+    minimum_advice,
 )
-from stratalog.config.topic import PRODUCE_VALIDATION
-from stratalog.engine.dirs.data_dir import stored_cluster_id
-from stratalog.engine.log_manager import LoadReport, LogManager
-from stratalog.engine.tiering.tier_switch import NEVER_TIERED
+from stratalog.engine import LoadReport, LogManager
+from stratalog.engine.dirs import stored_cluster_id
+from stratalog.engine.tiering import NEVER_TIERED
 from stratalog.errors import DataDirError, InvalidConfigError
-from stratalog.remote.tier.worker_pool import WorkerPool
-from stratalog.util.addresses import join_host_port
-from stratalog.util.clock import SYSTEM_CLOCK, Clock
-from stratalog.util.uuids import random_uuid, uuid_to_base64
+from stratalog.remote.tier import WorkerPool
+from stratalog.util import SYSTEM_CLOCK, Clock, join_host_port, random_uuid, uuid_to_base64
 
 if TYPE_CHECKING:
-    from stratalog.broker.groups.coordinator import GroupCoordinator
-    from stratalog.broker.transactions.coordinator import TransactionCoordinator
-    from stratalog.engine.partition import Partition
+    from stratalog.broker.groups import GroupCoordinator
+    from stratalog.broker.transactions import TransactionCoordinator
+    from stratalog.engine import Partition
 
 logger = logging.getLogger(__name__)
 
@@ -147,15 +150,15 @@ class BrokerState:
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Go to work on the loop's thread: waiting requests, groups, tiering."""
-        from stratalog.broker.groups.coordinator import GroupCoordinator
-        from stratalog.broker.transactions.coordinator import TransactionCoordinator
+        from stratalog.broker.groups import GroupCoordinator
+        from stratalog.broker.transactions import TransactionCoordinator
 
         self.loop = loop
         self.purgatory = Purgatory(loop)
         readers = WorkerPool("remote-log-reader", 1)
         self.topics.finish_internal_deletions()
         if self.config[TIERING_KEY]:
-            from stratalog.engine.tiering.tiering import start_tiering
+            from stratalog.engine.tiering import start_tiering
 
             remote = start_tiering(
                 self.logs,

@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from stratalog.engine.log_manager import LogManager
-from stratalog.engine.partition import Partition
-from stratalog.engine.tiering.tier_status import status_json, tier_statuses
+from stratalog.engine import LogManager, Partition
+from stratalog.engine.tiering import status_json, tier_statuses
 
 TAG = 10_001
 #: Who is told; others have no use for it, and it takes some hundred bytes a partition.

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 from stratalog.errors import StratalogError
 
 if TYPE_CHECKING:
-    from stratalog.broker.metadata.store import Topic
+    from stratalog.broker.metadata import Topic
     from stratalog.broker.state import BrokerState
-    from stratalog.engine.partition import Partition
+    from stratalog.engine import Partition
 
 logger = logging.getLogger(__name__)
 

@@ -7,22 +7,26 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from stratalog.broker.metadata.advice import (
+from stratalog.broker.metadata import (
+    FinalizedFeatures,
+    MetadataStore,
+    Topic,
     small_broker_index_warnings,
     small_index_warnings,
     small_segment_warnings,
 )
-from stratalog.broker.metadata.store import FinalizedFeatures, MetadataStore, Topic
-from stratalog.config.advice import topic_advice
-from stratalog.config.broker import BrokerConfig
-from stratalog.config.keys import invalid
-from stratalog.config.metadata_version import is_large_index_format_supported
-from stratalog.config.stored_topic import StoredConfig, stored_config, topic_default_properties
-from stratalog.config.topic import LogConfig
-from stratalog.engine.log_manager import LogManager, TopicSpec
-from stratalog.engine.tiering.metadata_log import REMOTE_LOG_METADATA_TOPIC
-from stratalog.engine.tiering.metadata_topic import PARTITIONS_KEY, metadata_topic_configs
-from stratalog.engine.tiering.tier_switch import NEVER_TIERED
+from stratalog.config import (
+    BrokerConfig,
+    LogConfig,
+    StoredConfig,
+    invalid,
+    is_large_index_format_supported,
+    stored_config,
+    topic_advice,
+    topic_default_properties,
+)
+from stratalog.engine import LogManager, TopicSpec
+from stratalog.engine.tiering import NEVER_TIERED, PARTITIONS_KEY, REMOTE_LOG_METADATA_TOPIC, metadata_topic_configs
 from stratalog.errors import (
     InvalidConfigError,
     InvalidPartitionsError,
@@ -32,7 +36,7 @@ from stratalog.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
-from stratalog.util.clock import Clock
+from stratalog.util import Clock
 
 logger = logging.getLogger(__name__)
 

@@ -8,12 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from stratalog.broker.metadata.config_changes import Operation
-from stratalog.broker.metadata.config_entries import ConfigSource
+from stratalog.broker.metadata import ConfigSource, Operation
 from stratalog.cli.options import BootstrapServer, DryRun, Json, JsonLines
 from stratalog.cli.tables import on_terminal, print_json, print_table
 from stratalog.errors import UnknownTopicOrPartitionError, UsageError
-from stratalog.wire.api_keys import ApiKey
+from stratalog.wire import ApiKey
 from stratalog.wire.client import Client, Cluster, check, check_topic
 
 _TOPIC, _BROKER = 2, 4

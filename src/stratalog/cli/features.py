@@ -10,13 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
-from stratalog.broker.metadata.features import UpgradeType
+from stratalog.broker.metadata import UpgradeType
 from stratalog.cli.options import BootstrapServer, DryRun, Json
 from stratalog.cli.tables import on_terminal, print_json, print_table
-from stratalog.config.metadata_version import METADATA_VERSION, is_supported, level_for_release, level_name
-from stratalog.config.other_features import level_with
+from stratalog.config import METADATA_VERSION, is_supported, level_for_release, level_name, level_with
 from stratalog.errors import UsageError
-from stratalog.wire.api_keys import ApiKey
+from stratalog.wire import ApiKey
 from stratalog.wire.client import Client, Cluster, RefusedError, check
 
 ReleaseVersion = Annotated[

@@ -8,15 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from stratalog.broker.remote_sizes import TAG as REMOTE_SIZES_TAG
-from stratalog.broker.remote_sizes import decode
+from stratalog.broker import TAG as REMOTE_SIZES_TAG
+from stratalog.broker import decode
 from stratalog.cli.options import BootstrapServer, Json, Topics
 from stratalog.cli.tables import on_terminal, print_json, print_table
 from stratalog.errors import CorruptRecordError, UsageError
-from stratalog.util.varint import VARINT_BYTES_MAX, decode_unsigned
-from stratalog.wire.api_keys import ApiKey
+from stratalog.util import VARINT_BYTES_MAX, decode_unsigned
+from stratalog.wire import ApiKey, message_module, read_message
 from stratalog.wire.client import Client, Cluster, RefusedError, UnreachableError, check_topic
-from stratalog.wire.protocol import message_module, read_message
 
 #: From 2 on messages have tagged fields.
 _VERSIONS = (2, 4)

@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stratalog.config.listeners import ADVERTISED, LISTENERS
-from stratalog.config.properties_file import parse_properties
-from stratalog.config.unkept import refuse_unkept
+from stratalog.config import ADVERTISED, LISTENERS, parse_properties, refuse_unkept
 from stratalog.errors import UsageError
-from stratalog.util.descriptors import raise_descriptor_limit
+from stratalog.util import raise_descriptor_limit
 
 if TYPE_CHECKING:
-    from stratalog.web.server import WebServer
+    from stratalog.web import WebServer
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +87,7 @@ def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
 
-    from stratalog.broker.server.server import Broker
+    from stratalog.broker.server import Broker
 
     with (
         _web_server(web) as pages,
@@ -114,8 +112,8 @@ def _web_server(address: str) -> Iterator[WebServer | None]:
         yield None
         return
     try:
-        from stratalog.broker.server.listen_address import parse_address
-        from stratalog.web.server import WebServer
+        from stratalog.broker.server import parse_address
+        from stratalog.web import WebServer
     except ImportError as error:
         raise UsageError(f"--web {address} needs more packages: pip install 'stratalog[web]' ({error})") from error
     with WebServer(parse_address(address, "--web")) as server:

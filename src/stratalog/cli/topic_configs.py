@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from stratalog.broker.metadata.store import MetadataStore
-from stratalog.broker.metadata.store_file import STORE_FILE
-from stratalog.wire.api_keys import ApiKey
+from stratalog.broker.metadata import STORE_FILE, MetadataStore
+from stratalog.wire import ApiKey
 from stratalog.wire.client import Cluster, check, check_topic
 
 _TOPIC = 2

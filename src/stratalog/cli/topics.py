@@ -7,12 +7,12 @@ from uuid import UUID
 
 import typer
 
-from stratalog.broker.metadata.config_entries import ConfigSource
+from stratalog.broker.metadata import ConfigSource
 from stratalog.cli.options import BootstrapServer, DryRun, Json, JsonLines
 from stratalog.cli.tables import on_terminal, print_json, print_table
 from stratalog.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError, UsageError
-from stratalog.util.uuids import uuid_to_base64
-from stratalog.wire.api_keys import ApiKey
+from stratalog.util import uuid_to_base64
+from stratalog.wire import ApiKey
 from stratalog.wire.client import Cluster, check, check_topic
 
 TopicName = Annotated[str | None, typer.Argument(metavar="TOPIC", show_default=False, help="The topic.")]

@@ -7,14 +7,13 @@ import threading
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from stratalog.engine.cleaning.cleaner_manager import CleanerManager
-from stratalog.engine.dirs.log_dirs import LogDirs
+from stratalog.engine.cleaning import CleanerManager
+from stratalog.engine.dirs import LogDirs
 from stratalog.engine.partition import Partition
 from stratalog.errors import KafkaStorageError, is_shortage
-from stratalog.log.format.checkpoints import TopicPartition
-from stratalog.log.partition_log import PartitionLog
-from stratalog.util.clock import Clock
-from stratalog.util.filesystem import FileSystem
+from stratalog.log import PartitionLog
+from stratalog.log.format import TopicPartition
+from stratalog.util import Clock, FileSystem
 
 logger = logging.getLogger(__name__)
 

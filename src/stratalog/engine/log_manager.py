@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from stratalog.config.broker import BrokerConfig
-from stratalog.config.topic import LogConfig
-from stratalog.engine.cleaning.cleaner_manager import CleanerManager
-from stratalog.engine.cleaning.log_cleaner import LogCleaner
-from stratalog.engine.dirs.data_dir import DataDir
-from stratalog.engine.dirs.log_dirs import LogDirs
-from stratalog.engine.dirs.log_loading import (
+from stratalog.config import BrokerConfig, LogConfig
+from stratalog.engine.cleaning import CleanerManager, LogCleaner
+from stratalog.engine.dirs import (
+    ALL_CHECKPOINTS,
+    DataDir,
     LoadJob,
+    LogDirs,
+    OffsetCheckpoints,
     TopicSpec,
     load_side_by_side,
     make_room,
@@ -31,13 +31,12 @@ from stratalog.engine.dirs.log_loading import (
     report_strays,
     survey,
 )
-from stratalog.engine.dirs.offset_checkpoints import ALL_CHECKPOINTS, OffsetCheckpoints
 from stratalog.engine.housekeeping import Housekeeping
-from stratalog.engine.metrics.traffic import Traffic
+from stratalog.engine.metrics import Traffic
 from stratalog.engine.partition import OfflinePartition, Partition
 from stratalog.engine.partition_table import PartitionTable
 from stratalog.engine.scheduler import Scheduler
-from stratalog.engine.tiering.tier_switch import allowed_config, tier
+from stratalog.engine.tiering import allowed_config, tier
 from stratalog.errors import (
     DataDirError,
     KafkaStorageError,
@@ -46,21 +45,13 @@ from stratalog.errors import (
     StratalogError,
     is_shortage,
 )
-from stratalog.log.flusher import FlushTimes
-from stratalog.log.format.checkpoints import (
-    HIGH_WATERMARKS,
-    LOG_START_OFFSETS,
-    RECOVERY_POINTS,
-    TopicPartition,
-)
-from stratalog.log.format.file_names import DELETE_DIR_SUFFIX
-from stratalog.log.partition_log import PartitionLog
-from stratalog.log.recovery.partition_checkpoints import plausible_start
-from stratalog.util.clock import SYSTEM_CLOCK, Clock
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+from stratalog.log import FlushTimes, PartitionLog
+from stratalog.log.format import DELETE_DIR_SUFFIX, HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, TopicPartition
+from stratalog.log.recovery import plausible_start
+from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem
 
 if TYPE_CHECKING:
-    from stratalog.remote.tier.manager import RemoteLogManager
+    from stratalog.remote.tier import RemoteLogManager
 
 __all__ = ["LoadReport", "LogManager", "TopicSpec"]
 

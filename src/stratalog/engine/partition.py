@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from stratalog.engine.metrics.traffic import TopicTraffic
+from stratalog.engine.metrics import TopicTraffic
 from stratalog.errors import (
     FencedLeaderEpochError,
     KafkaStorageError,
@@ -24,17 +24,16 @@ from stratalog.errors import (
     OffsetOutOfRangeError,
     UnknownLeaderEpochError,
 )
-from stratalog.log.format.values import AppendInfo, FetchData, Isolation, TimestampOffset
-from stratalog.log.partition_log import PartitionLog
-from stratalog.log.producers.producer_updates import AppendOrigin
-from stratalog.log.producers.producer_verification import VerificationGuard
-from stratalog.remote.api.interfaces import TopicIdPartition
+from stratalog.log import PartitionLog
+from stratalog.log.format import AppendInfo, FetchData, Isolation, TimestampOffset
+from stratalog.log.producers import AppendOrigin, VerificationGuard
+from stratalog.remote.api import TopicIdPartition
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from stratalog.log.index.txn_index import AbortedTransaction
-    from stratalog.remote.tier.manager import RemoteLogManager
+    from stratalog.log.index import AbortedTransaction
+    from stratalog.remote.tier import RemoteLogManager
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from stratalog.util.clock import SYSTEM_CLOCK, Clock
+from stratalog.util import SYSTEM_CLOCK, Clock
 
 logger = logging.getLogger(__name__)
 

@@ -15,20 +15,21 @@ from uuid import UUID
 
 from stratalog.errors import ManifestFromTheFutureError, RemoteResourceNotFoundError, RemoteStorageError
 from stratalog.inspect.facts import Manifest, ManifestFault, parse_key
-from stratalog.remote.api.interfaces import TopicIdPartition
+from stratalog.remote.api import TopicIdPartition
 from stratalog.remote.ownership import bucket_owner
-from stratalog.remote.storage.aiven import manifest as aiven_manifest
-from stratalog.remote.storage.chunks import ChunkIndex
-from stratalog.remote.storage.layouts import parse_manifest_key
-from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_key import (
+from stratalog.remote.storage import (
+    ChunkIndex,
+    ObjectInfo,
     ObjectKind,
+    ObjectStore,
+    SegmentManifest,
+    parse_manifest_key,
     parse_topic_directory,
     partition_directory,
 )
-from stratalog.remote.storage.object_store import ObjectInfo, ObjectStore
+from stratalog.remote.storage.aiven import manifest as aiven_manifest
 from stratalog.remote.transactions import bucket_transaction
-from stratalog.util.uuids import uuid_from_base64
+from stratalog.util import uuid_from_base64
 
 READERS = 16
 PARTITIONS_AHEAD = 4

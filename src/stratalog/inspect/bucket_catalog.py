@@ -15,11 +15,15 @@ from typing import TypeAlias
 
 from stratalog.errors import RemoteResourceNotFoundError
 from stratalog.inspect.manifest_cache import ManifestCache
-from stratalog.remote.storage.layouts import parse_manifest_key, read_manifest
-from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_key import parse_topic_directory
-from stratalog.remote.storage.object_store import ObjectInfo, ObjectStore
-from stratalog.remote.transactions.bucket_transaction import applied, changes, read_publications
+from stratalog.remote.storage import (
+    ObjectInfo,
+    ObjectStore,
+    SegmentManifest,
+    parse_manifest_key,
+    parse_topic_directory,
+    read_manifest,
+)
+from stratalog.remote.transactions import applied, changes, read_publications
 
 logger = logging.getLogger(__name__)
 

@@ -13,31 +13,29 @@ from uuid import UUID
 
 from stratalog.errors import CorruptCheckpointError, CorruptRecordError
 from stratalog.inspect.facts import LogFacts, PartitionMetadata
-from stratalog.log.format.checkpoints import (
+from stratalog.log import SegmentFiles, list_partitions, list_segments, scan_headers
+from stratalog.log.format import (
+    LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSETS,
+    PARTITION_METADATA,
     OffsetCheckpoint,
     PartitionMetadataFile,
     decode_epochs,
 )
-from stratalog.log.format.file_names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
-from stratalog.log.scan import SegmentFiles, list_partitions, list_segments, scan_headers
-from stratalog.records.batch import RecordBatch
-from stratalog.records.walk import Damage, walk
-from stratalog.remote.api.interfaces import (
+from stratalog.records import Damage, RecordBatch, walk
+from stratalog.remote.api import (
     RemoteLogMetadata,
     RemoteLogSegmentMetadata,
-    RemotePartitionDeleteMetadata,
-    TopicIdPartition,
-)
-from stratalog.remote.api.lineage import lineage_of
-from stratalog.remote.api.segment_state import (
     RemoteLogSegmentState,
+    RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
+    TopicIdPartition,
     is_valid_delete_transition,
     is_valid_transition,
+    lineage_of,
 )
-from stratalog.remote.metadata.serde import decode
-from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem
+from stratalog.remote.metadata import decode
+from stratalog.util import REAL_FILESYSTEM, File, FileSystem
 
 METADATA_TOPIC = "__remote_log_metadata"
 

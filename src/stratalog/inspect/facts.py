@@ -9,12 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from stratalog.remote.api.interfaces import RemoteLogSegmentId, RemoteLogSegmentMetadata
-from stratalog.remote.api.segment_state import RemotePartitionDeleteState
+from stratalog.remote.api import RemoteLogSegmentId, RemoteLogSegmentMetadata, RemotePartitionDeleteState
+from stratalog.remote.storage import DELETION_ORDER, Layout, ObjectInfo, ObjectKey, ObjectKind, SegmentManifest
 from stratalog.remote.storage.aiven import keys as aiven_keys
-from stratalog.remote.storage.manifest import Layout, SegmentManifest
-from stratalog.remote.storage.object_key import DELETION_ORDER, ObjectKey, ObjectKind
-from stratalog.remote.storage.object_store import ObjectInfo
 
 #: Without one of these no copy is complete, by layout.
 _REQUIRED = {

@@ -9,8 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 
-from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_store import ObjectInfo
+from stratalog.remote.storage import ObjectInfo, SegmentManifest
 
 #: What a manifest takes besides its checksums and timestamps, about.
 _FIXED_BYTES = 4096

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from stratalog.errors import DataDirError
-from stratalog.util.atomic_file import write_atomic
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+from stratalog.util import REAL_FILESYSTEM, FileSystem, write_atomic
 
 RESTORE_UNFINISHED: Final = "restore-unfinished"
 

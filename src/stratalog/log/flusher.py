@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from stratalog.errors import KafkaStorageError, is_shortage
 from stratalog.log.local_log import LocalLog
-from stratalog.log.segment.segment import LogSegment
+from stratalog.log.segment import LogSegment
 
 
 class FlushTimes(NamedTuple):

@@ -12,10 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from stratalog.log.format.checkpoints import decode_epochs, encode_epochs
-from stratalog.log.format.values import EpochEntry
-from stratalog.util.atomic_file import sync_file, write_atomic
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
+from stratalog.log.format import EpochEntry, decode_epochs, encode_epochs
+from stratalog.util import REAL_FILESYSTEM, FileSystem, StrPath, sync_file, write_atomic
 
 UNDEFINED_EPOCH: Final = -1
 UNDEFINED_EPOCH_OFFSET: Final = -1

@@ -17,17 +17,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from stratalog.config.topic import LogConfig
+from stratalog.config import LogConfig
 from stratalog.errors import KafkaStorageError, ResourceShortageError, is_shortage
-from stratalog.log.format.file_names import DELETED_SUFFIX
-from stratalog.log.format.values import LogOffset
-from stratalog.log.producers.producer_state import ProducerStateManager
-from stratalog.log.recovery.delayed_deletes import CondemnedFiles
-from stratalog.log.recovery.recovery import LoadedLog
-from stratalog.log.segment.segment import LogSegment
-from stratalog.log.segment.segments import Segments
-from stratalog.util.clock import Clock
-from stratalog.util.filesystem import FileSystem
+from stratalog.log.format import DELETED_SUFFIX, LogOffset
+from stratalog.log.producers import ProducerStateManager
+from stratalog.log.recovery import CondemnedFiles, LoadedLog
+from stratalog.log.segment import LogSegment, Segments
+from stratalog.util import Clock, FileSystem
 
 logger = logging.getLogger(__name__)
 

@@ -29,27 +29,28 @@ from uuid import UUID
 
 from typing_extensions import Buffer
 
-from stratalog.config.topic import LogConfig
+from stratalog.config import LogConfig
 from stratalog.errors import KafkaStorageError
-from stratalog.log.append.append import AppendRules
-from stratalog.log.append.appender import Appender
+from stratalog.log.append import Appender, AppendRules
 from stratalog.log.flusher import Flusher, FlushTimes
-from stratalog.log.format.checkpoints import PartitionMetadataFile
-from stratalog.log.format.file_names import PARTITION_METADATA
-from stratalog.log.format.producer_snapshot import ProducerSnapshotEntry
-from stratalog.log.format.values import AppendInfo, FetchData, Isolation, LogOffset, TimestampOffset
+from stratalog.log.format import (
+    PARTITION_METADATA,
+    AppendInfo,
+    FetchData,
+    Isolation,
+    LogOffset,
+    PartitionMetadataFile,
+    ProducerSnapshotEntry,
+    TimestampOffset,
+)
 from stratalog.log.local_log import UNKNOWN_POSITION
-from stratalog.log.producers.producer_state import EXPIRATION_MS_DEFAULT
-from stratalog.log.producers.producer_updates import AppendOrigin
-from stratalog.log.producers.producer_verification import VerificationGuard
+from stratalog.log.producers import EXPIRATION_MS_DEFAULT, AppendOrigin, VerificationGuard
 from stratalog.log.reading import Reader
-from stratalog.log.recovery.opening import OpenedLog, open_directory
-from stratalog.log.recovery.replacement import replace_segments
-from stratalog.log.retention.decision import DeletedSegment, is_tiered
-from stratalog.log.segment.segment import LogSegment
+from stratalog.log.recovery import OpenedLog, open_directory, replace_segments
+from stratalog.log.retention import DeletedSegment, is_tiered
+from stratalog.log.segment import LogSegment
 from stratalog.log.trimmer import Trimmer
-from stratalog.util.clock import SYSTEM_CLOCK, Clock
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
+from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, StrPath
 
 #: Producers that are looked at under one hold of the lock.
 _PRODUCERS_AT_ONCE: Final = 1_000

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stratalog.errors import CorruptRecordError, OffsetOutOfRangeError
-from stratalog.log.format.file_names import DELETED_SUFFIX
-from stratalog.log.format.values import (
+from stratalog.log.format import (
+    DELETED_SUFFIX,
     FetchData,
     FileSlice,
     Isolation,
@@ -18,10 +18,9 @@ from stratalog.log.format.values import (
     OffsetPosition,
     TimestampOffset,
 )
-from stratalog.log.index.txn_index import AbortedTransaction
+from stratalog.log.index import AbortedTransaction
 from stratalog.log.local_log import UNKNOWN_POSITION, LocalLog
-from stratalog.log.segment.segment import LogSegment
-from stratalog.log.segment.segments import Segments
+from stratalog.log.segment import LogSegment, Segments
 
 #: After so long a reader looks again whether a deletion under way has changed the list of segments.
 _DELETION_SECONDS = 0.001

@@ -18,8 +18,8 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from stratalog.log.segment.checked_ranges import crc_flaw, header_at
-from stratalog.records.batch_format import HEADER, HEADER_SIZE, LENGTH_MIN, LOG_OVERHEAD, MAGIC, MAGIC_AT
+from stratalog.log.segment import crc_flaw, header_at
+from stratalog.records import HEADER, HEADER_SIZE, LENGTH_MIN, LOG_OVERHEAD, MAGIC, MAGIC_AT
 
 #: What a batch of format 2 has from its magic on: a CRC, no attribute that is not known, a last offset delta from 0 up.
 _LIKE_A_BATCH: Final = re.compile(rb"(?s)\x02(?=.{4}\x00[\x00-\x7f][\x00-\x7f])")

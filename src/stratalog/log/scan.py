@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from stratalog.log.format.file_names import (
+from stratalog.log.format import (
     CLEANED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -25,10 +25,9 @@ from stratalog.log.format.file_names import (
     parse_partition_dir,
     time_index_file,
 )
-from stratalog.log.recovery.interrupted_swaps import next_offset
-from stratalog.records.batch import RecordBatch
-from stratalog.records.walk import WINDOW_SIZE, walk
-from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem, StrPath
+from stratalog.log.recovery import next_offset
+from stratalog.records import WINDOW_SIZE, RecordBatch, walk
+from stratalog.util import REAL_FILESYSTEM, File, FileSystem, StrPath
 
 #: How often a directory is looked at again because segments were being replaced in it.
 _LOOKS_MAX: Final = 20

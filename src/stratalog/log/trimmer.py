@@ -11,8 +11,8 @@ import logging
 from stratalog.errors import OffsetOutOfRangeError
 from stratalog.log.leader_epochs import LeaderEpochCache
 from stratalog.log.local_log import LocalLog
-from stratalog.log.producers.producer_rebuild import rebuild_producer_state
-from stratalog.log.retention.decision import (
+from stratalog.log.producers import rebuild_producer_state
+from stratalog.log.retention import (
     DeletedSegment,
     DeletionReason,
     RetentionLimits,
@@ -20,7 +20,7 @@ from stratalog.log.retention.decision import (
     is_tiered,
     plan_retention,
 )
-from stratalog.log.segment.segments import Segments
+from stratalog.log.segment import Segments
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from stratalog.records import batch_format as fmt
 from stratalog.records.compression import DECOMPRESSED_SIZE_MAX, Codec, codec_of, decompress
 from stratalog.records.record import Record
 from stratalog.records.record_format import parse_records
-from stratalog.util.crc32c import crc32c
+from stratalog.util import crc32c
 
 
 class RecordBatch:
@@ -232,7 +232,7 @@ def batch_at(buffer: Buffer, start: int = 0) -> RecordBatch:
 
 @cache
 def _legacy_batch() -> type[RecordBatch]:
-    from stratalog.records.legacy.messages import LegacyBatch  # it is made of this module
+    from stratalog.records.legacy import LegacyBatch  # it is made of this module
 
     return LegacyBatch
 

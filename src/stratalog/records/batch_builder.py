@@ -12,7 +12,7 @@ from stratalog.records import batch_format as fmt
 from stratalog.records.compression import Codec, compress
 from stratalog.records.record import RecordLike
 from stratalog.records.record_format import encode_record
-from stratalog.util.crc32c import crc32c
+from stratalog.util import crc32c
 
 
 def build_batch(

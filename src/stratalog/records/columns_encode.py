@@ -21,7 +21,7 @@ from stratalog.errors import InvalidRecordError, InvalidTimestampError, RecordLi
 from stratalog.records import batch_format as fmt
 from stratalog.records.columns import HEADER_TYPE
 from stratalog.records.compression import Codec, compress
-from stratalog.util.crc32c import crc32c
+from stratalog.util import crc32c
 
 BATCH_BYTES: Final = 128 * 1024
 """Default bound of a batch: large enough to compress well and to cost little each, small enough to fetch one."""

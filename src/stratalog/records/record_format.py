@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from stratalog.errors import InvalidRecordError
 from stratalog.records import batch_format as fmt
 from stratalog.records.record import Header, Record
-from stratalog.util.varint import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, encode_varint
+from stratalog.util import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, encode_varint
 
 if TYPE_CHECKING:
     from stratalog.records.batch import RecordBatch

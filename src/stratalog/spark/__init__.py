@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stratalog.spark.builder import read, read_stream, write, write_stream
-from stratalog.spark.jvm.quiet_workers import quiet_this_worker
+from stratalog.spark.jvm import quiet_this_worker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +29,7 @@ def register(spark: SparkSession) -> None:
     the session is given `spark.sql.python.filterPushdown.enabled` and an optimizer rule (`scan_rule`). Where one of the
     two cannot be done, Spark filters what the source reads. Workers must be able to import stratalog.
     """
-    from stratalog.spark.session.sessions import register_source
+    from stratalog.spark.session import register_source
 
     register_source(spark)
 
@@ -41,6 +41,6 @@ def local_session(name: str, **conf: str | int | bool) -> SparkSession:
     runs already in this process is given back with the source registered and the SQL properties applied. UsageError
     when there is no pyspark or no usable Java.
     """
-    from stratalog.spark.session.sessions import open_local_session
+    from stratalog.spark.session import open_local_session
 
     return open_local_session(name, conf)

@@ -15,7 +15,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 from stratalog.errors import UsageError
-from stratalog.spark.session.sessions import make_active
+from stratalog.spark.session import make_active
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -70,7 +70,7 @@ def read(
     `assign` say what, just one of them. What is None has the option's default. UsageError.
     """
     arguments = {name: value for name, value in locals().items() if name != "spark"}
-    from stratalog.spark.options.read_options import ReadOptions
+    from stratalog.spark.options import ReadOptions
 
     options = encode(arguments)
     ReadOptions.parse(options)
@@ -112,7 +112,7 @@ def read_stream(
     stratalog.spark.read_stream(spark, path="/data", subscribe="orders", max_offsets_per_trigger=100_000)
     """
     arguments = {name: value for name, value in locals().items() if name != "spark"}
-    from stratalog.spark.stream.options import StreamOptions
+    from stratalog.spark.stream import StreamOptions
 
     options = encode(arguments)
     StreamOptions.parse(options)
@@ -144,7 +144,7 @@ def write(
     stratalog.spark.write(frame.selectExpr("value"), path="/data", topic="orders", partitions=4, codec="zstd")
     """
     arguments = {name: value for name, value in locals().items() if name != "rows"}
-    from stratalog.spark.sink.options import SinkOptions
+    from stratalog.spark.sink import SinkOptions
 
     options = encode(arguments)
     SinkOptions.parse(options)
@@ -175,7 +175,7 @@ def write_stream(
     topic="orders").start()
     """
     arguments = {name: value for name, value in locals().items() if name != "rows"}
-    from stratalog.spark.sink.options import SinkOptions
+    from stratalog.spark.sink import SinkOptions
 
     options = encode(arguments)
     SinkOptions.parse(options)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Self
 from typing_extensions import Buffer
 
 from stratalog.errors import RemoteResourceNotFoundError
-from stratalog.log.format.file_names import DELETED_SUFFIX, SWAP_SUFFIX
-from stratalog.remote.storage.plain_view import PlainView, open_bucket
-from stratalog.spark.model.place import Mark, Place, PlaceChangedError, PlaceMissingError, Tier
-from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem
+from stratalog.log.format import DELETED_SUFFIX, SWAP_SUFFIX
+from stratalog.remote.storage import PlainView, open_bucket
+from stratalog.spark.model import Mark, Place, PlaceChangedError, PlaceMissingError, Tier
+from stratalog.util import REAL_FILESYSTEM, File, FileSystem
 from stratalog.wire.client import Cluster, ConnectionOptions
 
 if TYPE_CHECKING:
-    from stratalog.spark.options.read_options import ReadOptions
+    from stratalog.spark.options import ReadOptions
 
 
 @dataclass(slots=True)

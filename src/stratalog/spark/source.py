@@ -19,17 +19,21 @@ from pyspark.sql.types import StructType
 
 from stratalog.errors import UsageError
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.jvm.quiet_workers import without_traceback
-from stratalog.spark.model.split_plan import SplitPlan
-from stratalog.spark.options.read_options import ReadOptions
-from stratalog.spark.planning.filters import Constraints, push
-from stratalog.spark.reading.rows import checked_columns, spark_schema
-from stratalog.spark.reading.split_rows import read_rows
-from stratalog.spark.sink.broker import BrokerStreamWriter, BrokerWriter
-from stratalog.spark.sink.broker_options import BrokerSinkOptions, goes_through_brokers
-from stratalog.spark.sink.options import SinkOptions
-from stratalog.spark.sink.writer import BulkStreamWriter, BulkWriter
-from stratalog.spark.stream.options import StreamOptions, parse_for_either
+from stratalog.spark.jvm import without_traceback
+from stratalog.spark.model import SplitPlan
+from stratalog.spark.options import ReadOptions
+from stratalog.spark.planning import Constraints, push
+from stratalog.spark.reading import checked_columns, read_rows, spark_schema
+from stratalog.spark.sink import (
+    BrokerSinkOptions,
+    BrokerStreamWriter,
+    BrokerWriter,
+    BulkStreamWriter,
+    BulkWriter,
+    SinkOptions,
+    goes_through_brokers,
+)
+from stratalog.spark.stream import StreamOptions, parse_for_either
 
 FORMAT = "stratalog"
 
@@ -62,7 +66,7 @@ class StratalogDataSource(DataSource):
     @without_traceback()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         try:
-            from stratalog.spark.stream.reader import StreamReader
+            from stratalog.spark.stream import StreamReader
         except ModuleNotFoundError as error:
             raise UsageError(f"streams need Spark 4.2 or later ({error})") from error
         return StreamReader(StreamOptions.parse(self.options), schema)
@@ -110,7 +114,7 @@ class BatchReader(DataSourceReader):
         """The splits. Takes the snapshot that fixes what the query sees."""
         if self._is_probe:
             return []
-        from stratalog.spark.planning.planner import Planner
+        from stratalog.spark.planning import Planner
 
         try:
             planner = Planner(self._options, self._constraints, self._byte_sources)

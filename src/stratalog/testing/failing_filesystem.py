@@ -20,7 +20,7 @@ from typing import Final
 
 from typing_extensions import Buffer
 
-from stratalog.util.filesystem import File, FileSystem, StrPath
+from stratalog.util import File, FileSystem, StrPath
 
 CHANGES: Final = frozenset({"write", "truncate", "sync", "rename", "remove", "make"})
 EVERYTHING: Final = CHANGES | {"open", "read", "list"}

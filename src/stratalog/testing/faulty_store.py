@@ -19,7 +19,7 @@ from typing import TypeVar
 from typing_extensions import Buffer
 
 from stratalog.errors import RemoteStorageError, RetriableRemoteStorageError
-from stratalog.remote.storage.object_store import ForwardingObjectStore, ObjectInfo, ObjectStore
+from stratalog.remote.storage import ForwardingObjectStore, ObjectInfo, ObjectStore
 
 _Result = TypeVar("_Result")
 

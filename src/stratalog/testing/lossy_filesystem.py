@@ -24,7 +24,7 @@ from typing import Final
 
 from typing_extensions import Buffer
 
-from stratalog.util.filesystem import File, FileSystem, StrPath
+from stratalog.util import File, FileSystem, StrPath
 
 PAGE_SIZE: Final = 4096
 

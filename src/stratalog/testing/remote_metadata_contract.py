@@ -25,17 +25,18 @@ from typing import ClassVar
 import pytest
 
 from stratalog.errors import StratalogError
-from stratalog.remote.api.interfaces import (
+from stratalog.remote.api import (
     CustomMetadata,
     RemoteLogMetadataManager,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
     RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
     TopicIdPartition,
 )
-from stratalog.remote.api.segment_state import RemoteLogSegmentState, RemotePartitionDeleteState
-from stratalog.util.uuids import random_uuid
+from stratalog.util import random_uuid
 
 _STARTED, _FINISHED, _DELETING, _DELETED = RemoteLogSegmentState
 

@@ -26,7 +26,7 @@ from typing import ClassVar
 import pytest
 
 from stratalog.errors import RemoteResourceNotFoundError, RemoteStorageError
-from stratalog.remote.api.interfaces import (
+from stratalog.remote.api import (
     IndexType,
     LogSegmentData,
     RemoteLogSegmentId,
@@ -34,7 +34,7 @@ from stratalog.remote.api.interfaces import (
     RemoteStorageManager,
     TopicIdPartition,
 )
-from stratalog.util.uuids import random_uuid
+from stratalog.util import random_uuid
 
 _EPOCHS = b"0\n1\n0 0\n"
 

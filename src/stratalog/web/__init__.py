@@ -1,1 +1,5 @@
 """What a broker shows on its web address: metrics, the state of the tiers, and a page for people."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -23,8 +23,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from stratalog.broker.state import BrokerState
-from stratalog.engine.tiering.tier_status import status_json, tier_statuses
+from stratalog.broker import BrokerState
+from stratalog.engine.tiering import status_json, tier_statuses
 from stratalog.web.hosts import OwnHosts
 from stratalog.web.metrics_text import BrokerCollector
 from stratalog.web.overview import overview

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from stratalog.broker import metrics as broker_metrics
+from stratalog.engine.metrics import ABSENT, Metric
 from stratalog.engine.metrics import metrics as engine_metrics
-from stratalog.engine.metrics.metric import Metric
-from stratalog.engine.metrics.metrics_absent import ABSENT
-from stratalog.remote.tier.status import MEANING
+from stratalog.remote.tier import MEANING
 
 _HEAD = """\
 # Metrics, tier status and the page

@@ -13,10 +13,9 @@ from typing import Any
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
+from stratalog.broker import BrokerState
 from stratalog.broker import metrics as broker_metrics
-from stratalog.broker.state import BrokerState
-from stratalog.engine.metrics.metric import Kind, Metric, Sample
-from stratalog.engine.metrics.metrics import read_metrics
+from stratalog.engine.metrics import Kind, Metric, Sample, read_metrics
 
 #: How long a scrape waits for the loop, which is this late only when something is badly wrong.
 _LOOP_TIMEOUT_S = 5.0

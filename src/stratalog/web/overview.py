@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from stratalog.broker.state import BrokerState
-from stratalog.engine.partition import Partition
-from stratalog.engine.tiering.tier_status import tier_statuses
-from stratalog.log.retention.decision import is_tiered
-from stratalog.remote.tier.status import TierStatus
+from stratalog.broker import BrokerState
+from stratalog.engine import Partition
+from stratalog.engine.tiering import tier_statuses
+from stratalog.log.retention import is_tiered
+from stratalog.remote.tier import TierStatus
 
 
 def overview(broker: BrokerState) -> dict[str, Any]:

@@ -17,10 +17,10 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from stratalog.broker.server.listen_address import ListenAddress, bind
-from stratalog.broker.state import BrokerState
+from stratalog.broker import BrokerState
+from stratalog.broker.server import ListenAddress, bind
 from stratalog.errors import UsageError
-from stratalog.util.addresses import join_host_port
+from stratalog.util import join_host_port
 from stratalog.web.app import make_app
 
 logger = logging.getLogger(__name__)

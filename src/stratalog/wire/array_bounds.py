@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, Final
 
 from stratalog.errors import CorruptRecordError, InvalidRequestError
-from stratalog.util.varint import VARINT_BYTES_MAX, decode_unsigned
+from stratalog.util import VARINT_BYTES_MAX, decode_unsigned
 from stratalog.wire.message_fields import MessageField, fields_of
 
 #: From the position of a field to the one behind it.

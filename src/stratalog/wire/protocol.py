@@ -23,7 +23,7 @@ from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING, Any
 
 from stratalog.errors import InvalidRequestError
-from stratalog.util.varint import encode_unsigned
+from stratalog.util import encode_unsigned
 from stratalog.wire.api_keys import ApiKey
 from stratalog.wire.array_bounds import check_arrays
 from stratalog.wire.unknown_tags import without_unknown_tags

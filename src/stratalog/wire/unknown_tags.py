@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from stratalog.errors import CorruptRecordError, InvalidRequestError
-from stratalog.util.varint import VARINT_BYTES_MAX, decode_unsigned, encode_unsigned
+from stratalog.util import VARINT_BYTES_MAX, decode_unsigned, encode_unsigned
 from stratalog.wire.message_fields import MessageField, fields_of
 
 

@@ -13,7 +13,7 @@ from stratalog.records import Codec, ControlType, Record, build_batch, end_trans
 from stratalog.records import batch_format as fmt
 from stratalog.records.compression import compress
 from stratalog.testing.legacy_builder import build_legacy
-from stratalog.util.crc32c import crc32c
+from stratalog.util.checksum import crc32c
 from stratalog.util.varint import encode_varint
 
 NOW = 1_700_000_000_000

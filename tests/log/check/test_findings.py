@@ -27,7 +27,7 @@ from stratalog.log.index import txn_index
 from stratalog.records import Record, build_batch
 from stratalog.records.batch import RecordBatch, iter_batches
 from stratalog.testing.legacy_builder import build_legacy
-from stratalog.util.crc32c import crc32c
+from stratalog.util.checksum import crc32c
 from stratalog.util.uuids import random_uuid
 from tests.log.check.conftest import META, report_of
 

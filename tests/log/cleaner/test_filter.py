@@ -27,7 +27,7 @@ from stratalog.records.compression import Codec
 from stratalog.records.control import ControlType, end_transaction_marker
 from stratalog.records.record import Record
 from stratalog.testing.clock import ManualClock
-from stratalog.util.crc32c import crc32c
+from stratalog.util.checksum import crc32c
 from stratalog.util.filesystem import REAL_FILESYSTEM
 from stratalog.util.varint import encode_varint
 

@@ -14,7 +14,7 @@ from stratalog.remote.metadata.replayed import ReplayedPartition
 from stratalog.remote.metadata.serde import encode
 from stratalog.remote.metadata.snapshot import decode_snapshot
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
-from stratalog.util.crc32c import crc32c
+from stratalog.util.checksum import crc32c
 from tests.remote.values import PARTITION, segment, update
 from tests.remote.world import MemoryMetadataLog
 

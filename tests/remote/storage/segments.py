@@ -8,7 +8,7 @@ from pathlib import Path
 
 from stratalog.remote.api.interfaces import LogSegmentData, RemoteLogSegmentMetadata
 from stratalog.remote.storage.manifest import BLOCK_BYTES
-from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage.object_names import ObjectKind
 from tests.remote.values import segment
 
 SIZE = 2 * BLOCK_BYTES + 777

@@ -25,7 +25,7 @@ from stratalog.remote.storage.encoder import Encoding
 from stratalog.remote.storage.keyring import Keyring, key_id
 from stratalog.remote.storage.layouts import ReadKeys, SegmentReader
 from stratalog.remote.storage.manifest import BLOCK_BYTES
-from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
+from stratalog.remote.storage.object_names import ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore, Uploaded
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.testing.failing_filesystem import EVERYTHING, FailingFileSystem

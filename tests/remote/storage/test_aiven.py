@@ -27,7 +27,7 @@ from stratalog.remote.storage.aiven import chunk_sizes
 from stratalog.remote.storage.aiven.manifest import decode
 from stratalog.remote.storage.layouts import stored_objects
 from stratalog.remote.storage.manifest import Layout, SegmentManifest
-from stratalog.remote.storage.object_key import KIND_OF_INDEX, ObjectKind
+from stratalog.remote.storage.object_names import KIND_OF_INDEX, ObjectKind
 from stratalog.remote.storage.plain_view import PlainView, open_bucket
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 

@@ -27,7 +27,7 @@ from stratalog.remote.storage.encoder import Encoding
 from stratalog.remote.storage.keyring import Keyring, key_id
 from stratalog.remote.storage.layouts import ReadKeys, SegmentReader, stored_objects
 from stratalog.remote.storage.manifest import BLOCK_BYTES, SegmentManifest
-from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
+from stratalog.remote.storage.object_names import ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.plain_view import open_bucket
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager

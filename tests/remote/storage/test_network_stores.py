@@ -17,7 +17,7 @@ from stratalog.errors import (
     UsageError,
 )
 from stratalog.remote.storage.object_store import UPLOAD_PART_BYTES, ObjectStore
-from stratalog.util.crc32c import crc32c
+from stratalog.util.checksum import crc32c
 from tests.remote.storage.stub_store import Answer, StubStore, error
 
 KINDS = ["s3", "gs", "az"]

@@ -15,7 +15,7 @@ from stratalog.jobs.audit.findings import Severity, TakeBackUpload
 from stratalog.jobs.audit.repair import carry_out
 from stratalog.jobs.audit.segment_history import NotProvedError
 from stratalog.jobs.audit.uploads import audit_uploads
-from stratalog.remote.storage.object_key import partition_directory
+from stratalog.remote.storage.object_names import partition_directory
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.s3_uploads import PendingUpload, S3Uploads
 from tests.remote.values import PARTITION

@@ -17,7 +17,7 @@ from stratalog.records.control import ControlType
 from stratalog.remote.storage.chunk_codec import Compression
 from stratalog.remote.storage.encoder import Encoding
 from stratalog.remote.storage.keyring import Keyring, key_id
-from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage.object_names import ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.spark.pipelines.index import Outcome, convert_indexes, rebuild_indexes, verify_indexes
 from tests.spark.partitions import T0, Batch, Partition, steady

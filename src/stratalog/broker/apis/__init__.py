@@ -7,7 +7,7 @@ import re
 from functools import cache
 from importlib.resources import files
 
-from stratalog.broker.server.dispatch import REGISTRY, Registry
+from stratalog.broker.server import REGISTRY, Registry
 
 _API_MODULE = re.compile(r"(k\d\d_\w+)\.py")
 

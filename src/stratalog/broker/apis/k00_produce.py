@@ -11,22 +11,23 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from stratalog.broker.produce.produce_frames import (
+from stratalog.broker.produce import (
     FLEXIBLE_FROM,
     TOPIC_IDS_FROM,
+    Admission,
     PartitionResult,
     ProduceRequest,
+    ProduceTemplate,
+    append_records,
     encode_produce,
+    is_transactional,
     parse_produce,
 )
-from stratalog.broker.produce.produce_template import ProduceTemplate
-from stratalog.broker.produce.producing import Admission, append_records, is_transactional
-from stratalog.broker.server.dispatch import ApiKey, Caller, Chunk, handles_frames
+from stratalog.broker.server import ApiKey, Caller, Chunk, handles_frames
 from stratalog.broker.state import BrokerState
 from stratalog.broker.topics import INTERNAL_TOPICS
-from stratalog.broker.transactions.admission import ClientSupport, admit
-from stratalog.broker.transactions.transaction import Producer
-from stratalog.engine.partition import Partition
+from stratalog.broker.transactions import ClientSupport, Producer, admit
+from stratalog.engine import Partition
 from stratalog.errors import (
     InvalidRequiredAcksError,
     InvalidTopicError,
@@ -34,9 +35,9 @@ from stratalog.errors import (
     TransactionalIdAuthorizationFailedError,
     UnknownTopicIdError,
 )
-from stratalog.log.producers.producer_verification import VerificationGuard
+from stratalog.log.producers import VerificationGuard
 from stratalog.records import batch_format as fmt
-from stratalog.wire.protocol import read_client_id
+from stratalog.wire import read_client_id
 
 #: Producer id, epoch and base sequence of a batch.
 _PRODUCER = struct.Struct(">qhi")

@@ -10,28 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stratalog.broker.fetch.fetch_frames import (
+from stratalog.broker.fetch import (
     FLEXIBLE_FROM,
     TOPIC_IDS_FROM,
-    FetchRequest,
-    encode_fetch,
-    parse_fetch,
-)
-from stratalog.broker.fetch.fetching import (
     FetchPlan,
     FetchRead,
+    FetchRequest,
     PendingFetch,
     PendingRemoteFetch,
     Results,
     Wanted,
     WantedTopic,
     count_fetched,
+    encode_fetch,
+    parse_fetch,
     read_plan,
 )
-from stratalog.broker.server.dispatch import ApiKey, Caller, Chunk, Deferred, handles_frames
+from stratalog.broker.server import ApiKey, Caller, Chunk, Deferred, handles_frames
 from stratalog.broker.state import BrokerState
 from stratalog.errors import FetchSessionIdNotFoundError, KafkaError, UnknownTopicIdError
-from stratalog.log.format.values import Isolation
+from stratalog.log.format import Isolation
 
 #: Session epochs that ask for everything: of a new session, and of none.
 _FULL_EPOCHS = (0, -1)

@@ -15,8 +15,8 @@ from collections import Counter
 from functools import partial
 from typing import Any, NamedTuple
 
-from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
-from stratalog.engine.partition import Partition
+from stratalog.broker.server import ApiKey, RequestContext, handles
+from stratalog.engine import Partition
 from stratalog.errors import (
     InvalidRequestError,
     KafkaError,
@@ -25,7 +25,7 @@ from stratalog.errors import (
     UnsupportedVersionError,
     wire_code,
 )
-from stratalog.log.format.values import Isolation
+from stratalog.log.format import Isolation
 
 logger = logging.getLogger(__name__)
 

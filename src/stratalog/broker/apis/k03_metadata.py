@@ -12,8 +12,8 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
-from stratalog.broker.metadata.store import Topic
-from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.metadata import Topic
+from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.broker.topics import INTERNAL_TOPICS, check_topic_name
 from stratalog.errors import (
     InvalidTopicError,
@@ -22,7 +22,7 @@ from stratalog.errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
-from stratalog.wire.protocol import write_message
+from stratalog.wire import write_message
 
 logger = logging.getLogger(__name__)
 

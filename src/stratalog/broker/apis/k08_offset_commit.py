@@ -10,9 +10,8 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
-from stratalog.broker.groups.wire import requested_topic, to_ms
-from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.groups import CommittedOffset, TopicPartition, requested_topic, to_ms
+from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import (
     GroupIdNotFoundError,
     IllegalGenerationError,

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
-from stratalog.broker.groups.wire import requested_topic
-from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.groups import CommittedOffset, TopicPartition, requested_topic
+from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import KafkaError, UnknownTopicIdError, UnstableOffsetCommitError
 
 if TYPE_CHECKING:
-    from stratalog.broker.metadata.store import Topic
+    from stratalog.broker.metadata import Topic
 
 _ERROR_FROM = 2
 _GROUPS_FROM = 8

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stratalog.broker.groups.values import JoinRequest, Protocol
-from stratalog.broker.groups.wire import to_ms
-from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.groups import JoinRequest, Protocol, to_ms
+from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import wire_code
 
 _ID_REQUIRED_FROM = 4

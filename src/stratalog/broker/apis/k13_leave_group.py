@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stratalog.broker.groups.values import LeavingMember
-from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.groups import LeavingMember
+from stratalog.broker.server import ApiKey, RequestContext, handles
 
 _BATCHED_FROM = 3
 

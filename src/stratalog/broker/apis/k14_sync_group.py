@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stratalog.broker.groups.values import SyncRequest
-from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.groups import SyncRequest
+from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import InconsistentGroupProtocolError
 
 _PROTOCOL_FROM = 5

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stratalog.broker.groups.group import ClassicGroup
-from stratalog.broker.groups.state import GroupState
-from stratalog.broker.groups.wire import GROUP_OPERATIONS, OPERATIONS_UNKNOWN
-from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.groups import GROUP_OPERATIONS, OPERATIONS_UNKNOWN, ClassicGroup, GroupState
+from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import GroupIdNotFoundError, KafkaError
 
 _NOT_FOUND_FROM = 6

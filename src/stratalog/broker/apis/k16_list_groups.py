@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.server import ApiKey, RequestContext, handles
 
 _TYPE = "classic"
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from stratalog.broker.metadata.store import FinalizedFeatures
-from stratalog.broker.server.dispatch import REGISTRY, ApiKey, RequestContext, handles
-from stratalog.config.metadata_version import LEVEL_MAX, LEVEL_MIN, METADATA_VERSION
-from stratalog.config.other_features import OTHER_FEATURES
+from stratalog.broker.metadata import FinalizedFeatures
+from stratalog.broker.server import REGISTRY, ApiKey, RequestContext, handles
+from stratalog.config import LEVEL_MAX, LEVEL_MIN, METADATA_VERSION, OTHER_FEATURES
 from stratalog.errors import InvalidRequestError, UnsupportedVersionError
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

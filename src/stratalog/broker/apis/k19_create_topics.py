@@ -11,13 +11,19 @@ from collections import Counter
 from functools import partial
 from typing import Any
 
-from stratalog.broker.metadata.config_changes import check_topic_configs
-from stratalog.broker.metadata.config_entries import BrokerLevels, ConfigEntry, TopicDescriber
-from stratalog.broker.metadata.store import Topic
-from stratalog.broker.metadata.topic_requests import Assignment, check_partition_total, new_topic_partitions
-from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.metadata import (
+    Assignment,
+    BrokerLevels,
+    ConfigEntry,
+    Topic,
+    TopicDescriber,
+    check_partition_total,
+    check_topic_configs,
+    new_topic_partitions,
+)
+from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import InvalidConfigError, InvalidRequestError, KafkaError, UnknownServerError
-from stratalog.wire.protocol import write_message
+from stratalog.wire import write_message
 
 _METADATA_TOPIC = "__cluster_metadata"
 _REPLICAS = 1

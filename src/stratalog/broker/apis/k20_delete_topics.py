@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from stratalog.broker.metadata.store import Topic
-from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.metadata import Topic
+from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import (
     InvalidRequestError,
     KafkaError,

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from stratalog.broker.groups.wire import to_ms
-from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
-from stratalog.broker.transactions.transaction import Producer
-from stratalog.broker.transactions.wire import code_for
+from stratalog.broker.groups import to_ms
+from stratalog.broker.server import ApiKey, RequestContext, handles
+from stratalog.broker.transactions import Producer, code_for
 from stratalog.errors import InvalidRequestError, KafkaError
-from stratalog.records.batch_format import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from stratalog.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 _FENCED_FROM = 4
 

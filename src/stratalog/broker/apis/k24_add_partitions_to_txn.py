@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from stratalog.broker.groups.offsets import TopicPartition
-from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.groups import TopicPartition
+from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.broker.topics import INTERNAL_TOPICS
-from stratalog.broker.transactions.transaction import EPOCH_BUMP_FROM, Producer
-from stratalog.broker.transactions.wire import code_for
+from stratalog.broker.transactions import EPOCH_BUMP_FROM, Producer, code_for
 from stratalog.errors import (
     KafkaError,
     OperationNotAttemptedError,

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from stratalog.broker.groups.offsets import TopicPartition
-from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
-from stratalog.broker.transactions.transaction import Producer
-from stratalog.broker.transactions.wire import code_for
+from stratalog.broker.groups import TopicPartition
+from stratalog.broker.server import ApiKey, RequestContext, handles
+from stratalog.broker.transactions import Producer, code_for
 from stratalog.errors import KafkaError
 
 _FENCED_FROM = 2

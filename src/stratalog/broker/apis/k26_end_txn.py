@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
-from stratalog.broker.transactions.transaction import EPOCH_BUMP_FROM, Producer
-from stratalog.broker.transactions.wire import code_for
+from stratalog.broker.server import ApiKey, RequestContext, handles
+from stratalog.broker.transactions import EPOCH_BUMP_FROM, Producer, code_for
 from stratalog.errors import KafkaError
-from stratalog.records.batch_format import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from stratalog.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 _FENCED_FROM = 2
 _RAISES_EPOCH_FROM = 5

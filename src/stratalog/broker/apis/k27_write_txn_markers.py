@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from stratalog.broker.groups.offsets import TopicPartition
-from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
-from stratalog.broker.transactions.markers import Marker, Markers
-from stratalog.broker.transactions.transaction import Producer
+from stratalog.broker.groups import TopicPartition
+from stratalog.broker.server import ApiKey, RequestContext, handles
+from stratalog.broker.transactions import Marker, Markers, Producer
 
 
 @handles(ApiKey.WRITE_TXN_MARKERS, versions=(1, 2))

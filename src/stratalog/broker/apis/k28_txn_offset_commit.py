@@ -11,22 +11,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stratalog.broker.coordinator_log import TransactionalWrite
-from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
-from stratalog.broker.groups.values import NO_GENERATION, UNKNOWN_MEMBER_ID
-from stratalog.broker.groups.wire import requested_topic
-from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
-from stratalog.broker.transactions.admission import ClientSupport, admit
-from stratalog.broker.transactions.transaction import Producer
+from stratalog.broker.groups import NO_GENERATION, UNKNOWN_MEMBER_ID, CommittedOffset, TopicPartition, requested_topic
+from stratalog.broker.server import ApiKey, RequestContext, handles
+from stratalog.broker.transactions import ClientSupport, Producer, admit
 from stratalog.errors import (
     CoordinatorLoadInProgressError,
     KafkaError,
     NotEnoughReplicasError,
     UnknownTopicOrPartitionError,
 )
-from stratalog.records.batch_format import NO_SEQUENCE
+from stratalog.records import NO_SEQUENCE
 
 if TYPE_CHECKING:
-    from stratalog.engine.partition import Partition
+    from stratalog.engine import Partition
 
 
 @handles(ApiKey.TXN_OFFSET_COMMIT, versions=(0, 5))

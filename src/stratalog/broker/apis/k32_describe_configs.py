@@ -10,19 +10,20 @@ import asyncio
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from stratalog.broker.metadata.alter_configs import BROKER, TOPIC
-from stratalog.broker.metadata.config_entries import (
+from stratalog.broker.metadata import (
+    BROKER,
+    TOPIC,
     BrokerLevels,
     ConfigEntry,
+    Topic,
     TopicDescriber,
     broker_entries,
     cluster_entries,
 )
-from stratalog.broker.metadata.store import Topic
-from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.broker.topics import check_topic_name
 from stratalog.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
-from stratalog.wire.protocol import write_message
+from stratalog.wire import write_message
 
 #: How many resources are described before the loop has its turn.
 _PIECE = 25

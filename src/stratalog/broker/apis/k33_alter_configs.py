@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stratalog.broker.metadata.alter_configs import alter, answer_each
-from stratalog.broker.metadata.config_changes import Operation, parse_changes
-from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.metadata import Operation, alter, answer_each, parse_changes
+from stratalog.broker.server import ApiKey, RequestContext, handles
 
 
 @handles(ApiKey.ALTER_CONFIGS, versions=(0, 2))

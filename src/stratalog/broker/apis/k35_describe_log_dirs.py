@@ -14,10 +14,10 @@ from typing import Any
 
 from stratalog.broker import tier_status_field
 from stratalog.broker.remote_sizes import TAG, encode, remote_sizes
-from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
-from stratalog.engine.partition import Partition
+from stratalog.broker.server import ApiKey, RequestContext, handles
+from stratalog.engine import Partition
 from stratalog.errors import KafkaStorageError
-from stratalog.wire.protocol import Tagged
+from stratalog.wire import Tagged
 
 _UNKNOWN_SIZE = -1
 _TAGGED_FROM = 2

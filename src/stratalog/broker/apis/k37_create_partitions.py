@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from stratalog.broker.metadata.topic_requests import check_more_partitions, check_partition_total
-from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.metadata import check_more_partitions, check_partition_total
+from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
 
 

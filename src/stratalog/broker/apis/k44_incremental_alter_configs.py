@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stratalog.broker.metadata.alter_configs import TOPIC, alter, answer_each
-from stratalog.broker.metadata.config_changes import (
+from stratalog.broker.metadata import (
+    TOPIC,
+    alter,
+    answer_each,
     changed_broker_configs,
     changed_topic_configs,
     parse_changes,
 )
-from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.server import ApiKey, RequestContext, handles
 
 
 @handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, versions=(0, 1))

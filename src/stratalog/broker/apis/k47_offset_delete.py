@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stratalog.broker.groups.offsets import TopicPartition
-from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.groups import TopicPartition
+from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import GroupSubscribedToTopicError, UnknownTopicOrPartitionError
 
 

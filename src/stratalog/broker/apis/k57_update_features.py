@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stratalog.broker.metadata.features import FeatureUpdate, UpgradeType, check_update
-from stratalog.broker.metadata.store import FinalizedFeatures
-from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.metadata import FeatureUpdate, FinalizedFeatures, UpgradeType, check_update
+from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import KafkaError
 
 #: What Kafka says in the message of each feature that was updated, up to version 1.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import KafkaStorageError, UnknownTopicOrPartitionError
-from stratalog.log.format.producer_snapshot import ProducerSnapshotEntry
+from stratalog.log.format import ProducerSnapshotEntry
 
 
 @handles(ApiKey.DESCRIBE_PRODUCERS, versions=(0, 0))

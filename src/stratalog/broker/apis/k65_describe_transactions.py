@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
-from stratalog.broker.transactions.transaction import Transaction
+from stratalog.broker.server import ApiKey, RequestContext, handles
+from stratalog.broker.transactions import Transaction
 from stratalog.errors import KafkaError
 
 _EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)

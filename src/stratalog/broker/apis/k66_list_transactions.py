@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from stratalog.broker.groups.wire import to_ms
-from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
-from stratalog.broker.transactions.states import STATES_BY_TITLE
+from stratalog.broker.groups import to_ms
+from stratalog.broker.server import ApiKey, RequestContext, handles
+from stratalog.broker.transactions import STATES_BY_TITLE
 from stratalog.errors import InvalidRegularExpressionError
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from stratalog.broker.metadata.store import Topic
-from stratalog.broker.server.dispatch import ApiKey, RequestContext, handles
+from stratalog.broker.metadata import Topic
+from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.broker.topics import INTERNAL_TOPICS, check_topic_name
 from stratalog.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
-from stratalog.wire.protocol import write_message
+from stratalog.wire import write_message
 
 _PARTITIONS_MAX = 2000
 _PARTITION = struct.Struct(">hiii")

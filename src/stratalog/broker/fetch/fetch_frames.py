@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from stratalog.broker.frame_fields import compact_length, encode_topic, flexible_topic, legacy_topic, varint
-from stratalog.broker.server.dispatch import Chunk
-from stratalog.log.format.values import FileSlice
-from stratalog.wire.protocol import INT16, INT32, skip_tagged_fields
+from stratalog.broker.server import Chunk
+from stratalog.log.format import FileSlice
+from stratalog.wire import INT16, INT32, skip_tagged_fields
 
 FLEXIBLE_FROM = 12
 TOPIC_IDS_FROM = 13

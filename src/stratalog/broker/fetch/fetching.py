@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stratalog.broker.fetch.fetch_frames import FetchedPartition, FetchPartition
 from stratalog.broker.fetch.remote_reads import RemoteJob, RemoteResult
-from stratalog.broker.server.dispatch import Deferred
-from stratalog.engine.partition import Partition
+from stratalog.broker.server import Deferred
+from stratalog.engine import Partition
 from stratalog.errors import (
     KafkaError,
     KafkaStorageError,
@@ -23,11 +23,11 @@ from stratalog.errors import (
     UnknownTopicOrPartitionError,
     wire_code,
 )
-from stratalog.log.format.values import Isolation, LogOffset
+from stratalog.log.format import Isolation, LogOffset
 
 if TYPE_CHECKING:
     from stratalog.broker.state import BrokerState
-    from stratalog.log.index.txn_index import AbortedTransaction
+    from stratalog.log.index import AbortedTransaction
 
 logger = logging.getLogger(__name__)
 

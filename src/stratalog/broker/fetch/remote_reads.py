@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from stratalog.engine.partition import Partition, RemoteFetchData
+from stratalog.engine import Partition, RemoteFetchData
 from stratalog.errors import (
     KafkaError,
     QueueFullError,
@@ -16,8 +16,8 @@ from stratalog.errors import (
     RequestTimedOutError,
     RetriableRemoteStorageError,
 )
-from stratalog.log.format.values import Isolation
-from stratalog.remote.tier.worker_pool import WorkerPool
+from stratalog.log.format import Isolation
+from stratalog.remote.tier import WorkerPool
 
 logger = logging.getLogger(__name__)
 

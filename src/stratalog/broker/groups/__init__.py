@@ -1,1 +1,5 @@
 """Consumer groups: a pure state machine for the classic protocol, the offsets they commit, and the log of both."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -21,8 +21,8 @@ from stratalog.errors import OffsetMetadataTooLargeError
 
 if TYPE_CHECKING:
     from stratalog.broker.groups.group import ClassicGroup
-    from stratalog.config.broker import BrokerConfig
-    from stratalog.engine.partition import Partition
+    from stratalog.config import BrokerConfig
+    from stratalog.engine import Partition
 
 _MINUTE_MS = 60_000
 #: How many commits are forgotten before the loop has its turn.

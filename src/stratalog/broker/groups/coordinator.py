@@ -49,11 +49,11 @@ from stratalog.errors import (
     KafkaError,
     UnknownMemberIdError,
 )
-from stratalog.util.uuids import random_uuid
+from stratalog.util import random_uuid
 
 if TYPE_CHECKING:
     from stratalog.broker.state import BrokerState
-    from stratalog.engine.partition import Partition
+    from stratalog.engine import Partition
 
 logger = logging.getLogger(__name__)
 

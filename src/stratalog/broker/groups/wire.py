@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from stratalog.errors import UnknownTopicIdError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
-    from stratalog.broker.metadata.store import Topic
+    from stratalog.broker.metadata import Topic
     from stratalog.broker.state import BrokerState
 
 _MILLISECOND = datetime.timedelta(milliseconds=1)

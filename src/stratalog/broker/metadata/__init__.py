@@ -1,1 +1,5 @@
 """What the cluster knows of itself: topics, configurations, features, producer ids; kept in an embedded store."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stratalog.config.broker import BrokerConfig
-from stratalog.config.topic import TOPIC_KEYS, LogConfig, index_size_needed
+from stratalog.config import TOPIC_KEYS, BrokerConfig, LogConfig, index_size_needed
 
 #: KIP-760: topic keys that have a minimum set by the operator, with the broker key of that minimum.
 SEGMENT_MINIMUMS = {"segment.ms": "min.topic.segment.ms", "segment.bytes": "min.topic.segment.bytes"}

@@ -13,7 +13,7 @@ from stratalog.broker.topics import check_topic_name
 from stratalog.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
-    from stratalog.broker.server.dispatch import RequestContext
+    from stratalog.broker.server import RequestContext
     from stratalog.broker.state import BrokerState
 
 #: Resource types of the configuration APIs.

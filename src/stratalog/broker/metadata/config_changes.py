@@ -8,11 +8,18 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from stratalog.broker.metadata.advice import SEGMENT_MINIMUMS, below_minimum
-from stratalog.config.broker import BROKER_KEYS, BrokerConfig
-from stratalog.config.keys import ConfigKey, ConfigRegistry, ConfigType, invalid
-from stratalog.config.topic import LOCAL_RETENTION_SAME, TOPIC_KEYS
-from stratalog.config.unkept import asks_for
-from stratalog.engine.cleaning.cleaner_config import CleanerConfig
+from stratalog.config import (
+    BROKER_KEYS,
+    LOCAL_RETENTION_SAME,
+    TOPIC_KEYS,
+    BrokerConfig,
+    ConfigKey,
+    ConfigRegistry,
+    ConfigType,
+    asks_for,
+    invalid,
+)
+from stratalog.engine.cleaning import CleanerConfig
 from stratalog.errors import InvalidConfigError, InvalidRequestError
 
 REMOTE_STORAGE_ENABLE = "remote.storage.enable"

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from stratalog.config.broker import BROKER_KEYS, BrokerConfig
-from stratalog.config.keys import ConfigKey, ConfigType
-from stratalog.config.topic import TOPIC_KEYS
+from stratalog.config import BROKER_KEYS, TOPIC_KEYS, BrokerConfig, ConfigKey, ConfigType
 from stratalog.errors import InvalidConfigError
 
 if TYPE_CHECKING:

@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from stratalog.config.broker import BROKER_KEYS, BrokerConfig
-from stratalog.config.keys import invalid
-from stratalog.config.topic import LogConfig
-from stratalog.engine.cleaning.cleaner_config import CleanerConfig
+from stratalog.config import BROKER_KEYS, BrokerConfig, LogConfig, invalid
+from stratalog.engine.cleaning import CleanerConfig
 from stratalog.errors import InvalidConfigError
 
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from stratalog.config.metadata_version import (
+from stratalog.config import (
     LARGE_SEGMENTS_LEVEL,
     LEVEL_MAX,
     LEVEL_MIN,
     METADATA_VERSION,
+    OTHER_FEATURES,
     level_name,
     lost_by_downgrade,
 )
-from stratalog.config.other_features import OTHER_FEATURES
 from stratalog.errors import InvalidUpdateVersionError
 
 

@@ -28,15 +28,14 @@ from stratalog.broker.metadata.store_file import (
     raise_clearer,
 )
 from stratalog.broker.metadata.topic_map import Topic, TopicMap
-from stratalog.config.metadata_version import INITIAL_LEVEL, METADATA_VERSION, level_name
-from stratalog.config.other_features import OTHER_FEATURES
+from stratalog.config import INITIAL_LEVEL, METADATA_VERSION, OTHER_FEATURES, level_name
 from stratalog.errors import (
     InvalidPartitionsError,
     KafkaStorageError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
-from stratalog.util.uuids import random_uuid, uuid_to_base64
+from stratalog.util import random_uuid, uuid_to_base64
 
 __all__ = ["FinalizedFeatures", "MetadataStore", "ProducerIdBlock", "Topic"]
 

@@ -6,8 +6,15 @@ import sqlite3
 from pathlib import Path
 from typing import NoReturn
 
-from stratalog.config.metadata_version import LEVEL_MAX, LEVEL_MIN, METADATA_VERSION, is_supported, level_name
-from stratalog.config.other_features import TRANSACTION_VERSION, level_with
+from stratalog.config import (
+    LEVEL_MAX,
+    LEVEL_MIN,
+    METADATA_VERSION,
+    TRANSACTION_VERSION,
+    is_supported,
+    level_name,
+    level_with,
+)
 from stratalog.errors import DataDirError
 
 STORE_FILE = "stratalog.sqlite"

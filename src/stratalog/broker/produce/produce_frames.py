@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from stratalog.broker.frame_fields import compact_length, encode_topic, flexible_topic, legacy_topic, varint
 from stratalog.errors import InvalidRequestError, RecordError
-from stratalog.wire.protocol import INT16, INT32, skip_tagged_fields
+from stratalog.wire import INT16, INT32, skip_tagged_fields
 
 FLEXIBLE_FROM = 9
 TOPIC_IDS_FROM = 13

@@ -25,10 +25,10 @@ from stratalog.broker.produce.produce_frames import (
 )
 from stratalog.errors import InvalidRequestError, KafkaError
 from stratalog.records import batch_format as fmt
-from stratalog.wire.protocol import INT32
+from stratalog.wire import INT32
 
 if TYPE_CHECKING:
-    from stratalog.engine.partition import Partition
+    from stratalog.engine import Partition
 
 #: Of the partition, of the topic and of the request.
 _NO_TAGGED_FIELDS = b"\0\0\0"

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from stratalog.broker.produce.produce_frames import PartitionRecords, PartitionResult
-from stratalog.engine.metrics.traffic import TopicTraffic
-from stratalog.engine.partition import Partition
+from stratalog.engine import Partition
+from stratalog.engine.metrics import TopicTraffic
 from stratalog.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -26,11 +26,10 @@ from stratalog.errors import (
     UnsupportedCompressionTypeError,
     wire_code,
 )
-from stratalog.log.producers.producer_verification import VerificationGuard
+from stratalog.log.producers import VerificationGuard
+from stratalog.records import Codec, checked_batch_size, iter_batches
 from stratalog.records import batch_format as fmt
-from stratalog.records.batch import checked_batch_size, iter_batches
-from stratalog.records.compression import Codec
-from stratalog.wire.protocol import INT32
+from stratalog.wire import INT32
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import Any
 from stratalog.broker.apis import load_apis
 from stratalog.broker.server.connection import Connection
 from stratalog.broker.state import BrokerState
-from stratalog.util.descriptors import descriptors_max
+from stratalog.util import descriptors_max
 
 logger = logging.getLogger(__name__)
 

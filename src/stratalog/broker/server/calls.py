@@ -25,10 +25,10 @@ from stratalog.broker.server.dispatch import (
     answer_error,
 )
 from stratalog.errors import InvalidRequestError, UnsupportedVersionError
-from stratalog.wire.api_keys import ApiKey
-from stratalog.wire.protocol import (
+from stratalog.wire import (
     INT16,
     REQUEST_HEAD,
+    ApiKey,
     is_flexible,
     read_client_id,
     read_request,

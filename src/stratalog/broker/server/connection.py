@@ -21,7 +21,7 @@ from stratalog.broker.server.calls import Calls
 from stratalog.broker.server.dispatch import Chunk
 from stratalog.broker.server.framing import Framing
 from stratalog.errors import StratalogError
-from stratalog.log.format.values import FileSlice
+from stratalog.log.format import FileSlice
 
 logger = logging.getLogger(__name__)
 

@@ -26,16 +26,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from stratalog.errors import KafkaError, wire_code
-from stratalog.log.format.values import FileSlice
-from stratalog.wire.api_keys import ApiKey
-from stratalog.wire.protocol import (
-    Encoded,
-    make_message,
-    message_module,
-    response_class,
-    with_parts,
-    write_message,
-)
+from stratalog.log.format import FileSlice
+from stratalog.wire import ApiKey, Encoded, make_message, message_module, response_class, with_parts, write_message
 
 if TYPE_CHECKING:
     from stratalog.broker.state import BrokerState

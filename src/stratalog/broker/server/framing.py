@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Final, Protocol
 
 from stratalog.errors import InvalidRequestError
-from stratalog.wire.protocol import INT32, REQUEST_HEAD
+from stratalog.wire import INT32, REQUEST_HEAD
 
 #: The size of a request is at least that of its header.
 _REQUEST_BYTES_MIN: Final = REQUEST_HEAD.size + 2

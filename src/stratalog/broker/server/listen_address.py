@@ -7,11 +7,9 @@ import socket
 from dataclasses import dataclass
 
 from stratalog.broker.state import Listener
-from stratalog.config.broker import BrokerConfig
-from stratalog.config.keys import invalid
-from stratalog.config.listeners import ADVERTISED, LISTENERS, PLAINTEXT, parse_listeners
+from stratalog.config import ADVERTISED, LISTENERS, PLAINTEXT, BrokerConfig, invalid, parse_listeners
 from stratalog.errors import InvalidConfigError, UsageError
-from stratalog.util.addresses import join_host_port
+from stratalog.util import join_host_port
 
 _PORT_MAX = 65_535
 _ANY_HOSTS = {"", "0.0.0.0", "::"}

@@ -19,14 +19,10 @@ from stratalog.broker.server.listen_address import (
     listen_address,
 )
 from stratalog.broker.state import BrokerState
-from stratalog.config.advice import broker_advice
-from stratalog.config.broker import BrokerConfig
-from stratalog.config.listeners import LISTENERS
-from stratalog.config.unkept import refuse_unkept
+from stratalog.config import LISTENERS, BrokerConfig, broker_advice, refuse_unkept
 from stratalog.errors import DataDirError, UsageError
-from stratalog.util.addresses import join_host_port
-from stratalog.util.clock import SYSTEM_CLOCK, Clock
-from stratalog.wire.protocol import warm_up
+from stratalog.util import SYSTEM_CLOCK, Clock, join_host_port
+from stratalog.wire import warm_up
 
 logger = logging.getLogger(__name__)
 

@@ -1,1 +1,5 @@
 """Transactions: who may produce under a transactional id, and when what was produced counts."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

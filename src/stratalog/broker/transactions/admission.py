@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from stratalog.broker.groups.offsets import TopicPartition
+from stratalog.broker.groups import TopicPartition
 from stratalog.broker.transactions.transaction import EPOCH_BUMP_FROM, Producer
 from stratalog.errors import (
     ConcurrentTransactionsError,
@@ -26,8 +26,8 @@ from stratalog.errors import (
 
 if TYPE_CHECKING:
     from stratalog.broker.state import BrokerState
-    from stratalog.engine.partition import Partition
-    from stratalog.log.producers.producer_verification import VerificationGuard
+    from stratalog.engine import Partition
+    from stratalog.log.producers import VerificationGuard
 
 #: First versions of Produce whose clients know TRANSACTION_ABORTABLE, and leave adding partitions to the broker.
 _PRODUCE_ABORTABLE_FROM = 11

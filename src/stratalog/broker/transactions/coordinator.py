@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from stratalog.broker.coordinator_loading import CoordinatorLoading, in_pieces
 from stratalog.broker.coordinator_log import Contents, CoordinatorLog
-from stratalog.broker.groups.offsets import TopicPartition
+from stratalog.broker.groups import TopicPartition
 from stratalog.broker.transactions import decisions
 from stratalog.broker.transactions.markers import Marker, Markers
 from stratalog.broker.transactions.records import (
@@ -32,7 +32,7 @@ from stratalog.broker.transactions.records import (
 from stratalog.broker.transactions.states import TransactionState
 from stratalog.broker.transactions.transaction import Producer, Transaction
 from stratalog.broker.transactions.transaction_log import transaction_log
-from stratalog.config.other_features import TRANSACTION_VERSION
+from stratalog.config import TRANSACTION_VERSION
 from stratalog.errors import (
     ConcurrentTransactionsError,
     CorruptRecordError,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from stratalog.broker.groups.offsets import TopicPartition
+from stratalog.broker.groups import TopicPartition
 from stratalog.broker.transactions.states import TransactionState
 from stratalog.broker.transactions.transaction import (
     EPOCH_BUMP_FROM,
@@ -24,7 +24,7 @@ from stratalog.errors import (
     ProducerFencedError,
     TransactionAbortableError,
 )
-from stratalog.records.batch_format import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from stratalog.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 
 def on_init_producer_id(

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stratalog.broker.groups.offsets import TopicPartition
-from stratalog.broker.groups.offsets_log import CONSUMER_OFFSETS_TOPIC
+from stratalog.broker.groups import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from stratalog.broker.transactions.transaction import Producer
 from stratalog.errors import (
     InvalidProducerEpochError,
@@ -19,7 +18,7 @@ from stratalog.errors import (
     UnknownTopicOrPartitionError,
     wire_code,
 )
-from stratalog.records.control import ControlType, end_transaction_marker
+from stratalog.records import ControlType, end_transaction_marker
 
 if TYPE_CHECKING:
     from stratalog.broker.state import BrokerState

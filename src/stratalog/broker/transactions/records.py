@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stratalog.broker.groups.offsets import TopicPartition
+from stratalog.broker.groups import TopicPartition
 from stratalog.broker.record_fields import (
     INT8,
     INT16,
@@ -32,7 +32,7 @@ from stratalog.broker.record_fields import (
 )
 from stratalog.broker.transactions.states import TransactionState
 from stratalog.broker.transactions.transaction import Transaction
-from stratalog.records.batch_format import NO_PRODUCER_ID
+from stratalog.records import NO_PRODUCER_ID
 
 KEY_VERSION = 0
 VALUE_VERSION_MAX = 1

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from stratalog.broker.groups.offsets import TopicPartition
+from stratalog.broker.groups import TopicPartition
 from stratalog.broker.transactions.states import PREVIOUS_STATES, TransactionState
-from stratalog.records.batch_format import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from stratalog.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 EPOCH_MAX: Final = 2**15 - 1
 #: Transactions version from which on each end of a transaction raises the epoch.

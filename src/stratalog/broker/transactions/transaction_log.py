@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stratalog.broker.coordinator_log import CoordinatorLog
-from stratalog.records.compression import Codec
+from stratalog.records import Codec
 
 if TYPE_CHECKING:
     from stratalog.broker.state import BrokerState
     from stratalog.broker.topics import Topics
-    from stratalog.config.broker import BrokerConfig
+    from stratalog.config import BrokerConfig
 
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 

@@ -12,7 +12,7 @@ from stratalog.cli.demo import flights as source
 from stratalog.cli.demo import spark_job, tiers, traffic
 from stratalog.cli.demo.broker_process import BrokerProcess
 from stratalog.cli.demo.report import Report
-from stratalog.engine.dirs.data_dir import is_served
+from stratalog.engine.dirs import is_served
 from stratalog.errors import UsageError
 
 #: Marks a directory as the demo's own, so that a second run may wipe it.

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from stratalog.cli.demo.traffic import LOCAL_RETENTION_BYTES, PARTITIONS, TOPIC
 from stratalog.errors import StratalogError
-from stratalog.inspect.bucket_catalog import list_remote_segments
-from stratalog.log.scan import SegmentFiles, list_segments
-from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.inspect import list_remote_segments
+from stratalog.log import SegmentFiles, list_segments
+from stratalog.remote.storage import ObjectStore
 
 _WAIT_SECONDS_MAX = 90
 

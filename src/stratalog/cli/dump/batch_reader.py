@@ -8,8 +8,15 @@ from typing_extensions import Buffer
 
 from stratalog.cli.dump.source import Source
 from stratalog.errors import StratalogError
-from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size
-from stratalog.records.batch_format import HEADER_SIZE, HEADER_SIZE_UP_TO_MAGIC, MAGIC, MAGIC_AT
+from stratalog.records import (
+    HEADER_SIZE,
+    HEADER_SIZE_UP_TO_MAGIC,
+    MAGIC,
+    MAGIC_AT,
+    RecordBatch,
+    batch_at,
+    checked_batch_size,
+)
 
 #: Bytes read at once to find batches; a larger batch takes a read of its own.
 READ_AHEAD: Final = 64 * 1024

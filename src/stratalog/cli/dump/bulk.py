@@ -15,10 +15,9 @@ from stratalog.cli.dump.log_dump import PlainPrinter, Window
 from stratalog.cli.dump.output import Problems, TextOutput
 from stratalog.cli.dump.source import Source
 from stratalog.errors import StratalogError
+from stratalog.records import Codec, RecordBatch, batch_at
 from stratalog.records import batch_format as fmt
-from stratalog.records.batch import RecordBatch, batch_at
-from stratalog.records.compression import Codec
-from stratalog.util.crc32c import crc32c
+from stratalog.util import crc32c
 
 #: Text is written out when about this much may have come together.
 TEXT_SIZE: Final = 16 * 1024 * 1024

@@ -19,7 +19,7 @@ import numba
 import numpy as np
 from numba import types
 
-from stratalog.records.native.toolkit import compile_native
+from stratalog.records.native import compile_native
 
 F = TypeVar("F", bound=Callable[..., Any])
 

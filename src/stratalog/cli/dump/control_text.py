@@ -6,8 +6,7 @@ from typing import Final
 
 from stratalog.cli.dump.message_schema import MalformedMessageError, decode_message, schemas, to_json
 from stratalog.errors import InvalidRecordError
-from stratalog.records.control import ControlType, parse_control_key, parse_control_value
-from stratalog.records.record import Record
+from stratalog.records import ControlType, Record, parse_control_key, parse_control_value
 
 #: Control type -> what the tool writes before the JSON, and the schema of the value. Values are read as version 0.
 _KRAFT: Final = {

@@ -21,9 +21,8 @@ from stratalog.cli.dump.message_schema import (
 )
 from stratalog.cli.dump.output import Decoded
 from stratalog.errors import CorruptRecordError
-from stratalog.records.record import Record
-from stratalog.util.uuids import uuid_to_base64
-from stratalog.util.varint import VARINT_BYTES_MAX, decode_unsigned
+from stratalog.records import Record
+from stratalog.util import VARINT_BYTES_MAX, decode_unsigned, uuid_to_base64
 
 Decoder = Callable[[Record], Decoded]
 
@@ -155,7 +154,7 @@ def _split_version(data: bytes) -> tuple[int, bytes]:
 
 
 def _remote_log_metadata(record: Record) -> Decoded:
-    from stratalog.remote.metadata.serde import decode
+    from stratalog.remote.metadata import decode
 
     try:
         return Decoded(None, _event_text(decode(record.value or b"")))
@@ -165,7 +164,7 @@ def _remote_log_metadata(record: Record) -> Decoded:
 
 def _event_text(event: Any) -> str:
     """`toString` of Kafka's classes."""
-    from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
+    from stratalog.remote.api import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
 
     if isinstance(event, RemoteLogSegmentMetadata):
         epochs = ", ".join(f"{epoch}={offset}" for epoch, offset in sorted(event.segment_leader_epochs.items()))

@@ -10,8 +10,7 @@ from typing import Final
 from stratalog.cli.dump import index_dump, log_dump, small_files
 from stratalog.cli.dump.output import Problems, TextOutput
 from stratalog.cli.dump.source import Source
-from stratalog.log.format import checkpoints
-from stratalog.log.format.file_names import (
+from stratalog.log.format import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -19,6 +18,7 @@ from stratalog.log.format.file_names import (
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
+    checkpoints,
 )
 
 #: A segment's file: base offset, in a bucket also the segment's id, the kind, and a suffix while it comes or goes or

@@ -14,13 +14,9 @@ from stratalog.cli.dump.output import DumpOptions, Problems, TextOutput
 from stratalog.cli.dump.ranges import index_entries
 from stratalog.cli.dump.source import Source, read_all
 from stratalog.errors import StratalogError, UsageError
-from stratalog.log.format.file_names import LOG_SUFFIX
-from stratalog.log.format.offset_index_format import OffsetIndexFormat, decode_entries, detect
-from stratalog.log.format.offset_index_proof import prove
-from stratalog.log.format.values import OffsetPosition
+from stratalog.log.format import LOG_SUFFIX, OffsetIndexFormat, OffsetPosition, decode_entries, detect, prove
 from stratalog.log.index import time_index
-from stratalog.records.batch import RecordBatch
-from stratalog.records.batch_format import NO_TIMESTAMP
+from stratalog.records import NO_TIMESTAMP, RecordBatch
 
 _OUT_OF_ORDER: Final = "  Index timestamp: {}, Previously indexed timestamp: {}"
 

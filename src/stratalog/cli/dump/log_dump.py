@@ -18,9 +18,16 @@ from stratalog.cli.dump.output import DumpOptions, JsonOutput, Problems, TextOut
 from stratalog.cli.dump.ranges import positions
 from stratalog.cli.dump.source import Source
 from stratalog.errors import StratalogError
-from stratalog.log.format.file_names import LOG_SUFFIX
-from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size, iter_batches
-from stratalog.records.batch_format import CODEC_MASK, HEADER_SIZE_UP_TO_MAGIC, MAGIC
+from stratalog.log.format import LOG_SUFFIX
+from stratalog.records import (
+    CODEC_MASK,
+    HEADER_SIZE_UP_TO_MAGIC,
+    MAGIC,
+    RecordBatch,
+    batch_at,
+    checked_batch_size,
+    iter_batches,
+)
 
 WINDOW_SIZE: Final = 8 * 1024 * 1024
 #: From this size on the native loops pay for being loaded.

@@ -19,8 +19,7 @@ from importlib import resources
 from typing import Any, Final
 
 from stratalog.errors import CorruptRecordError
-from stratalog.util.uuids import uuid_to_base64
-from stratalog.util.varint import VARINT_BYTES_MAX, decode_unsigned
+from stratalog.util import VARINT_BYTES_MAX, decode_unsigned, uuid_to_base64
 
 JsonValue = None | bool | int | float | str | list[Any] | dict[str, Any]
 Schema = dict[str, Any]

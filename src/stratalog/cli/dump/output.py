@@ -12,9 +12,7 @@ from typing_extensions import Buffer
 
 from stratalog.cli.dump.control_text import control_text
 from stratalog.cli.dump.ranges import WHOLE, DumpRange
-from stratalog.records.batch import RecordBatch
-from stratalog.records.batch_format import MAGIC
-from stratalog.records.record import Record
+from stratalog.records import MAGIC, Record, RecordBatch
 
 TIMESTAMP_TYPE: Final = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 _INT64_MASK: Final = (1 << 64) - 1

@@ -17,10 +17,7 @@ from typing import Final
 from stratalog.cli.dump.batch_reader import BatchReader
 from stratalog.cli.dump.source import Source, read_all
 from stratalog.errors import UsageError
-from stratalog.log.format.file_names import OFFSET_INDEX_SUFFIX
-from stratalog.log.format.offset_index_format import decode_entries
-from stratalog.log.format.offset_index_proof import prove
-from stratalog.log.format.values import OffsetPosition
+from stratalog.log.format import OFFSET_INDEX_SUFFIX, OffsetPosition, decode_entries, prove
 
 _BOUND: Final = re.compile(r"(@?)(\d{1,19})", re.ASCII)
 

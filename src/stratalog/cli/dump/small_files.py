@@ -10,13 +10,12 @@ import json
 from stratalog.cli.dump.output import Problems, TextOutput
 from stratalog.cli.dump.ranges import DumpRange
 from stratalog.cli.dump.source import Source, read_all
-from stratalog.config.broker import parse_properties
+from stratalog.config import parse_properties
 from stratalog.errors import StratalogError
 from stratalog.log.format import checkpoints, producer_snapshot
-from stratalog.log.index import txn_index
-from stratalog.log.index.txn_index import AbortedTransaction
-from stratalog.log.producers.producer_entry import BatchMetadata
-from stratalog.util.uuids import uuid_to_base64
+from stratalog.log.index import AbortedTransaction, txn_index
+from stratalog.log.producers import BatchMetadata
+from stratalog.util import uuid_to_base64
 
 
 def dump_txn_index(source: Source, output: TextOutput, problems: Problems) -> None:

@@ -12,7 +12,7 @@ from typing import Protocol
 from typing_extensions import Buffer
 
 from stratalog.errors import RemoteResourceNotFoundError, UsageError
-from stratalog.util.filesystem import REAL_FILESYSTEM, File
+from stratalog.util import REAL_FILESYSTEM, File
 
 _URL = re.compile(r"[a-z][a-z0-9]+://")
 
@@ -100,7 +100,7 @@ class ObjectSource:
     """An object, read in ranges."""
 
     def __init__(self, store: object, directory_url: str, key: str) -> None:
-        from stratalog.remote.storage.object_store import ObjectStore
+        from stratalog.remote.storage import ObjectStore
 
         assert isinstance(store, ObjectStore)
         self._store = store
@@ -131,7 +131,7 @@ class ObjectSource:
 
 
 def _open_object(url: str, store_options: Mapping[str, str]) -> Source:
-    from stratalog.remote.storage.object_store import ObjectStore
+    from stratalog.remote.storage import ObjectStore
 
     directory, _, key = url.rpartition("/")
     if not key or directory.endswith("/"):

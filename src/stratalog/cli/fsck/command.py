@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from stratalog.cli.options import JsonLines
-from stratalog.engine.dirs.data_dir import META_PROPERTIES
+from stratalog.engine.dirs import META_PROPERTIES
 from stratalog.errors import UsageError
-from stratalog.log.format.file_names import parse_file_name
-from stratalog.log.scan import list_partitions
-from stratalog.util.filesystem import REAL_FILESYSTEM
+from stratalog.log import list_partitions
+from stratalog.log.format import parse_file_name
+from stratalog.util import REAL_FILESYSTEM
 
 
 def fsck(

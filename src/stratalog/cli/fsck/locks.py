@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from stratalog.errors import UsageError
-from stratalog.log.recovery.dir_lock import LOCK, DirLock, hold, hold_for_check
-from stratalog.util.filesystem import FileSystem
+from stratalog.log.recovery import LOCK, DirLock, hold, hold_for_check
+from stratalog.util import FileSystem
 
 
 @contextmanager

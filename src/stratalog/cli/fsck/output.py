@@ -12,9 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stratalog.jobs.fsck.actions import Action
-from stratalog.jobs.fsck.data_dir import CheckReport
-from stratalog.jobs.fsck.findings import Finding, Severity
+from stratalog.jobs.fsck import Action, CheckReport, Finding, Severity
 
 _STYLES: Final = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
 #: Wide enough that nothing is wrapped where no terminal says how wide it is.

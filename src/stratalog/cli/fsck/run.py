@@ -12,11 +12,8 @@ import typer
 
 from stratalog.cli.fsck.locks import held
 from stratalog.cli.fsck.output import JsonOutput, Output, TextOutput
-from stratalog.jobs.fsck.actions import Action
-from stratalog.jobs.fsck.data_dir import CheckReport, check_dirs, is_partition_dir, log_size
-from stratalog.jobs.fsck.findings import Severity
-from stratalog.jobs.fsck.repair import plan
-from stratalog.util.filesystem import REAL_FILESYSTEM
+from stratalog.jobs.fsck import Action, CheckReport, Severity, check_dirs, is_partition_dir, log_size, plan
+from stratalog.util import REAL_FILESYSTEM
 
 _FS = REAL_FILESYSTEM
 

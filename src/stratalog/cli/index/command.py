@@ -13,8 +13,8 @@ from stratalog.cli.index.targets import find_target
 from stratalog.cli.index.verify import verify_target
 from stratalog.cli.options import JsonLines
 from stratalog.errors import UsageError
-from stratalog.jobs.index.rebuild import INDEX_INTERVAL_BYTES
-from stratalog.log.format.offset_index_format import OffsetIndexFormat, format_of
+from stratalog.jobs.index import INDEX_INTERVAL_BYTES
+from stratalog.log.format import OffsetIndexFormat, format_of
 
 _PathArgument = Annotated[
     Path, typer.Argument(metavar="PATH", help="An index file, a partition directory or a data directory.")

@@ -9,12 +9,10 @@ from typing import Any
 
 from stratalog.cli.index.targets import SegmentTarget, Target
 from stratalog.cli.tables import print_json, print_table
-from stratalog.jobs.index.check import offset_entries, time_entries
-from stratalog.log.format.offset_index_detection import detect_file
-from stratalog.log.format.offset_index_format import LARGE, Evidence
-from stratalog.log.format.values import OffsetPosition, TimestampOffset
-from stratalog.log.index.time_index import ENTRY_SIZE
-from stratalog.util.filesystem import REAL_FILESYSTEM
+from stratalog.jobs.index import offset_entries, time_entries
+from stratalog.log.format import LARGE, Evidence, OffsetPosition, TimestampOffset, detect_file
+from stratalog.log.index import ENTRY_SIZE
+from stratalog.util import REAL_FILESYSTEM
 
 
 @dataclass(frozen=True, slots=True)

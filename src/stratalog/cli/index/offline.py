@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stratalog.errors import DataDirError
-from stratalog.log.recovery.dir_lock import LOCK, hold
+from stratalog.log.recovery import LOCK, hold
 
 
 @contextmanager

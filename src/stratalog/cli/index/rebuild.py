@@ -11,17 +11,18 @@ from stratalog.cli.index.targets import SegmentTarget, Target
 from stratalog.cli.index.verify import findings_of, print_findings
 from stratalog.cli.tables import print_json
 from stratalog.errors import UsageError
-from stratalog.jobs.index.check import Finding, offset_entries, verify_offset_index
-from stratalog.jobs.index.rebuild import (
+from stratalog.jobs.index import (
+    Finding,
     convert_offset_index,
     format_for_rebuild,
     index_log,
+    offset_entries,
+    verify_offset_index,
     write_offset_index,
     write_time_index,
 )
-from stratalog.log.format.offset_index_detection import detect_file
-from stratalog.log.format.offset_index_format import OffsetIndexFormat
-from stratalog.util.filesystem import REAL_FILESYSTEM
+from stratalog.log.format import OffsetIndexFormat, detect_file
+from stratalog.util import REAL_FILESYSTEM
 
 
 def rebuild_target(

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stratalog.errors import UsageError
-from stratalog.log.format.file_names import (
+from stratalog.log import list_partitions, list_segments
+from stratalog.log.format import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -16,7 +17,6 @@ from stratalog.log.format.file_names import (
     parse_partition_dir,
     time_index_file,
 )
-from stratalog.log.scan import list_partitions, list_segments
 
 
 @dataclass(frozen=True, slots=True)

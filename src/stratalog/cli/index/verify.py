@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from stratalog.cli.index.progress import progress
 from stratalog.cli.index.targets import SegmentTarget, Target
 from stratalog.cli.tables import on_terminal, print_json, print_table
-from stratalog.jobs.index.check import Finding, verify_offset_index, verify_time_index
+from stratalog.jobs.index import Finding, verify_offset_index, verify_time_index
 
 
 def findings_of(segment: SegmentTarget) -> list[Finding]:

@@ -15,11 +15,10 @@ from stratalog.cli.options import (
 )
 from stratalog.cli.retention.output import print_explained, print_explained_json
 from stratalog.cli.retention.sources import Sources, gather
-from stratalog.cli.tier.times import span_ms, time_ms
+from stratalog.cli.tier import span_ms, time_ms
 from stratalog.errors import UnknownTopicOrPartitionError, UsageError
-from stratalog.jobs.retention.fate import Rhythm
-from stratalog.jobs.retention.remote_survey import config_of, survey
-from stratalog.util.clock import SYSTEM_CLOCK
+from stratalog.jobs.retention import Rhythm, config_of, survey
+from stratalog.util import SYSTEM_CLOCK
 
 
 def explain(

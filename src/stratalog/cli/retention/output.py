@@ -7,10 +7,9 @@ from typing import Any
 
 from stratalog.cli.retention.sources import ServedPartition, Sources
 from stratalog.cli.tables import on_terminal, print_json, print_table
-from stratalog.cli.tier.progress import size_text
-from stratalog.config.topic import LogConfig
-from stratalog.jobs.retention.fate import Fate
-from stratalog.jobs.retention.words import span_text, time_text
+from stratalog.cli.tier import size_text
+from stratalog.config import LogConfig
+from stratalog.jobs.retention import Fate, span_text, time_text
 
 _LESSON = (
     "retention.ms is the least that a record stays, not the most: a segment goes as a whole, once its newest record is "

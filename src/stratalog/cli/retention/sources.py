@@ -9,9 +9,9 @@ from pathlib import Path
 from stratalog.cli.log_dirs import describe_log_dirs
 from stratalog.cli.topic_configs import served_configs, stored_configs
 from stratalog.errors import UnknownTopicOrPartitionError, UnsupportedVersionError, UsageError
-from stratalog.inspect.data_dirs import DataDirs
-from stratalog.jobs.retention.remote_survey import KnownOffsets, SurveyedPartition
-from stratalog.log.scan import list_partitions
+from stratalog.inspect import DataDirs
+from stratalog.jobs.retention import KnownOffsets, SurveyedPartition
+from stratalog.log import list_partitions
 from stratalog.wire.client import (
     EARLIEST_LOCAL_OFFSET,
     EARLIEST_OFFSET,

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from stratalog.cli.fsck.locks import held
+from stratalog.cli.fsck import held
 from stratalog.cli.options import DataDirs, Json, Remote, RemoteOptions, Topics
 from stratalog.cli.spark.options import places
 from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
-from stratalog.cli.tier.times import span_ms
-from stratalog.util.filesystem import REAL_FILESYSTEM
+from stratalog.cli.tier import span_ms
+from stratalog.util import REAL_FILESYSTEM
 
 
 def audit(
@@ -49,9 +49,8 @@ def audit(
     """
     where = places(data_dir, remote, remote_option, topic)
     grace_ms = span_ms(grace, "--grace")
+    from stratalog.spark.pipelines import State, terminal_progress
     from stratalog.spark.pipelines.audit import audit as run_audit
-    from stratalog.spark.pipelines.progress import terminal_progress
-    from stratalog.spark.pipelines.state import State
 
     kept = None if state is None else State(state, where.remote_options)
     with (

@@ -10,14 +10,14 @@ import typer
 from stratalog.cli.options import DataDirs, Json, Remote, RemoteOptions, key_values
 from stratalog.cli.spark.options import data_dirs, remote_options, remote_url
 from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
-from stratalog.cli.tier.times import span_ms
+from stratalog.cli.tier import span_ms
 from stratalog.cli.topic_configs import stored_configs
 from stratalog.errors import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from stratalog.spark.pipelines.compact import CompactResult
+    from stratalog.spark.pipelines import CompactResult
 
 
 def compact(
@@ -74,7 +74,7 @@ def compact(
       stratalog spark compact prices --remote s3://bucket/tiered \\
         --kafka bootstrap.servers=localhost:9092
     """
-    from stratalog.spark.pipelines.compaction.plan import topic_config
+    from stratalog.spark.pipelines.compaction import topic_config
 
     if (data_dir is None) == (remote is None):
         raise UsageError("give either --data-dir, for log directories, or --remote, for a bucket")
@@ -92,9 +92,7 @@ def compact(
     store_options = remote_options(remote_option)
 
     def run(spark: SparkSession) -> CompactResult:
-        from stratalog.spark.pipelines.compact import compact_bucket, compact_data_dirs
-        from stratalog.spark.pipelines.progress import terminal_progress
-        from stratalog.spark.pipelines.state import State
+        from stratalog.spark.pipelines import State, compact_bucket, compact_data_dirs, terminal_progress
 
         if url is None:
             return compact_data_dirs(

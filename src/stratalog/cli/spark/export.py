@@ -96,9 +96,9 @@ def export(
     to = str(Path(to).absolute()) if table_format == "parquet" and "://" not in to else to
 
     from stratalog.spark import export as pipeline
-    from stratalog.spark.export.layout import Layout
-    from stratalog.spark.options.read_options import ReadOptions
-    from stratalog.spark.pipelines.progress import terminal_progress
+    from stratalog.spark.export import Layout
+    from stratalog.spark.options import ReadOptions
+    from stratalog.spark.pipelines import terminal_progress
 
     ReadOptions.parse({name: str(value) for name, value in source.items()})  # before a session is started
     Layout.of(columns)
@@ -122,8 +122,7 @@ def _decoding(
     kind: str | None, schema: str | None, confluent: bool, schema_id: int | None, message: str | None
 ) -> Decoding | str | None:
     """What `--decode` and its companions mean. UsageError."""
-    from stratalog.spark.export import Avro, Json, Protobuf
-    from stratalog.spark.export.decoding import checked_avro_schema
+    from stratalog.spark.export import Avro, Json, Protobuf, checked_avro_schema
 
     given = [
         name

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stratalog.cli.fsck.locks import held
+from stratalog.cli.fsck import held
 from stratalog.cli.options import DataDirs, Json, Remote, RemoteOptions, Topics
 from stratalog.cli.spark.options import Places, places
 from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
 from stratalog.errors import UsageError
-from stratalog.util.filesystem import REAL_FILESYSTEM
+from stratalog.util import REAL_FILESYSTEM
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from stratalog.spark.pipelines.index import IndexResult
+    from stratalog.spark.pipelines import IndexResult
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")]
 
@@ -40,7 +40,7 @@ def verify(
     Example:
       stratalog spark index verify --data-dir /var/lib/stratalog --remote s3://bucket/tiered
     """
-    from stratalog.spark.pipelines.index import verify_indexes
+    from stratalog.spark.pipelines import verify_indexes
 
     where = places(data_dir, remote, remote_option, topic)
     with _locked(where, False), spark_session("stratalog index", master, remote_session, conf) as spark:
@@ -74,7 +74,7 @@ def rebuild(
     Example:
       stratalog spark index rebuild --only-damaged --data-dir /var/lib/stratalog
     """
-    from stratalog.spark.pipelines.index import rebuild_indexes
+    from stratalog.spark.pipelines import rebuild_indexes
 
     where = places(data_dir, remote, remote_option, topic)
     more = {
@@ -108,7 +108,7 @@ def convert(
     Example:
       stratalog spark index convert --to 12 --data-dir /var/lib/stratalog
     """
-    from stratalog.spark.pipelines.index import convert_indexes
+    from stratalog.spark.pipelines import convert_indexes
 
     where = places(data_dir, remote, remote_option, topic)
     more = {"to": _entry_size(to), "dry_run": dry_run}
@@ -126,7 +126,7 @@ def _locked(where: Places, exclusively: bool) -> Iterator[None]:
 
 
 def _done(job: Callable[..., IndexResult], spark: SparkSession, options: dict[str, Any], as_json: bool) -> int:
-    from stratalog.spark.pipelines.progress import terminal_progress
+    from stratalog.spark.pipelines import terminal_progress
 
     result = job(spark, **options, progress=terminal_progress())
     result.report().print(as_json=as_json)

@@ -100,9 +100,8 @@ def ingest(
         sink["segmentBytes"] = segment_bytes
 
     from stratalog.spark import ingest as pipeline
-    from stratalog.spark.pipelines.progress import terminal_progress
-    from stratalog.spark.pipelines.state import State
-    from stratalog.spark.sink.options import SinkOptions
+    from stratalog.spark.pipelines import State, terminal_progress
+    from stratalog.spark.sink import SinkOptions
 
     SinkOptions.parse({name: str(text) for name, text in sink.items()})  # before a session is started
     with spark_session("stratalog spark ingest", master, remote_session, conf) as spark:

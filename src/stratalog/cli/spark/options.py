@@ -11,7 +11,7 @@ from uuid import UUID
 from stratalog.cli.missing import require_topics
 from stratalog.cli.options import key_values
 from stratalog.errors import UsageError
-from stratalog.util.uuids import uuid_from_base64
+from stratalog.util import uuid_from_base64
 
 
 def remote_options(texts: Iterable[str] | None) -> dict[str, str]:
@@ -99,8 +99,8 @@ def require_place(paths: Iterable[Path] | None, remote: str | None) -> None:
 
 
 def _topics_in(where: Places) -> set[str]:
-    from stratalog.cli.tier.store import open_store, topics_in  # loads object-store clients
-    from stratalog.log.scan import list_partitions
+    from stratalog.cli.tier import open_store, topics_in  # loads object-store clients
+    from stratalog.log import list_partitions
 
     found = {partition.topic for path in where.paths for partition in list_partitions(path)}
     if where.remote is not None:

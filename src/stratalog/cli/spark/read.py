@@ -69,7 +69,7 @@ def read(
         --where "timestamp > '2026-01-01'" \\
         --columns "offset, string(value)" --format csv
     """
-    from stratalog.spark.pipelines.read import read_rows, source_options
+    from stratalog.spark.pipelines import read_rows, source_options
 
     places = source_options(
         paths=data_dirs(data_dir),

@@ -10,20 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stratalog.broker.metadata.store import MetadataStore
+from stratalog.broker.metadata import MetadataStore
 from stratalog.cli.options import Json, RemoteOptions, Topics, key_values
 from stratalog.cli.spark.options import remote_options, remote_url
 from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
-from stratalog.cli.tier.times import time_ms
-from stratalog.config.metadata_version import INITIAL_LEVEL, LARGE_SEGMENTS_LEVEL
-from stratalog.config.topic import LogConfig
-from stratalog.engine.dirs.data_dir import is_served
+from stratalog.cli.tier import time_ms
+from stratalog.config import INITIAL_LEVEL, LARGE_SEGMENTS_LEVEL, LogConfig
+from stratalog.engine.dirs import is_served
 from stratalog.errors import DataDirError, InvalidConfigError, UsageError
-from stratalog.util.clock import SYSTEM_CLOCK
+from stratalog.util import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
-    from stratalog.jobs.restore.bucket import RestoredTopic
-    from stratalog.spark.pipelines.restore import RestoreResult
+    from stratalog.jobs.restore import RestoredTopic
+    from stratalog.spark.pipelines import RestoreResult
 
 
 def restore(
@@ -85,8 +84,7 @@ def restore(
     overrides = key_values("--topic-config", topic_config)
     LogConfig.from_properties(overrides, use_large_index_format=True)
     target_options = key_values("--target-option", target_option)
-    from stratalog.spark.pipelines.progress import terminal_progress
-    from stratalog.spark.pipelines.restore import restore_to_bucket, restore_to_directory
+    from stratalog.spark.pipelines import restore_to_bucket, restore_to_directory, terminal_progress
 
     if data_dir is not None and is_served(data_dir):
         raise DataDirError(f"{data_dir} is served by a broker; stop it first")

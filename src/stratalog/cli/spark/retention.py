@@ -10,9 +10,9 @@ import typer
 from stratalog.cli.options import DataDirs, Json, Remote, RemoteOptions, Topics, key_values
 from stratalog.cli.spark.options import places
 from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
-from stratalog.cli.tier.times import span_ms, time_ms
+from stratalog.cli.tier import span_ms, time_ms
 from stratalog.cli.topic_configs import stored_configs
-from stratalog.jobs.retention.fate import Rhythm
+from stratalog.jobs.retention import Rhythm
 
 WhatIf = Annotated[
     list[str] | None,
@@ -55,8 +55,7 @@ def retention(
       stratalog spark retention --remote s3://bucket/tiered --topic orders --segments --json
     """
     where = places(data_dir, remote, remote_option, topic)
-    from stratalog.spark.pipelines.progress import terminal_progress
-    from stratalog.spark.pipelines.retention import forecast_retention
+    from stratalog.spark.pipelines import forecast_retention, terminal_progress
 
     tried = key_values("--what-if", what_if)
     at_ms = None if at is None else time_ms(at, "--at")

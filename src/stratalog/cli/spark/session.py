@@ -16,7 +16,7 @@ import typer
 from stratalog.cli.options import key_values
 from stratalog.cli.streams import discard_stderr
 from stratalog.errors import UsageError
-from stratalog.util.child_processes import end_descendants
+from stratalog.util import end_descendants
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,7 +63,7 @@ def spark_session(
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise UsageError("Spark is not installed: `pip install stratalog[spark]`") from error
-    from stratalog.spark.session.sessions import say_wrong_queries_once
+    from stratalog.spark.session import say_wrong_queries_once
 
     say_wrong_queries_once()
     active = SparkSession.getActiveSession()

@@ -23,13 +23,10 @@ from stratalog.cli.tier.store import (
 )
 from stratalog.cli.tier.times import span_ms
 from stratalog.errors import RemoteStorageError
-from stratalog.inspect.data_dirs import DataDirs
-from stratalog.jobs.audit.findings import Finding, Severity
-from stratalog.jobs.audit.run import AuditOptions, AuditResult, audit_bucket
-from stratalog.jobs.audit.uploads import audit_uploads
-from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.remote.storage.s3_uploads import S3Uploads
-from stratalog.util.clock import SYSTEM_CLOCK
+from stratalog.inspect import DataDirs
+from stratalog.jobs.audit import AuditOptions, AuditResult, Finding, Severity, audit_bucket, audit_uploads
+from stratalog.remote.storage import ObjectStore, S3Uploads
+from stratalog.util import SYSTEM_CLOCK
 
 DeepOption = Annotated[
     bool,

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from stratalog.errors import UsageError
-from stratalog.inspect.data_dirs import METADATA_TOPIC, DataDirs
+from stratalog.inspect import METADATA_TOPIC, DataDirs
 
 DataDirOption = Annotated[
     list[Path] | None,

@@ -19,13 +19,18 @@ from stratalog.cli.tier.data_dirs import DataDirOption, open_data_dirs
 from stratalog.cli.tier.progress import audit_progress, size_text
 from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store, say_empty, topics_in
 from stratalog.cli.tier.times import time_ms, time_text
-from stratalog.inspect.bucket import PartitionObjects, PartitionReader, find_partitions
-from stratalog.inspect.facts import PartitionMetadata, SegmentObjects, group_objects
-from stratalog.jobs.audit.run import AuditProgress
-from stratalog.jobs.audit.segment import State, misfits, state_of
-from stratalog.remote.api.interfaces import TopicIdPartition
-from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.util.uuids import uuid_to_base64
+from stratalog.inspect import (
+    PartitionMetadata,
+    PartitionObjects,
+    PartitionReader,
+    SegmentObjects,
+    find_partitions,
+    group_objects,
+)
+from stratalog.jobs.audit import AuditProgress, State, misfits, state_of
+from stratalog.remote.api import TopicIdPartition
+from stratalog.remote.storage import SegmentManifest
+from stratalog.util import uuid_to_base64
 
 
 class Level(enum.StrEnum):

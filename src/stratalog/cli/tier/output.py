@@ -13,9 +13,8 @@ from rich.text import Text
 
 from stratalog.cli.tables import print_json
 from stratalog.cli.tier.progress import size_text
-from stratalog.jobs.audit.findings import Finding, PlannedMend, RepairPlan, Severity
-from stratalog.jobs.audit.run import AuditResult
-from stratalog.util.uuids import uuid_to_base64
+from stratalog.jobs.audit import AuditResult, Finding, PlannedMend, RepairPlan, Severity
+from stratalog.util import uuid_to_base64
 
 _STYLES: Final = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
 #: Wide enough that nothing is wrapped where no terminal says how wide it is.

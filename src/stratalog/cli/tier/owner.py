@@ -7,18 +7,16 @@ from typing import Annotated
 
 import typer
 
-from stratalog.broker.metadata.store import MetadataStore
-from stratalog.broker.metadata.store_file import STORE_FILE
+from stratalog.broker.metadata import STORE_FILE, MetadataStore
 from stratalog.cli.options import JsonLines, RemoteOptions
 from stratalog.cli.tables import on_terminal, print_json
 from stratalog.cli.tier.columns import Column, print_columns
 from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store
 from stratalog.cli.tier.times import time_text
-from stratalog.engine.dirs.data_dir import stored_cluster_id, stored_node_id
+from stratalog.engine.dirs import stored_cluster_id, stored_node_id
 from stratalog.errors import UsageError
-from stratalog.remote.ownership.bucket_owner import BucketOwner, give_up, owners
-from stratalog.remote.ownership.bucket_owner import take_over as take_over_bucket
-from stratalog.remote.ownership.owner_file import OwnershipFile
+from stratalog.remote.ownership import BucketOwner, OwnershipFile, give_up, owners
+from stratalog.remote.ownership import take_over as take_over_bucket
 
 _COLUMNS = (
     Column("generation", is_number=True),

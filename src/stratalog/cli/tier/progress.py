@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from stratalog.jobs.audit.run import AuditProgress
+from stratalog.jobs.audit import AuditProgress
 
 
 @dataclass(slots=True)

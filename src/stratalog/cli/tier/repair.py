@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from stratalog.cli.fsck.locks import held
+from stratalog.cli.fsck import held
 from stratalog.cli.missing import require_topics
 from stratalog.cli.options import JsonLines, RemoteOptions, Topics
 from stratalog.cli.tier.audit import (
@@ -34,16 +34,11 @@ from stratalog.cli.tier.store import (
 )
 from stratalog.cli.tier.times import span_ms
 from stratalog.errors import RemoteStorageError
-from stratalog.jobs.audit.findings import RepairPlan, plan_repair
-from stratalog.jobs.audit.repair import carry_out, store_time_ms
-from stratalog.jobs.audit.run import AuditOptions
-from stratalog.remote.ownership.bucket_owner import check_no_owner, check_owner
-from stratalog.remote.ownership.owner_file import OwnershipFile
-from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.remote.storage.s3_uploads import S3Uploads
-from stratalog.remote.transactions.bucket_transaction import finish_publications
-from stratalog.util.clock import SYSTEM_CLOCK
-from stratalog.util.filesystem import REAL_FILESYSTEM
+from stratalog.jobs.audit import AuditOptions, RepairPlan, carry_out, plan_repair, store_time_ms
+from stratalog.remote.ownership import OwnershipFile, check_no_owner, check_owner
+from stratalog.remote.storage import ObjectStore, S3Uploads
+from stratalog.remote.transactions import finish_publications
+from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK
 
 _WHAT = "tier repair --apply"
 

@@ -12,30 +12,32 @@ from uuid import UUID
 
 import typer
 
-from stratalog.broker.metadata.store import MetadataStore
-from stratalog.broker.metadata.store_file import STORE_FILE
+from stratalog.broker.metadata import STORE_FILE, MetadataStore
 from stratalog.cli.options import JsonLines, RemoteOptions, key_values
 from stratalog.cli.tier.owner import identity_of
 from stratalog.cli.tier.progress import audit_progress
 from stratalog.cli.tier.restore_output import expiring_notes, print_hint, print_plan
 from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store
 from stratalog.cli.tier.times import time_ms
-from stratalog.config.broker import BrokerConfig
-from stratalog.config.metadata_version import INITIAL_LEVEL, LARGE_SEGMENTS_LEVEL
-from stratalog.config.topic import LogConfig
-from stratalog.engine.dirs.data_dir import is_served
-from stratalog.engine.tiering.metadata_topic import PARTITIONS_KEY, metadata_topic_configs
+from stratalog.config import INITIAL_LEVEL, LARGE_SEGMENTS_LEVEL, BrokerConfig, LogConfig
+from stratalog.engine.dirs import is_served
+from stratalog.engine.tiering import PARTITIONS_KEY, metadata_topic_configs
 from stratalog.errors import DataDirError, InvalidConfigError
-from stratalog.inspect.data_dirs import DataDirs
-from stratalog.jobs.audit.run import AuditProgress
-from stratalog.jobs.restore.bucket import KnownTopic, RestoredTopic, RestorePlan, plan_restore
-from stratalog.jobs.restore.files import METADATA_TOPIC
-from stratalog.jobs.restore.run import Written, check_target, write_restore
-from stratalog.remote.ownership.bucket_owner import made_by_brokers, read_owner, take_over
-from stratalog.remote.ownership.owner_file import OwnershipFile
-from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.util.clock import SYSTEM_CLOCK
-from stratalog.util.uuids import random_uuid, uuid_to_base64
+from stratalog.inspect import DataDirs
+from stratalog.jobs.audit import AuditProgress
+from stratalog.jobs.restore import (
+    METADATA_TOPIC,
+    KnownTopic,
+    RestoredTopic,
+    RestorePlan,
+    Written,
+    check_target,
+    plan_restore,
+    write_restore,
+)
+from stratalog.remote.ownership import OwnershipFile, made_by_brokers, read_owner, take_over
+from stratalog.remote.storage import ObjectStore
+from stratalog.util import SYSTEM_CLOCK, random_uuid, uuid_to_base64
 
 
 def restore(

@@ -10,10 +10,9 @@ from pathlib import Path
 from stratalog.cli.tables import on_terminal, print_json
 from stratalog.cli.tier.columns import Column, print_columns
 from stratalog.cli.tier.progress import size_text
-from stratalog.config.topic import LogConfig
-from stratalog.jobs.restore.bucket import RestorePlan
-from stratalog.jobs.restore.plan import Judged, PartitionPlan, Verdict
-from stratalog.util.uuids import uuid_to_base64
+from stratalog.config import LogConfig
+from stratalog.jobs.restore import Judged, PartitionPlan, RestorePlan, Verdict
+from stratalog.util import uuid_to_base64
 
 _COLUMNS = (
     Column("topic"),

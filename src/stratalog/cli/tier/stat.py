@@ -23,15 +23,11 @@ from stratalog.errors import (
     RemoteResourceNotFoundError,
     RemoteStorageError,
 )
-from stratalog.inspect.bucket import PartitionObjects, PartitionReader, find_partitions
-from stratalog.inspect.facts import group_objects
-from stratalog.records.batch import batch_at
-from stratalog.records.batch_format import HEADER_SIZE
+from stratalog.inspect import PartitionObjects, PartitionReader, find_partitions, group_objects
+from stratalog.records import HEADER_SIZE, batch_at
+from stratalog.remote.storage import ObjectKind, ObjectStore, SegmentManifest
 from stratalog.remote.storage.aiven import keys as aiven_keys
-from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_key import ObjectKind
-from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.util.uuids import uuid_to_base64
+from stratalog.util import uuid_to_base64
 
 _DAY_MS = 86_400_000
 #: Growth over fewer records' time than this says nothing of a day.

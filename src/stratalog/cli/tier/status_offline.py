@@ -11,17 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stratalog.broker.metadata.store import MetadataStore, Topic
-from stratalog.broker.metadata.store_file import STORE_FILE
+from stratalog.broker.metadata import STORE_FILE, MetadataStore, Topic
 from stratalog.cli.tier.data_dirs import open_data_dirs
-from stratalog.config.topic import LogConfig
-from stratalog.engine.tiering.tier_status import status_json
+from stratalog.config import LogConfig
+from stratalog.engine.tiering import status_json
 from stratalog.errors import UsageError
-from stratalog.inspect.data_dirs import DataDirs
-from stratalog.log.scan import SegmentFiles, list_partitions, list_segments
-from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata, TopicIdPartition
-from stratalog.remote.api.segment_state import RemoteLogSegmentState
-from stratalog.remote.tier.status import TierFacts, TierStatus, partition_status
+from stratalog.inspect import DataDirs
+from stratalog.log import SegmentFiles, list_partitions, list_segments
+from stratalog.remote.api import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
+from stratalog.remote.tier import TierFacts, TierStatus, partition_status
 
 
 @dataclass(frozen=True, slots=True)

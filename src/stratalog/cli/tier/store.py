@@ -13,10 +13,7 @@ import typer
 
 from stratalog.cli.options import key_values
 from stratalog.errors import UsageError
-from stratalog.remote.storage.object_key import parse_topic_directory
-from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.remote.storage.plain_view import PlainView, open_bucket
-from stratalog.remote.storage.s3_uploads import S3Uploads
+from stratalog.remote.storage import ObjectStore, PlainView, S3Uploads, open_bucket, parse_topic_directory
 
 _SCHEMES = ("s3", "s3a", "gs", "az", "abfss", "file", "memory")
 

@@ -1,1 +1,5 @@
 """The log cleaner: which log next, its threads and checkpoints."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

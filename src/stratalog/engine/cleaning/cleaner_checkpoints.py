@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from stratalog.errors import CorruptCheckpointError, is_shortage
-from stratalog.log.format.checkpoints import CLEANER_OFFSETS, OffsetCheckpoint, TopicPartition
-from stratalog.util.filesystem import FileSystem
+from stratalog.log.format import CLEANER_OFFSETS, OffsetCheckpoint, TopicPartition
+from stratalog.util import FileSystem
 
 logger = logging.getLogger(__name__)
 

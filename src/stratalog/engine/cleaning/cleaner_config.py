@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stratalog.config.broker import BrokerConfig
+from stratalog.config import BrokerConfig
 from stratalog.errors import InvalidConfigError
-from stratalog.log.cleaner.values import CleanerSettings
+from stratalog.log.cleaner import CleanerSettings
 
 #: Bytes that one key takes of a dedupe buffer: an MD5 hash and an offset.
 _BYTES_PER_KEY = 24

@@ -16,13 +16,10 @@ from pathlib import Path
 
 from stratalog.engine.cleaning.cleaner_checkpoints import CleanerCheckpoints
 from stratalog.errors import StratalogError
-from stratalog.log.cleaner.cleanable import LogFacts
-from stratalog.log.cleaner.selection import Candidate, filthiest
-from stratalog.log.cleaner.states import IDLE, CleaningState, Event, Phase
-from stratalog.log.cleaner.values import CleaningAborted
-from stratalog.log.format.checkpoints import TopicPartition
-from stratalog.log.partition_log import PartitionLog
-from stratalog.util.filesystem import FileSystem
+from stratalog.log import PartitionLog
+from stratalog.log.cleaner import IDLE, Candidate, CleaningAborted, CleaningState, Event, LogFacts, Phase, filthiest
+from stratalog.log.format import TopicPartition
+from stratalog.util import FileSystem
 
 logger = logging.getLogger(__name__)
 

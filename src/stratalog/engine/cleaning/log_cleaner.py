@@ -17,15 +17,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from stratalog.config.broker import BrokerConfig
+from stratalog.config import BrokerConfig
 from stratalog.engine.cleaning.cleaner_config import CleanerConfig
 from stratalog.engine.cleaning.cleaner_manager import CleanerManager, LogToClean, UnselectableLogError
 from stratalog.errors import KafkaStorageError, is_shortage
-from stratalog.log.cleaner.throttle import Throttle
-from stratalog.log.cleaner.values import CleanerSettings, CleanerStats, CleaningAborted, CleanResult
-from stratalog.log.partition_log import PartitionLog
-from stratalog.util.clock import Clock
-from stratalog.util.filesystem import FileSystem
+from stratalog.log import PartitionLog
+from stratalog.log.cleaner import CleanerSettings, CleanerStats, CleaningAborted, CleanResult, Throttle
+from stratalog.util import Clock, FileSystem
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +81,7 @@ class LogCleaner:
 
     def _default_cleaner(self, settings: CleanerSettings) -> OneCleaning:
         # Loads native loops, which a broker without a log to compact does not need.
-        from stratalog.log.cleaner.cleaner import Cleaner
+        from stratalog.log.cleaner import Cleaner
 
         return Cleaner(settings, clock=self._clock, fs=self._fs, throttle=self.throttle)
 

@@ -11,15 +11,21 @@ import logging
 import uuid
 from pathlib import Path
 
-from stratalog.config.broker import parse_properties
+from stratalog.config import parse_properties
 from stratalog.errors import DataDirError, UnusableDataDirError, UsageError
-from stratalog.inspect.restore_marker import check_finished
-from stratalog.log.format.checkpoints import CLEAN_SHUTDOWN
-from stratalog.log.recovery.dir_lock import LOCK, DirLock, hold, is_held
-from stratalog.log.segment.directory_transaction import finish_held
-from stratalog.util.atomic_file import make_dirs_durably, write_atomic
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
-from stratalog.util.uuids import random_uuid, uuid_from_base64, uuid_to_base64
+from stratalog.inspect import check_finished
+from stratalog.log.format import CLEAN_SHUTDOWN
+from stratalog.log.recovery import LOCK, DirLock, hold, is_held
+from stratalog.log.segment import finish_held
+from stratalog.util import (
+    REAL_FILESYSTEM,
+    FileSystem,
+    make_dirs_durably,
+    random_uuid,
+    uuid_from_base64,
+    uuid_to_base64,
+    write_atomic,
+)
 
 logger = logging.getLogger(__name__)
 

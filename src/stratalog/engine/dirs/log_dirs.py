@@ -23,8 +23,8 @@ from stratalog.errors import (
     UnusableDataDirError,
     is_shortage,
 )
-from stratalog.log.format.checkpoints import OffsetCheckpoint, TopicPartition
-from stratalog.util.filesystem import FileSystem
+from stratalog.log.format import OffsetCheckpoint, TopicPartition
+from stratalog.util import FileSystem
 
 logger = logging.getLogger(__name__)
 

@@ -16,19 +16,18 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from stratalog.config.topic import LogConfig
-from stratalog.engine.tiering.tier_switch import allowed_config
+from stratalog.config import LogConfig
+from stratalog.engine.tiering import allowed_config
 from stratalog.errors import CorruptCheckpointError
-from stratalog.log.format.checkpoints import PartitionMetadataFile
-from stratalog.log.format.file_names import (
+from stratalog.log.format import (
     DELETE_DIR_SUFFIX,
     METADATA_LOG,
     PARTITION_METADATA,
     STRAY_DIR_SUFFIX,
+    PartitionMetadataFile,
     parse_partition_dir,
 )
-from stratalog.util.filesystem import FileSystem
-from stratalog.util.uuids import random_uuid
+from stratalog.util import FileSystem, random_uuid
 
 logger = logging.getLogger(__name__)
 

@@ -17,14 +17,9 @@ from typing import Final, NamedTuple
 
 from stratalog.engine.dirs.data_dir import DataDir
 from stratalog.engine.dirs.log_dirs import LogDirs
-from stratalog.log.format.checkpoints import (
-    HIGH_WATERMARKS,
-    LOG_START_OFFSETS,
-    RECOVERY_POINTS,
-    TopicPartition,
-)
-from stratalog.log.partition_log import PartitionLog
-from stratalog.log.recovery.partition_checkpoints import known_recovery_point
+from stratalog.log import PartitionLog
+from stratalog.log.format import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, TopicPartition
+from stratalog.log.recovery import known_recovery_point
 
 _FACTS: Final[dict[str, Callable[[PartitionLog], int]]] = {
     RECOVERY_POINTS: lambda log: log.recovery_point,

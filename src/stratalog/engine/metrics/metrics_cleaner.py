@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from stratalog.engine.log_manager import LogManager
 from stratalog.engine.metrics.metric import Metric, Sample, kafka_metric, single
 from stratalog.engine.metrics.metrics_logs import DIRECTORY
-from stratalog.log.cleaner.values import CleanerStats
+from stratalog.log.cleaner import CleanerStats
 
 _CLEANER = "kafka.log:type=LogCleaner,name="
 _MANAGER = "kafka.log:type=LogCleanerManager,name="

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from stratalog.engine.log_manager import LogManager
 from stratalog.engine.metrics.metric import Kind, Metric, Sample, kafka_metric, own_metric, single
 from stratalog.engine.partition import Partition
-from stratalog.log.partition_log import PartitionLog
-from stratalog.log.retention.decision import is_tiered
+from stratalog.log import PartitionLog
+from stratalog.log.retention import is_tiered
 
-PARTITION = ("topic", "partition")
+PARTITION: Final[tuple[str, ...]] = ("topic", "partition")
 DIRECTORY = ("logDirectory",)
 
 _LOG = "kafka.log:type=Log,name="

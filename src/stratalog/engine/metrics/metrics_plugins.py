@@ -8,7 +8,7 @@ from typing import Any
 
 from stratalog.engine.log_manager import LogManager
 from stratalog.engine.metrics.metric import Kind, Metric, Sample, exported_name
-from stratalog.remote.api.plugin_metrics import PluginMetric, PluginMetrics
+from stratalog.remote.api import PluginMetric, PluginMetrics
 
 logger = logging.getLogger(__name__)
 

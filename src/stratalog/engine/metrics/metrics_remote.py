@@ -9,12 +9,8 @@ from stratalog.engine.log_manager import LogManager
 from stratalog.engine.metrics.metric import Kind, Metric, Sample, kafka_metric, own_metric, single
 from stratalog.engine.metrics.metrics_logs import PARTITION
 from stratalog.engine.metrics.metrics_traffic import BY_TOPIC
-from stratalog.engine.tiering.tier_status import tier_statuses
-from stratalog.remote.tier.counters import RemoteTopicCounts
-from stratalog.remote.tier.manager import RemoteLogManager
-from stratalog.remote.tier.quota import ThrottleCounts
-from stratalog.remote.tier.status import TierStatus
-from stratalog.remote.tier.tier_facts import PartitionGauges
+from stratalog.engine.tiering import tier_statuses
+from stratalog.remote.tier import PartitionGauges, RemoteLogManager, RemoteTopicCounts, ThrottleCounts, TierStatus
 
 _MANAGER = "kafka.log.remote:type=RemoteLogManager,name="
 _READERS = "kafka.log.remote:type=RemoteStorageThreadPool,name="

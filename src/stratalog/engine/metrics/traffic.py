@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stratalog.util.topic_counts import TopicCounts
+from stratalog.util import TopicCounts
 
 
 @dataclass(slots=True)

@@ -1,1 +1,5 @@
 """The remote tier of one broker: its metadata topic, status, and the switch per topic."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

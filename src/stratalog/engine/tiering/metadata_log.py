@@ -8,17 +8,11 @@ from pathlib import Path
 
 from stratalog.engine.partition import Partition
 from stratalog.errors import CorruptRecordError, StratalogError
-from stratalog.log.format.values import Isolation
-from stratalog.log.partition_log import PartitionLog
-from stratalog.records.batch import RecordBatch, iter_batches
-from stratalog.records.batch_builder import build_batch
-from stratalog.records.batch_format import CODEC_MASK, LOG_OVERHEAD
-from stratalog.records.record import Record
-from stratalog.remote.metadata.log import EventsRead
-from stratalog.remote.metadata.snapshot import SNAPSHOT_FILE
-from stratalog.util.atomic_file import write_atomic
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
-from stratalog.util.varint import decode_varint
+from stratalog.log import PartitionLog
+from stratalog.log.format import Isolation
+from stratalog.records import CODEC_MASK, LOG_OVERHEAD, Record, RecordBatch, build_batch, iter_batches
+from stratalog.remote.metadata import SNAPSHOT_FILE, EventsRead
+from stratalog.util import REAL_FILESYSTEM, FileSystem, decode_varint, write_atomic
 
 logger = logging.getLogger(__name__)
 

@@ -11,11 +11,11 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from stratalog.config.broker import BrokerConfig
+from stratalog.config import BrokerConfig
 from stratalog.engine.partition import Partition
 from stratalog.engine.tiering.metadata_log import REBUILD, REMOTE_LOG_METADATA_TOPIC, LocalMetadataLog
 from stratalog.errors import DataDirError, InvalidConfigError, KafkaStorageError
-from stratalog.util.clock import SYSTEM_CLOCK, Clock
+from stratalog.util import SYSTEM_CLOCK, Clock
 
 logger = logging.getLogger(__name__)
 

@@ -9,9 +9,15 @@ from typing import Any
 from stratalog.engine.log_manager import LogManager
 from stratalog.engine.partition import Partition
 from stratalog.errors import KafkaStorageError, StratalogError
-from stratalog.remote.tier.copy_task import COPY_QUOTA
-from stratalog.remote.tier.manager import RemoteLogManager
-from stratalog.remote.tier.status import Activity, Failure, TierFacts, TierStatus, partition_status
+from stratalog.remote.tier import (
+    COPY_QUOTA,
+    Activity,
+    Failure,
+    RemoteLogManager,
+    TierFacts,
+    TierStatus,
+    partition_status,
+)
 
 
 def tier_statuses(logs: LogManager, topic: str | None = None) -> list[TierStatus]:

@@ -12,13 +12,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from stratalog.config.topic import LogConfig
+from stratalog.config import LogConfig
 from stratalog.engine.tiering.metadata_log import REMOTE_LOG_METADATA_TOPIC
 from stratalog.errors import StratalogError
 
 if TYPE_CHECKING:
     from stratalog.engine.partition import Partition
-    from stratalog.remote.tier.manager import RemoteLogManager
+    from stratalog.remote.tier import RemoteLogManager
 
 logger = logging.getLogger(__name__)
 

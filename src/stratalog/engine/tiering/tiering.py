@@ -8,22 +8,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from stratalog.config.broker import BrokerConfig
+from stratalog.config import BrokerConfig
 from stratalog.engine.log_manager import LogManager
 from stratalog.engine.tiering.metadata_topic import EnsureTopic, open_metadata_log
 from stratalog.errors import NotOwnerError, RemoteStorageError, StratalogError, UsageError
-from stratalog.remote.api.interfaces import RemoteLogMetadataManager, RemoteStorageManager
-from stratalog.remote.api.plugin import BrokerIdentity
-from stratalog.remote.api.plugin_loader import configure_plugin, load_plugin
-from stratalog.remote.api.plugin_metrics import Monitorable, PluginMetrics
-from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
-from stratalog.remote.ownership.broker_ownership import BrokerOwnership, Claimant
-from stratalog.remote.ownership.owner_file import OwnershipFile
-from stratalog.remote.storage.options import storage_manager_options
-from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
-from stratalog.remote.tier.copy_task import PartitionCount
-from stratalog.remote.tier.manager import RemoteLogManager
-from stratalog.util.clock import SYSTEM_CLOCK, Clock
+from stratalog.remote.api import (
+    BrokerIdentity,
+    Monitorable,
+    PluginMetrics,
+    RemoteLogMetadataManager,
+    RemoteStorageManager,
+    configure_plugin,
+    load_plugin,
+)
+from stratalog.remote.metadata import TopicBasedRemoteLogMetadataManager
+from stratalog.remote.ownership import BrokerOwnership, Claimant, OwnershipFile
+from stratalog.remote.storage import ObjectStoreRemoteStorageManager, storage_manager_options
+from stratalog.remote.tier import PartitionCount, RemoteLogManager
+from stratalog.util import SYSTEM_CLOCK, Clock
 
 logger = logging.getLogger(__name__)
 

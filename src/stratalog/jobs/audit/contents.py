@@ -18,15 +18,21 @@ from stratalog.errors import (
     UnsupportedForMessageFormatError,
 )
 from stratalog.jobs.audit.findings import Kind
-from stratalog.log.format import offset_index_format, producer_snapshot
-from stratalog.log.format.checkpoints import decode_epochs
-from stratalog.log.format.offset_index_format import OffsetIndexFormat, detect, format_of, used_size
-from stratalog.log.format.values import OffsetPosition, TimestampOffset
+from stratalog.log.format import (
+    OffsetIndexFormat,
+    OffsetPosition,
+    TimestampOffset,
+    decode_epochs,
+    detect,
+    format_of,
+    offset_index_format,
+    producer_snapshot,
+    used_size,
+)
 from stratalog.log.index import time_index, txn_index
-from stratalog.records.batch import RecordBatch, checked_batch_size, iter_batches
-from stratalog.records.batch_format import HEADER_SIZE_UP_TO_MAGIC
-from stratalog.remote.storage.object_key import ObjectKind
-from stratalog.util.crc32c import crc32c
+from stratalog.records import HEADER_SIZE_UP_TO_MAGIC, RecordBatch, checked_batch_size, iter_batches
+from stratalog.remote.storage import ObjectKind
+from stratalog.util import crc32c
 
 
 @dataclass(frozen=True, slots=True)

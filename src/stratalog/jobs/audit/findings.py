@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata
-from stratalog.remote.storage.object_key import ObjectKind
-from stratalog.remote.storage.s3_uploads import PendingUpload
+from stratalog.remote.api import RemoteLogSegmentMetadata
+from stratalog.remote.storage import ObjectKind, PendingUpload
 
 
 class Severity(enum.IntEnum):

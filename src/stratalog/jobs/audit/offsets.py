@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from stratalog.inspect.facts import LogFacts
+from stratalog.inspect import LogFacts
 from stratalog.jobs.audit.findings import Finding, Kind, Offsets, Severity
-from stratalog.remote.api.interfaces import TopicIdPartition
-from stratalog.remote.api.lineage import is_within_lineage, without_empty_epochs
-from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.remote.api import TopicIdPartition, is_within_lineage, without_empty_epochs
+from stratalog.remote.storage import SegmentManifest
 
 
 def audit_offsets(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from stratalog.inspect.facts import LogFacts, Manifest, PartitionMetadata, group_objects
+from stratalog.inspect import LogFacts, Manifest, PartitionMetadata, group_objects
 from stratalog.jobs.audit.findings import Finding, Kind, Severity
 from stratalog.jobs.audit.offsets import audit_offsets
 from stratalog.jobs.audit.segment import (
@@ -21,11 +21,9 @@ from stratalog.jobs.audit.segment import (
     has_records,
     state_of,
 )
-from stratalog.remote.api.interfaces import TopicIdPartition
-from stratalog.remote.api.segment_state import RemotePartitionDeleteState
-from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_store import ObjectInfo
-from stratalog.remote.transactions.staging import job_of
+from stratalog.remote.api import RemotePartitionDeleteState, TopicIdPartition
+from stratalog.remote.storage import ObjectInfo, SegmentManifest
+from stratalog.remote.transactions import job_of
 
 
 def audit(

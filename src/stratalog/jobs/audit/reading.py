@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from typing_extensions import Buffer
 
 from stratalog.errors import DamagedRemoteObjectError, RemoteResourceNotFoundError
-from stratalog.inspect.facts import REMAKEABLE
+from stratalog.inspect import REMAKEABLE
 from stratalog.jobs.audit.contents import ContentFault, Expected, IndexEntries, RecordsWalk, check_small
 from stratalog.jobs.audit.findings import Kind
-from stratalog.remote.storage.manifest import Layout, SegmentManifest
-from stratalog.remote.storage.object_key import ObjectKind
-from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.remote.storage import Layout, ObjectKind, ObjectStore, SegmentManifest
 
 #: Whole blocks of every size that a manifest may name up to here.
 RANGE_BYTES = 8 * 1024 * 1024

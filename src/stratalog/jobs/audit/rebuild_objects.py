@@ -18,17 +18,11 @@ from typing import Final
 
 from stratalog.errors import DamagedRemoteObjectError
 from stratalog.jobs.audit.segment_history import NotProvedError, SegmentHistory
-from stratalog.log.format import producer_snapshot
-from stratalog.log.format.checkpoints import encode_epochs
+from stratalog.log.format import encode_epochs, producer_snapshot
 from stratalog.log.index import txn_index
-from stratalog.remote.reading.index_rebuild import ALIGNMENT_BYTES, rebuild_indexes
-from stratalog.remote.storage.encoder import Encoder, Encoding
-from stratalog.remote.storage.layouts import SegmentReader
-from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_key import ObjectKind
-from stratalog.remote.storage.plain_view import PlainView
-from stratalog.util.crc32c import crc32c
-from stratalog.util.filesystem import REAL_FILESYSTEM, File
+from stratalog.remote.reading import ALIGNMENT_BYTES, rebuild_indexes
+from stratalog.remote.storage import Encoder, Encoding, ObjectKind, PlainView, SegmentManifest, SegmentReader
+from stratalog.util import REAL_FILESYSTEM, File, crc32c
 
 _INDEXES: Final = (ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX)
 

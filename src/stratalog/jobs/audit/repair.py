@@ -14,22 +14,27 @@ from dataclasses import dataclass
 from stratalog.errors import (
     RemoteResourceNotFoundError,
 )
-from stratalog.inspect.bucket import read_manifest
-from stratalog.inspect.facts import REMAKEABLE
+from stratalog.inspect import REMAKEABLE, read_manifest
 from stratalog.jobs.audit.contents import Expected, check_small
 from stratalog.jobs.audit.findings import DeleteObjects, Mend, RemakeIndexes, TakeBackUpload, in_words
 from stratalog.jobs.audit.reading import read_segment, walk_records
 from stratalog.jobs.audit.rebuild_objects import remake
 from stratalog.jobs.audit.run import CLOCK_KEY, plain_view
 from stratalog.jobs.audit.segment_history import NotProvedError
-from stratalog.log.format.offset_index_format import detect
-from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata
-from stratalog.remote.storage.manifest import BLOCK_BYTES, SegmentManifest, StoredObject
-from stratalog.remote.storage.object_key import CONTENTS, ObjectKey, ObjectKind
-from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.remote.storage.plain_view import PlainView
-from stratalog.remote.storage.s3_uploads import S3Uploads
-from stratalog.util.crc32c import crc32c
+from stratalog.log.format import detect
+from stratalog.remote.api import RemoteLogSegmentMetadata
+from stratalog.remote.storage import (
+    BLOCK_BYTES,
+    CONTENTS,
+    ObjectKey,
+    ObjectKind,
+    ObjectStore,
+    PlainView,
+    S3Uploads,
+    SegmentManifest,
+    StoredObject,
+)
+from stratalog.util import crc32c
 
 
 @dataclass(frozen=True, slots=True)

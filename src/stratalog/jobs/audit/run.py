@@ -11,27 +11,25 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from stratalog.errors import RemoteStorageError, RetriableRemoteStorageError
-from stratalog.inspect.bucket import (
+from stratalog.inspect import (
     BucketPartitions,
+    DataDirs,
+    PartitionMetadata,
     PartitionObjects,
     PartitionReader,
     find_partitions,
+    group_objects,
     in_order,
     read_manifest,
     topic_ids,
 )
-from stratalog.inspect.data_dirs import DataDirs
-from stratalog.inspect.facts import PartitionMetadata, group_objects
 from stratalog.jobs.audit.findings import Finding, Kind, Severity
 from stratalog.jobs.audit.partition import audit
 from stratalog.jobs.audit.reading import read_segment
 from stratalog.jobs.audit.segment import SegmentFacts, misfits, object_finding, state_of
-from stratalog.remote.api.interfaces import TopicIdPartition
-from stratalog.remote.storage.layouts import SegmentReader, object_key
-from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_store import ObjectInfo, ObjectStore
-from stratalog.remote.storage.plain_view import PlainView
-from stratalog.util.uuids import uuid_to_base64
+from stratalog.remote.api import TopicIdPartition
+from stratalog.remote.storage import ObjectInfo, ObjectStore, PlainView, SegmentManifest, SegmentReader, object_key
+from stratalog.util import uuid_to_base64
 
 #: The object that tells the store's time; see `repair.store_time_ms`.
 CLOCK_KEY = "stratalog-tier-clock"

@@ -7,13 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
-from stratalog.inspect.facts import (
-    REMAKEABLE,
-    Manifest,
-    ManifestFault,
-    PartitionMetadata,
-    SegmentObjects,
-)
+from stratalog.inspect import REMAKEABLE, Manifest, ManifestFault, PartitionMetadata, SegmentObjects
 from stratalog.jobs.audit.findings import (
     DeleteObjects,
     Finding,
@@ -24,13 +18,18 @@ from stratalog.jobs.audit.findings import (
     Severity,
     WriteManifest,
 )
-from stratalog.remote.api.interfaces import INT32_MAX, RemoteLogSegmentMetadata
-from stratalog.remote.api.segment_state import RemoteLogSegmentState
-from stratalog.remote.storage.layouts import object_key, stored_objects
-from stratalog.remote.storage.manifest import Layout, SegmentManifest
-from stratalog.remote.storage.object_key import CONTENTS, ObjectKey, ObjectKind
-from stratalog.remote.storage.object_store import ObjectInfo
-from stratalog.remote.transactions.staging import is_bulk
+from stratalog.remote.api import INT32_MAX, RemoteLogSegmentMetadata, RemoteLogSegmentState
+from stratalog.remote.storage import (
+    CONTENTS,
+    Layout,
+    ObjectInfo,
+    ObjectKey,
+    ObjectKind,
+    SegmentManifest,
+    object_key,
+    stored_objects,
+)
+from stratalog.remote.transactions import is_bulk
 
 
 class State(enum.Enum):

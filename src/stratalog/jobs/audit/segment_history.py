@@ -21,21 +21,20 @@ from stratalog.errors import (
     RemoteResourceNotFoundError,
     RemoteStorageError,
 )
-from stratalog.inspect.bucket import read_manifest
-from stratalog.inspect.facts import Manifest, ManifestFault, parse_key
-from stratalog.jobs.fsck.producers import Replay
-from stratalog.log.format import producer_snapshot
-from stratalog.log.format.checkpoints import decode_epochs
-from stratalog.log.format.producer_snapshot import ProducerSnapshotEntry
-from stratalog.log.format.values import EpochEntry
-from stratalog.log.index.txn_index import AbortedTransaction
-from stratalog.records.batch import RecordBatch
-from stratalog.records.walk import RAISE_CUT, walk
-from stratalog.remote.api.lineage import is_within_lineage, lineage_of
-from stratalog.remote.storage.layouts import object_key, parse_manifest_key
-from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_key import ObjectKind, partition_directory
-from stratalog.remote.storage.plain_view import PlainView
+from stratalog.inspect import Manifest, ManifestFault, parse_key, read_manifest
+from stratalog.jobs.fsck import Replay
+from stratalog.log.format import EpochEntry, ProducerSnapshotEntry, decode_epochs, producer_snapshot
+from stratalog.log.index import AbortedTransaction
+from stratalog.records import RAISE_CUT, RecordBatch, walk
+from stratalog.remote.api import is_within_lineage, lineage_of
+from stratalog.remote.storage import (
+    ObjectKind,
+    PlainView,
+    SegmentManifest,
+    object_key,
+    parse_manifest_key,
+    partition_directory,
+)
 
 _RANGE_BYTES = 8 * 1024 * 1024
 _NO_END = 2**63

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from stratalog.inspect.facts import parse_key
+from stratalog.inspect import parse_key
 from stratalog.jobs.audit.findings import Finding, Kind, Severity, TakeBackUpload
-from stratalog.remote.storage.s3_uploads import PendingUpload
+from stratalog.remote.storage import PendingUpload
 
 
 def audit_uploads(

@@ -1,1 +1,5 @@
 """The check of log directories that no broker serves, and the repair of what follows from the log."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from stratalog.jobs.index.rebuild import rebuild_indexes
-from stratalog.log.format.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
-from stratalog.log.format.offset_index_format import OffsetIndexFormat
-from stratalog.log.recovery.kept_cuts import CUT_SUFFIX
-from stratalog.util.atomic_file import write_atomic
-from stratalog.util.filesystem import File, FileSystem
+from stratalog.jobs.index import rebuild_indexes
+from stratalog.log.format import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, OffsetIndexFormat
+from stratalog.log.recovery import CUT_SUFFIX
+from stratalog.util import File, FileSystem, write_atomic
 
 #: Bytes copied at once.
 _COPY_SIZE: Final = 8 * 1024 * 1024

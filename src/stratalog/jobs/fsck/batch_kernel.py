@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from stratalog.records.native.crc32c import native_crc32c
-from stratalog.records.native.toolkit import as_i64, as_u8, compiled, load_be16, load_be32, load_be64
+from stratalog.records.native import as_i64, as_u8, compiled, load_be16, load_be32, load_be64, native_crc32c
 
 # --- words of a row
 R_POSITION: Final = 0

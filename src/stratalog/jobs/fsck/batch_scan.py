@@ -14,17 +14,18 @@ import numpy as np
 
 from stratalog.errors import StratalogError
 from stratalog.jobs.fsck import batch_kernel as kernel
-from stratalog.log.append.roll import RELATIVE_OFFSET_MAX
-from stratalog.log.resumption import NO_CLAIM, Claim, claim_at, next_sound, search
-from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size
-from stratalog.records.batch_format import (
+from stratalog.log import NO_CLAIM, Claim, claim_at, next_sound, search
+from stratalog.log.append import RELATIVE_OFFSET_MAX
+from stratalog.records import (
     ATTRIBUTES_AT,
     BATCH_SIZE_MIN,
     HEADER_SIZE,
     HEADER_SIZE_UP_TO_MAGIC,
+    RecordBatch,
+    batch_at,
+    checked_batch_size,
 )
-from stratalog.util.crc32c import crc32c
-from stratalog.util.filesystem import File
+from stratalog.util import File, crc32c
 
 WINDOW_SIZE: Final = 8 * 1024 * 1024
 _ROWS_MAX: Final = 16_384

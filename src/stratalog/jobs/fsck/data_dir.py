@@ -12,23 +12,21 @@ from pathlib import Path
 from typing import Final, TypedDict
 from uuid import UUID
 
-from stratalog.config.broker import parse_properties
+from stratalog.config import parse_properties
 from stratalog.errors import CorruptCheckpointError, UsageError
 from stratalog.jobs.fsck.actions import Action, WriteFile, WriteRecoveryPoints
 from stratalog.jobs.fsck.findings import Finding, Kind, Severity
 from stratalog.jobs.fsck.partition import PartitionReport, check_partition, unreadable
-from stratalog.log.format import checkpoints
-from stratalog.log.format.checkpoints import CLEAN_SHUTDOWN
-from stratalog.log.format.file_names import (
+from stratalog.log.format import (
+    CLEAN_SHUTDOWN,
     DELETE_DIR_SUFFIX,
     LOG_SUFFIX,
+    checkpoints,
     parse_file_name,
     parse_partition_dir,
 )
-from stratalog.log.recovery.dir_lock import LOCK
-from stratalog.log.recovery.partition_checkpoints import known_recovery_point
-from stratalog.util.filesystem import FileSystem
-from stratalog.util.uuids import uuid_from_base64, uuid_to_base64
+from stratalog.log.recovery import LOCK, known_recovery_point
+from stratalog.util import FileSystem, uuid_from_base64, uuid_to_base64
 
 META_PROPERTIES: Final = "meta.properties"
 CHECKPOINTS: Final = (

@@ -11,13 +11,10 @@ from stratalog.jobs.fsck.findings import Finding, Kind, Severity
 from stratalog.jobs.fsck.layout import Layout
 from stratalog.jobs.fsck.producers import Replay, difference
 from stratalog.jobs.fsck.segment import SegmentFacts
-from stratalog.log.format import producer_snapshot
-from stratalog.log.format.file_names import TXN_INDEX_SUFFIX, snapshot_file
-from stratalog.log.format.producer_snapshot import ProducerSnapshotEntry
-from stratalog.log.index import txn_index
-from stratalog.log.index.txn_index import AbortedTransaction
-from stratalog.records.batch import RecordBatch
-from stratalog.util.filesystem import FileSystem
+from stratalog.log.format import TXN_INDEX_SUFFIX, ProducerSnapshotEntry, producer_snapshot, snapshot_file
+from stratalog.log.index import AbortedTransaction, txn_index
+from stratalog.records import RecordBatch
+from stratalog.util import FileSystem
 
 
 def check_derived(

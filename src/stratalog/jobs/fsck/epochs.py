@@ -11,10 +11,8 @@ from stratalog.errors import CorruptCheckpointError
 from stratalog.jobs.fsck.actions import WriteFile
 from stratalog.jobs.fsck.findings import Finding, Kind, Severity
 from stratalog.jobs.fsck.segment import EpochRun, SegmentFacts
-from stratalog.log.format.checkpoints import decode_epochs, encode_epochs
-from stratalog.log.format.file_names import LEADER_EPOCH_CHECKPOINT
-from stratalog.log.format.values import EpochEntry
-from stratalog.util.filesystem import FileSystem
+from stratalog.log.format import LEADER_EPOCH_CHECKPOINT, EpochEntry, decode_epochs, encode_epochs
+from stratalog.util import FileSystem
 
 
 def check_epochs(

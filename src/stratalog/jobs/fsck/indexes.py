@@ -9,15 +9,19 @@ from typing import Final
 from stratalog.jobs.fsck.actions import RebuildIndexes
 from stratalog.jobs.fsck.findings import Finding, Kind, Severity
 from stratalog.jobs.fsck.segment import SegmentFacts
-from stratalog.jobs.index import check
-from stratalog.jobs.index.rebuild import INDEX_INTERVAL_BYTES
-from stratalog.log.format.file_names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
-from stratalog.log.format.offset_index_detection import detect_file
-from stratalog.log.format.offset_index_format import LARGE, LEGACY, OffsetIndexFormat
-from stratalog.log.format.values import TimestampOffset
+from stratalog.jobs.index import INDEX_INTERVAL_BYTES, check
+from stratalog.log.format import (
+    LARGE,
+    LEGACY,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    OffsetIndexFormat,
+    TimestampOffset,
+    detect_file,
+)
 from stratalog.log.index import time_index
-from stratalog.log.segment.batch_spans import span_at, spans
-from stratalog.util.filesystem import File, FileSystem
+from stratalog.log.segment import span_at, spans
+from stratalog.util import File, FileSystem
 
 _KINDS: Final = {
     check.FindingKind.MISSING: Kind.INDEX_MISSING,

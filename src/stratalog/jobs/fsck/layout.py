@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from stratalog.jobs.fsck.findings import Finding, Kind, Severity
-from stratalog.log.format.file_names import (
+from stratalog.log.format import (
     DELETED_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
@@ -18,8 +18,8 @@ from stratalog.log.format.file_names import (
     SNAPSHOT_SUFFIX,
     parse_file_name,
 )
-from stratalog.log.recovery.kept_cuts import CUT_SUFFIX
-from stratalog.util.filesystem import FileSystem
+from stratalog.log.recovery import CUT_SUFFIX
+from stratalog.util import FileSystem
 
 #: KRaft's own log has files that others have not, and its last time index entry is not made when the broker stops.
 _METADATA_FILE: Final = re.compile(r"\d{20}-\d{10}\.checkpoint(\.part|\.deleted)?|quorum-state(\.tmp)?")

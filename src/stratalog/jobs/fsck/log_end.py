@@ -20,11 +20,11 @@ from stratalog.jobs.fsck.actions import BeginSegment, CutTail, RebuildIndexes
 from stratalog.jobs.fsck.findings import Finding, Kind, Severity
 from stratalog.jobs.fsck.indexes import index_format
 from stratalog.jobs.fsck.segment import DAMAGE, Fault, SegmentFacts
-from stratalog.jobs.index.rebuild import INDEX_INTERVAL_BYTES
-from stratalog.log.format.file_names import log_file
-from stratalog.log.segment.checked_ranges import header_at
-from stratalog.records.batch_format import BATCH_SIZE_MIN, HEADER_SIZE, LOG_OVERHEAD
-from stratalog.util.filesystem import FileSystem
+from stratalog.jobs.index import INDEX_INTERVAL_BYTES
+from stratalog.log.format import log_file
+from stratalog.log.segment import header_at
+from stratalog.records import BATCH_SIZE_MIN, HEADER_SIZE, LOG_OVERHEAD
+from stratalog.util import FileSystem
 
 _CHUNK_SIZE: Final = 1024 * 1024
 

@@ -18,9 +18,8 @@ from stratalog.jobs.fsck.indexes import check_indexes
 from stratalog.jobs.fsck.layout import Layout, read_layout
 from stratalog.jobs.fsck.log_end import LogEnd, cut_of, trailing_damage
 from stratalog.jobs.fsck.segment import SegmentFacts, read_segment
-from stratalog.log.format import checkpoints
-from stratalog.log.format.file_names import METADATA_LOG, PARTITION_METADATA, log_file
-from stratalog.util.filesystem import FileSystem
+from stratalog.log.format import METADATA_LOG, PARTITION_METADATA, checkpoints, log_file
+from stratalog.util import FileSystem
 
 
 @dataclass

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from stratalog.errors import StratalogError
-from stratalog.log.format.producer_snapshot import ProducerSnapshotEntry
-from stratalog.log.index.txn_index import AbortedTransaction
-from stratalog.records.batch import RecordBatch
-from stratalog.records.control import ControlType, parse_control_key, parse_control_value
+from stratalog.log.format import ProducerSnapshotEntry
+from stratalog.log.index import AbortedTransaction
+from stratalog.records import ControlType, RecordBatch, parse_control_key, parse_control_value
 
 NONE = -1
 

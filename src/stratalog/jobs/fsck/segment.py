@@ -13,9 +13,8 @@ import numpy as np
 from stratalog.jobs.fsck import batch_kernel as kernel
 from stratalog.jobs.fsck.batch_scan import Unreadable, Window, scan_batches
 from stratalog.jobs.fsck.findings import Kind
-from stratalog.records.batch_format import CODEC_MASK, CONTROL_BIT, HEADER_SIZE, TRANSACTIONAL_BIT
-from stratalog.records.compression import Codec
-from stratalog.util.filesystem import FileSystem
+from stratalog.records import CODEC_MASK, CONTROL_BIT, HEADER_SIZE, TRANSACTIONAL_BIT, Codec
+from stratalog.util import FileSystem
 
 #: A file that is damaged all over is told by so many findings of one kind, and a last one with their number.
 FINDINGS_MAX: Final = 50

@@ -17,14 +17,18 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from stratalog.jobs.index.spans_over_damage import spans_over_damage
-from stratalog.log.format import offset_index_format
-from stratalog.log.format.offset_index_detection import detect_file
-from stratalog.log.format.offset_index_format import LEGACY, OffsetIndexFormat
-from stratalog.log.format.offset_index_proof import is_true_entry
-from stratalog.log.format.values import OffsetPosition, TimestampOffset
+from stratalog.log.format import (
+    LEGACY,
+    OffsetIndexFormat,
+    OffsetPosition,
+    TimestampOffset,
+    detect_file,
+    is_true_entry,
+    offset_index_format,
+)
 from stratalog.log.index import time_index
-from stratalog.log.segment.batch_spans import BatchSpan, span_at
-from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem
+from stratalog.log.segment import BatchSpan, span_at
+from stratalog.util import REAL_FILESYSTEM, File, FileSystem
 
 #: A file of another kind has as many faults as entries; so many are told.
 FINDINGS_MAX: Final = 100

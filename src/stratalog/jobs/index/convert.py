@@ -10,11 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from stratalog.errors import DamagedRemoteObjectError
-from stratalog.log.format import offset_index_format
-from stratalog.log.format.offset_index_format import OffsetIndexFormat, detect, format_of, used_size
-from stratalog.remote.storage.manifest import Layout, SegmentManifest, StoredObject
-from stratalog.remote.storage.object_key import ObjectKind
-from stratalog.remote.storage.plain_view import PlainView
+from stratalog.log.format import OffsetIndexFormat, detect, format_of, offset_index_format, used_size
+from stratalog.remote.storage import Layout, ObjectKind, PlainView, SegmentManifest, StoredObject
 
 
 @dataclass(frozen=True, slots=True)

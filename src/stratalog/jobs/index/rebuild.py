@@ -14,13 +14,9 @@ from typing import Final
 from stratalog.errors import CorruptIndexError
 from stratalog.jobs.index.check import offset_entries, verify_offset_index
 from stratalog.jobs.index.spans_over_damage import spans_over_damage
-from stratalog.log.format.offset_index_detection import detect_file
-from stratalog.log.format.offset_index_format import LARGE, LEGACY, OffsetIndexFormat
-from stratalog.log.format.values import OffsetPosition, TimestampOffset
-from stratalog.log.index import time_index
-from stratalog.log.index.index_file import RELATIVE_OFFSET_MAX
-from stratalog.util.atomic_file import write_atomic
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+from stratalog.log.format import LARGE, LEGACY, OffsetIndexFormat, OffsetPosition, TimestampOffset, detect_file
+from stratalog.log.index import RELATIVE_OFFSET_MAX, time_index
+from stratalog.util import REAL_FILESYSTEM, FileSystem, write_atomic
 
 INDEX_INTERVAL_BYTES: Final = 4096
 

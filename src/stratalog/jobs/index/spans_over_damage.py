@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from stratalog.log.append.roll import RELATIVE_OFFSET_MAX
-from stratalog.log.resumption import next_sound
-from stratalog.log.segment.batch_spans import BatchSpan, spans
-from stratalog.records.batch_format import HEADER_SIZE
-from stratalog.util.filesystem import File
+from stratalog.log import next_sound
+from stratalog.log.append import RELATIVE_OFFSET_MAX
+from stratalog.log.segment import BatchSpan, spans
+from stratalog.records import HEADER_SIZE
+from stratalog.util import File
 
 #: Bytes of a file that are searched at a time, and as many behind them, in which a batch that is found may end.
 _WINDOW_SIZE: Final = 32 * 1024 * 1024

@@ -15,9 +15,8 @@ from stratalog.errors import (
     RemoteResourceNotFoundError,
     UsageError,
 )
-from stratalog.inspect.bucket import PartitionObjects, PartitionReader, find_partitions
-from stratalog.inspect.data_dirs import DataDirs
-from stratalog.jobs.audit.run import plain_view
+from stratalog.inspect import DataDirs, PartitionObjects, PartitionReader, find_partitions
+from stratalog.jobs.audit import plain_view
 from stratalog.jobs.restore.plan import (
     Judged,
     LocalPartition,
@@ -28,13 +27,10 @@ from stratalog.jobs.restore.plan import (
     judge_all,
     plan_partition,
 )
-from stratalog.log.format.checkpoints import decode_epochs
-from stratalog.log.format.producer_snapshot import decode as decode_producers
-from stratalog.log.format.values import EpochEntry
-from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata, TopicIdPartition
-from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_key import ObjectKind
-from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.log.format import EpochEntry, decode_epochs
+from stratalog.log.format import decode as decode_producers
+from stratalog.remote.api import RemoteLogSegmentMetadata, TopicIdPartition
+from stratalog.remote.storage import ObjectKind, ObjectStore, SegmentManifest
 
 #: Set on a topic whose own configuration is not in the bucket, so that nothing goes before somebody has looked.
 _WITHOUT_CONFIG: Final = {"retention.ms": "-1", "retention.bytes": "-1"}

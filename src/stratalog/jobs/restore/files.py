@@ -12,36 +12,32 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from stratalog.config.topic import LogConfig
+from stratalog.config import LogConfig
 from stratalog.errors import RemoteStorageError
 from stratalog.jobs.restore.plan import PartitionPlan
-from stratalog.log.format.checkpoints import PartitionMetadataFile, encode_epochs
-from stratalog.log.format.file_names import (
+from stratalog.log import PartitionLog
+from stratalog.log.format import (
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
+    PartitionMetadataFile,
+    ProducerSnapshotEntry,
+    encode_epochs,
     log_file,
     offset_index_file,
     snapshot_file,
     time_index_file,
 )
-from stratalog.log.format.producer_snapshot import ProducerSnapshotEntry
-from stratalog.log.format.producer_snapshot import decode as decode_producers
-from stratalog.log.partition_log import PartitionLog
-from stratalog.log.producers.producer_state import NEVER
-from stratalog.records.batch_builder import build_batch
-from stratalog.records.control import ControlType, end_transaction_marker
-from stratalog.records.record import Record
-from stratalog.remote.api.interfaces import (
+from stratalog.log.format import decode as decode_producers
+from stratalog.log.producers import NEVER
+from stratalog.records import ControlType, Record, build_batch, end_transaction_marker
+from stratalog.remote.api import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
     TopicIdPartition,
 )
-from stratalog.remote.api.segment_state import RemoteLogSegmentState
-from stratalog.remote.metadata.partitioner import metadata_partition
-from stratalog.remote.metadata.serde import encode
-from stratalog.util.atomic_file import write_atomic
-from stratalog.util.clock import Clock
-from stratalog.util.filesystem import FileSystem
+from stratalog.remote.metadata import encode, metadata_partition
+from stratalog.util import Clock, FileSystem, write_atomic
 
 METADATA_TOPIC: Final = "__remote_log_metadata"
 

@@ -12,14 +12,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from uuid import UUID
 
-from stratalog.inspect.bucket import PartitionObjects
-from stratalog.inspect.facts import ManifestFault, SegmentObjects, group_objects
-from stratalog.log.format.values import EpochEntry
-from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata, TopicIdPartition
-from stratalog.remote.api.lineage import is_within_lineage, lineage_of
-from stratalog.remote.storage.layouts import object_key, stored_objects
-from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.inspect import ManifestFault, PartitionObjects, SegmentObjects, group_objects
+from stratalog.log.format import EpochEntry
+from stratalog.remote.api import RemoteLogSegmentMetadata, TopicIdPartition, is_within_lineage, lineage_of
+from stratalog.remote.storage import ObjectKind, SegmentManifest, object_key, stored_objects
 
 
 class Verdict(Enum):

@@ -17,17 +17,16 @@ from stratalog.errors import DataDirError
 from stratalog.inspect import restore_marker
 from stratalog.jobs.restore.bucket import RestorePlan, plan_restore
 from stratalog.jobs.restore.files import METADATA_TOPIC, write_metadata, write_partition
-from stratalog.log.format.checkpoints import (
+from stratalog.log.format import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
+    STRAY_DIR_SUFFIX,
     OffsetCheckpoint,
+    parse_partition_dir,
 )
-from stratalog.log.format.file_names import STRAY_DIR_SUFFIX, parse_partition_dir
-from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.util.clock import SYSTEM_CLOCK, Clock
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
-from stratalog.util.uuids import random_uuid
+from stratalog.remote.storage import ObjectStore
+from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, random_uuid
 
 #: What is there in a new directory on some file systems, and what is left of a mark that was just to be set.
 _NO_CONTENT: Final = frozenset({"lost+found", f"{restore_marker.RESTORE_UNFINISHED}.tmp"})

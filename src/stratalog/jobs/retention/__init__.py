@@ -1,1 +1,5 @@
 """What retention will do and when, from facts alone."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

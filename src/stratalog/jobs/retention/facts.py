@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stratalog.errors import CorruptRecordError, UnsupportedForMessageFormatError
-from stratalog.jobs.index.check import offset_entries, time_entries
+from stratalog.jobs.index import offset_entries, time_entries
 from stratalog.jobs.retention.fate import LocalSegment
-from stratalog.log.format.offset_index_detection import detect_file
-from stratalog.log.format.values import OffsetPosition
-from stratalog.log.scan import SegmentFiles, list_segments, scan_headers
-from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem
+from stratalog.log import SegmentFiles, list_segments, scan_headers
+from stratalog.log.format import OffsetPosition, detect_file
+from stratalog.util import REAL_FILESYSTEM, File, FileSystem
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from stratalog.config.topic import LogConfig
+from stratalog.config import LogConfig
 from stratalog.jobs.retention.fate import Fate, Hold, LocalSegment, Rhythm, Tier
 from stratalog.jobs.retention.words import roll_text, span_text, time_text
-from stratalog.log.retention.decision import DeletionReason, RetentionLimits
+from stratalog.log.retention import DeletionReason, RetentionLimits
 
 
 def forecast_local(

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from stratalog.config.topic import LogConfig
+from stratalog.config import LogConfig
 from stratalog.jobs.retention.fate import Due, Fate, Hold, Rhythm, Tier
 from stratalog.jobs.retention.words import span_text, time_text
-from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata
-from stratalog.remote.api.segment_state import RemoteLogSegmentState
-from stratalog.remote.tier.retention import ExpirationReason, RetentionFacts, plan_expiration, readable_sizes
+from stratalog.remote.api import RemoteLogSegmentMetadata, RemoteLogSegmentState
+from stratalog.remote.tier import ExpirationReason, RetentionFacts, plan_expiration, readable_sizes
 
 #: How often a broker looks after each remote partition (`remote.log.manager.task.interval.ms` by default).
 TASK_INTERVAL_MS = 30_000

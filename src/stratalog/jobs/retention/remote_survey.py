@@ -11,19 +11,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from stratalog.config.topic import LogConfig
+from stratalog.config import LogConfig
 from stratalog.errors import CorruptCheckpointError
 from stratalog.jobs.retention.facts import LocalLogFacts, read_local_facts
 from stratalog.jobs.retention.fate import Fate, Rhythm
 from stratalog.jobs.retention.forecast import forecast_local
 from stratalog.jobs.retention.remote_forecast import forecast_remote
-from stratalog.log.format.checkpoints import LOG_START_OFFSETS, OffsetCheckpoint, decode_epochs
-from stratalog.log.format.file_names import LEADER_EPOCH_CHECKPOINT
-from stratalog.log.retention.decision import RetentionLimits
-from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata
-from stratalog.remote.api.lineage import is_within_lineage, lineage_of, without_empty_epochs
-from stratalog.remote.tier.retention import RetentionFacts
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+from stratalog.log.format import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSETS, OffsetCheckpoint, decode_epochs
+from stratalog.log.retention import RetentionLimits
+from stratalog.remote.api import RemoteLogSegmentMetadata, is_within_lineage, lineage_of, without_empty_epochs
+from stratalog.remote.tier import RetentionFacts
+from stratalog.util import REAL_FILESYSTEM, FileSystem
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from stratalog.config.topic import LogConfig
-from stratalog.log.append.roll import segment_ms_max
+from stratalog.config import LogConfig
+from stratalog.log.append import segment_ms_max
 
 
 def roll_text(size_bytes: int, first_timestamp_ms: int | None, config: LogConfig, now_ms: int) -> str:

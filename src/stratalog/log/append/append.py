@@ -23,15 +23,13 @@ from typing import Final, NamedTuple
 
 from typing_extensions import Buffer
 
-from stratalog.config.topic import LogConfig
+from stratalog.config import LogConfig
 from stratalog.errors import InvalidRecordError, KafkaError
 from stratalog.log.append.append_validation import validated
 from stratalog.log.append.roll import segment_ms_max
+from stratalog.records import Codec, RecordBatch, are_regular, iter_batches, scan_records
 from stratalog.records import batch_format as fmt
-from stratalog.records.batch import RecordBatch, iter_batches
-from stratalog.records.compression import Codec
-from stratalog.records.record_scan import are_regular, scan_records
-from stratalog.util.crc32c import crc32c
+from stratalog.util import crc32c
 
 CLIENT: Final = "client"
 

@@ -28,15 +28,21 @@ from stratalog.errors import (
     RecordError,
     UndecodableRecordsError,
 )
+from stratalog.records import (
+    Codec,
+    Record,
+    RecordBatch,
+    RecordFacts,
+    build_batch,
+    compress,
+    iter_batches,
+    scan_records,
+    set_max_timestamp,
+    validate_client_batches,
+)
 from stratalog.records import batch_format as fmt
-from stratalog.records.batch import RecordBatch, iter_batches, set_max_timestamp
-from stratalog.records.batch_builder import build_batch
-from stratalog.records.compression import Codec, compress
-from stratalog.records.legacy.messages import LegacyBatch
-from stratalog.records.record import Record
-from stratalog.records.record_scan import RecordFacts, scan_records
-from stratalog.records.validation import validate_client_batches
-from stratalog.util.crc32c import crc32c
+from stratalog.records.legacy import LegacyBatch
+from stratalog.util import crc32c
 
 if TYPE_CHECKING:
     from stratalog.log.append.append import AppendRules

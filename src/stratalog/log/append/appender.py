@@ -24,12 +24,11 @@ from stratalog.log.append.append import (
 )
 from stratalog.log.append.roll import RollReason, roll_reason, time_waited
 from stratalog.log.flusher import Flusher
-from stratalog.log.format.values import AppendInfo, LogOffset
+from stratalog.log.format import AppendInfo, LogOffset
 from stratalog.log.leader_epochs import LeaderEpochCache
 from stratalog.log.local_log import LocalLog
-from stratalog.log.producers.producer_updates import AppendOrigin, ProducerUpdates
-from stratalog.log.producers.producer_verification import VerificationGuard
-from stratalog.records.batch import RecordBatch
+from stratalog.log.producers import AppendOrigin, ProducerUpdates, VerificationGuard
+from stratalog.records import RecordBatch
 
 logger = logging.getLogger(__name__)
 

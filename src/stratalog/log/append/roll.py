@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from stratalog.config.topic import LogConfig
+from stratalog.config import LogConfig
 
 RELATIVE_OFFSET_MAX: Final = 0x7FFF_FFFF
 """Indexes hold offsets relative to the segment's base offset as signed 32-bit numbers, whatever the segment's size."""

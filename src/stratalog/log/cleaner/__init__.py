@@ -2,3 +2,7 @@
 
 `cleaner.Cleaner` does one cleaning of one log. `docs/compaction.md` shows how it goes and what is kept when.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

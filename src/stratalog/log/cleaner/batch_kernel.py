@@ -9,9 +9,7 @@ from typing import Any
 
 from stratalog.log.cleaner.chunk_kernel import APPEND_TIME_BIT, ATTRIBUTES_AT, CRC_AT, HEADER_SIZE
 from stratalog.log.cleaner.context import X_FLAGS
-from stratalog.records.native.crc32c import native_crc32c
-from stratalog.records.native.record import put_varint, varint, varint_size
-from stratalog.records.native.toolkit import (
+from stratalog.records.native import (
     as_i64,
     as_u8,
     copy_any,
@@ -20,9 +18,13 @@ from stratalog.records.native.toolkit import (
     load_be32,
     load_be64,
     native,
+    native_crc32c,
+    put_varint,
     store_be16,
     store_be32,
     store_be64,
+    varint,
+    varint_size,
 )
 
 

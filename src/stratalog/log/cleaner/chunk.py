@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from stratalog.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionTypeError
 from stratalog.log.cleaner import context as at
-from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size
-from stratalog.records.batch_format import HEADER_SIZE, HEADER_SIZE_UP_TO_MAGIC, MAGIC
+from stratalog.records import HEADER_SIZE, HEADER_SIZE_UP_TO_MAGIC, MAGIC, RecordBatch, batch_at, checked_batch_size
 
 if TYPE_CHECKING:
     import numpy as np

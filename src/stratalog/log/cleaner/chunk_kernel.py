@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from stratalog.log.cleaner.context import CORRUPT, DONE, SPECIAL, X_CHUNK, X_POSITION, X_SIZE, X_STATUS
-from stratalog.records.native.crc32c import native_crc32c
-from stratalog.records.native.toolkit import as_i64, as_u8, inlined, load_be16, load_be32
+from stratalog.records.native import as_i64, as_u8, inlined, load_be16, load_be32, native_crc32c
 
 HEADER_SIZE = 61
 MAGIC_AT = 16

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from stratalog.config.topic import LogConfig
+from stratalog.config import LogConfig
 from stratalog.log.partition_log import PartitionLog
 
 

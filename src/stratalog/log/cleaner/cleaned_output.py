@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING
 from typing_extensions import Buffer
 
 from stratalog.errors import CorruptRecordError
-from stratalog.log.append.append import BatchFacts
-from stratalog.log.append.roll import RELATIVE_OFFSET_MAX
+from stratalog.log.append import RELATIVE_OFFSET_MAX, BatchFacts
 from stratalog.log.cleaner import context as at
 from stratalog.log.cleaner.chunk import Chunk, address_of
-from stratalog.log.segment.segment import LogSegment
-from stratalog.records.batch import RecordBatch
-from stratalog.records.batch_format import HEADER_SIZE, RECORD_SIZE_MIN
+from stratalog.log.segment import LogSegment
+from stratalog.records import HEADER_SIZE, RECORD_SIZE_MIN, RecordBatch
 
 if TYPE_CHECKING:
     import numpy as np

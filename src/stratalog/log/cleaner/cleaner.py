@@ -23,11 +23,10 @@ from stratalog.log.cleaner.rewriting import RewritingFacts, SegmentRewriter
 from stratalog.log.cleaner.throttle import Throttle
 from stratalog.log.cleaner.transactions import CleanedTransactions
 from stratalog.log.cleaner.values import CleanerSettings, CleanerStats, CleaningAborted, CleanResult
-from stratalog.log.format.file_names import CLEANED_SUFFIX
+from stratalog.log.format import CLEANED_SUFFIX
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.segment.segment import LogSegment
-from stratalog.util.clock import SYSTEM_CLOCK, Clock
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+from stratalog.log.segment import LogSegment
+from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem
 
 __all__ = ["CleanResult", "Cleaner", "CleanerSettings", "CleanerStats", "CleaningAborted"]
 

@@ -60,8 +60,8 @@ from stratalog.log.cleaner.context import (
     X_TABLE_ROWS,
 )
 from stratalog.log.cleaner.map_kernel import M_LATEST_OFFSET, is_superseded
-from stratalog.records.native.record import OVERRUN, record_fields, varint, varint_size
-from stratalog.records.native.toolkit import (
+from stratalog.records.native import (
+    OVERRUN,
     as_i64,
     as_u8,
     compiled,
@@ -71,6 +71,9 @@ from stratalog.records.native.toolkit import (
     load_be32,
     load_be64,
     native,
+    record_fields,
+    varint,
+    varint_size,
 )
 
 _NO_TIMESTAMP = -1

@@ -14,11 +14,9 @@ from typing_extensions import Buffer
 
 from stratalog.log.cleaner.superseded import NewerRecords
 from stratalog.log.cleaner.verdict import Verdict
+from stratalog.records import Record, RecordBatch, build_batch
 from stratalog.records import batch_format as fmt
-from stratalog.records.batch import RecordBatch
-from stratalog.records.batch_builder import build_batch
-from stratalog.records.record import Record
-from stratalog.util.crc32c import crc32c
+from stratalog.util import crc32c
 
 
 @dataclass(frozen=True, slots=True)

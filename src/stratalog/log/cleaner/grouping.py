@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stratalog.log.append.roll import RELATIVE_OFFSET_MAX
+from stratalog.log.append import RELATIVE_OFFSET_MAX
 
 
 class SegmentFacts(NamedTuple):

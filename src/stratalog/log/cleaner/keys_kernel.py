@@ -23,8 +23,18 @@ from stratalog.log.cleaner.context import (
     X_STATUS,
 )
 from stratalog.log.cleaner.map_kernel import M_LATEST_OFFSET, M_SIZE, M_SIZE_WANTED, map_put
-from stratalog.records.native.record import OVERRUN, record_fields, skip_headers, varint
-from stratalog.records.native.toolkit import as_i64, as_u8, compiled, load_be32, load_be64, native
+from stratalog.records.native import (
+    OVERRUN,
+    as_i64,
+    as_u8,
+    compiled,
+    load_be32,
+    load_be64,
+    native,
+    record_fields,
+    skip_headers,
+    varint,
+)
 
 
 @native

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stratalog.log.cleaner.values import LastRecord
-from stratalog.log.index.txn_index import AbortedTransaction
+from stratalog.log.index import AbortedTransaction
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.segment.segment import LogSegment
-from stratalog.log.segment.segments import Segments
+from stratalog.log.segment import LogSegment, Segments
 
 
 def segments_between(segments: Sequence[LogSegment], start_offset: int, end_offset: int) -> list[LogSegment]:

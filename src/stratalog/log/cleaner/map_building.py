@@ -19,9 +19,9 @@ from stratalog.log.cleaner.throttle import Throttle
 from stratalog.log.cleaner.transactions import CleanedTransactions
 from stratalog.log.cleaner.values import CleanerStats
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.segment.segment import LogSegment
+from stratalog.log.segment import LogSegment
+from stratalog.records import RecordBatch
 from stratalog.records import batch_format as fmt
-from stratalog.records.batch import RecordBatch
 
 _GOES_ON: Final = False
 _IS_FULL: Final = True

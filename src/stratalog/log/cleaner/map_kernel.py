@@ -9,16 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from stratalog.log.cleaner.md5_kernel import md5
-from stratalog.records.native.toolkit import (
-    as_i64,
-    as_u32,
-    compiled,
-    inlined,
-    load_be32,
-    load_be64,
-    native,
-    store_be64,
-)
+from stratalog.records.native import as_i64, as_u32, compiled, inlined, load_be32, load_be64, native, store_be64
 
 # --- the state
 M_ENTRIES_AT: Final = 0

@@ -13,7 +13,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import types
 from numba.extending import intrinsic
 
-from stratalog.records.native.toolkit import as_i64, as_u8, copy_any, inlined
+from stratalog.records.native import as_i64, as_u8, copy_any, inlined
 
 DIGEST_SIZE: Final = 16
 #: The memory that `md5` needs: the digest, then room for the last two blocks of a message.

@@ -19,7 +19,7 @@ from stratalog.log.cleaner.context import (
     X_TABLE,
     X_TABLE_ROWS,
 )
-from stratalog.records.native.toolkit import as_i64, compiled
+from stratalog.records.native import as_i64, compiled
 
 
 @compiled("void(int64)")

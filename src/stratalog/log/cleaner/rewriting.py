@@ -17,11 +17,10 @@ from stratalog.log.cleaner.throttle import Throttle
 from stratalog.log.cleaner.transactions import CleanedTransactions
 from stratalog.log.cleaner.values import CleanerStats, LastRecord
 from stratalog.log.cleaner.verdict import Verdict, judge
-from stratalog.log.segment.segment import LogSegment
+from stratalog.log.segment import LogSegment
+from stratalog.records import Codec, RecordBatch, compress
 from stratalog.records import batch_format as fmt
-from stratalog.records.batch import RecordBatch
-from stratalog.records.compression import Codec, compress
-from stratalog.util.crc32c import crc32c
+from stratalog.util import crc32c
 
 if TYPE_CHECKING:
     import numpy as np

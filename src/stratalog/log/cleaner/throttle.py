@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from typing import Final
 
-from stratalog.util.clock import SYSTEM_CLOCK, Clock
+from stratalog.util import SYSTEM_CLOCK, Clock
 
 UNLIMITED: Final = float("inf")
 CHECK_INTERVAL_SECONDS: Final = 0.3

@@ -12,9 +12,8 @@ import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from stratalog.log.index.txn_index import AbortedTransaction
-from stratalog.records.batch import RecordBatch
-from stratalog.records.control import ControlType, parse_control_key
+from stratalog.log.index import AbortedTransaction
+from stratalog.records import ControlType, RecordBatch, parse_control_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from stratalog.log.cleaner.transactions import CleanedTransactions
 from stratalog.log.cleaner.values import LastRecord
-from stratalog.records.batch import RecordBatch
+from stratalog.records import RecordBatch
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,15 @@ from typing import Final
 from stratalog.errors import CorruptCheckpointError
 from stratalog.log.format.file_names import PARTITION_METADATA
 from stratalog.log.format.values import EpochEntry
-from stratalog.util.atomic_file import sync_file, write_atomic
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
-from stratalog.util.uuids import uuid_from_base64, uuid_to_base64
+from stratalog.util import (
+    REAL_FILESYSTEM,
+    FileSystem,
+    StrPath,
+    sync_file,
+    uuid_from_base64,
+    uuid_to_base64,
+    write_atomic,
+)
 
 VERSION: Final = 0
 

@@ -11,7 +11,7 @@ import numpy as np
 from typing_extensions import Buffer
 
 from stratalog.log.format.offset_index_format import LEGACY, OffsetIndexFormat
-from stratalog.log.index.index_search import Array
+from stratalog.log.index import Array
 
 LEGACY_ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i4")])
 LARGE_ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i8")])

@@ -15,7 +15,7 @@ from stratalog.log.format.offset_index_format import (
     detect,
 )
 from stratalog.log.format.offset_index_proof import FIRST_ENTRIES_SIZE, prove, prove_by_first_entry
-from stratalog.util.filesystem import File, FileSystem
+from stratalog.util import File, FileSystem
 
 logger = logging.getLogger(__name__)
 

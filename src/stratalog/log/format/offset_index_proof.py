@@ -32,7 +32,7 @@ from stratalog.log.format.offset_index_format import (
     used_entries,
     used_size,
 )
-from stratalog.log.segment.batch_spans import LogReader, span_at
+from stratalog.log.segment import LogReader, span_at
 
 #: As much of an index holds its first entry, whichever format it has.
 FIRST_ENTRIES_SIZE: Final = max(form.entry_size for form in FORMATS)

@@ -23,8 +23,7 @@ from typing import Final, NamedTuple
 from typing_extensions import Buffer
 
 from stratalog.errors import CorruptSnapshotError
-from stratalog.util.crc32c import crc32c
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
+from stratalog.util import REAL_FILESYSTEM, FileSystem, StrPath, crc32c
 
 VERSION: Final = 1
 HEADER: Final = struct.Struct(">hIi")

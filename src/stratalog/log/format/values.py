@@ -6,10 +6,10 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from stratalog.util.filesystem import File
+from stratalog.util import File
 
 if TYPE_CHECKING:
-    from stratalog.log.index.txn_index import AbortedTransaction
+    from stratalog.log.index import AbortedTransaction
 
 
 class OffsetPosition(NamedTuple):

@@ -27,7 +27,7 @@ from typing import Final, TypeVar
 
 from stratalog.errors import CorruptIndexError, KafkaStorageError
 from stratalog.log.index.index_memory import INDEX_MEMORY
-from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem, StrPath
+from stratalog.util import REAL_FILESYSTEM, File, FileSystem, StrPath
 
 Self_ = TypeVar("Self_", bound="IndexFile")
 #: In memory; never changed in place but by appends at the end.

@@ -11,18 +11,18 @@ from collections.abc import Iterator
 from typing_extensions import Buffer
 
 from stratalog.errors import CorruptIndexError
-from stratalog.log.format.offset_index_format import (
+from stratalog.log.format import (
     LEGACY,
     RELATIVE_OFFSET,
     OffsetIndexFormat,
+    OffsetPosition,
     decode_entries,
     first_fault,
     format_of,
 )
-from stratalog.log.format.values import OffsetPosition
 from stratalog.log.index.index_file import RELATIVE_OFFSET_MAX, IndexFile
 from stratalog.log.index.index_search import Array, count_up_to, count_up_to_many
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
+from stratalog.util import REAL_FILESYSTEM, FileSystem, StrPath
 
 
 class OffsetIndex(IndexFile):
@@ -144,7 +144,7 @@ class OffsetIndex(IndexFile):
         """
         import numpy as np
 
-        from stratalog.log.format.index_arrays import offset_table
+        from stratalog.log.format import offset_table
 
         wanted = np.asarray(targets, dtype=np.int64)
         data, base_offset = self._copy(), self.base_offset

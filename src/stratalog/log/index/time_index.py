@@ -17,10 +17,10 @@ from typing import Final
 from typing_extensions import Buffer
 
 from stratalog.errors import CorruptIndexError
-from stratalog.log.format.values import TimestampOffset
+from stratalog.log.format import TimestampOffset
 from stratalog.log.index.index_file import IndexFile
 from stratalog.log.index.index_search import Array, count_up_to, count_up_to_many
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
+from stratalog.util import REAL_FILESYSTEM, FileSystem, StrPath
 
 ENTRY: Final = struct.Struct(">qi")
 ENTRY_SIZE: Final = ENTRY.size
@@ -44,7 +44,7 @@ def first_fault(data: Buffer, entries: int) -> int | None:
     offset; None if none is.
     """
     if entries > _FAULTS_BY_NUMPY:
-        from stratalog.log.format.index_arrays import first_not_ascending, time_table
+        from stratalog.log.format import first_not_ascending, time_table
 
         table = time_table(data, entries)
         return first_not_ascending(table["timestamp"], table["offset"], is_second_strict=False)
@@ -159,7 +159,7 @@ class TimeIndex(IndexFile):
         targets."""
         import numpy as np
 
-        from stratalog.log.format.index_arrays import time_table
+        from stratalog.log.format import time_table
 
         wanted = np.asarray(targets_ms, dtype=np.int64)
         data, base_offset = self._copy(), self.base_offset

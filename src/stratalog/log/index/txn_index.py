@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from typing_extensions import Buffer
 
 from stratalog.errors import CorruptIndexError
-from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem, StrPath
+from stratalog.util import REAL_FILESYSTEM, File, FileSystem, StrPath
 
 ENTRY: Final = struct.Struct(">hqqqq")
 ENTRY_SIZE: Final = ENTRY.size

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from stratalog.log.format.producer_snapshot import ENTRY, HEADER, encode_packed, hash_order, put_header
+from stratalog.log.format import ENTRY, HEADER, encode_packed, hash_order, put_header
 from stratalog.log.producers.producer_entry import ProducerEntry
 
 if TYPE_CHECKING:

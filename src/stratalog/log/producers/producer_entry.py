@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, NamedTuple
 
-from stratalog.log.format.producer_snapshot import ENTRY, ProducerSnapshotEntry
-from stratalog.records.batch_format import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, SEQUENCE_MAX
+from stratalog.log.format import ENTRY, ProducerSnapshotEntry
+from stratalog.records import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, SEQUENCE_MAX
 
 BATCHES_KEPT: Final = 5
 NO_COORDINATOR_EPOCH: Final = -1

@@ -9,9 +9,8 @@ import logging
 
 from stratalog.errors import CorruptRecordError, InvalidRecordError, InvalidTxnStateError
 from stratalog.log.producers.producer_state import ProducerStateManager
-from stratalog.log.segment.segment import LogSegment
-from stratalog.log.segment.segments import Segments
-from stratalog.records.batch_format import LOG_OVERHEAD
+from stratalog.log.segment import LogSegment, Segments
+from stratalog.records import LOG_OVERHEAD
 
 logger = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from stratalog.log.format.file_names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, parse_file_name, snapshot_file
-from stratalog.util.filesystem import FileSystem, StrPath
+from stratalog.log.format import DELETED_SUFFIX, SNAPSHOT_SUFFIX, parse_file_name, snapshot_file
+from stratalog.util import FileSystem, StrPath
 
 
 class SnapshotFile(NamedTuple):

@@ -19,7 +19,7 @@ from typing import Final
 
 from stratalog.errors import CorruptSnapshotError, InvalidProducerEpochError
 from stratalog.log.format import producer_snapshot
-from stratalog.log.index.txn_index import AbortedTransaction
+from stratalog.log.index import AbortedTransaction
 from stratalog.log.producers.packed_producers import MANY_PRODUCERS, PackedProducers
 from stratalog.log.producers.producer_entry import ProducerEntry
 from stratalog.log.producers.producer_snapshots import SnapshotFile, SnapshotFiles
@@ -29,10 +29,8 @@ from stratalog.log.producers.producer_updates import (
     ProducerUpdates,
 )
 from stratalog.log.producers.producer_verification import VerificationGuard, Verifications
-from stratalog.records.batch import RecordBatch
-from stratalog.records.batch_format import NO_TIMESTAMP
-from stratalog.util.clock import SYSTEM_CLOCK, Clock
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
+from stratalog.records import NO_TIMESTAMP, RecordBatch
+from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, StrPath
 
 logger = logging.getLogger(__name__)
 

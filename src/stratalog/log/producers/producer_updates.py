@@ -19,15 +19,17 @@ from stratalog.errors import (
 )
 from stratalog.log.producers.producer_entry import BatchMetadata, ProducerEntry
 from stratalog.log.producers.producer_verification import VerificationGuard, Verifications
-from stratalog.records.batch import RecordBatch
-from stratalog.records.batch_format import (
+from stratalog.records import (
     CONTROL_BIT,
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,
     SEQUENCE_MAX,
     TRANSACTIONAL_BIT,
+    ControlType,
+    RecordBatch,
+    parse_control_key,
+    parse_control_value,
 )
-from stratalog.records.control import ControlType, parse_control_key, parse_control_value
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from stratalog.util.filesystem import FileSystem
+from stratalog.util import FileSystem
 
 
 class _Condemned(NamedTuple):

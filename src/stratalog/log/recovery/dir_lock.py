@@ -21,7 +21,7 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem
+from stratalog.util import REAL_FILESYSTEM, File, FileSystem
 
 LOCK: Final = ".lock"
 

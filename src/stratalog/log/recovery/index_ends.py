@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Final
 
 from stratalog.errors import CorruptIndexError
-from stratalog.log.format.offset_index_proof import is_true_entry
-from stratalog.log.index.txn_index import AbortedTransaction
-from stratalog.log.segment.segment import LogSegment
-from stratalog.records.batch_format import CONTROL_BIT
-from stratalog.util.filesystem import FileSystem
+from stratalog.log.format import is_true_entry
+from stratalog.log.index import AbortedTransaction
+from stratalog.log.segment import LogSegment
+from stratalog.records import CONTROL_BIT
+from stratalog.util import FileSystem
 
 #: So many entries of a transaction index are held against the log.
 _TRANSACTIONS_PROVED: Final = 64

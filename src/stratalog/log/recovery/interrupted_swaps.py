@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from stratalog.log.format.file_names import (
+from stratalog.log.format import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -29,8 +29,8 @@ from stratalog.log.format.file_names import (
     SWAP_SUFFIX,
     parse_file_name,
 )
-from stratalog.records.batch_format import LOG_OVERHEAD
-from stratalog.util.filesystem import FileSystem
+from stratalog.records import LOG_OVERHEAD
+from stratalog.util import FileSystem
 
 logger = logging.getLogger(__name__)
 

@@ -19,10 +19,9 @@ from typing import Final
 
 from stratalog.log.recovery.segment_recovery import SoundBatches, is_torn_write
 from stratalog.log.resumption import content_end
-from stratalog.log.segment.checked_ranges import header_at
-from stratalog.log.segment.segment import LogSegment
-from stratalog.records.batch_format import LOG_OVERHEAD
-from stratalog.util.filesystem import FileSystem
+from stratalog.log.segment import LogSegment, header_at
+from stratalog.records import LOG_OVERHEAD
+from stratalog.util import FileSystem
 
 CUT_SUFFIX: Final = ".cut"
 _CHUNK_SIZE: Final = 1024 * 1024

@@ -10,18 +10,21 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
-from stratalog.config.topic import LogConfig
+from stratalog.config import LogConfig
 from stratalog.errors import CorruptCheckpointError, CorruptRecordError, InconsistentTopicIdError
-from stratalog.log.format.checkpoints import PartitionMetadataFile
-from stratalog.log.format.file_names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, parse_partition_dir
-from stratalog.log.format.values import EpochEntry
+from stratalog.log.format import (
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    EpochEntry,
+    PartitionMetadataFile,
+    parse_partition_dir,
+)
 from stratalog.log.leader_epochs import UNDEFINED_EPOCH, LeaderEpochCache
 from stratalog.log.local_log import LocalLog
-from stratalog.log.producers.producer_state import ProducerStateManager
+from stratalog.log.producers import ProducerStateManager
 from stratalog.log.recovery.recovery import LogLoader
-from stratalog.log.segment.segments import Segments
-from stratalog.util.clock import Clock
-from stratalog.util.filesystem import FileSystem
+from stratalog.log.segment import Segments
+from stratalog.util import Clock, FileSystem
 
 logger = logging.getLogger(__name__)
 

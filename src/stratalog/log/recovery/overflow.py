@@ -13,17 +13,15 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from stratalog.config.topic import LogConfig
+from stratalog.config import LogConfig
 from stratalog.errors import CorruptRecordError
-from stratalog.log.append.append import BatchFacts
-from stratalog.log.append.roll import RELATIVE_OFFSET_MAX
-from stratalog.log.format.file_names import CLEANED_SUFFIX, LOG_SUFFIX, parse_file_name
+from stratalog.log.append import RELATIVE_OFFSET_MAX, BatchFacts
+from stratalog.log.format import CLEANED_SUFFIX, LOG_SUFFIX, parse_file_name
 from stratalog.log.recovery.interrupted_swaps import finish_swaps
 from stratalog.log.recovery.replacement import make_certain
-from stratalog.log.segment.segment import LogSegment
-from stratalog.records.batch_format import LOG_OVERHEAD
-from stratalog.util.clock import Clock
-from stratalog.util.filesystem import FileSystem
+from stratalog.log.segment import LogSegment
+from stratalog.records import LOG_OVERHEAD
+from stratalog.util import Clock, FileSystem
 
 logger = logging.getLogger(__name__)
 

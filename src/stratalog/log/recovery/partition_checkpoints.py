@@ -20,16 +20,16 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from stratalog.errors import CorruptCheckpointError
-from stratalog.log.format.checkpoints import (
+from stratalog.log.format import (
     CLEAN_SHUTDOWN,
+    LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     OffsetCheckpoint,
     TopicPartition,
     decode_epochs,
 )
-from stratalog.log.format.file_names import LEADER_EPOCH_CHECKPOINT
-from stratalog.util.filesystem import FileSystem
+from stratalog.util import FileSystem
 
 logger = logging.getLogger(__name__)
 

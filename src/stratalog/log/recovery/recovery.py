@@ -23,29 +23,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from stratalog.config.topic import LogConfig
+from stratalog.config import LogConfig
 from stratalog.errors import CorruptIndexError, CorruptRecordError, InvalidTxnStateError
-from stratalog.log.format.file_names import (
-    DELETED_SUFFIX,
-    LOG_SUFFIX,
-    SNAPSHOT_SUFFIX,
-    log_file,
-    parse_file_name,
-)
+from stratalog.log.format import DELETED_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, log_file, parse_file_name
 from stratalog.log.leader_epochs import LeaderEpochCache
-from stratalog.log.producers.producer_rebuild import rebuild_producer_state
-from stratalog.log.producers.producer_state import ProducerStateManager
+from stratalog.log.producers import ProducerStateManager, rebuild_producer_state
 from stratalog.log.recovery.index_ends import check_index_ends
 from stratalog.log.recovery.interrupted_swaps import finish_swaps
 from stratalog.log.recovery.kept_cuts import has_content, keep_log, keep_tail
 from stratalog.log.recovery.overflow import split_overflowed, split_segment
 from stratalog.log.recovery.segment_recovery import OverflowedSegmentError, SoundBatches
 from stratalog.log.resumption import content_end
-from stratalog.log.segment.segment import LogSegment
-from stratalog.log.segment.segments import Segments
-from stratalog.records.batch import RecordBatch
-from stratalog.util.clock import Clock
-from stratalog.util.filesystem import FileSystem
+from stratalog.log.segment import LogSegment, Segments
+from stratalog.records import RecordBatch
+from stratalog.util import Clock, FileSystem
 
 logger = logging.getLogger(__name__)
 

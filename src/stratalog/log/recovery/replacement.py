@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stratalog.errors import is_shortage
-from stratalog.log.format.file_names import CLEANED_SUFFIX, SWAP_SUFFIX, log_file
-from stratalog.log.segment.segment import LogSegment
-from stratalog.util.filesystem import FileSystem
+from stratalog.log.format import CLEANED_SUFFIX, SWAP_SUFFIX, log_file
+from stratalog.log.segment import LogSegment
+from stratalog.util import FileSystem
 
 if TYPE_CHECKING:
     from stratalog.log.local_log import LocalLog

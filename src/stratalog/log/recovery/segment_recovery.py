@@ -12,14 +12,12 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from stratalog.errors import CorruptRecordError, InvalidRecordError, StratalogError
-from stratalog.log.append.roll import RELATIVE_OFFSET_MAX
-from stratalog.log.format.values import TimestampOffset
-from stratalog.log.producers.producer_entry import BATCHES_KEPT
+from stratalog.log.append import RELATIVE_OFFSET_MAX
+from stratalog.log.format import TimestampOffset
+from stratalog.log.producers import BATCHES_KEPT
 from stratalog.log.resumption import content_end, next_sound
-from stratalog.log.segment.checked_ranges import crc_flaw, header_at
-from stratalog.log.segment.segment_indexes import SegmentIndexes
-from stratalog.records.batch import RecordBatch, batch_at
-from stratalog.records.batch_format import (
+from stratalog.log.segment import SegmentIndexes, crc_flaw, header_at
+from stratalog.records import (
     ATTRIBUTES_AT,
     BATCH_SIZE_MIN,
     CONTROL_BIT,
@@ -30,8 +28,10 @@ from stratalog.records.batch_format import (
     MAGIC,
     NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
+    RecordBatch,
+    batch_at,
 )
-from stratalog.util.crc32c import crc32c
+from stratalog.util import crc32c
 
 _TRANSACTION_BITS: Final = TRANSACTIONAL_BIT | CONTROL_BIT
 

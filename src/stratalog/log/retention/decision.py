@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from stratalog.config.topic import LogConfig
+from stratalog.config import LogConfig
 
 
 class SegmentFacts(Protocol):

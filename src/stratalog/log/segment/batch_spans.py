@@ -12,8 +12,7 @@ from typing import NamedTuple, Protocol
 
 from typing_extensions import Buffer
 
-from stratalog.records.batch_format import HEADER_SIZE, LOG_OVERHEAD
-from stratalog.records.walk import STOP, WINDOW_SIZE, walk
+from stratalog.records import HEADER_SIZE, LOG_OVERHEAD, STOP, WINDOW_SIZE, walk
 
 
 class LogReader(Protocol):

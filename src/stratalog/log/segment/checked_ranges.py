@@ -24,8 +24,7 @@ from typing import Final
 from typing_extensions import Buffer
 
 from stratalog.errors import CorruptRecordError
-from stratalog.records.batch import batch_at
-from stratalog.records.batch_format import (
+from stratalog.records import (
     ATTRIBUTES_AT,
     BATCH_SIZE_MIN,
     HEADER,
@@ -33,10 +32,10 @@ from stratalog.records.batch_format import (
     LENGTH_MIN,
     LOG_OVERHEAD,
     MAGIC,
+    batch_at,
 )
-from stratalog.records.legacy.format import find_header
-from stratalog.util.crc32c import crc32c
-from stratalog.util.filesystem import File
+from stratalog.records.legacy import find_header
+from stratalog.util import File, crc32c
 
 logger = logging.getLogger(__name__)
 

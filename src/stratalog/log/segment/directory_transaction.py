@@ -28,19 +28,18 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
-from stratalog.config.topic import LogConfig
+from stratalog.config import LogConfig
 from stratalog.errors import CorruptCheckpointError, DataDirError, UsageError
-from stratalog.log.format.checkpoints import (
+from stratalog.log.format import (
     CLEAN_SHUTDOWN,
+    LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSETS,
+    PARTITION_METADATA,
     RECOVERY_POINTS,
+    EpochEntry,
     OffsetCheckpoint,
     PartitionMetadataFile,
     encode_epochs,
-)
-from stratalog.log.format.file_names import (
-    LEADER_EPOCH_CHECKPOINT,
-    PARTITION_METADATA,
     log_file,
     offset_index_file,
     parse_partition_dir,
@@ -48,18 +47,13 @@ from stratalog.log.format.file_names import (
     time_index_file,
     txn_index_file,
 )
-from stratalog.log.format.values import EpochEntry
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.producers.producer_state import NEVER
-from stratalog.log.recovery.dir_lock import LOCK, hold
-from stratalog.log.recovery.partition_checkpoints import known_recovery_point, plausible_start
+from stratalog.log.producers import NEVER
+from stratalog.log.recovery import LOCK, hold, known_recovery_point, plausible_start
 from stratalog.log.segment.renumbering import renumber
 from stratalog.log.segment.segment_writer import WrittenSegment
 from stratalog.records import batch_format as fmt
-from stratalog.util.atomic_file import write_atomic
-from stratalog.util.clock import SYSTEM_CLOCK, Clock
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
-from stratalog.util.uuids import uuid_to_base64
+from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, uuid_to_base64, write_atomic
 
 #: A staging directory in which nothing was done for so long is that of a job that has died.
 ABANDONED_AFTER_MS: Final = 24 * 3_600_000

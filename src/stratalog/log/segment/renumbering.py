@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from stratalog.errors import CorruptRecordError
 from stratalog.records import batch_format as fmt
-from stratalog.util.filesystem import File
+from stratalog.util import File
 
 
 def renumber(file: File, shift: int, leader_epoch: int) -> None:

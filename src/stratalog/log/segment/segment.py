@@ -19,26 +19,27 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import Buffer
 
-from stratalog.config.topic import LogConfig
-from stratalog.log.append.roll import RELATIVE_OFFSET_MAX
-from stratalog.log.format.file_names import log_file, offset_index_file, time_index_file, txn_index_file
-from stratalog.log.format.offset_index_format import LARGE, LEGACY
-from stratalog.log.format.values import TimestampOffset
-from stratalog.log.index.offset_index import OffsetIndex
-from stratalog.log.index.time_index import TimeIndex
-from stratalog.log.index.txn_index import AbortedTransaction, TransactionIndex
-from stratalog.log.recovery.segment_recovery import SoundBatches, index_sound_batches
+from stratalog.config import LogConfig
+from stratalog.log.append import RELATIVE_OFFSET_MAX
+from stratalog.log.format import (
+    LARGE,
+    LEGACY,
+    TimestampOffset,
+    log_file,
+    offset_index_file,
+    time_index_file,
+    txn_index_file,
+)
+from stratalog.log.index import AbortedTransaction, OffsetIndex, TimeIndex, TransactionIndex
+from stratalog.log.recovery import SoundBatches, index_sound_batches
 from stratalog.log.segment.checked_ranges import SoundBytes
 from stratalog.log.segment.segment_indexes import SegmentIndexes, with_suffix
 from stratalog.log.segment.segment_times import TimedSegment
-from stratalog.records.batch import RecordBatch
-from stratalog.records.batch_format import NO_TIMESTAMP
-from stratalog.util.clock import Clock
-from stratalog.util.filesystem import File, FileSystem, closing_map, populate
-from stratalog.util.uuids import random_uuid
+from stratalog.records import NO_TIMESTAMP, RecordBatch
+from stratalog.util import Clock, File, FileSystem, closing_map, populate, random_uuid
 
 if TYPE_CHECKING:
-    from stratalog.log.append.append import BatchFacts
+    from stratalog.log.append import BatchFacts
 
 
 class LogSegment(TimedSegment):

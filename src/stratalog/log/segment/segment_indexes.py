@@ -10,20 +10,19 @@ import threading
 from pathlib import Path
 
 from stratalog.errors import KafkaStorageError
-from stratalog.log.format.file_names import (
+from stratalog.log.format import (
     DELETED_SUFFIX,
+    Detection,
+    OffsetIndexFormat,
+    TimestampOffset,
+    detect_file,
     log_file,
     offset_index_file,
     time_index_file,
     txn_index_file,
 )
-from stratalog.log.format.offset_index_detection import detect_file
-from stratalog.log.format.offset_index_format import Detection, OffsetIndexFormat
-from stratalog.log.format.values import TimestampOffset
-from stratalog.log.index.offset_index import OffsetIndex
-from stratalog.log.index.time_index import TimeIndex
-from stratalog.log.index.txn_index import TransactionIndex
-from stratalog.util.filesystem import FileSystem
+from stratalog.log.index import OffsetIndex, TimeIndex, TransactionIndex
+from stratalog.util import FileSystem
 
 
 class SegmentIndexes:

@@ -13,20 +13,20 @@ from pathlib import Path
 from typing import Final
 
 from stratalog.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionTypeError
-from stratalog.log.format.values import BatchPosition, FileSlice, OffsetPosition, TimestampOffset
-from stratalog.log.index.offset_index import OffsetIndex
-from stratalog.log.index.time_index import TimeIndex
-from stratalog.records.batch import RecordBatch, batch_at
-from stratalog.records.batch_format import (
+from stratalog.log.format import BatchPosition, FileSlice, OffsetPosition, TimestampOffset
+from stratalog.log.index import OffsetIndex, TimeIndex
+from stratalog.records import (
     BATCH_SIZE_MIN,
     HEADER,
     HEADER_SIZE,
     LENGTH_MIN,
     LOG_OVERHEAD,
     MAGIC,
+    RecordBatch,
+    batch_at,
 )
-from stratalog.records.legacy.format import find_header
-from stratalog.util.filesystem import File
+from stratalog.records.legacy import find_header
+from stratalog.util import File
 
 logger = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ import threading
 from typing import Final
 
 from stratalog.errors import CorruptRecordError
-from stratalog.log.format.values import TimestampOffset
+from stratalog.log.format import TimestampOffset
 from stratalog.log.segment.segment_reading import ReadableSegment
-from stratalog.records.batch_format import LOG_OVERHEAD, NO_TIMESTAMP
+from stratalog.records import LOG_OVERHEAD, NO_TIMESTAMP
 
 _UNKNOWN: Final = TimestampOffset(-2, -1)
 

@@ -14,18 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from stratalog.config.topic import LogConfig
+from stratalog.config import LogConfig
 from stratalog.errors import RecordListTooLargeError
-from stratalog.log.append.append import BatchFacts
-from stratalog.log.append.roll import roll_reason, segment_ms_max, time_waited
-from stratalog.log.format.file_names import snapshot_file
-from stratalog.log.format.producer_snapshot import encode as encode_producers
+from stratalog.log.append import BatchFacts, roll_reason, segment_ms_max, time_waited
+from stratalog.log.format import encode as encode_producers
+from stratalog.log.format import snapshot_file
 from stratalog.log.segment.segment import LogSegment
-from stratalog.util.clock import SYSTEM_CLOCK, Clock
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem
 
 if TYPE_CHECKING:
-    from stratalog.records.columns_encode import EncodedBatch
+    from stratalog.records import EncodedBatch
 
 
 #: With a thread to sync on, what is appended goes to the disk in such pieces: a large one at the end would be waited

@@ -18,7 +18,7 @@ from stratalog.errors import CorruptRecordError, InvalidRecordError
 from stratalog.records import batch_format as fmt
 from stratalog.records.batch import RecordBatch
 from stratalog.records.compression import DECOMPRESSED_SIZE_MAX, Codec, decompress
-from stratalog.records.legacy import format as legacy
+from stratalog.records.legacy import message_format as legacy
 from stratalog.records.legacy.lz4 import with_right_checksum
 from stratalog.records.record import Record
 

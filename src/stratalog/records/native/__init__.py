@@ -1,1 +1,5 @@
 """Native loops over records and batches, compiled by numba at their first use."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

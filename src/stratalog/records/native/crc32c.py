@@ -18,7 +18,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from stratalog.records.native.toolkit import as_u8, inlined, load_le64, native
-from stratalog.util.crc32c import crc32c
+from stratalog.util import crc32c
 
 _MASK: Final = 0xFFFF_FFFF
 _LONG: Final = 1024

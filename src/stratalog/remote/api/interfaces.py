@@ -21,10 +21,10 @@ from uuid import UUID
 from typing_extensions import Buffer
 
 from stratalog.remote.api.segment_state import RemoteLogSegmentState, RemotePartitionDeleteState
-from stratalog.util.uuids import random_uuid, uuid_to_base64
+from stratalog.util import random_uuid, uuid_to_base64
 
 if TYPE_CHECKING:
-    from stratalog.remote.storage.block_facts import BlockFacts
+    from stratalog.remote.storage import BlockFacts
 
 NO_TIMESTAMP = -1
 

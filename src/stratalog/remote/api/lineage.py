@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from stratalog.log.format.values import EpochEntry
+from stratalog.log.format import EpochEntry
 from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata
 
 

@@ -1,1 +1,5 @@
 """What is known of remote segments: the record format of `__remote_log_metadata`, the cache, and the manager."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

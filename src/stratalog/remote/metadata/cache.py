@@ -19,15 +19,16 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from stratalog.remote.api.interfaces import (
+from stratalog.remote.api import (
     INT32_MAX,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+    is_valid_transition,
 )
-from stratalog.remote.api.segment_state import RemoteLogSegmentState, is_valid_transition
 from stratalog.remote.metadata.epoch_segments import EpochSegments, Extent
-from stratalog.remote.tier.tier_facts import RemoteTotals
+from stratalog.remote.tier import RemoteTotals
 
 logger = logging.getLogger(__name__)
 

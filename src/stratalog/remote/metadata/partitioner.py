@@ -6,7 +6,7 @@ low and high halves and the partition number. All events of a user partition lie
 
 from __future__ import annotations
 
-from stratalog.remote.api.interfaces import TopicIdPartition
+from stratalog.remote.api import TopicIdPartition
 
 _M32 = 0xFFFFFFFF
 _M64 = 0xFFFFFFFFFFFFFFFF

@@ -10,15 +10,16 @@ import logging
 import threading
 
 from stratalog.errors import CorruptRecordError, CorruptSnapshotError, StratalogError
-from stratalog.remote.api.interfaces import (
+from stratalog.remote.api import (
     RemoteLogMetadata,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
     TopicIdPartition,
+    is_valid_delete_transition,
 )
-from stratalog.remote.api.segment_state import RemotePartitionDeleteState, is_valid_delete_transition
 from stratalog.remote.metadata.cache import RemoteLogMetadataCache
 from stratalog.remote.metadata.log import MetadataLog
 from stratalog.remote.metadata.serde import decode
@@ -29,7 +30,7 @@ from stratalog.remote.metadata.snapshot import (
     decode_snapshot,
     encode_snapshot,
 )
-from stratalog.util.crc32c import crc32c
+from stratalog.util import crc32c
 
 logger = logging.getLogger(__name__)
 

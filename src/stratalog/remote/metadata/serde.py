@@ -17,19 +17,20 @@ from collections.abc import Callable
 from uuid import UUID
 
 from stratalog.errors import CorruptRecordError
-from stratalog.remote.api.interfaces import (
+from stratalog.remote.api import (
     INT32_MAX,
     CustomMetadata,
     RemoteLogMetadata,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
     RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
     TopicIdPartition,
 )
-from stratalog.remote.api.segment_state import RemoteLogSegmentState, RemotePartitionDeleteState
 from stratalog.remote.metadata.serde_fast import decode_usual
-from stratalog.util.varint import VARINT_BYTES_MAX, decode_unsigned, encode_unsigned
+from stratalog.util import VARINT_BYTES_MAX, decode_unsigned, encode_unsigned
 
 logger = logging.getLogger(__name__)
 

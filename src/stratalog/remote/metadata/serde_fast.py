@@ -11,13 +11,13 @@ from __future__ import annotations
 import struct
 from uuid import UUID
 
-from stratalog.remote.api.interfaces import (
+from stratalog.remote.api import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
     TopicIdPartition,
 )
-from stratalog.remote.api.segment_state import RemoteLogSegmentState
 
 _SEGMENT_FRAME = b"\x01\x00\x00"
 _UPDATE_FRAME = b"\x01\x01\x00"

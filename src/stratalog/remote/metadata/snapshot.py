@@ -28,8 +28,8 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from stratalog.errors import CorruptRecordError, CorruptSnapshotError
-from stratalog.log.format.file_names import REMOTE_METADATA_SNAPSHOT
-from stratalog.remote.api.interfaces import (
+from stratalog.log.format import REMOTE_METADATA_SNAPSHOT
+from stratalog.remote.api import (
     RemoteLogMetadata,
     RemoteLogSegmentMetadata,
     RemotePartitionDeleteMetadata,
@@ -37,7 +37,7 @@ from stratalog.remote.api.interfaces import (
 )
 from stratalog.remote.metadata.cache import CacheContent
 from stratalog.remote.metadata.serde import decode, encode
-from stratalog.util.crc32c import crc32c
+from stratalog.util import crc32c
 
 SNAPSHOT_FILE: Final = REMOTE_METADATA_SNAPSHOT
 MAGIC: Final = b"strataRM"

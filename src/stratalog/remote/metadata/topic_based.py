@@ -11,21 +11,21 @@ from concurrent.futures import Future
 from typing import Final
 
 from stratalog.errors import RemoteResourceNotFoundError, RetriableRemoteStorageError, StratalogError
-from stratalog.remote.api.interfaces import (
+from stratalog.remote.api import (
     RemoteLogMetadata,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
-from stratalog.remote.api.segment_state import RemoteLogSegmentState
 from stratalog.remote.metadata.cache import RemoteLogMetadataCache
 from stratalog.remote.metadata.log import MetadataLog
 from stratalog.remote.metadata.partitioner import metadata_partition
 from stratalog.remote.metadata.replayed import ReplayedPartition
 from stratalog.remote.metadata.serde import encode
-from stratalog.remote.tier.tier_facts import RemoteTotals
-from stratalog.util.clock import SYSTEM_CLOCK, Clock
+from stratalog.remote.tier import RemoteTotals
+from stratalog.util import SYSTEM_CLOCK, Clock
 
 #: Between two looks for an event that cannot be read back yet.
 _POLL_SECONDS: Final = 0.01

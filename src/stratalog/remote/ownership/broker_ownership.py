@@ -28,10 +28,8 @@ from stratalog.remote.ownership.bucket_owner import (
     replace_owner,
 )
 from stratalog.remote.ownership.owner_file import OwnershipFile
-from stratalog.remote.storage.manifest import Layout
-from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.util.clock import SYSTEM_CLOCK, Clock
-from stratalog.util.uuids import random_uuid, uuid_from_base64, uuid_to_base64
+from stratalog.remote.storage import Layout, ObjectStore
+from stratalog.util import SYSTEM_CLOCK, Clock, random_uuid, uuid_from_base64, uuid_to_base64
 
 logger = logging.getLogger(__name__)
 

@@ -24,13 +24,17 @@ from stratalog.errors import (
     RemoteResourceNotFoundError,
     RemoteStorageError,
 )
-from stratalog.remote.storage.layouts import parse_manifest_key, read_manifest
-from stratalog.remote.storage.manifest import Layout, SegmentManifest
-from stratalog.remote.storage.object_key import parse_topic_directory
-from stratalog.remote.storage.object_store import ObjectInfo, ObjectStore
-from stratalog.remote.transactions.staging import BULK_BROKER_ID
-from stratalog.util.clock import SYSTEM_CLOCK, Clock
-from stratalog.util.uuids import random_uuid, uuid_to_base64
+from stratalog.remote.storage import (
+    Layout,
+    ObjectInfo,
+    ObjectStore,
+    SegmentManifest,
+    parse_manifest_key,
+    parse_topic_directory,
+    read_manifest,
+)
+from stratalog.remote.transactions import BULK_BROKER_ID
+from stratalog.util import SYSTEM_CLOCK, Clock, random_uuid, uuid_to_base64
 
 DIRECTORY: Final = "_owner"
 

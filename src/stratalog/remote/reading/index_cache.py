@@ -19,12 +19,10 @@ from pathlib import Path
 from uuid import UUID
 
 from stratalog.errors import CorruptIndexError, DataDirError
-from stratalog.remote.api.interfaces import IndexType, RemoteLogSegmentMetadata, RemoteStorageManager
+from stratalog.remote.api import IndexType, RemoteLogSegmentMetadata, RemoteStorageManager
 from stratalog.remote.reading.index_loader import IndexLoader
 from stratalog.remote.reading.remote_indexes import SUFFIXES, RemoteIndexes, detect_entry_size, index_path
-from stratalog.util.clock import SYSTEM_CLOCK, Clock
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
-from stratalog.util.uuids import uuid_from_base64, uuid_to_base64
+from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, uuid_from_base64, uuid_to_base64
 
 #: How long files stay under their last name: Kafka's `fileDeleteDelayMs`.
 DELETE_DELAY_MS = 10_000

@@ -17,9 +17,8 @@ from stratalog.errors import (
     RemoteStorageError,
     RetriableRemoteStorageError,
 )
-from stratalog.log.index.txn_index import TransactionIndex
-from stratalog.remote.api.interfaces import IndexType, RemoteLogSegmentMetadata, RemoteStorageManager
-from stratalog.remote.api.plugin import DescribesStoredSegments
+from stratalog.log.index import TransactionIndex
+from stratalog.remote.api import DescribesStoredSegments, IndexType, RemoteLogSegmentMetadata, RemoteStorageManager
 from stratalog.remote.reading.index_rebuild import RemoteRecords, rebuild_indexes
 from stratalog.remote.reading.remote_indexes import (
     RemoteIndexes,
@@ -28,7 +27,7 @@ from stratalog.remote.reading.remote_indexes import (
     index_path,
     open_time_index,
 )
-from stratalog.util.filesystem import FileSystem
+from stratalog.util import FileSystem
 
 logger = logging.getLogger(__name__)
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from stratalog.errors import CorruptRecordError, DamagedRemoteObjectError, UnsupportedForMessageFormatError
-from stratalog.log.format.offset_index_format import LARGE, LEGACY, format_of
-from stratalog.log.index.offset_index import OffsetIndex
-from stratalog.log.index.time_index import ENTRY_SIZE, NO_TIMESTAMP, TimeIndex
-from stratalog.log.scan import scan_headers
-from stratalog.remote.api.interfaces import INT32_MAX, RemoteLogSegmentMetadata, RemoteStorageManager
-from stratalog.remote.api.plugin import fetch_records
-from stratalog.util.filesystem import File, FileSystem
+from stratalog.log import scan_headers
+from stratalog.log.format import LARGE, LEGACY, format_of
+from stratalog.log.index import ENTRY_SIZE, NO_TIMESTAMP, OffsetIndex, TimeIndex
+from stratalog.remote.api import INT32_MAX, RemoteLogSegmentMetadata, RemoteStorageManager, fetch_records
+from stratalog.util import File, FileSystem
 
 RANGE_BYTES = 8 * 1024 * 1024
 ALIGNMENT_BYTES = 1024 * 1024

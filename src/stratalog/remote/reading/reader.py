@@ -16,21 +16,31 @@ from stratalog.errors import (
     RemoteResourceNotFoundError,
     RemoteStorageError,
 )
-from stratalog.log.format.values import OffsetPosition, TimestampOffset
-from stratalog.log.index.txn_index import AbortedTransaction
-from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size
-from stratalog.records.batch_format import ATTRIBUTES_AT, HEADER, HEADER_SIZE_UP_TO_MAGIC, MAGIC, MAGIC_AT
-from stratalog.records.walk import RAISE_CUT, walk
-from stratalog.remote.api.interfaces import (
+from stratalog.log.format import OffsetPosition, TimestampOffset
+from stratalog.log.index import AbortedTransaction
+from stratalog.records import (
+    ATTRIBUTES_AT,
+    HEADER,
+    HEADER_SIZE_UP_TO_MAGIC,
+    MAGIC,
+    MAGIC_AT,
+    RAISE_CUT,
+    RecordBatch,
+    batch_at,
+    checked_batch_size,
+    walk,
+)
+from stratalog.remote.api import (
     RemoteLogMetadataManager,
     RemoteLogSegmentMetadata,
     TopicIdPartition,
+    is_within_lineage,
+    lineage_of,
 )
-from stratalog.remote.api.lineage import is_within_lineage, lineage_of
 from stratalog.remote.reading.index_cache import RemoteIndexCache
 from stratalog.remote.reading.segment_blocks import SegmentBlocks
-from stratalog.remote.tier.log_view import LogView
-from stratalog.util.crc32c import crc32c
+from stratalog.remote.tier import LogView
+from stratalog.util import crc32c
 
 logger = logging.getLogger(__name__)
 

@@ -16,13 +16,10 @@ from typing import TypeVar
 from uuid import UUID
 
 from stratalog.errors import CorruptIndexError, RemoteStorageError
-from stratalog.log.format.file_names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
-from stratalog.log.format.offset_index_format import LARGE, LEGACY
-from stratalog.log.index.offset_index import OffsetIndex
-from stratalog.log.index.time_index import TimeIndex
-from stratalog.log.index.txn_index import TransactionIndex
-from stratalog.remote.api.interfaces import IndexType, RemoteLogSegmentMetadata
-from stratalog.util.filesystem import FileSystem
+from stratalog.log.format import LARGE, LEGACY, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
+from stratalog.log.index import OffsetIndex, TimeIndex, TransactionIndex
+from stratalog.remote.api import IndexType, RemoteLogSegmentMetadata
+from stratalog.util import FileSystem
 
 SUFFIXES = {
     IndexType.OFFSET: OFFSET_INDEX_SUFFIX,

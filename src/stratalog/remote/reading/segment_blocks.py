@@ -17,8 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 from stratalog.errors import RetriableRemoteStorageError
-from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata, RemoteStorageManager, TopicIdPartition
-from stratalog.remote.api.plugin import fetch_records
+from stratalog.remote.api import RemoteLogSegmentMetadata, RemoteStorageManager, TopicIdPartition, fetch_records
 
 BLOCK_BYTES = 4 * 1024 * 1024
 BLOCKS_AHEAD = 4

@@ -15,8 +15,9 @@ from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 from stratalog.errors import RemoteStorageError
-from stratalog.remote.api.interfaces import (
+from stratalog.remote.api import (
     INT32_MAX,
+    DescribesStoredSegments,
     RemoteLogMetadataManager,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -25,8 +26,7 @@ from stratalog.remote.api.interfaces import (
     RemoteStorageManager,
     TopicIdPartition,
 )
-from stratalog.remote.api.plugin import DescribesStoredSegments
-from stratalog.remote.tier.tier_facts import RemoteSizes, RemoteTotals
+from stratalog.remote.tier import RemoteSizes, RemoteTotals
 
 logger = logging.getLogger(__name__)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stratalog.records.batch import RecordBatch
+from stratalog.records import RecordBatch
 from stratalog.remote.storage.block_timestamps import BlockTimes, BlockTimestamps
-from stratalog.util.crc32c import crc32c
+from stratalog.util import crc32c
 
 
 @dataclass(frozen=True, slots=True)

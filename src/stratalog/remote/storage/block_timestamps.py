@@ -11,10 +11,9 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from stratalog.log.scan import scan_headers
-from stratalog.records.batch import RecordBatch
-from stratalog.records.batch_format import LOG_APPEND_TIME
-from stratalog.util.filesystem import File
+from stratalog.log import scan_headers
+from stratalog.records import LOG_APPEND_TIME, RecordBatch
+from stratalog.util import File
 
 #: A least time that nothing is known of.
 NO_TIMESTAMP = -1

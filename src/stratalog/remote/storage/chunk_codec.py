@@ -24,7 +24,7 @@ from typing_extensions import Buffer
 
 from stratalog.errors import DamagedRemoteObjectError
 from stratalog.remote.storage.chunks import Chunk
-from stratalog.util.entropy import random_bytes
+from stratalog.util import random_bytes
 
 NONCE_BYTES = 12
 TAG_BYTES = 16

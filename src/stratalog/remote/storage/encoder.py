@@ -7,15 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stratalog.errors import RetriableRemoteStorageError, UsageError
-from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata
+from stratalog.remote.api import RemoteLogSegmentMetadata
 from stratalog.remote.storage.chunk_codec import NONCE_BYTES, TAG_BYTES, AesGcm, ChunkCodec, Compression
 from stratalog.remote.storage.chunks import ChunkIndex
 from stratalog.remote.storage.keyring import Keyring
 from stratalog.remote.storage.manifest import BLOCK_BYTES, Encryption, StoredObject
-from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
+from stratalog.remote.storage.object_names import ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import UPLOAD_PART_BYTES, ObjectStore, Uploaded
-from stratalog.util.crc32c import crc32c
-from stratalog.util.filesystem import FileSystem
+from stratalog.util import FileSystem, crc32c
 
 #: What a chunk may grow by: nonce and tag, and a zstd frame of what cannot be compressed.
 _GROWTH_BYTES = NONCE_BYTES + TAG_BYTES + 1024 + BLOCK_BYTES // 128

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from uuid import UUID
 
 from stratalog.errors import RemoteStorageError, UsageError
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+from stratalog.util import REAL_FILESYSTEM, FileSystem
 
 KEY_BYTES = 32
 

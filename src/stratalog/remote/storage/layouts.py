@@ -22,16 +22,15 @@ from stratalog.errors import (
     ReplacedRemoteObjectError,
     RetriableRemoteStorageError,
 )
-from stratalog.remote.storage.aiven import data_keys
+from stratalog.remote.storage.aiven import DataKeys, data_keys
 from stratalog.remote.storage.aiven import keys as aiven_keys
 from stratalog.remote.storage.aiven import manifest as aiven_manifest
-from stratalog.remote.storage.aiven.data_keys import DataKeys
 from stratalog.remote.storage.chunk_codec import AesGcm, ChunkCodec, Compression
 from stratalog.remote.storage.keyring import Keyring
 from stratalog.remote.storage.manifest import Encryption, Layout, SegmentManifest
-from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
+from stratalog.remote.storage.object_names import ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+from stratalog.util import REAL_FILESYSTEM, FileSystem
 
 KEY_FILE = "encryption.key.file"
 

@@ -19,20 +19,19 @@ from uuid import UUID
 from typing_extensions import Buffer
 
 from stratalog.errors import DamagedRemoteObjectError
-from stratalog.log.format.offset_index_format import format_of
-from stratalog.remote.api.interfaces import (
+from stratalog.log.format import format_of
+from stratalog.remote.api import (
     CustomMetadata,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
     TopicIdPartition,
 )
-from stratalog.remote.api.segment_state import RemoteLogSegmentState
 from stratalog.remote.storage.block_timestamps import BlockTimestamps
 from stratalog.remote.storage.chunk_codec import Compression
 from stratalog.remote.storage.chunks import ChunkIndex
-from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
-from stratalog.util.crc32c import crc32c
-from stratalog.util.packed import PackedUint32s
+from stratalog.remote.storage.object_names import ObjectKey, ObjectKind
+from stratalog.util import PackedUint32s, crc32c
 
 FORMAT = "stratalog-segment-manifest"
 #: Of a manifest without an encoding, and of one that has one (see `manifest_json`).

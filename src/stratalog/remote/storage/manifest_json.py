@@ -30,9 +30,8 @@ from stratalog.remote.storage.manifest import (
     SegmentManifest,
     StoredObject,
 )
-from stratalog.remote.storage.object_key import ObjectKind
-from stratalog.util.packed import PackedUint32s
-from stratalog.util.uuids import uuid_from_base64, uuid_to_base64
+from stratalog.remote.storage.object_names import ObjectKind
+from stratalog.util import PackedUint32s, uuid_from_base64, uuid_to_base64
 
 ALGORITHM = "AES-256-GCM"
 

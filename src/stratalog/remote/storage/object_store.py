@@ -27,8 +27,7 @@ from stratalog.errors import (
     StratalogError,
 )
 from stratalog.remote.storage.store_errors import RangeBehindEndError, map_store_error
-from stratalog.util.crc32c import crc32c
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+from stratalog.util import REAL_FILESYSTEM, FileSystem, crc32c
 
 #: A larger object goes in parts: at least this large, and no more of them than any store takes (S3: 10,000).
 UPLOAD_PART_BYTES = 8 * 1024 * 1024

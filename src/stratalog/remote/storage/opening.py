@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from stratalog.errors import UsageError
 from stratalog.remote.storage.object_store import ObstoreObjectStore
 from stratalog.remote.storage.store_errors import first_line
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+from stratalog.util import REAL_FILESYSTEM, FileSystem
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stratalog.config.broker import BrokerConfig
+from stratalog.config import BrokerConfig
 
 _S3_KEYS = {
     "stratalog.remote.s3.endpoint": "endpoint",

@@ -10,9 +10,9 @@ from typing_extensions import Buffer
 from stratalog.errors import RemoteResourceNotFoundError, RemoteStorageError
 from stratalog.remote.storage.layouts import ReadKeys, SegmentReader, object_key, parse_manifest_key
 from stratalog.remote.storage.manifest import Layout, SegmentManifest
-from stratalog.remote.storage.object_key import CONTENTS, ObjectKey, ObjectKind
+from stratalog.remote.storage.object_names import CONTENTS, ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ForwardingObjectStore, ObjectInfo, ObjectStore
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+from stratalog.util import REAL_FILESYSTEM, FileSystem
 
 _Result = TypeVar("_Result")
 

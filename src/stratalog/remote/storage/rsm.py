@@ -19,13 +19,15 @@ from stratalog.errors import (
     UnsupportedForMessageFormatError,
     UsageError,
 )
-from stratalog.remote.api.interfaces import (
+from stratalog.remote.api import (
+    BrokerIdentity,
     CustomMetadata,
     IndexType,
     LogSegmentData,
     RemoteLogSegmentMetadata,
+    StoredSegment,
+    StoreOwnership,
 )
-from stratalog.remote.api.plugin import BrokerIdentity, StoredSegment, StoreOwnership
 from stratalog.remote.storage.aiven import keys as aiven_keys
 from stratalog.remote.storage.block_facts import BlockFacts
 from stratalog.remote.storage.block_timestamps import block_timestamps
@@ -33,10 +35,9 @@ from stratalog.remote.storage.deadline import DeadlineObjectStore
 from stratalog.remote.storage.encoder import Encoder, Encoding
 from stratalog.remote.storage.layouts import ReadKeys, SegmentReader
 from stratalog.remote.storage.manifest import BLOCK_BYTES, SegmentManifest, StoredObject
-from stratalog.remote.storage.object_key import DELETION_ORDER, KIND_OF_INDEX, ObjectKey, ObjectKind
+from stratalog.remote.storage.object_names import DELETION_ORDER, KIND_OF_INDEX, ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.util.crc32c import crc32c
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+from stratalog.util import REAL_FILESYSTEM, FileSystem, crc32c
 
 DEFAULT_DEADLINE_MS = 60_000
 

@@ -23,7 +23,7 @@ from xml.etree import ElementTree
 
 from stratalog.errors import RemoteStorageError, RetriableRemoteStorageError
 from stratalog.remote.storage.opening import StoreOptions, endpoint_of_environment
-from stratalog.util.clock import SYSTEM_CLOCK
+from stratalog.util import SYSTEM_CLOCK
 
 _EMPTY_SHA256: Final = hashlib.sha256(b"").hexdigest()
 

@@ -1,1 +1,5 @@
 """The manager of the tier and its tasks: copy, expiration, deletion, quotas, status."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from stratalog.remote.api.interfaces import (
+from stratalog.remote.api import (
     RemoteLogMetadataManager,
     RemoteLogSegmentMetadata,
     TopicIdPartition,
+    begins_in_lineage,
+    is_within_lineage,
+    lineage_of,
 )
-from stratalog.remote.api.lineage import begins_in_lineage, is_within_lineage, lineage_of
 from stratalog.remote.tier.log_view import LogView
 
 

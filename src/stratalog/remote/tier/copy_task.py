@@ -10,28 +10,29 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from uuid import UUID
 
-from stratalog.config.topic import LogConfig, changed_properties
+from stratalog.config import LogConfig, changed_properties
 from stratalog.errors import (
     CustomMetadataSizeLimitExceededError,
     RemoteStorageError,
     RetriableRemoteStorageError,
     StratalogError,
 )
-from stratalog.log.format.checkpoints import encode_epochs
-from stratalog.log.format.file_names import snapshot_file
-from stratalog.log.segment.segment import LogSegment
-from stratalog.remote.api.interfaces import (
+from stratalog.log.format import encode_epochs, snapshot_file
+from stratalog.log.segment import LogSegment
+from stratalog.remote.api import (
     CustomMetadata,
     LogSegmentData,
     RemoteLogMetadataManager,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
     RemoteStorageManager,
     TopicIdPartition,
+    ensure_owner,
+    ensure_reachable,
+    is_read_only,
 )
-from stratalog.remote.api.plugin import ensure_owner, ensure_reachable, is_read_only
-from stratalog.remote.api.segment_state import RemoteLogSegmentState
 from stratalog.remote.tier.cancellation import Cancellation
 from stratalog.remote.tier.copied_offset import find_highest_remote_offset
 from stratalog.remote.tier.counters import RemoteCounts
@@ -40,8 +41,7 @@ from stratalog.remote.tier.log_view import LogView
 from stratalog.remote.tier.quota import RateQuota
 from stratalog.remote.tier.segment_check import CheckedSegment, check_segment
 from stratalog.remote.tier.watchdog import Progress
-from stratalog.util.clock import Clock
-from stratalog.util.filesystem import FileSystem
+from stratalog.util import Clock, FileSystem
 
 logger = logging.getLogger(__name__)
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stratalog.remote.api.interfaces import (
+from stratalog.remote.api import (
     RemoteLogMetadataManager,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
     RemoteStorageManager,
+    ensure_owner,
 )
-from stratalog.remote.api.plugin import ensure_owner
-from stratalog.remote.api.segment_state import RemoteLogSegmentState
 from stratalog.remote.tier.counters import RemoteCounts
-from stratalog.util.clock import Clock
+from stratalog.util import Clock
 
 
 class SegmentDeleter:

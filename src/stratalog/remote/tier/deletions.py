@@ -9,14 +9,14 @@ from contextlib import nullcontext
 from typing import Protocol, runtime_checkable
 
 from stratalog.errors import StratalogError
-from stratalog.remote.api.interfaces import RemoteLogMetadataManager, TopicIdPartition
+from stratalog.remote.api import RemoteLogMetadataManager, TopicIdPartition
 from stratalog.remote.tier.deletion import SegmentDeleter
 from stratalog.remote.tier.health import RemoteHealth
 from stratalog.remote.tier.partition_deletion import PartitionDeletion
 from stratalog.remote.tier.schedule import Schedule
 from stratalog.remote.tier.tiered_partition import TieredPartition
 from stratalog.remote.tier.worker_pool import WorkerPool
-from stratalog.util.clock import Clock
+from stratalog.util import Clock
 
 
 @runtime_checkable

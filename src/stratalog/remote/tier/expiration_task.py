@@ -6,14 +6,14 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 
-from stratalog.remote.api.interfaces import (
+from stratalog.remote.api import (
     RemoteLogMetadataManager,
     RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
     TopicIdPartition,
+    lineage_of,
 )
-from stratalog.remote.api.lineage import lineage_of
-from stratalog.remote.api.segment_state import RemoteLogSegmentState
-from stratalog.remote.reading.unclamped_sizes import KeepsVersions
+from stratalog.remote.reading import KeepsVersions
 from stratalog.remote.tier.cancellation import Cancellation
 from stratalog.remote.tier.copied_offset import find_remote_start
 from stratalog.remote.tier.copy_task import CopiesInFlight
@@ -30,7 +30,7 @@ from stratalog.remote.tier.retention import (
 )
 from stratalog.remote.tier.tier_facts import DeleteLag, RemoteTally
 from stratalog.remote.tier.watchdog import Progress
-from stratalog.util.clock import Clock
+from stratalog.util import Clock
 
 logger = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stratalog.remote.api.interfaces import RemoteLogMetadataManager, TopicIdPartition
+from stratalog.remote.api import RemoteLogMetadataManager, TopicIdPartition
 from stratalog.remote.tier.cancellation import Cancellation
 from stratalog.remote.tier.copied_offset import find_highest_remote_offset
 from stratalog.remote.tier.log_view import LogView

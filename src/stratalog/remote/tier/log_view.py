@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Protocol
 from uuid import UUID
 
-from stratalog.config.topic import LogConfig
+from stratalog.config import LogConfig
 from stratalog.errors import RemoteStorageError
-from stratalog.log.leader_epochs import LeaderEpochCache
-from stratalog.log.segment.segment import LogSegment
-from stratalog.remote.api.interfaces import TopicIdPartition
+from stratalog.log import LeaderEpochCache
+from stratalog.log.segment import LogSegment
+from stratalog.remote.api import TopicIdPartition
 
 
 class LogView(Protocol):

@@ -8,26 +8,25 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from stratalog.config.broker import BrokerConfig
+from stratalog.config import BrokerConfig
 from stratalog.errors import (
     OffsetOutOfRangeError,
     RemoteStorageError,
     RetriableRemoteStorageError,
     StratalogError,
 )
-from stratalog.log.format.values import TimestampOffset
-from stratalog.remote.api.interfaces import (
+from stratalog.log.format import TimestampOffset
+from stratalog.remote.api import (
+    OwnsItsStore,
+    PluginMetrics,
     RemoteLogMetadataManager,
     RemoteLogSegmentMetadata,
     RemoteStorageManager,
     TopicIdPartition,
+    name_of,
+    position_max,
 )
-from stratalog.remote.api.plugin import OwnsItsStore, name_of, position_max
-from stratalog.remote.api.plugin_metrics import PluginMetrics
-from stratalog.remote.reading.index_cache import RemoteIndexCache
-from stratalog.remote.reading.reader import RemoteLogReader, RemoteReadResult
-from stratalog.remote.reading.segment_blocks import SegmentBlocks
-from stratalog.remote.reading.unclamped_sizes import TrueSizes
+from stratalog.remote.reading import RemoteIndexCache, RemoteLogReader, RemoteReadResult, SegmentBlocks, TrueSizes
 from stratalog.remote.tier.copy_task import PartitionCount, not_known
 from stratalog.remote.tier.counters import RemoteCounts
 from stratalog.remote.tier.deletions import PartitionDeletions, RemembersDeletions
@@ -47,8 +46,7 @@ from stratalog.remote.tier.tier_facts import (
 from stratalog.remote.tier.tiered_partition import FOLLOWER, READ, TieredPartition
 from stratalog.remote.tier.watchdog import Watchdog
 from stratalog.remote.tier.worker_pool import WorkerPool
-from stratalog.util.clock import SYSTEM_CLOCK, Clock
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem
 
 __all__ = ["CopyLag", "RemoteLogManager", "RemoteSizes", "RunResult"]
 

@@ -6,14 +6,14 @@ DELETE_PARTITION_STARTED, every segment, DELETE_PARTITION_FINISHED.
 
 from __future__ import annotations
 
-from stratalog.remote.api.interfaces import (
+from stratalog.remote.api import (
     RemoteLogMetadataManager,
     RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
     TopicIdPartition,
 )
-from stratalog.remote.api.segment_state import RemotePartitionDeleteState
 from stratalog.remote.tier.deletion import SegmentDeleter
-from stratalog.util.clock import Clock
+from stratalog.util import Clock
 
 
 class PartitionDeletion:

@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from dataclasses import dataclass
 
-from stratalog.util.clock import SYSTEM_CLOCK, Clock
+from stratalog.util import SYSTEM_CLOCK, Clock
 
 
 @dataclass(slots=True)

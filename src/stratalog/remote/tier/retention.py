@@ -10,9 +10,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata
-from stratalog.remote.api.lineage import is_within_lineage
-from stratalog.remote.api.segment_state import RemoteLogSegmentState
+from stratalog.remote.api import RemoteLogSegmentMetadata, RemoteLogSegmentState, is_within_lineage
 
 
 class ExpirationReason(enum.Enum):

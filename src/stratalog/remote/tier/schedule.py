@@ -10,8 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from stratalog.remote.tier.worker_pool import WorkerPool
-from stratalog.util.clock import Clock
-from stratalog.util.crc32c import crc32c
+from stratalog.util import Clock, crc32c
 
 logger = logging.getLogger(__name__)
 

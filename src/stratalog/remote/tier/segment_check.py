@@ -11,15 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stratalog.errors import CorruptIndexError, CorruptRecordError
-from stratalog.log.index.offset_index import OffsetIndex
-from stratalog.log.index.txn_index import TransactionIndex
-from stratalog.log.segment.segment import LogSegment
-from stratalog.records.batch import RecordBatch
-from stratalog.records.walk import RAISE_CUT, walk
-from stratalog.remote.reading.remote_indexes import open_offset_index, open_time_index
-from stratalog.remote.storage.block_facts import BlockFacts, BlockFactsReader
-from stratalog.remote.storage.manifest import BLOCK_BYTES
-from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem
+from stratalog.log.index import OffsetIndex, TransactionIndex
+from stratalog.log.segment import LogSegment
+from stratalog.records import RAISE_CUT, RecordBatch, walk
+from stratalog.remote.reading import open_offset_index, open_time_index
+from stratalog.remote.storage import BLOCK_BYTES, BlockFacts, BlockFactsReader
+from stratalog.util import REAL_FILESYSTEM, File, FileSystem
 
 _CHUNK_BYTES = 4 * 1024 * 1024
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import cast
 
-from stratalog.config.topic import LogConfig
-from stratalog.log.retention.decision import SegmentFacts
-from stratalog.log.segment.segment import LogSegment
+from stratalog.config import LogConfig
+from stratalog.log.retention import SegmentFacts
+from stratalog.log.segment import LogSegment
 from stratalog.remote.tier.copy_task import candidates
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stratalog.config.broker import BrokerConfig
-from stratalog.remote.api.interfaces import (
+from stratalog.config import BrokerConfig
+from stratalog.remote.api import (
     RemoteLogMetadataManager,
     RemoteLogSegmentMetadata,
     RemoteStorageManager,
@@ -21,8 +21,7 @@ from stratalog.remote.tier.log_view import LogView
 from stratalog.remote.tier.quota import RateQuota
 from stratalog.remote.tier.tiered_partition import COPY, EXPIRATION, FOLLOWER, PartitionTasks, TieredPartition
 from stratalog.remote.tier.watchdog import Watchdog
-from stratalog.util.clock import Clock
-from stratalog.util.filesystem import FileSystem
+from stratalog.util import Clock, FileSystem
 
 
 class TaskFactory:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata
+from stratalog.remote.api import RemoteLogSegmentMetadata
 
 
 @dataclass(frozen=True, slots=True)

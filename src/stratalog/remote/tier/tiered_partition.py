@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from stratalog.errors import CustomMetadataSizeLimitExceededError
-from stratalog.remote.api.interfaces import TopicIdPartition
+from stratalog.remote.api import TopicIdPartition
 from stratalog.remote.tier.cancellation import Cancellation
 from stratalog.remote.tier.copy_task import CopyTask
 from stratalog.remote.tier.expiration_task import ExpirationTask

@@ -6,8 +6,8 @@ import logging
 import threading
 from dataclasses import dataclass
 
-from stratalog.remote.api.interfaces import TopicIdPartition
-from stratalog.util.clock import Clock
+from stratalog.remote.api import TopicIdPartition
+from stratalog.util import Clock
 
 logger = logging.getLogger(__name__)
 

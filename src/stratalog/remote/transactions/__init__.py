@@ -1,1 +1,5 @@
 """Objects that nobody sees until one step makes all of them visible."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

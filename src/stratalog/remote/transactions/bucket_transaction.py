@@ -41,12 +41,17 @@ from functools import partial
 from typing import Any, Final
 
 from stratalog.errors import RemoteResourceNotFoundError, RemoteStorageError, StratalogError
-from stratalog.remote.storage.layouts import read_replaced
-from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_key import DELETION_ORDER, ObjectKey, ObjectKind, parse_topic_directory
-from stratalog.remote.storage.object_store import ObjectInfo, ObjectStore
-from stratalog.util.clock import SYSTEM_CLOCK, Clock
-from stratalog.util.uuids import random_uuid, uuid_to_base64
+from stratalog.remote.storage import (
+    DELETION_ORDER,
+    ObjectInfo,
+    ObjectKey,
+    ObjectKind,
+    ObjectStore,
+    SegmentManifest,
+    parse_topic_directory,
+    read_replaced,
+)
+from stratalog.util import SYSTEM_CLOCK, Clock, random_uuid, uuid_to_base64
 
 DIRECTORY: Final = "_publications"
 DONE_KEPT_MS: Final = 3_600_000

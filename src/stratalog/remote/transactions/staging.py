@@ -13,23 +13,19 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from stratalog.log.format.checkpoints import encode_epochs
-from stratalog.log.format.values import EpochEntry
-from stratalog.log.segment.renumbering import renumber
-from stratalog.log.segment.segment_writer import WrittenSegment
-from stratalog.remote.api.interfaces import (
-    LogSegmentData,
-    RemoteLogSegmentId,
-    RemoteLogSegmentMetadata,
-    TopicIdPartition,
+from stratalog.log.format import EpochEntry, encode_epochs
+from stratalog.log.segment import WrittenSegment, renumber
+from stratalog.remote.api import LogSegmentData, RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
+from stratalog.remote.storage import (
+    CONTENTS,
+    ObjectKey,
+    ObjectKind,
+    ObjectStore,
+    ObjectStoreRemoteStorageManager,
+    SegmentManifest,
+    parse_topic_directory,
 )
-from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_key import CONTENTS, ObjectKey, ObjectKind, parse_topic_directory
-from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
-from stratalog.util.clock import SYSTEM_CLOCK, Clock
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
-from stratalog.util.uuids import random_uuid
+from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, random_uuid
 
 #: No broker's: what is told of who copied a segment that no broker had.
 BULK_BROKER_ID: Final = -1

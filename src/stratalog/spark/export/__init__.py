@@ -1,17 +1,5 @@
 """Incremental, exactly-once tables from topics: Parquet, Delta and Iceberg. `docs/spark_export.md` is about it."""
 
-from __future__ import annotations
+import lazy_loader
 
-from stratalog.spark.export.decoding import Avro, Decoding, Json, Protobuf
-from stratalog.spark.export.job import ExportedPartition, ExportResult, export, read_table
-
-__all__ = [
-    "Avro",
-    "Decoding",
-    "ExportResult",
-    "ExportedPartition",
-    "Json",
-    "Protobuf",
-    "export",
-    "read_table",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from stratalog.errors import StratalogError
-from stratalog.spark.options.read_options import TopicPartition
+from stratalog.spark.options import TopicPartition
 
 #: Of the document; a reader refuses newer ones.
 COMMIT_FORMAT: Final = 1

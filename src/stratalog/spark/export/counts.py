@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from stratalog.spark.export.layout import UNDECODED
-from stratalog.spark.options.read_options import TopicPartition
+from stratalog.spark.options import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

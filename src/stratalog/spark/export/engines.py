@@ -21,7 +21,7 @@ from stratalog.spark.export.targets import Outcome, Target
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from stratalog.spark.pipelines.progress import Progress
+    from stratalog.spark.pipelines import Progress
 
 #: Name of what an export remembers, in commits and table properties, and of Delta's transactions.
 MEMORY: Final = "stratalog.export"

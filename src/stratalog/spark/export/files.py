@@ -19,10 +19,8 @@ from urllib.parse import unquote, urlsplit
 from typing_extensions import Buffer
 
 from stratalog.errors import RemoteResourceNotFoundError, UsageError
-from stratalog.remote.storage.object_store import ObstoreObjectStore
-from stratalog.remote.storage.opening import open_store
-from stratalog.util.filesystem import REAL_FILESYSTEM
-from stratalog.util.uuids import random_uuid
+from stratalog.remote.storage import ObstoreObjectStore, open_store
+from stratalog.util import REAL_FILESYSTEM, random_uuid
 
 _READ_BYTES: Final = 8 * 1024 * 1024
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from stratalog.errors import UsageError
 from stratalog.spark.export.commits import Commit
 from stratalog.spark.export.engines import MEMORY, EngineTarget, quoted
-from stratalog.util.clock import SYSTEM_CLOCK
+from stratalog.util import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

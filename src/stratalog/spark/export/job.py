@@ -16,10 +16,9 @@ from stratalog.spark.export.layout import DECODED, Layout
 from stratalog.spark.export.ranges import new_ranges, steps
 from stratalog.spark.export.rows import records, table_rows
 from stratalog.spark.export.targets import Outcome, Target, open_target
-from stratalog.spark.options.read_options import ReadOptions
-from stratalog.spark.pipelines.progress import SILENT, Progress
-from stratalog.spark.pipelines.report import Column, Report
-from stratalog.util.uuids import random_uuid
+from stratalog.spark.options import ReadOptions
+from stratalog.spark.pipelines import SILENT, Column, Progress, Report
+from stratalog.util import random_uuid
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

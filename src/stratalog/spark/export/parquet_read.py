@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from stratalog.spark.export.commits import Commit
 from stratalog.spark.export.files import LocalFiles, ObjectFiles
-from stratalog.spark.pipelines.runner import parallelism
+from stratalog.spark.pipelines import parallelism
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +46,7 @@ class _Reading:
         self._schema = schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from stratalog.spark.reading.rows import arrow_schema
+        from stratalog.spark.reading import arrow_schema
 
         schema = arrow_schema(self._schema)
         for batch in batches:

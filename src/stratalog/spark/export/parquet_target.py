@@ -15,12 +15,12 @@ from stratalog.spark.export.files import open_table_files
 from stratalog.spark.export.parquet_read import read_files
 from stratalog.spark.export.parquet_table import ParquetTable
 from stratalog.spark.export.targets import Outcome, Target
-from stratalog.spark.pipelines.runner import stream_column
+from stratalog.spark.pipelines import stream_column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from stratalog.spark.pipelines.progress import Progress
+    from stratalog.spark.pipelines import Progress
 
 
 class ParquetTarget(Target):

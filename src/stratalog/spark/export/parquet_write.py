@@ -19,7 +19,7 @@ from stratalog.spark.export.commits import DataFile
 from stratalog.spark.export.counts import Counts, count_rows
 from stratalog.spark.export.files import TableFiles
 from stratalog.spark.export.parquet_table import file_name
-from stratalog.util.uuids import random_uuid
+from stratalog.util import random_uuid
 
 #: A file is closed when it has grown to so many bytes.
 FILE_BYTES: Final = 512 * 1024 * 1024

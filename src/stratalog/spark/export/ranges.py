@@ -11,14 +11,16 @@ from uuid import UUID
 from stratalog.errors import UsageError
 from stratalog.spark.byte_sources import ByteSources
 from stratalog.spark.export.commits import OffsetRange
-from stratalog.spark.options.data_loss import on_data_loss
-from stratalog.spark.options.read_options import Limit, LimitKind, ReadOptions, TopicPartition
-from stratalog.spark.planning.index_access import IndexAccess
-from stratalog.spark.planning.limits import LimitResolver
-from stratalog.spark.planning.snapshot import PartitionSnapshot, SnapshotReader
-from stratalog.spark.planning.stable import again_while_changing
-from stratalog.spark.planning.transactions import transaction_state
-from stratalog.util.uuids import uuid_to_base64
+from stratalog.spark.options import Limit, LimitKind, ReadOptions, TopicPartition, on_data_loss
+from stratalog.spark.planning import (
+    IndexAccess,
+    LimitResolver,
+    PartitionSnapshot,
+    SnapshotReader,
+    again_while_changing,
+    transaction_state,
+)
+from stratalog.util import uuid_to_base64
 
 #: Options that say which offsets are read; each query of an export gets its own.
 _SUBSCRIPTION: Final = ("subscribe", "subscribepattern", "assign")

@@ -26,12 +26,9 @@ from stratalog.spark.ingest.parquet_plan import (
 from stratalog.spark.ingest.parquet_rows import read_rows, sink_schema
 from stratalog.spark.ingest.through_spark import Source, reason
 from stratalog.spark.ingest.values import IngestError, SourceFile, shown_files
-from stratalog.spark.pipelines.progress import Progress
-from stratalog.spark.pipelines.runner import TaskError, parallelism, run_tasks
-from stratalog.spark.reading.prefetch import run_ahead
-from stratalog.spark.sink.options import SinkOptions
-from stratalog.spark.sink.plan import TaskSegments
-from stratalog.spark.sink.writer import BulkWrite
+from stratalog.spark.pipelines import Progress, TaskError, parallelism, run_tasks
+from stratalog.spark.reading import run_ahead
+from stratalog.spark.sink import BulkWrite, SinkOptions, TaskSegments
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

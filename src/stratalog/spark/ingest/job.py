@@ -24,11 +24,9 @@ from stratalog.spark.ingest.memory import Memory, query_id
 from stratalog.spark.ingest.parquet_plan import Indirect
 from stratalog.spark.ingest.through_spark import Source, list_files, write_through_spark
 from stratalog.spark.ingest.values import IngestResult, Round, Rows, SourceFile
-from stratalog.spark.pipelines.progress import SILENT, Progress
-from stratalog.spark.pipelines.state import State
-from stratalog.spark.sink.options import SinkOptions
-from stratalog.spark.sink.writer import Target, target_of
-from stratalog.util.clock import SYSTEM_CLOCK, Clock
+from stratalog.spark.pipelines import SILENT, Progress, State
+from stratalog.spark.sink import SinkOptions, Target, target_of
+from stratalog.util import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

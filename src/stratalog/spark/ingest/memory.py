@@ -6,9 +6,8 @@ import hashlib
 from collections.abc import Sequence
 
 from stratalog.spark.ingest.values import SourceFile
-from stratalog.spark.pipelines.state import State
-from stratalog.spark.sink.options import NumberedBatch, stream_name
-from stratalog.spark.sink.writer import Target
+from stratalog.spark.pipelines import State
+from stratalog.spark.sink import NumberedBatch, Target, stream_name
 
 
 class Memory:

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.spark.ingest.values import Rows, SourceFile
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+from stratalog.util import REAL_FILESYSTEM, FileSystem
 
 if TYPE_CHECKING:
     from pyarrow import parquet

@@ -15,7 +15,7 @@ from stratalog.spark.ingest.parquet_plan import (
     open_parquet,
 )
 from stratalog.spark.ingest.values import IngestError
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+from stratalog.util import REAL_FILESYSTEM, FileSystem
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.errors import UsageError
 from stratalog.spark.ingest.values import IngestError, Rows, SourceFile, shown_files
-from stratalog.spark.pipelines.runner import parallelism
-from stratalog.spark.session.sessions import make_active
+from stratalog.spark.pipelines import parallelism
+from stratalog.spark.session import make_active
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from stratalog.errors import UsageError
-from stratalog.util.atomic_file import write_atomic
-from stratalog.util.filesystem import REAL_FILESYSTEM
+from stratalog.util import REAL_FILESYSTEM, write_atomic
 
 JAVA_VERSION_MIN: Final = 17
 """Major version that Spark 4.3 needs."""

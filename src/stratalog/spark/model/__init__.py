@@ -1,1 +1,5 @@
 """Values that planning, reading and streams share: where bytes lie, segments, and what one task reads."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
-from stratalog.util.filesystem import File
+from stratalog.util import File
 
 
 class Tier(enum.Enum):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage import ObjectKind, SegmentManifest
 from stratalog.spark.model.place import Place, Tier
 
 

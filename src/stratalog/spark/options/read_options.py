@@ -13,7 +13,7 @@ from stratalog.spark.options.limits import EARLIEST, LATEST, Limit, LimitKind, c
 from stratalog.spark.options.partition_json import TopicPartition
 from stratalog.spark.options.reader import BadValueError, OptionReader
 from stratalog.spark.options.subscription import Subscription, subscription
-from stratalog.util.uuids import uuid_from_base64
+from stratalog.util import uuid_from_base64
 from stratalog.wire.client import ConnectionOptions
 
 __all__ = [

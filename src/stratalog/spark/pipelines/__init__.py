@@ -4,3 +4,7 @@ What they share: `runner` (tasks over the executors), `progress`, `report` (tabl
 already).
 Importing this package loads nothing. `docs/spark_pipelines.md` has every one of them.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

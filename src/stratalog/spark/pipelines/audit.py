@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from stratalog.errors import UsageError
-from stratalog.inspect.data_dirs import DataDirs
+from stratalog.inspect import DataDirs
 from stratalog.spark.pipelines.audit_rows import AuditFinding, AuditResult, ordered
 from stratalog.spark.pipelines.progress import SILENT, Progress
 from stratalog.spark.pipelines.state import Ledger, State
-from stratalog.util.clock import SYSTEM_CLOCK
+from stratalog.util import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

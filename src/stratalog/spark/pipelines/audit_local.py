@@ -13,17 +13,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stratalog.jobs.fsck.data_dir import CheckReport, PartitionFacts, check_dirs, partition_facts
-from stratalog.jobs.fsck.layout import read_layout
-from stratalog.jobs.fsck.partition import PartitionReport, check_partition
-from stratalog.jobs.fsck.segment import EpochRun, SegmentFacts, read_segment
-from stratalog.log.format.file_names import log_file
-from stratalog.log.scan import list_partitions
+from stratalog.jobs.fsck import (
+    CheckReport,
+    EpochRun,
+    PartitionFacts,
+    PartitionReport,
+    SegmentFacts,
+    check_dirs,
+    check_partition,
+    partition_facts,
+    read_layout,
+    read_segment,
+)
+from stratalog.log import list_partitions
+from stratalog.log.format import log_file
 from stratalog.spark.pipelines.progress import Progress
 from stratalog.spark.pipelines.runner import run_tasks
 from stratalog.spark.pipelines.state import Ledger
-from stratalog.util.crc32c import crc32c
-from stratalog.util.filesystem import REAL_FILESYSTEM
+from stratalog.util import REAL_FILESYSTEM, crc32c
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

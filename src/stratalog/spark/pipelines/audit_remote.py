@@ -10,19 +10,14 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stratalog.inspect.bucket import PartitionObjects, PartitionReader, find_partitions
-from stratalog.inspect.data_dirs import DataDirs
-from stratalog.inspect.facts import LogFacts, PartitionMetadata
-from stratalog.jobs.audit.findings import Finding
-from stratalog.jobs.audit.partition import audit
-from stratalog.jobs.audit.run import beside_partitions, check_content, segments_to_read
-from stratalog.jobs.audit.segment import SegmentFacts
-from stratalog.remote.api.interfaces import TopicIdPartition
-from stratalog.remote.storage.plain_view import open_bucket
+from stratalog.inspect import DataDirs, LogFacts, PartitionMetadata, PartitionObjects, PartitionReader, find_partitions
+from stratalog.jobs.audit import Finding, SegmentFacts, audit, beside_partitions, check_content, segments_to_read
+from stratalog.remote.api import TopicIdPartition
+from stratalog.remote.storage import open_bucket
 from stratalog.spark.pipelines.progress import Progress
 from stratalog.spark.pipelines.runner import run_tasks
 from stratalog.spark.pipelines.state import Ledger
-from stratalog.util.crc32c import crc32c
+from stratalog.util import crc32c
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Final
 
-from stratalog.jobs.audit.findings import Finding as RemoteFinding
-from stratalog.jobs.fsck.findings import Finding as LocalFinding
-from stratalog.log.format.file_names import parse_partition_dir
+from stratalog.jobs.audit import Finding as RemoteFinding
+from stratalog.jobs.fsck import Finding as LocalFinding
+from stratalog.log.format import parse_partition_dir
 from stratalog.spark.pipelines.report import Column, Report, Unit
 
 if TYPE_CHECKING:

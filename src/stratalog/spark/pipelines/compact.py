@@ -11,22 +11,30 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from stratalog.config.topic import LogConfig
+from stratalog.config import LogConfig
 from stratalog.errors import RemoteStorageError, UsageError
-from stratalog.inspect.bucket_catalog import list_remote_segments
-from stratalog.remote.storage.manifest import Layout, SegmentManifest
-from stratalog.remote.transactions.bucket_transaction import finish_publications, remove_objects
+from stratalog.inspect import list_remote_segments
+from stratalog.remote.storage import Layout, SegmentManifest
+from stratalog.remote.transactions import finish_publications, remove_objects
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.pipelines.compaction import bucket, data_dirs, local
-from stratalog.spark.pipelines.compaction.bucket_job import BucketJob, job_above
-from stratalog.spark.pipelines.compaction.job import compacted
-from stratalog.spark.pipelines.compaction.metadata_topic import TieredCluster
-from stratalog.spark.pipelines.compaction.plan import topic_config
-from stratalog.spark.pipelines.compaction.result import CompactedPartition, CompactResult
-from stratalog.spark.pipelines.compaction.tiered import InBucket, InCluster, Place
+from stratalog.spark.pipelines.compaction import (
+    BucketJob,
+    CompactedPartition,
+    CompactResult,
+    InBucket,
+    InCluster,
+    Place,
+    TieredCluster,
+    bucket,
+    compacted,
+    data_dirs,
+    job_above,
+    local,
+    topic_config,
+)
 from stratalog.spark.pipelines.progress import SILENT, Progress
 from stratalog.spark.pipelines.state import Ledger, State
-from stratalog.util.clock import SYSTEM_CLOCK, Clock
+from stratalog.util import SYSTEM_CLOCK, Clock
 from stratalog.wire.client import ConnectionOptions
 
 if TYPE_CHECKING:

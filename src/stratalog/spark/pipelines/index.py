@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stratalog.errors import UsageError
-from stratalog.jobs.index.rebuild import INDEX_INTERVAL_BYTES
-from stratalog.remote.ownership.owner_file import OwnershipFile
+from stratalog.jobs.index import INDEX_INTERVAL_BYTES
+from stratalog.remote.ownership import OwnershipFile
 from stratalog.spark.pipelines.index_local import convert_local, rebuild_local, segments_of, verify_local
 from stratalog.spark.pipelines.index_remote import change_remote, check_may_write
 from stratalog.spark.pipelines.index_rows import IndexChange, IndexResult, Outcome

@@ -8,25 +8,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from stratalog.errors import UsageError
-from stratalog.jobs.fsck.findings import Finding, Kind
-from stratalog.jobs.index.check import offset_entries, verify_offset_index
-from stratalog.jobs.index.rebuild import (
+from stratalog.jobs.fsck import Finding, Kind
+from stratalog.jobs.index import (
     convert_offset_index,
     format_for_rebuild,
     index_log,
+    offset_entries,
+    verify_offset_index,
     write_offset_index,
     write_time_index,
 )
-from stratalog.log.format.file_names import parse_partition_dir
-from stratalog.log.format.offset_index_detection import detect_file
-from stratalog.log.format.offset_index_format import OffsetIndexFormat, format_of
-from stratalog.log.scan import SegmentFiles, list_partitions, list_segments
+from stratalog.log import SegmentFiles, list_partitions, list_segments
+from stratalog.log.format import OffsetIndexFormat, detect_file, format_of, parse_partition_dir
 from stratalog.spark.pipelines.audit_local import audit_local
 from stratalog.spark.pipelines.index_rows import IndexChange, Outcome
 from stratalog.spark.pipelines.progress import Progress
 from stratalog.spark.pipelines.runner import run_tasks
 from stratalog.spark.pipelines.state import Ledger
-from stratalog.util.filesystem import REAL_FILESYSTEM
+from stratalog.util import REAL_FILESYSTEM
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

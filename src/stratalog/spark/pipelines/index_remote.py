@@ -11,19 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from stratalog.errors import RemoteStorageError, RetriableRemoteStorageError, UsageError
-from stratalog.inspect.bucket_catalog import list_remote_segments
-from stratalog.jobs.audit.findings import Kind, RemakeIndexes
-from stratalog.jobs.audit.reading import read_segment
-from stratalog.jobs.audit.rebuild_objects import remake
-from stratalog.jobs.audit.repair import carry_out
-from stratalog.jobs.index.convert import convert_index, why_untouchable
-from stratalog.log.format.offset_index_format import format_of
+from stratalog.inspect import list_remote_segments
+from stratalog.jobs.audit import Kind, RemakeIndexes, carry_out, read_segment, remake
+from stratalog.jobs.index import convert_index, why_untouchable
+from stratalog.log.format import format_of
 from stratalog.log.index import txn_index
-from stratalog.remote.ownership.bucket_owner import check_directories
-from stratalog.remote.storage.layouts import object_key, read_manifest
-from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_key import ObjectKind
-from stratalog.remote.storage.plain_view import PlainView, open_bucket
+from stratalog.remote.ownership import check_directories
+from stratalog.remote.storage import ObjectKind, PlainView, SegmentManifest, object_key, open_bucket, read_manifest
 from stratalog.spark.pipelines.index_rows import IndexChange, Outcome
 from stratalog.spark.pipelines.progress import Progress
 from stratalog.spark.pipelines.runner import run_tasks

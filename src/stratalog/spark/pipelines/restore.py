@@ -17,25 +17,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from stratalog.errors import NotOwnerError, UsageError
-from stratalog.inspect import restore_marker
-from stratalog.inspect.bucket_catalog import list_remote_segments
-from stratalog.jobs.restore.bucket import RestoredTopic, RestorePlan, plan_restore
-from stratalog.jobs.restore.files import write_partition
-from stratalog.jobs.restore.plan import PartitionPlan
-from stratalog.jobs.restore.run import begin_anew, check_target
-from stratalog.log.format.checkpoints import (
-    HIGH_WATERMARKS,
-    LOG_START_OFFSETS,
-    RECOVERY_POINTS,
-    OffsetCheckpoint,
+from stratalog.inspect import list_remote_segments, restore_marker
+from stratalog.jobs.restore import (
+    PartitionPlan,
+    RestoredTopic,
+    RestorePlan,
+    begin_anew,
+    check_target,
+    plan_restore,
+    write_partition,
 )
-from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata
-from stratalog.remote.ownership.bucket_owner import check_no_owner
-from stratalog.remote.storage.layouts import object_key, parse_manifest_key
-from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
-from stratalog.remote.storage.plain_view import PlainView, open_bucket
-from stratalog.remote.transactions.bucket_transaction import discard, publish
+from stratalog.log.format import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, OffsetCheckpoint
+from stratalog.remote.api import RemoteLogSegmentMetadata
+from stratalog.remote.ownership import check_no_owner
+from stratalog.remote.storage import (
+    ObjectKey,
+    ObjectKind,
+    PlainView,
+    SegmentManifest,
+    object_key,
+    open_bucket,
+    parse_manifest_key,
+)
+from stratalog.remote.transactions import discard, publish
 from stratalog.spark.pipelines.progress import SILENT, Progress
 from stratalog.spark.pipelines.report import Column, Report, Unit
 from stratalog.spark.pipelines.restore_copy import (
@@ -47,9 +51,7 @@ from stratalog.spark.pipelines.restore_copy import (
     copy_to_directory,
 )
 from stratalog.spark.pipelines.runner import run_tasks
-from stratalog.util.clock import SYSTEM_CLOCK
-from stratalog.util.filesystem import REAL_FILESYSTEM
-from stratalog.util.uuids import random_uuid
+from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, random_uuid
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,25 +13,23 @@ from pathlib import Path
 from typing_extensions import Buffer
 
 from stratalog.errors import CorruptRecordError, RemoteStorageError
-from stratalog.jobs.index.rebuild import (
-    format_for_rebuild,
-    index_log,
-    write_offset_index,
-    write_time_index,
-)
-from stratalog.log.format.file_names import log_file, offset_index_file, time_index_file, txn_index_file
+from stratalog.jobs.index import format_for_rebuild, index_log, write_offset_index, write_time_index
+from stratalog.log.format import log_file, offset_index_file, time_index_file, txn_index_file
 from stratalog.log.index import txn_index
-from stratalog.records.walk import RAISE_CUT, walk
-from stratalog.remote.api.interfaces import LogSegmentData
-from stratalog.remote.storage.encoder import Encoding
-from stratalog.remote.storage.layouts import ReadKeys, SegmentReader, read_manifest
-from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_key import ObjectKind
-from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.remote.storage.plain_view import open_bucket
-from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
-from stratalog.util.atomic_file import write_atomic
-from stratalog.util.filesystem import REAL_FILESYSTEM
+from stratalog.records import RAISE_CUT, walk
+from stratalog.remote.api import LogSegmentData
+from stratalog.remote.storage import (
+    Encoding,
+    ObjectKind,
+    ObjectStore,
+    ObjectStoreRemoteStorageManager,
+    ReadKeys,
+    SegmentManifest,
+    SegmentReader,
+    open_bucket,
+    read_manifest,
+)
+from stratalog.util import REAL_FILESYSTEM, write_atomic
 
 _RANGE_BYTES = 8 * 1024 * 1024
 

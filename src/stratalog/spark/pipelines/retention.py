@@ -18,18 +18,16 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from stratalog.errors import UsageError
-from stratalog.inspect.bucket import PartitionReader, find_partitions
-from stratalog.inspect.data_dirs import DataDirs
-from stratalog.jobs.retention.fate import Fate, Rhythm
-from stratalog.jobs.retention.remote_survey import SurveyedPartition, config_of, survey
-from stratalog.log.format.checkpoints import noted_topic_id
-from stratalog.log.scan import list_partitions
-from stratalog.remote.api.interfaces import TopicIdPartition
-from stratalog.remote.storage.plain_view import open_bucket
+from stratalog.inspect import DataDirs, PartitionReader, find_partitions
+from stratalog.jobs.retention import Fate, Rhythm, SurveyedPartition, config_of, survey
+from stratalog.log import list_partitions
+from stratalog.log.format import noted_topic_id
+from stratalog.remote.api import TopicIdPartition
+from stratalog.remote.storage import open_bucket
 from stratalog.spark.pipelines.progress import SILENT, Progress
 from stratalog.spark.pipelines.report import Column, Report, Unit
 from stratalog.spark.pipelines.runner import run_tasks
-from stratalog.util.clock import SYSTEM_CLOCK
+from stratalog.util import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

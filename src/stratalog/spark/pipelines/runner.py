@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from stratalog.errors import StratalogError
 from stratalog.spark.pipelines.progress import SILENT, Progress
-from stratalog.util.uuids import random_uuid
+from stratalog.util import random_uuid
 
 if TYPE_CHECKING:
     import pyarrow as pa

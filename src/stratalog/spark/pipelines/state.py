@@ -18,10 +18,8 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from stratalog.errors import RemoteResourceNotFoundError, UsageError
-from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.util.atomic_file import write_atomic
-from stratalog.util.clock import SYSTEM_CLOCK, Clock
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+from stratalog.remote.storage import ObjectStore
+from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, write_atomic
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _SUFFIX: Final = ".json"

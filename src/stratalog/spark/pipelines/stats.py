@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from stratalog.errors import UsageError
-from stratalog.inspect.bucket_catalog import list_remote_segments
-from stratalog.log.format.checkpoints import noted_topic_id
-from stratalog.log.scan import list_partitions, list_segments
-from stratalog.remote.storage.plain_view import open_bucket
+from stratalog.inspect import list_remote_segments
+from stratalog.log import list_partitions, list_segments
+from stratalog.log.format import noted_topic_id
+from stratalog.remote.storage import open_bucket
 from stratalog.spark.pipelines.progress import SILENT, Progress
 from stratalog.spark.pipelines.report import Column, Report, Unit
 from stratalog.spark.pipelines.runner import run_tasks
 from stratalog.spark.pipelines.stats_segment import SegmentStats, SegmentTask, measure
-from stratalog.util.uuids import uuid_to_base64
+from stratalog.util import uuid_to_base64
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,15 +11,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from stratalog.errors import StratalogError
-from stratalog.log.scan import scan_headers
-from stratalog.records.batch import RecordBatch, batch_at
-from stratalog.records.batch_format import HEADER_SIZE, LOG_APPEND_TIME
-from stratalog.records.compression import Codec, compress
-from stratalog.records.walk import walk
-from stratalog.remote.storage.plain_view import open_bucket
+from stratalog.log import scan_headers
+from stratalog.records import HEADER_SIZE, LOG_APPEND_TIME, Codec, RecordBatch, batch_at, compress, walk
+from stratalog.remote.storage import open_bucket
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model.place import Place, PlaceMissingError, Tier
-from stratalog.util.filesystem import File
+from stratalog.spark.model import Place, PlaceMissingError, Tier
+from stratalog.util import File
 
 _RANGE_BYTES: Final = 8 * 1024 * 1024
 

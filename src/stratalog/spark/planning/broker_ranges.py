@@ -9,9 +9,8 @@ from itertools import pairwise
 from typing import Final
 
 from stratalog.errors import KafkaError
-from stratalog.spark.model.segment import SegmentRange
-from stratalog.spark.model.split_plan import Piece
-from stratalog.spark.options.partition_json import TopicPartition
+from stratalog.spark.model import Piece, SegmentRange
+from stratalog.spark.options import TopicPartition
 from stratalog.spark.planning.broker_view import first_offset_at
 from stratalog.spark.planning.intervals import Intervals
 from stratalog.wire.client import Cluster
@@ -43,7 +42,7 @@ class BrokerRanges:
         """Bytes that an offset takes in the log, by a sample of the first records; 0 where nothing tells."""
         if key not in self._bytes_per_offset:
             # Native loops take 1.5 s of CPU to load, which a plan without brokers need not wait for.
-            from stratalog.spark.reading.batch_table import BatchTable
+            from stratalog.spark.reading import BatchTable
 
             try:
                 records = self.cluster.fetch(*key, wanted.start, _SAMPLE_BYTES, max_wait_ms=0).records

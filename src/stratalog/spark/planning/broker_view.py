@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from stratalog.errors import OffsetOutOfRangeError, UsageError
-from stratalog.spark.options.partition_json import TopicPartition
-from stratalog.spark.options.subscription import Subscription
+from stratalog.spark.options import Subscription, TopicPartition
 from stratalog.wire.client import EARLIEST_OFFSET, LATEST_OFFSET, Cluster, TopicInfo
 
 logger = logging.getLogger("stratalog.spark")

@@ -9,20 +9,20 @@ from __future__ import annotations
 from pathlib import Path
 
 from stratalog.errors import CorruptCheckpointError, CorruptRecordError
-from stratalog.log.format.checkpoints import CLEANER_OFFSETS, OffsetCheckpoint
-from stratalog.log.format.file_names import (
+from stratalog.log import scan_headers
+from stratalog.log.format import (
     CLEANED_SUFFIX,
+    CLEANER_OFFSETS,
     DELETED_SUFFIX,
     LOG_SUFFIX,
     SWAP_SUFFIX,
+    OffsetCheckpoint,
     parse_file_name,
     parse_partition_dir,
 )
-from stratalog.log.scan import scan_headers
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model.place import PlaceMissingError, Tier
-from stratalog.spark.model.segment import Segment, has_compact_policy
-from stratalog.util.filesystem import FileSystem
+from stratalog.spark.model import PlaceMissingError, Segment, Tier, has_compact_policy
+from stratalog.util import FileSystem
 
 
 def explains(before: Segment, after: Segment, byte_sources: ByteSources) -> bool:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 
+from stratalog.records import RecordBatch
 from stratalog.records import batch_format as fmt
-from stratalog.records.batch import RecordBatch
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model.place import Place, PlaceMissingError, Tier
-from stratalog.spark.model.segment import Segment, SegmentRange
-from stratalog.spark.model.split_plan import Piece
+from stratalog.spark.model import Piece, Place, PlaceMissingError, Segment, SegmentRange, Tier
 from stratalog.spark.planning.index_access import IndexAccess
 from stratalog.spark.planning.splits import apart, cut_segment, needs_index
-from stratalog.util.filesystem import File
+from stratalog.util import File
 
 logger = logging.getLogger("stratalog.spark")
 

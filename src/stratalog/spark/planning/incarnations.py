@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from stratalog.errors import UsageError
-from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.spark.options.partition_json import TopicPartition
-from stratalog.util.uuids import uuid_to_base64
+from stratalog.remote.storage import SegmentManifest
+from stratalog.spark.options import TopicPartition
+from stratalog.util import uuid_to_base64
 
 
 def choose(

@@ -8,10 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from stratalog.errors import RemoteStorageError
-from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage import ObjectKind
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model.place import Place, PlaceMissingError, Tier
-from stratalog.spark.model.segment import Segment
+from stratalog.spark.model import Place, PlaceMissingError, Segment, Tier
 from stratalog.spark.planning.indexes import OffsetEntries, TimeEntries, offset_entries, time_entries
 from stratalog.spark.planning.local_segments import proves_timestamp
 

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from typing_extensions import Buffer
 
-from stratalog.log.format.index_arrays import offset_table, time_table
-from stratalog.log.format.offset_index_format import FORMATS, detect, format_of, used_size
-from stratalog.log.index.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
-from stratalog.records.batch_format import BATCH_SIZE_MIN
+from stratalog.log.format import FORMATS, detect, format_of, offset_table, time_table, used_size
+from stratalog.log.index import ENTRY_SIZE as TIME_ENTRY_SIZE
+from stratalog.records import BATCH_SIZE_MIN
 
 Array = Any  # a one-dimensional numpy array of int64
 

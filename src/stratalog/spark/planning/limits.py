@@ -8,18 +8,10 @@ import numpy as np
 from typing_extensions import Buffer
 
 from stratalog.errors import UsageError
-from stratalog.records.batch import RecordBatch
-from stratalog.records.walk import walk
+from stratalog.records import RecordBatch, walk
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model.segment import SegmentRange
-from stratalog.spark.options.read_options import (
-    EARLIEST,
-    LATEST,
-    Limit,
-    LimitKind,
-    ReadOptions,
-    TopicPartition,
-)
+from stratalog.spark.model import SegmentRange
+from stratalog.spark.options import EARLIEST, LATEST, Limit, LimitKind, ReadOptions, TopicPartition
 from stratalog.spark.planning.broker_view import first_offset_at
 from stratalog.spark.planning.index_access import IndexAccess
 from stratalog.spark.planning.snapshot import PartitionSnapshot

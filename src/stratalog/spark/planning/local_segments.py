@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from stratalog.errors import CorruptRecordError, KafkaError
-from stratalog.log.format.offset_index_format import LARGE, LEGACY
+from stratalog.log import SegmentFiles, list_segments_once, scan_headers, undisturbed
+from stratalog.log.format import LARGE, LEGACY
 from stratalog.log.index import time_index
-from stratalog.log.scan import SegmentFiles, list_segments_once, scan_headers, undisturbed
-from stratalog.records.batch import RecordBatch
-from stratalog.records.batch_format import HEADER_SIZE
-from stratalog.spark.model.place import Mark, Place, Tier
-from stratalog.spark.model.segment import Segment
-from stratalog.spark.options.data_loss import OnDataLoss
+from stratalog.records import HEADER_SIZE, RecordBatch
+from stratalog.spark.model import Mark, Place, Segment, Tier
+from stratalog.spark.options import OnDataLoss
 from stratalog.spark.planning.indexes import offset_entries
-from stratalog.util.filesystem import REAL_FILESYSTEM, File, FileSystem
+from stratalog.util import REAL_FILESYSTEM, File, FileSystem
 
 NO_TIMESTAMP: Final = -1
 

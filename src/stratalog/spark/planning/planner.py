@@ -7,13 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from stratalog.log.index.txn_index import AbortedTransaction
+from stratalog.log.index import AbortedTransaction
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model.place import Tier
-from stratalog.spark.model.segment import SegmentRange
-from stratalog.spark.model.split_plan import Piece, SplitPlan
-from stratalog.spark.options.data_loss import OnDataLoss, on_data_loss
-from stratalog.spark.options.read_options import ReadOptions
+from stratalog.spark.model import Piece, SegmentRange, SplitPlan, Tier
+from stratalog.spark.options import OnDataLoss, ReadOptions, on_data_loss
 from stratalog.spark.planning.broker_ranges import BrokerRanges
 from stratalog.spark.planning.compacted import explains
 from stratalog.spark.planning.cutting import Cutter

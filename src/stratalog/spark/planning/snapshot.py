@@ -18,24 +18,25 @@ from typing import NamedTuple
 from uuid import UUID
 
 from stratalog.errors import CorruptCheckpointError, UsageError
-from stratalog.inspect.bucket_catalog import list_remote_segments
-from stratalog.inspect.manifest_cache import ManifestCache
-from stratalog.log.format.checkpoints import LOG_START_OFFSETS, OffsetCheckpoint, PartitionMetadataFile
-from stratalog.log.format.file_names import PARTITION_METADATA, parse_partition_dir
-from stratalog.log.scan import list_partitions
-from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_key import parse_topic_directory
+from stratalog.inspect import ManifestCache, list_remote_segments
+from stratalog.log import list_partitions
+from stratalog.log.format import (
+    LOG_START_OFFSETS,
+    PARTITION_METADATA,
+    OffsetCheckpoint,
+    PartitionMetadataFile,
+    parse_partition_dir,
+)
+from stratalog.remote.storage import SegmentManifest, parse_topic_directory
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model.place import Place, Tier
-from stratalog.spark.model.segment import Segment, SegmentRange, broker_segment, remote_segment
-from stratalog.spark.options.data_loss import OnDataLoss, on_data_loss
-from stratalog.spark.options.read_options import ReadOptions, TopicPartition
+from stratalog.spark.model import Place, Segment, SegmentRange, Tier, broker_segment, remote_segment
+from stratalog.spark.options import OnDataLoss, ReadOptions, TopicPartition, on_data_loss
 from stratalog.spark.planning.broker_view import BrokerPartition, BrokerView
 from stratalog.spark.planning.incarnations import choose, of_topic_ids
 from stratalog.spark.planning.local_segments import LocalSegments
 from stratalog.spark.planning.snapshot_memory import SnapshotMemory
 from stratalog.spark.planning.tiers import merge_tiers
-from stratalog.util.filesystem import FileSystem
+from stratalog.util import FileSystem
 
 logger = logging.getLogger("stratalog.spark")
 

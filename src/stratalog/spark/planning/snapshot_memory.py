@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
-from stratalog.inspect.manifest_cache import ManifestCache
-from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.inspect import ManifestCache
+from stratalog.remote.storage import SegmentManifest
 from stratalog.spark.planning.local_segments import SealedSegment
 
 

@@ -15,10 +15,8 @@ from uuid import UUID
 
 import numpy as np
 
-from stratalog.log.index.txn_index import AbortedTransaction
-from stratalog.spark.model.place import Place, Tier
-from stratalog.spark.model.segment import Segment, SegmentRange
-from stratalog.spark.model.split_plan import Piece, SplitPlan
+from stratalog.log.index import AbortedTransaction
+from stratalog.spark.model import Piece, Place, Segment, SegmentRange, SplitPlan, Tier
 from stratalog.spark.planning.indexes import OffsetEntries, TimeEntries
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from stratalog.spark.model.place import PlaceMissingError
-from stratalog.spark.options.data_loss import DataLossError
+from stratalog.spark.model import PlaceMissingError
+from stratalog.spark.options import DataLossError
 
 _TRIES: Final = 10
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Final
 
-from stratalog.spark.model.place import Tier
-from stratalog.spark.model.segment import Segment, SegmentRange
+from stratalog.spark.model import Segment, SegmentRange, Tier
 
 _TIER_RANK: Final = {Tier.BROKER: 0, Tier.REMOTE: 1, Tier.LOCAL: 2}
 

@@ -17,16 +17,14 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 
 from stratalog.errors import CorruptSnapshotError
+from stratalog.log import scan_headers
 from stratalog.log.format import producer_snapshot
-from stratalog.log.index.txn_index import AbortedTransaction, decode_entries
-from stratalog.log.scan import scan_headers
-from stratalog.records.batch import RecordBatch
-from stratalog.records.control import ControlType, parse_control_key
-from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.log.index import AbortedTransaction, decode_entries
+from stratalog.records import ControlType, RecordBatch, parse_control_key
+from stratalog.remote.storage import ObjectKind
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model.place import Place, PlaceChangedError, Tier
-from stratalog.spark.model.segment import Segment
-from stratalog.spark.options.data_loss import DataLossError
+from stratalog.spark.model import Place, PlaceChangedError, Segment, Tier
+from stratalog.spark.options import DataLossError
 from stratalog.spark.planning.broker_view import was_aborted
 from stratalog.spark.planning.snapshot import PartitionSnapshot
 

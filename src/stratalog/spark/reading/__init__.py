@@ -1,1 +1,5 @@
 """On a worker: from a split to Arrow batches."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

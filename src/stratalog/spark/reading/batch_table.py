@@ -10,10 +10,10 @@ import pyarrow as pa
 from typing_extensions import Buffer
 
 from stratalog.errors import CorruptRecordError, KafkaError
+from stratalog.records import RecordBatch, batch_at, checked_batch_size
 from stratalog.records import batch_format as fmt
-from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size
 from stratalog.records.native import columns as kernel
-from stratalog.spark.planning.intervals import INT64_MAX, INT64_MIN
+from stratalog.spark.planning import INT64_MAX, INT64_MIN
 
 UNKNOWN: Final = -1
 

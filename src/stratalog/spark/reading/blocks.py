@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from typing_extensions import Buffer
 
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model.place import Place, Tier
+from stratalog.spark.model import Place, Tier
 
 LOCAL_BLOCK_BYTES: Final = 8 * 1024 * 1024
 REMOTE_BLOCK_BYTES: Final = 8 * 1024 * 1024

@@ -20,18 +20,17 @@ from stratalog.errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
-from stratalog.log.index.txn_index import AbortedTransaction
+from stratalog.log.index import AbortedTransaction
+from stratalog.records import ControlType, RecordBatch, parse_control_key
 from stratalog.records import batch_format as fmt
-from stratalog.records.batch import RecordBatch
-from stratalog.records.control import ControlType, parse_control_key
-from stratalog.spark.model.split_plan import Piece
-from stratalog.spark.options.data_loss import OnDataLoss
-from stratalog.spark.planning.intervals import INT64_MAX
+from stratalog.spark.model import Piece
+from stratalog.spark.options import OnDataLoss
+from stratalog.spark.planning import INT64_MAX
 from stratalog.spark.reading.batch_table import BatchTable
 from stratalog.spark.reading.blocks import Block
 from stratalog.spark.reading.decode import PieceDecoder, Selection
 from stratalog.spark.reading.prefetch import run_ahead
-from stratalog.util.clock import SYSTEM_CLOCK
+from stratalog.util import SYSTEM_CLOCK
 from stratalog.wire.client import EARLIEST_OFFSET, AbortedRange, Cluster, FetchedRecords
 
 FETCH_BYTES_MAX: Final = 8 * 1024 * 1024

@@ -17,14 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from stratalog.errors import KafkaError, RecordListTooLargeError
-from stratalog.log.index.txn_index import AbortedTransaction
+from stratalog.log.index import AbortedTransaction
+from stratalog.records import batch_at, checked_batch_size, decode_columns, rows_without_columns
 from stratalog.records import batch_format as fmt
-from stratalog.records.batch import batch_at, checked_batch_size
-from stratalog.records.columns import decode_columns
-from stratalog.records.columns_output import rows_without_columns
-from stratalog.spark.model.split_plan import Piece
-from stratalog.spark.options.data_loss import OnDataLoss
-from stratalog.spark.planning.intervals import Intervals
+from stratalog.spark.model import Piece
+from stratalog.spark.options import OnDataLoss
+from stratalog.spark.planning import Intervals
 from stratalog.spark.reading.batch_table import UNKNOWN, BatchTable
 from stratalog.spark.reading.blocks import Block
 

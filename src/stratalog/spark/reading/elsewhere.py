@@ -12,19 +12,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from stratalog.inspect.bucket_catalog import list_remote_segments
-from stratalog.log.format.checkpoints import noted_topic_id
+from stratalog.inspect import list_remote_segments
+from stratalog.log.format import noted_topic_id
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model.place import Place, Tier
-from stratalog.spark.model.segment import SegmentRange, has_compact_policy, remote_segment
-from stratalog.spark.model.split_plan import Piece, SplitPlan
-from stratalog.spark.options.data_loss import OnDataLoss
-from stratalog.spark.planning.compacted import explains
-from stratalog.spark.planning.cutting import Cutter
-from stratalog.spark.planning.incarnations import of_topic_ids
-from stratalog.spark.planning.index_access import IndexAccess
-from stratalog.spark.planning.local_segments import LocalSegments, LocalSpan
-from stratalog.spark.planning.tiers import merge_tiers
+from stratalog.spark.model import Piece, Place, SegmentRange, SplitPlan, Tier, has_compact_policy, remote_segment
+from stratalog.spark.options import OnDataLoss
+from stratalog.spark.planning import Cutter, IndexAccess, LocalSegments, LocalSpan, explains, merge_tiers, of_topic_ids
 
 
 def is_of_topic(plan: SplitPlan, place: Place, byte_sources: ByteSources) -> bool:

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 )
 
 from stratalog.errors import UsageError
-from stratalog.spark.options.read_options import COLUMNS
+from stratalog.spark.options import COLUMNS
 
 _TYPES: Final[dict[str, DataType]] = {
     "key": BinaryType(),

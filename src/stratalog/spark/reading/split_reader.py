@@ -10,9 +10,8 @@ from typing import Final
 import pyarrow as pa
 
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model.place import PlaceChangedError, PlaceMissingError, Tier
-from stratalog.spark.model.split_plan import Piece, SplitPlan
-from stratalog.spark.options.data_loss import OnDataLoss
+from stratalog.spark.model import Piece, PlaceChangedError, PlaceMissingError, SplitPlan, Tier
+from stratalog.spark.options import OnDataLoss
 from stratalog.spark.reading.blocks import read_blocks
 from stratalog.spark.reading.broker_read import BrokerReader, Missing
 from stratalog.spark.reading.decode import PieceDecoder, Selection

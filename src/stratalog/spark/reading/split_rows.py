@@ -11,9 +11,9 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model.split_plan import SplitPlan
-from stratalog.spark.options.read_options import ReadOptions
-from stratalog.spark.planning.filters import Constraints
+from stratalog.spark.model import SplitPlan
+from stratalog.spark.options import ReadOptions
+from stratalog.spark.planning import Constraints
 from stratalog.spark.reading.rows import RowMaker, decoded_columns
 
 #: Arrow batches decoded ahead of the one that is on its way to the JVM.
@@ -24,7 +24,7 @@ def read_rows(
     plan: SplitPlan, options: ReadOptions, byte_sources: ByteSources, schema: StructType, constraints: Constraints
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one split as Arrow batches in `schema`."""
-    from stratalog.spark.options.data_loss import on_data_loss
+    from stratalog.spark.options import on_data_loss
     from stratalog.spark.reading.decode import Selection
     from stratalog.spark.reading.prefetch import run_ahead
     from stratalog.spark.reading.split_reader import SplitReader
@@ -50,7 +50,7 @@ def settle_worker() -> None:
     Spark's workers collect garbage after every task: 70 ms each time over the modules of numba and pyarrow, but for
     this.
     """
-    from stratalog.records.columns import warm
+    from stratalog.records import warm
 
     warm()
     gc.collect()

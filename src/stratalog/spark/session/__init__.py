@@ -1,1 +1,5 @@
 """Sessions, and what of ours runs in their JVM and beside it."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.errors import UsageError
-from stratalog.spark.jvm.java import spark_java_home
+from stratalog.spark.jvm import spark_java_home
 from stratalog.spark.session.worker_python import settle_worker_python
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _DEFAULTS: Final = {
 
 def register_source(spark: SparkSession) -> None:
     """See `stratalog.spark.register`."""
-    from stratalog.spark.jvm.scan_rule import install_scan_rule
+    from stratalog.spark.jvm import install_scan_rule
     from stratalog.spark.source import FilteringStratalogDataSource, StratalogDataSource
 
     settle_worker_python(spark)

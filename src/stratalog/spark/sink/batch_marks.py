@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from stratalog.errors import UsageError
-from stratalog.wire.client.offsets import TopicPartition
-from stratalog.wire.client.transactions import GroupOffset
+from stratalog.wire.client import GroupOffset, TopicPartition
 
 #: Below the default of `offset.metadata.max.bytes`.
 _CHUNK_CHARACTERS: Final = 4000

@@ -28,17 +28,16 @@ from stratalog.errors import (
     ProducerFencedError,
     UsageError,
 )
-from stratalog.records.columns_encode import BatchSettings, EncodedBatch, encode_batches
-from stratalog.spark.reading.prefetch import run_ahead
+from stratalog.records import BatchSettings, EncodedBatch, encode_batches
+from stratalog.spark.reading import run_ahead
 from stratalog.spark.sink.batch_marks import BatchMark, TaskTransaction, decode_marks, encode_mark, is_of
 from stratalog.spark.sink.broker_options import BrokerSinkOptions
 from stratalog.spark.sink.errors import FencedWriterError, LostTransactionError
 from stratalog.spark.sink.producing import BatchProducer
 from stratalog.spark.sink.rows import RowSplitter, SinkColumns
 from stratalog.spark.sink.settled import settle_worker
-from stratalog.util.uuids import random_uuid
-from stratalog.wire.client import Cluster
-from stratalog.wire.client.transactions import Coordinators, ProducerIdentity
+from stratalog.util import random_uuid
+from stratalog.wire.client import Cluster, Coordinators, ProducerIdentity
 
 logger = logging.getLogger("stratalog.spark")
 

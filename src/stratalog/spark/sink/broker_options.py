@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from stratalog.errors import UsageError
-from stratalog.records.compression import Codec
-from stratalog.spark.options.kafka import BOOTSTRAP_SERVERS
-from stratalog.spark.options.reader import OptionReader
+from stratalog.records import Codec
+from stratalog.spark.options import BOOTSTRAP_SERVERS, OptionReader
 from stratalog.spark.sink.options import codec_level, stream_name, whole_number
 from stratalog.wire.client import ConnectionOptions
 

@@ -17,22 +17,16 @@ from typing import Final
 from uuid import UUID
 
 from stratalog.errors import RemoteStorageError, StratalogError, UsageError
-from stratalog.inspect.bucket_catalog import list_remote_segments
-from stratalog.log.format.values import EpochEntry
-from stratalog.log.segment.renumbering import renumber
-from stratalog.log.segment.segment_writer import WrittenSegment
-from stratalog.remote.api.interfaces import TopicIdPartition
-from stratalog.remote.ownership.bucket_owner import check_no_owner
-from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
-from stratalog.remote.transactions import bucket_transaction
-from stratalog.remote.transactions.staging import Lineage, move, new_job, stage, sweep
+from stratalog.inspect import list_remote_segments
+from stratalog.log.format import EpochEntry
+from stratalog.log.segment import WrittenSegment, renumber
+from stratalog.remote.api import TopicIdPartition
+from stratalog.remote.ownership import check_no_owner
+from stratalog.remote.storage import ObjectStore, ObjectStoreRemoteStorageManager, SegmentManifest
+from stratalog.remote.transactions import Lineage, bucket_transaction, move, new_job, stage, sweep
 from stratalog.spark.sink.options import NumberedBatch, SinkOptions, tell_written
 from stratalog.spark.sink.plan import KnownTopic, TaskSegment, TaskSegments, WritePlan, in_log_order
-from stratalog.util.clock import SYSTEM_CLOCK
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
-from stratalog.util.uuids import uuid_to_base64
+from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, FileSystem, uuid_to_base64
 
 #: Of one task: segments on their way to the store, and so on the local disk.
 _UPLOADS_AT_ONCE: Final = 2

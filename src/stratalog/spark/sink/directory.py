@@ -8,14 +8,10 @@ from typing import Final
 from uuid import UUID
 
 from stratalog.errors import UsageError
-from stratalog.log.segment import directory_transaction
-from stratalog.log.segment.directory_transaction import StagedPartition, staging_directory
-from stratalog.log.segment.segment_writer import WrittenSegment
+from stratalog.log.segment import StagedPartition, WrittenSegment, directory_transaction, staging_directory
 from stratalog.spark.sink.options import NumberedBatch, SinkOptions, tell_written
 from stratalog.spark.sink.plan import KnownTopic, TaskSegment, TaskSegments, WritePlan, in_log_order
-from stratalog.util.clock import SYSTEM_CLOCK
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
-from stratalog.util.uuids import random_uuid
+from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, FileSystem, random_uuid
 
 #: Longer than Spark waits for a worker whose task is to end.
 _SWEEP_AFTER_SECONDS: Final = 2.5

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from stratalog.config.topic import LogConfig
+from stratalog.config import LogConfig
 from stratalog.errors import UsageError
-from stratalog.records.columns_encode import BATCH_BYTES
-from stratalog.records.compression import Codec
-from stratalog.spark.options.reader import OptionReader
+from stratalog.records import BATCH_BYTES, Codec
+from stratalog.spark.options import OptionReader
 
 logger = logging.getLogger("stratalog.spark")
 

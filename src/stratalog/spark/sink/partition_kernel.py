@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stratalog.records.native.toolkit import as_i32, as_u8, compiled, native
+from stratalog.records.native import as_i32, as_u8, compiled, native
 
 _MASK = 0xFFFF_FFFF
 _M = 0x5BD1_E995

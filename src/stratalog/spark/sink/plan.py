@@ -10,11 +10,11 @@ from uuid import UUID
 from pyspark.sql.datasource import WriterCommitMessage
 
 from stratalog.errors import UsageError
-from stratalog.log.segment.segment_writer import WrittenSegment
-from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.transactions.staging import Lineage
+from stratalog.log.segment import WrittenSegment
+from stratalog.remote.storage import SegmentManifest
+from stratalog.remote.transactions import Lineage
 from stratalog.spark.sink.options import NumberedBatch
-from stratalog.util.uuids import uuid_to_base64
+from stratalog.util import uuid_to_base64
 
 _EXPECTED_ID = "-"
 

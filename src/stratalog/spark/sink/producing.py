@@ -19,13 +19,10 @@ from stratalog.errors import (
     ProducerFencedError,
     RecordListTooLargeError,
 )
-from stratalog.records.columns_encode import EncodedBatch
+from stratalog.records import EncodedBatch
 from stratalog.spark.sink.errors import FencedWriterError, RefusedRecordsError
-from stratalog.wire.api_keys import ApiKey
-from stratalog.wire.client import Cluster
-from stratalog.wire.client.errors import wire_error
-from stratalog.wire.client.offsets import TopicPartition
-from stratalog.wire.client.transactions import Coordinators, ProducerIdentity
+from stratalog.wire import ApiKey
+from stratalog.wire.client import Cluster, Coordinators, ProducerIdentity, TopicPartition, wire_error
 
 #: Batches are gathered to about this much.
 _REQUEST_BYTES: Final = 4 << 20

@@ -21,9 +21,9 @@ from pyspark.sql.types import (
 )
 
 from stratalog.errors import InvalidRecordError, UsageError
-from stratalog.records.columns import HEADER_TYPE
+from stratalog.records import HEADER_TYPE
 from stratalog.spark.sink.partitioner import Partitioner
-from stratalog.util.clock import SYSTEM_CLOCK, Clock
+from stratalog.util import SYSTEM_CLOCK, Clock
 
 _BYTES: Final = "string or binary"
 _RECORD_SCHEMA: Final = pa.schema(

@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 from typing_extensions import Buffer
 
 from stratalog.errors import StratalogError
-from stratalog.log.segment.segment_writer import SegmentWriter, WrittenSegment
+from stratalog.log.segment import SegmentWriter, WrittenSegment
+from stratalog.records import BatchSettings, encode_batches
 from stratalog.records import batch_format as fmt
-from stratalog.records.columns_encode import BatchSettings, encode_batches
 from stratalog.spark.sink.options import SinkOptions
 from stratalog.spark.sink.plan import TaskSegment, TaskSegments, WritePlan
 from stratalog.spark.sink.rows import RowSplitter
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+from stratalog.util import REAL_FILESYSTEM, FileSystem
 
 logger = logging.getLogger("stratalog.spark")
 

@@ -3,8 +3,6 @@
 `docs/spark_streaming.md`.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from stratalog.spark.stream.lag import Lag, lag
-
-__all__ = ["Lag", "lag"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

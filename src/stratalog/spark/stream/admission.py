@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from stratalog.spark.options.read_options import TopicPartition
+from stratalog.spark.options import TopicPartition
 from stratalog.spark.stream.offsets import Offsets
 
 

@@ -11,11 +11,8 @@ import math
 
 import numpy as np
 
-from stratalog.spark.model.place import Tier
-from stratalog.spark.model.segment import SegmentRange
-from stratalog.spark.planning.broker_ranges import BrokerRanges
-from stratalog.spark.planning.index_access import IndexAccess
-from stratalog.spark.planning.snapshot import PartitionSnapshot
+from stratalog.spark.model import SegmentRange, Tier
+from stratalog.spark.planning import BrokerRanges, IndexAccess, PartitionSnapshot
 
 
 class ByteLag:

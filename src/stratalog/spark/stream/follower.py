@@ -11,16 +11,18 @@ from collections.abc import Mapping
 from typing import Final
 
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model.place import PlaceMissingError
-from stratalog.spark.model.split_plan import SplitPlan
-from stratalog.spark.options.read_options import TopicPartition
-from stratalog.spark.planning.broker_ranges import BrokerRanges
-from stratalog.spark.planning.filters import Constraints
-from stratalog.spark.planning.limits import LimitResolver
-from stratalog.spark.planning.planner import Planner, Wanted
-from stratalog.spark.planning.snapshot import PartitionSnapshot
-from stratalog.spark.planning.snapshot_memory import SnapshotMemory
-from stratalog.spark.planning.stable import again_while_changing
+from stratalog.spark.model import PlaceMissingError, SplitPlan
+from stratalog.spark.options import TopicPartition
+from stratalog.spark.planning import (
+    BrokerRanges,
+    Constraints,
+    LimitResolver,
+    PartitionSnapshot,
+    Planner,
+    SnapshotMemory,
+    Wanted,
+    again_while_changing,
+)
 from stratalog.spark.stream.admission import limited_by_offsets, must_wait, shares, total_lag
 from stratalog.spark.stream.byte_lag import ByteLag
 from stratalog.spark.stream.index_memory import IndexMemory
@@ -29,7 +31,7 @@ from stratalog.spark.stream.offsets import Offsets, name
 from stratalog.spark.stream.options import StreamOptions
 from stratalog.spark.stream.start import Initial, initial_offsets
 from stratalog.spark.stream.view import View, Viewer
-from stratalog.util.clock import Clock, SystemClock
+from stratalog.util import Clock, SystemClock
 
 _EVERYTHING: Final = Constraints()
 

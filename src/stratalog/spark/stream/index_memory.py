@@ -15,11 +15,8 @@ from typing import Final
 import numpy as np
 
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model.place import Place
-from stratalog.spark.model.segment import Segment
-from stratalog.spark.planning.index_access import IndexAccess
-from stratalog.spark.planning.indexes import OffsetEntries
-from stratalog.spark.planning.snapshot import PartitionSnapshot
+from stratalog.spark.model import Place, Segment
+from stratalog.spark.planning import IndexAccess, OffsetEntries, PartitionSnapshot
 from stratalog.spark.stream.offsets import Offsets
 from stratalog.spark.stream.view import View
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from stratalog.spark.options.data_loss import DataLossError
-from stratalog.spark.options.read_options import TopicPartition
+from stratalog.spark.options import DataLossError, TopicPartition
 
 logger = logging.getLogger("stratalog.spark")
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stratalog.errors import StratalogError
-from stratalog.spark.options.read_options import TopicPartition
+from stratalog.spark.options import TopicPartition
 
 Offsets = Mapping[TopicPartition, int]
 

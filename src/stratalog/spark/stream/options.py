@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from stratalog.errors import UsageError
-from stratalog.spark.options.read_options import OptionReader, ReadOptions
+from stratalog.spark.options import OptionReader, ReadOptions
 from stratalog.spark.stream.admission import TriggerLimits
 
 #: A bucket gets its segments in minutes, and a listing costs money.

@@ -22,11 +22,10 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.jvm.quiet_workers import without_traceback
-from stratalog.spark.model.split_plan import SplitPlan
-from stratalog.spark.planning.filters import Constraints
-from stratalog.spark.reading.rows import checked_columns
-from stratalog.spark.reading.split_rows import read_rows
+from stratalog.spark.jvm import without_traceback
+from stratalog.spark.model import SplitPlan
+from stratalog.spark.planning import Constraints
+from stratalog.spark.reading import checked_columns, read_rows
 from stratalog.spark.stream.follower import Follower
 from stratalog.spark.stream.offsets import parse, render
 from stratalog.spark.stream.options import StreamOptions

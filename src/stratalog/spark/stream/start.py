@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from stratalog.spark.options.read_options import LATEST, LimitKind, ReadOptions, TopicPartition
-from stratalog.spark.planning.limits import LimitResolver, check_names_all
-from stratalog.spark.planning.snapshot import PartitionSnapshot
+from stratalog.spark.options import LATEST, LimitKind, ReadOptions, TopicPartition
+from stratalog.spark.planning import LimitResolver, PartitionSnapshot, check_names_all
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from stratalog.log.index.txn_index import AbortedTransaction
+from stratalog.log.index import AbortedTransaction
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model.place import Place
-from stratalog.spark.options.data_loss import OnDataLoss
-from stratalog.spark.options.read_options import ReadOptions, TopicPartition
-from stratalog.spark.planning.snapshot import PartitionSnapshot, SnapshotReader
-from stratalog.spark.planning.snapshot_memory import SnapshotMemory
-from stratalog.spark.planning.stable import again_while_changing
-from stratalog.spark.planning.transactions import last_stable_offset, transaction_state
+from stratalog.spark.model import Place
+from stratalog.spark.options import OnDataLoss, ReadOptions, TopicPartition
+from stratalog.spark.planning import (
+    PartitionSnapshot,
+    SnapshotMemory,
+    SnapshotReader,
+    again_while_changing,
+    last_stable_offset,
+    transaction_state,
+)
 from stratalog.spark.stream.offsets import Offsets
 
 

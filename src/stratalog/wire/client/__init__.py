@@ -9,47 +9,6 @@ Parts of a request are dicts; what is not given is zero, empty, null or its defa
 dropped.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from stratalog.wire.client.cluster import Cluster, Node, PartitionInfo, TopicInfo
-from stratalog.wire.client.connection import Client
-from stratalog.wire.client.errors import (
-    AuthenticationError,
-    RefusedError,
-    UnreachableError,
-    check,
-    check_topic,
-)
-from stratalog.wire.client.fetching import AbortedRange, FetchedRecords
-from stratalog.wire.client.offsets import (
-    EARLIEST_LOCAL_OFFSET,
-    EARLIEST_OFFSET,
-    LATEST_OFFSET,
-    LATEST_TIERED_OFFSET,
-    MAX_TIMESTAMP_OFFSET,
-    FoundOffset,
-)
-from stratalog.wire.client.options import ConnectionOptions, SecurityProtocol
-
-__all__ = [
-    "EARLIEST_LOCAL_OFFSET",
-    "EARLIEST_OFFSET",
-    "LATEST_OFFSET",
-    "LATEST_TIERED_OFFSET",
-    "MAX_TIMESTAMP_OFFSET",
-    "AbortedRange",
-    "AuthenticationError",
-    "Client",
-    "Cluster",
-    "ConnectionOptions",
-    "FetchedRecords",
-    "FoundOffset",
-    "Node",
-    "PartitionInfo",
-    "RefusedError",
-    "SecurityProtocol",
-    "TopicInfo",
-    "UnreachableError",
-    "check",
-    "check_topic",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from stratalog.errors import KafkaError, UnknownTopicOrPartitionError, UsageError
-from stratalog.util.clock import SYSTEM_CLOCK, Clock
+from stratalog.util import SYSTEM_CLOCK, Clock
 from stratalog.wire.api_keys import ApiKey
 from stratalog.wire.client import fetching, offsets
 from stratalog.wire.client.connection import Client

@@ -10,7 +10,7 @@ import typing
 from typing import Any, Final
 
 from stratalog.errors import UsageError
-from stratalog.util.addresses import join_host_port
+from stratalog.util import join_host_port
 from stratalog.wire.api_keys import ApiKey
 from stratalog.wire.client.errors import AuthenticationError, UnreachableError
 from stratalog.wire.client.options import ConnectionOptions, Sasl

@@ -12,7 +12,7 @@ from collections.abc import Generator
 from typing import Final
 
 from stratalog.errors import StratalogError
-from stratalog.util.entropy import random_bytes
+from stratalog.util import random_bytes
 from stratalog.wire.client.options import Sasl
 
 Dialogue = Generator[bytes, bytes, None]

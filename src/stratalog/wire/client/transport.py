@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from stratalog.errors import UsageError
-from stratalog.util.filesystem import REAL_FILESYSTEM
+from stratalog.util import REAL_FILESYSTEM
 from stratalog.wire.client.options import ConnectionOptions, Tls
 
 

@@ -25,7 +25,7 @@ from stratalog.remote.api.interfaces import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
-from stratalog.remote.storage.object_key import ObjectKind
+from stratalog.remote.storage.object_names import ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.plain_view import PlainView
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager

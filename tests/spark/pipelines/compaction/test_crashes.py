@@ -19,7 +19,7 @@ from stratalog.remote.metadata.partitioner import metadata_partition
 from stratalog.remote.metadata.serde import encode
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_key import ObjectKey
+from stratalog.remote.storage.object_names import ObjectKey
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.plain_view import PlainView
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager

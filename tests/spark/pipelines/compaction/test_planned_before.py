@@ -12,7 +12,7 @@ from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.remote.storage.chunk_codec import Compression
 from stratalog.remote.storage.encoder import Encoding
 from stratalog.remote.storage.keyring import Keyring, key_id
-from stratalog.remote.storage.object_key import ObjectKey
+from stratalog.remote.storage.object_names import ObjectKey
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.spark.byte_sources import ByteSources
 from stratalog.spark.model.split_plan import SplitPlan

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from stratalog.errors import RemoteStorageError, UsageError
 from stratalog.remote.storage.keyring import require_cryptography
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+from stratalog.util import REAL_FILESYSTEM, FileSystem
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey

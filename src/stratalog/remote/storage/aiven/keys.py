@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stratalog.remote.storage.object_key import ObjectKey, ObjectKind
+from stratalog.remote.storage.object_names import ObjectKey, ObjectKind
 
 LOG = "log"
 INDEXES = "indexes"

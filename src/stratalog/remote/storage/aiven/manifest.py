@@ -25,8 +25,8 @@ from stratalog.remote.storage.aiven.chunk_sizes import decode_text
 from stratalog.remote.storage.chunk_codec import NONCE_BYTES, TAG_BYTES, Compression
 from stratalog.remote.storage.chunks import ChunkIndex
 from stratalog.remote.storage.manifest import Encryption, Layout, SegmentManifest, StoredObject
-from stratalog.remote.storage.object_key import ObjectKind
-from stratalog.util.uuids import uuid_from_base64
+from stratalog.remote.storage.object_names import ObjectKind
+from stratalog.util import uuid_from_base64
 
 VERSION = "1"
 

@@ -9,3 +9,7 @@ Between 1 and 2, and 2 and 3, Spark shuffles a few large rows of packed bytes (`
 loops. No task holds more than the keys of one bucket, or the superseded offsets of one segment. `plan` says what is
 done to what.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

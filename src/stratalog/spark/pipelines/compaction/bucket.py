@@ -11,22 +11,16 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from uuid import UUID
 
-from stratalog.config.topic import LogConfig
+from stratalog.config import LogConfig
 from stratalog.errors import RemoteStorageError
-from stratalog.inspect.bucket_catalog import without_covered
-from stratalog.log.cleaner.values import LastRecord
-from stratalog.log.format import producer_snapshot
-from stratalog.log.format.checkpoints import decode_epochs
-from stratalog.log.format.offset_index_format import LARGE
-from stratalog.log.format.producer_snapshot import ProducerSnapshotEntry
-from stratalog.log.index.txn_index import AbortedTransaction, decode_entries
-from stratalog.remote.api.interfaces import TopicIdPartition
-from stratalog.remote.api.lineage import is_within_lineage, lineage_of
-from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_key import ObjectKind
-from stratalog.remote.storage.plain_view import PlainView
+from stratalog.inspect import without_covered
+from stratalog.log.cleaner import LastRecord
+from stratalog.log.format import LARGE, ProducerSnapshotEntry, decode_epochs, producer_snapshot
+from stratalog.log.index import AbortedTransaction, decode_entries
+from stratalog.remote.api import TopicIdPartition, is_within_lineage, lineage_of
+from stratalog.remote.storage import ObjectKind, PlainView, SegmentManifest
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model.place import Place, Tier
+from stratalog.spark.model import Place, Tier
 from stratalog.spark.pipelines.compaction.plan import PartitionPlan, topic_config
 from stratalog.spark.pipelines.compaction.upload import Upload
 from stratalog.spark.pipelines.compaction.values import Rewritten, SourceSegment

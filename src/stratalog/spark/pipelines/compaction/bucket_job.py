@@ -15,11 +15,9 @@ from typing import Final
 from uuid import UUID
 
 from stratalog.errors import RemoteResourceNotFoundError, RemoteStorageError
-from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.remote.transactions.bucket_transaction import DIRECTORY, finish_publications
-from stratalog.remote.transactions.staging import is_of_job, sweep
-from stratalog.util.uuids import random_uuid, uuid_from_base64, uuid_to_base64
+from stratalog.remote.storage import ObjectStore, SegmentManifest
+from stratalog.remote.transactions import DIRECTORY, finish_publications, is_of_job, sweep
+from stratalog.util import random_uuid, uuid_from_base64, uuid_to_base64
 
 _FORMAT: Final = "stratalog-compaction"
 _VERSION: Final = 1

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from stratalog.errors import DataDirError, UsageError
-from stratalog.log.format.checkpoints import (
+from stratalog.log import PartitionDirectory, list_partitions
+from stratalog.log.format import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
@@ -17,11 +18,9 @@ from stratalog.log.format.checkpoints import (
     RECOVERY_POINTS,
     OffsetCheckpoint,
 )
-from stratalog.log.recovery.dir_lock import LOCK, hold
-from stratalog.log.recovery.partition_checkpoints import known_recovery_point
-from stratalog.log.scan import PartitionDirectory, list_partitions
+from stratalog.log.recovery import LOCK, hold, known_recovery_point
 from stratalog.spark.pipelines.compaction.rewrite import ATTEMPT_SUFFIX
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+from stratalog.util import REAL_FILESYSTEM, FileSystem
 
 _CHECKPOINTS: Final = (CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS)
 

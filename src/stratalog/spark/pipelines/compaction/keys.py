@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from stratalog.log.cleaner import Chunk, CleanedTransactions, address_of
 from stratalog.log.cleaner import context as at
-from stratalog.log.cleaner.chunk import Chunk, address_of
-from stratalog.log.cleaner.transactions import CleanedTransactions
+from stratalog.records import ControlType, RecordBatch, parse_control_key
 from stratalog.records import batch_format as fmt
-from stratalog.records.batch import RecordBatch
-from stratalog.records.control import ControlType, parse_control_key
 from stratalog.spark.pipelines.compaction.sources import CHUNK_BYTES, OpenRecords, open_records
 from stratalog.spark.pipelines.compaction.values import KeysTask, SegmentSummary
-from stratalog.util.clock import SYSTEM_CLOCK
+from stratalog.util import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,7 +56,7 @@ class KeyCollector:
         self._chunk = Chunk(CHUNK_BYTES)
         import numpy as np
 
-        from stratalog.log.cleaner.md5_kernel import SCRATCH_SIZE
+        from stratalog.log.cleaner import SCRATCH_SIZE
 
         self._np = np
         self._scratch = np.zeros(SCRATCH_SIZE, np.uint8)

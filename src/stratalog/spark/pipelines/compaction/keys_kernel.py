@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from stratalog.log.cleaner.chunk_kernel import HEADER_SIZE, check_batch
-from stratalog.log.cleaner.context import (
+from stratalog.log.cleaner import (
     DONE,
+    HEADER_SIZE,
     MALFORMED,
     OUT_FULL,
     X_CHUNK,
@@ -27,10 +27,21 @@ from stratalog.log.cleaner.context import (
     X_POSITION,
     X_RETAINED,
     X_STATUS,
+    check_batch,
+    md5,
 )
-from stratalog.log.cleaner.md5_kernel import md5
-from stratalog.records.native.record import OVERRUN, record_fields, skip_headers, varint
-from stratalog.records.native.toolkit import as_i64, as_u8, compiled, load_be32, load_be64, native
+from stratalog.records.native import (
+    OVERRUN,
+    as_i64,
+    as_u8,
+    compiled,
+    load_be32,
+    load_be64,
+    native,
+    record_fields,
+    skip_headers,
+    varint,
+)
 
 ENTRY_WORDS = 3
 

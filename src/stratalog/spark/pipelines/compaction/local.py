@@ -13,22 +13,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from stratalog.config.topic import LogConfig
-from stratalog.log.cleaner.cleanable import LogFacts
-from stratalog.log.cleaner.log_view import last_records
-from stratalog.log.cleaner.selection import Candidate
-from stratalog.log.format.file_names import CLEANED_SUFFIX
-from stratalog.log.format.offset_index_format import LARGE
-from stratalog.log.partition_log import PartitionLog
-from stratalog.log.producers.producer_state import NEVER
-from stratalog.log.segment.segment import LogSegment
+from stratalog.config import LogConfig
+from stratalog.log import PartitionLog
+from stratalog.log.cleaner import Candidate, LogFacts, last_records
+from stratalog.log.format import CLEANED_SUFFIX, LARGE
+from stratalog.log.producers import NEVER
+from stratalog.log.segment import LogSegment
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model.place import Place, Tier
+from stratalog.spark.model import Place, Tier
 from stratalog.spark.pipelines.compaction.data_dirs import LocalPartition, clear_attempts, note_cleaned
 from stratalog.spark.pipelines.compaction.plan import PartitionPlan
 from stratalog.spark.pipelines.compaction.values import Rewritten, SourceSegment
-from stratalog.util.clock import Clock
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
+from stratalog.util import REAL_FILESYSTEM, Clock, FileSystem
 
 
 class LocalPlan(NamedTuple):

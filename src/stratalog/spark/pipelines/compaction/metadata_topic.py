@@ -8,24 +8,25 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from stratalog.errors import RemoteResourceNotFoundError, UnknownTopicOrPartitionError, UsageError
-from stratalog.records.batch import iter_batches
-from stratalog.records.batch_builder import build_batch
-from stratalog.records.record import Record
-from stratalog.remote.api.interfaces import (
+from stratalog.records import Record, build_batch, iter_batches
+from stratalog.remote.api import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
     TopicIdPartition,
 )
-from stratalog.remote.api.segment_state import RemoteLogSegmentState
-from stratalog.remote.metadata.cache import epoch_end_offset
-from stratalog.remote.metadata.log import EventsRead, MetadataLog
-from stratalog.remote.metadata.partitioner import metadata_partition
-from stratalog.remote.metadata.serde import encode
-from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
-from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.transactions.staging import BULK_BROKER_ID
-from stratalog.util.clock import SYSTEM_CLOCK, Clock
-from stratalog.wire.api_keys import ApiKey
+from stratalog.remote.metadata import (
+    EventsRead,
+    MetadataLog,
+    TopicBasedRemoteLogMetadataManager,
+    encode,
+    epoch_end_offset,
+    metadata_partition,
+)
+from stratalog.remote.storage import SegmentManifest
+from stratalog.remote.transactions import BULK_BROKER_ID
+from stratalog.util import SYSTEM_CLOCK, Clock
+from stratalog.wire import ApiKey
 from stratalog.wire.client import EARLIEST_OFFSET, LATEST_OFFSET, Cluster, ConnectionOptions, check
 
 TOPIC: Final = "__remote_log_metadata"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stratalog.records.native.toolkit import compiled, inlined
+from stratalog.records.native import compiled, inlined
 
 
 @inlined

@@ -10,15 +10,12 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
-from stratalog.config.topic import LogConfig
+from stratalog.config import LogConfig
 from stratalog.errors import KafkaError
-from stratalog.log.cleaner.grouping import SegmentFacts, group_by_size
-from stratalog.log.cleaner.transactions import MetData
-from stratalog.log.cleaner.values import LastRecord
-from stratalog.log.index.txn_index import AbortedTransaction
-from stratalog.records.batch import RecordBatch
-from stratalog.records.batch_format import HEADER_SIZE, LOG_OVERHEAD, MAGIC
-from stratalog.remote.api.interfaces import INT32_MAX
+from stratalog.log.cleaner import LastRecord, MetData, SegmentFacts, group_by_size
+from stratalog.log.index import AbortedTransaction
+from stratalog.records import HEADER_SIZE, LOG_OVERHEAD, MAGIC, RecordBatch
+from stratalog.remote.api import INT32_MAX
 from stratalog.spark.byte_sources import ByteSources
 from stratalog.spark.pipelines.compaction.upload import Upload
 from stratalog.spark.pipelines.compaction.values import (

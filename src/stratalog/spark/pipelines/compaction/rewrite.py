@@ -12,19 +12,21 @@ from tempfile import gettempdir
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from stratalog.log.append.append import BatchFacts
-from stratalog.log.cleaner.filter_plain import FilterRules, empty_batch
-from stratalog.log.cleaner.rewriting import RewritingFacts, SegmentRewriter
-from stratalog.log.cleaner.superseded import SupersededOffsets
-from stratalog.log.cleaner.throttle import Throttle
-from stratalog.log.cleaner.transactions import CleanedTransactions
-from stratalog.log.cleaner.values import CleanerStats
-from stratalog.log.segment.segment import LogSegment
+from stratalog.log.append import BatchFacts
+from stratalog.log.cleaner import (
+    CleanedTransactions,
+    CleanerStats,
+    FilterRules,
+    RewritingFacts,
+    SegmentRewriter,
+    SupersededOffsets,
+    Throttle,
+    empty_batch,
+)
+from stratalog.log.segment import LogSegment
 from stratalog.spark.pipelines.compaction.sources import CHUNK_BYTES, last_batch, open_records
 from stratalog.spark.pipelines.compaction.values import RewriteStats, RewriteTask, Rewritten
-from stratalog.util.clock import SYSTEM_CLOCK
-from stratalog.util.filesystem import REAL_FILESYSTEM
-from stratalog.util.uuids import random_uuid
+from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, random_uuid
 
 if TYPE_CHECKING:
     import numpy as np

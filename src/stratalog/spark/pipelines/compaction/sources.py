@@ -12,11 +12,10 @@ from typing import Final
 from typing_extensions import Buffer
 
 from stratalog.errors import RemoteResourceNotFoundError
-from stratalog.log.cleaner.chunk import Readable
-from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size
-from stratalog.records.batch_format import HEADER_SIZE, MAGIC, MAGIC_AT
+from stratalog.log.cleaner import Readable
+from stratalog.records import HEADER_SIZE, MAGIC, MAGIC_AT, RecordBatch, batch_at, checked_batch_size
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model.place import Place, PlaceMissingError, Tier
+from stratalog.spark.model import Place, PlaceMissingError, Tier
 from stratalog.spark.pipelines.compaction.values import SourceSegment
 
 #: Bytes that a task reads at a time, and asks a store for.

@@ -18,17 +18,14 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
-from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata, TopicIdPartition
-from stratalog.remote.api.segment_state import RemoteLogSegmentState
-from stratalog.remote.ownership.bucket_owner import check_no_owner, check_owner
-from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
-from stratalog.remote.transactions.bucket_transaction import publish, remove_objects, replaced_segments
+from stratalog.remote.api import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
+from stratalog.remote.ownership import check_no_owner, check_owner
+from stratalog.remote.storage import ObjectStore, ObjectStoreRemoteStorageManager, SegmentManifest
+from stratalog.remote.transactions import publish, remove_objects, replaced_segments
 from stratalog.spark.pipelines.compaction.bucket import BucketPlan
 from stratalog.spark.pipelines.compaction.bucket_job import BucketJob
 from stratalog.spark.pipelines.compaction.metadata_topic import TieredCluster
-from stratalog.util.clock import Clock
+from stratalog.util import Clock
 
 _WHAT: Final = "a compaction"
 _INSTEAD: Final = (

@@ -7,15 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
-from stratalog.log.format.file_names import snapshot_file
-from stratalog.log.segment.segment import LogSegment
-from stratalog.remote.api.interfaces import LogSegmentData, RemoteLogSegmentId, RemoteLogSegmentMetadata
-from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_key import ObjectKind
-from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
-from stratalog.remote.transactions.staging import BULK_BROKER_ID, segment_id
-from stratalog.util.clock import SYSTEM_CLOCK, Clock
-from stratalog.util.filesystem import FileSystem
+from stratalog.log.format import snapshot_file
+from stratalog.log.segment import LogSegment
+from stratalog.remote.api import LogSegmentData, RemoteLogSegmentId, RemoteLogSegmentMetadata
+from stratalog.remote.storage import ObjectKind, ObjectStoreRemoteStorageManager, SegmentManifest
+from stratalog.remote.transactions import BULK_BROKER_ID, segment_id
+from stratalog.util import SYSTEM_CLOCK, Clock, FileSystem
 
 
 @dataclass(frozen=True, slots=True)

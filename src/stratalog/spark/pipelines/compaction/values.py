@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from stratalog.config.topic import LogConfig
-from stratalog.log.cleaner.transactions import MetData
-from stratalog.log.cleaner.values import LastRecord
-from stratalog.log.index.txn_index import AbortedTransaction
-from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.config import LogConfig
+from stratalog.log.cleaner import LastRecord, MetData
+from stratalog.log.index import AbortedTransaction
+from stratalog.remote.storage import SegmentManifest
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model.place import Place
+from stratalog.spark.model import Place
 from stratalog.spark.pipelines.compaction.upload import Upload
 
 

@@ -22,7 +22,7 @@ from stratalog.spark.pipelines.compaction.values import (
     Rewritten,
     SegmentSummary,
 )
-from stratalog.util.clock import SYSTEM_CLOCK
+from stratalog.util import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     import numpy as np

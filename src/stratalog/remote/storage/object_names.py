@@ -16,13 +16,8 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from stratalog.remote.api.interfaces import (
-    IndexType,
-    RemoteLogSegmentId,
-    RemoteLogSegmentMetadata,
-    TopicIdPartition,
-)
-from stratalog.util.uuids import uuid_from_base64, uuid_to_base64
+from stratalog.remote.api import IndexType, RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
+from stratalog.util import uuid_from_base64, uuid_to_base64
 
 
 class ObjectKind(Enum):

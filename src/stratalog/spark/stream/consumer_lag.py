@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stratalog.errors import UsageError
-from stratalog.spark.options.read_options import TopicPartition
+from stratalog.spark.options import TopicPartition
 from stratalog.spark.stream.offsets import parse
 
 

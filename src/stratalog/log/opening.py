@@ -22,21 +22,14 @@ from types import TracebackType
 
 from typing_extensions import Buffer
 
-from stratalog.config.topic import LogConfig
+from stratalog.config import LogConfig
 from stratalog.errors import DataDirError, KafkaStorageError, RequestTimedOutError
-from stratalog.log.format.file_names import parse_partition_dir
-from stratalog.log.format.values import AppendInfo, FetchData, TimestampOffset
+from stratalog.log.format import AppendInfo, FetchData, TimestampOffset, parse_partition_dir
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.producers.producer_state import NEVER
-from stratalog.log.recovery.dir_lock import LOCK, DirLock, hold_partition
-from stratalog.log.recovery.partition_checkpoints import PartitionCheckpoints
-from stratalog.records.batch import iter_batches
-from stratalog.records.batch_builder import build_batch
-from stratalog.records.record import Record, RecordLike
-from stratalog.records.record_scan import load_native
-from stratalog.util.atomic_file import make_dirs_durably
-from stratalog.util.clock import SYSTEM_CLOCK, Clock
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
+from stratalog.log.producers import NEVER
+from stratalog.log.recovery import LOCK, DirLock, PartitionCheckpoints, hold_partition
+from stratalog.records import Record, RecordLike, build_batch, iter_batches, load_native
+from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, StrPath, make_dirs_durably
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,15 @@
+from . import (
+    metrics as metrics,
+)
+from . import (
+    tier_status_field as tier_status_field,
+)
+from .remote_sizes import (
+    TAG as TAG,
+)
+from .remote_sizes import (
+    decode as decode,
+)
+from .state import (
+    BrokerState as BrokerState,
+)

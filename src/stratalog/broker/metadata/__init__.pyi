@@ -1,0 +1,102 @@
+from .advice import (
+    small_broker_index_warnings as small_broker_index_warnings,
+)
+from .advice import (
+    small_index_warnings as small_index_warnings,
+)
+from .advice import (
+    small_segment_warnings as small_segment_warnings,
+)
+from .alter_configs import (
+    BROKER as BROKER,
+)
+from .alter_configs import (
+    TOPIC as TOPIC,
+)
+from .alter_configs import (
+    alter as alter,
+)
+from .alter_configs import (
+    answer_each as answer_each,
+)
+from .config_changes import (
+    Operation as Operation,
+)
+from .config_changes import (
+    changed_broker_configs as changed_broker_configs,
+)
+from .config_changes import (
+    changed_topic_configs as changed_topic_configs,
+)
+from .config_changes import (
+    check_topic_configs as check_topic_configs,
+)
+from .config_changes import (
+    is_tiered as is_tiered,
+)
+from .config_changes import (
+    parse_changes as parse_changes,
+)
+from .config_entries import (
+    BrokerLevels as BrokerLevels,
+)
+from .config_entries import (
+    ConfigEntry as ConfigEntry,
+)
+from .config_entries import (
+    ConfigSource as ConfigSource,
+)
+from .config_entries import (
+    TopicDescriber as TopicDescriber,
+)
+from .config_entries import (
+    broker_entries as broker_entries,
+)
+from .config_entries import (
+    cluster_entries as cluster_entries,
+)
+from .dynamic_configs import (
+    InForce as InForce,
+)
+from .dynamic_configs import (
+    check_rules as check_rules,
+)
+from .dynamic_configs import (
+    in_force as in_force,
+)
+from .features import (
+    FeatureUpdate as FeatureUpdate,
+)
+from .features import (
+    UpgradeType as UpgradeType,
+)
+from .features import (
+    check_update as check_update,
+)
+from .store import (
+    FinalizedFeatures as FinalizedFeatures,
+)
+from .store import (
+    MetadataStore as MetadataStore,
+)
+from .store import (
+    ProducerIdBlock as ProducerIdBlock,
+)
+from .store import (
+    Topic as Topic,
+)
+from .store_file import (
+    STORE_FILE as STORE_FILE,
+)
+from .topic_requests import (
+    Assignment as Assignment,
+)
+from .topic_requests import (
+    check_more_partitions as check_more_partitions,
+)
+from .topic_requests import (
+    check_partition_total as check_partition_total,
+)
+from .topic_requests import (
+    new_topic_partitions as new_topic_partitions,
+)

@@ -1,0 +1,30 @@
+from .produce_frames import (
+    FLEXIBLE_FROM as FLEXIBLE_FROM,
+)
+from .produce_frames import (
+    TOPIC_IDS_FROM as TOPIC_IDS_FROM,
+)
+from .produce_frames import (
+    PartitionResult as PartitionResult,
+)
+from .produce_frames import (
+    ProduceRequest as ProduceRequest,
+)
+from .produce_frames import (
+    encode_produce as encode_produce,
+)
+from .produce_frames import (
+    parse_produce as parse_produce,
+)
+from .produce_template import (
+    ProduceTemplate as ProduceTemplate,
+)
+from .producing import (
+    Admission as Admission,
+)
+from .producing import (
+    append_records as append_records,
+)
+from .producing import (
+    is_transactional as is_transactional,
+)

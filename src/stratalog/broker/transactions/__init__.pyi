@@ -1,0 +1,33 @@
+from .admission import (
+    ClientSupport as ClientSupport,
+)
+from .admission import (
+    admit as admit,
+)
+from .coordinator import (
+    TransactionCoordinator as TransactionCoordinator,
+)
+from .markers import (
+    Marker as Marker,
+)
+from .markers import (
+    Markers as Markers,
+)
+from .states import (
+    STATES_BY_TITLE as STATES_BY_TITLE,
+)
+from .states import (
+    TransactionState as TransactionState,
+)
+from .transaction import (
+    EPOCH_BUMP_FROM as EPOCH_BUMP_FROM,
+)
+from .transaction import (
+    Producer as Producer,
+)
+from .transaction import (
+    Transaction as Transaction,
+)
+from .wire import (
+    code_for as code_for,
+)

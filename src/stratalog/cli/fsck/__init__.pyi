@@ -1,0 +1,3 @@
+from .locks import (
+    held as held,
+)

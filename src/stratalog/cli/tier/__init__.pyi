@@ -1,0 +1,15 @@
+from .progress import (
+    size_text as size_text,
+)
+from .store import (
+    open_store as open_store,
+)
+from .store import (
+    topics_in as topics_in,
+)
+from .times import (
+    span_ms as span_ms,
+)
+from .times import (
+    time_ms as time_ms,
+)

@@ -1,0 +1,117 @@
+from .advice import (
+    broker_advice as broker_advice,
+)
+from .advice import (
+    minimum_advice as minimum_advice,
+)
+from .advice import (
+    topic_advice as topic_advice,
+)
+from .broker import (
+    BROKER_KEYS as BROKER_KEYS,
+)
+from .broker import (
+    INITIAL_METADATA_VERSION as INITIAL_METADATA_VERSION,
+)
+from .broker import (
+    BrokerConfig as BrokerConfig,
+)
+from .keys import (
+    ConfigKey as ConfigKey,
+)
+from .keys import (
+    ConfigRegistry as ConfigRegistry,
+)
+from .keys import (
+    ConfigType as ConfigType,
+)
+from .keys import (
+    invalid as invalid,
+)
+from .listeners import (
+    ADVERTISED as ADVERTISED,
+)
+from .listeners import (
+    LISTENERS as LISTENERS,
+)
+from .listeners import (
+    PLAINTEXT as PLAINTEXT,
+)
+from .listeners import (
+    parse_listeners as parse_listeners,
+)
+from .metadata_version import (
+    INITIAL_LEVEL as INITIAL_LEVEL,
+)
+from .metadata_version import (
+    LARGE_SEGMENTS_LEVEL as LARGE_SEGMENTS_LEVEL,
+)
+from .metadata_version import (
+    LEVEL_MAX as LEVEL_MAX,
+)
+from .metadata_version import (
+    LEVEL_MIN as LEVEL_MIN,
+)
+from .metadata_version import (
+    METADATA_VERSION as METADATA_VERSION,
+)
+from .metadata_version import (
+    is_large_index_format_supported as is_large_index_format_supported,
+)
+from .metadata_version import (
+    is_supported as is_supported,
+)
+from .metadata_version import (
+    level_for_release as level_for_release,
+)
+from .metadata_version import (
+    level_name as level_name,
+)
+from .metadata_version import (
+    lost_by_downgrade as lost_by_downgrade,
+)
+from .other_features import (
+    OTHER_FEATURES as OTHER_FEATURES,
+)
+from .other_features import (
+    TRANSACTION_VERSION as TRANSACTION_VERSION,
+)
+from .other_features import (
+    level_with as level_with,
+)
+from .properties_file import (
+    parse_properties as parse_properties,
+)
+from .stored_topic import (
+    StoredConfig as StoredConfig,
+)
+from .stored_topic import (
+    stored_config as stored_config,
+)
+from .stored_topic import (
+    topic_default_properties as topic_default_properties,
+)
+from .topic import (
+    LOCAL_RETENTION_SAME as LOCAL_RETENTION_SAME,
+)
+from .topic import (
+    PRODUCE_VALIDATION as PRODUCE_VALIDATION,
+)
+from .topic import (
+    TOPIC_KEYS as TOPIC_KEYS,
+)
+from .topic import (
+    LogConfig as LogConfig,
+)
+from .topic import (
+    changed_properties as changed_properties,
+)
+from .topic import (
+    index_size_needed as index_size_needed,
+)
+from .unkept import (
+    asks_for as asks_for,
+)
+from .unkept import (
+    refuse_unkept as refuse_unkept,
+)

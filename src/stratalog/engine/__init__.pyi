@@ -1,0 +1,15 @@
+from .log_manager import (
+    LoadReport as LoadReport,
+)
+from .log_manager import (
+    LogManager as LogManager,
+)
+from .log_manager import (
+    TopicSpec as TopicSpec,
+)
+from .partition import (
+    Partition as Partition,
+)
+from .partition import (
+    RemoteFetchData as RemoteFetchData,
+)

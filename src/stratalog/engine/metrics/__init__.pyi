@@ -1,0 +1,33 @@
+from . import (
+    metrics as metrics,
+)
+from .metric import (
+    Kind as Kind,
+)
+from .metric import (
+    Metric as Metric,
+)
+from .metric import (
+    Sample as Sample,
+)
+from .metric import (
+    kafka_metric as kafka_metric,
+)
+from .metric import (
+    own_metric as own_metric,
+)
+from .metric import (
+    single as single,
+)
+from .metrics import (
+    read_metrics as read_metrics,
+)
+from .metrics_absent import (
+    ABSENT as ABSENT,
+)
+from .traffic import (
+    TopicTraffic as TopicTraffic,
+)
+from .traffic import (
+    Traffic as Traffic,
+)

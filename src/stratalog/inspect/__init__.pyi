@@ -1,0 +1,66 @@
+from . import (
+    restore_marker as restore_marker,
+)
+from .bucket import (
+    BucketPartitions as BucketPartitions,
+)
+from .bucket import (
+    PartitionObjects as PartitionObjects,
+)
+from .bucket import (
+    PartitionReader as PartitionReader,
+)
+from .bucket import (
+    find_partitions as find_partitions,
+)
+from .bucket import (
+    in_order as in_order,
+)
+from .bucket import (
+    read_manifest as read_manifest,
+)
+from .bucket import (
+    topic_ids as topic_ids,
+)
+from .bucket_catalog import (
+    list_remote_segments as list_remote_segments,
+)
+from .bucket_catalog import (
+    without_covered as without_covered,
+)
+from .data_dirs import (
+    METADATA_TOPIC as METADATA_TOPIC,
+)
+from .data_dirs import (
+    DataDirs as DataDirs,
+)
+from .facts import (
+    REMAKEABLE as REMAKEABLE,
+)
+from .facts import (
+    LogFacts as LogFacts,
+)
+from .facts import (
+    Manifest as Manifest,
+)
+from .facts import (
+    ManifestFault as ManifestFault,
+)
+from .facts import (
+    PartitionMetadata as PartitionMetadata,
+)
+from .facts import (
+    SegmentObjects as SegmentObjects,
+)
+from .facts import (
+    group_objects as group_objects,
+)
+from .facts import (
+    parse_key as parse_key,
+)
+from .manifest_cache import (
+    ManifestCache as ManifestCache,
+)
+from .restore_marker import (
+    check_finished as check_finished,
+)

@@ -1,0 +1,24 @@
+from .fate import (
+    Fate as Fate,
+)
+from .fate import (
+    Rhythm as Rhythm,
+)
+from .remote_survey import (
+    KnownOffsets as KnownOffsets,
+)
+from .remote_survey import (
+    SurveyedPartition as SurveyedPartition,
+)
+from .remote_survey import (
+    config_of as config_of,
+)
+from .remote_survey import (
+    survey as survey,
+)
+from .words import (
+    span_text as span_text,
+)
+from .words import (
+    time_text as time_text,
+)

@@ -1,0 +1,48 @@
+from . import (
+    directory_transaction as directory_transaction,
+)
+from .batch_spans import (
+    BatchSpan as BatchSpan,
+)
+from .batch_spans import (
+    LogReader as LogReader,
+)
+from .batch_spans import (
+    span_at as span_at,
+)
+from .batch_spans import (
+    spans as spans,
+)
+from .checked_ranges import (
+    crc_flaw as crc_flaw,
+)
+from .checked_ranges import (
+    header_at as header_at,
+)
+from .directory_transaction import (
+    StagedPartition as StagedPartition,
+)
+from .directory_transaction import (
+    finish_held as finish_held,
+)
+from .directory_transaction import (
+    staging_directory as staging_directory,
+)
+from .renumbering import (
+    renumber as renumber,
+)
+from .segment import (
+    LogSegment as LogSegment,
+)
+from .segment_indexes import (
+    SegmentIndexes as SegmentIndexes,
+)
+from .segment_writer import (
+    SegmentWriter as SegmentWriter,
+)
+from .segment_writer import (
+    WrittenSegment as WrittenSegment,
+)
+from .segments import (
+    Segments as Segments,
+)

@@ -1,0 +1,75 @@
+from . import (
+    columns as columns,
+)
+from . import (
+    encode as encode,
+)
+from . import (
+    scan as scan,
+)
+from .crc32c import (
+    native_crc32c as native_crc32c,
+)
+from .record import (
+    OVERRUN as OVERRUN,
+)
+from .record import (
+    put_varint as put_varint,
+)
+from .record import (
+    record_fields as record_fields,
+)
+from .record import (
+    skip_headers as skip_headers,
+)
+from .record import (
+    varint as varint,
+)
+from .record import (
+    varint_size as varint_size,
+)
+from .toolkit import (
+    as_i32 as as_i32,
+)
+from .toolkit import (
+    as_i64 as as_i64,
+)
+from .toolkit import (
+    as_u8 as as_u8,
+)
+from .toolkit import (
+    as_u32 as as_u32,
+)
+from .toolkit import (
+    compile_native as compile_native,
+)
+from .toolkit import (
+    compiled as compiled,
+)
+from .toolkit import (
+    copy_any as copy_any,
+)
+from .toolkit import (
+    inlined as inlined,
+)
+from .toolkit import (
+    load_be16 as load_be16,
+)
+from .toolkit import (
+    load_be32 as load_be32,
+)
+from .toolkit import (
+    load_be64 as load_be64,
+)
+from .toolkit import (
+    native as native,
+)
+from .toolkit import (
+    store_be16 as store_be16,
+)
+from .toolkit import (
+    store_be32 as store_be32,
+)
+from .toolkit import (
+    store_be64 as store_be64,
+)

@@ -1,0 +1,36 @@
+from .place import (
+    Mark as Mark,
+)
+from .place import (
+    Place as Place,
+)
+from .place import (
+    PlaceChangedError as PlaceChangedError,
+)
+from .place import (
+    PlaceMissingError as PlaceMissingError,
+)
+from .place import (
+    Tier as Tier,
+)
+from .segment import (
+    Segment as Segment,
+)
+from .segment import (
+    SegmentRange as SegmentRange,
+)
+from .segment import (
+    broker_segment as broker_segment,
+)
+from .segment import (
+    has_compact_policy as has_compact_policy,
+)
+from .segment import (
+    remote_segment as remote_segment,
+)
+from .split_plan import (
+    Piece as Piece,
+)
+from .split_plan import (
+    SplitPlan as SplitPlan,
+)

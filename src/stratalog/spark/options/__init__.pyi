@@ -1,0 +1,39 @@
+from .data_loss import (
+    DataLossError as DataLossError,
+)
+from .data_loss import (
+    OnDataLoss as OnDataLoss,
+)
+from .data_loss import (
+    on_data_loss as on_data_loss,
+)
+from .kafka import (
+    BOOTSTRAP_SERVERS as BOOTSTRAP_SERVERS,
+)
+from .partition_json import (
+    TopicPartition as TopicPartition,
+)
+from .read_options import (
+    COLUMNS as COLUMNS,
+)
+from .read_options import (
+    EARLIEST as EARLIEST,
+)
+from .read_options import (
+    LATEST as LATEST,
+)
+from .read_options import (
+    Limit as Limit,
+)
+from .read_options import (
+    LimitKind as LimitKind,
+)
+from .read_options import (
+    ReadOptions as ReadOptions,
+)
+from .reader import (
+    OptionReader as OptionReader,
+)
+from .subscription import (
+    Subscription as Subscription,
+)

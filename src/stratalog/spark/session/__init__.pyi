@@ -1,0 +1,15 @@
+from .package import (
+    build_environment as build_environment,
+)
+from .sessions import (
+    make_active as make_active,
+)
+from .sessions import (
+    open_local_session as open_local_session,
+)
+from .sessions import (
+    register_source as register_source,
+)
+from .sessions import (
+    say_wrong_queries_once as say_wrong_queries_once,
+)

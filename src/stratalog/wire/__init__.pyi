@@ -1,0 +1,54 @@
+from .api_keys import (
+    ApiKey as ApiKey,
+)
+from .protocol import (
+    INT16 as INT16,
+)
+from .protocol import (
+    INT32 as INT32,
+)
+from .protocol import (
+    REQUEST_HEAD as REQUEST_HEAD,
+)
+from .protocol import (
+    Encoded as Encoded,
+)
+from .protocol import (
+    Tagged as Tagged,
+)
+from .protocol import (
+    is_flexible as is_flexible,
+)
+from .protocol import (
+    make_message as make_message,
+)
+from .protocol import (
+    message_module as message_module,
+)
+from .protocol import (
+    read_client_id as read_client_id,
+)
+from .protocol import (
+    read_message as read_message,
+)
+from .protocol import (
+    read_request as read_request,
+)
+from .protocol import (
+    response_class as response_class,
+)
+from .protocol import (
+    skip_tagged_fields as skip_tagged_fields,
+)
+from .protocol import (
+    warm_up as warm_up,
+)
+from .protocol import (
+    with_parts as with_parts,
+)
+from .protocol import (
+    write_message as write_message,
+)
+from .protocol import (
+    write_response as write_response,
+)
