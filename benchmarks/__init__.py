@@ -1,4 +1,4 @@
-"""Measurements, each against a peer in the same run: `python -m benchmarks.NAME`. See docs/benchmarks.md.
+"""Measurements, each against a peer in the same run: `python -m benchmarks.NAME`. See docs/explanation/benchmarks.md.
 
 A benchmark that is ended by SIGTERM leaves as one that is interrupted does: what it started, servers above all, is
 stopped.

@@ -1,4 +1,4 @@
-"""The results of `--json` files as the table of docs/benchmarks.md.
+"""The results of `--json` files as the table of docs/explanation/benchmarks.md.
 
 python -m benchmarks.table produce.json fetch.json start.json
 """

@@ -1,4 +1,4 @@
-"""The plugin on docs/plugins.md keeps the contract."""
+"""The plugin on docs/how-to/storage_plugins.md keeps the contract."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from stratalog.remote.api.interfaces import RemoteStorageManager
 from stratalog.testing.remote_storage_contract import RemoteStorageManagerContract
 
-PAGE = Path(__file__).parents[2] / "docs" / "plugins.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "storage_plugins.md"
 _NAMES: dict[str, Any] = {"__name__": "plugins_page"}
 for _block in re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL):
     exec(compile(_block, str(PAGE), "exec"), _NAMES)

@@ -82,7 +82,7 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
 
 
 def test_the_examples_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "open_log.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "use_a_log_without_a_broker.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     assert len(blocks) >= 7
     monkeypatch.chdir(tmp_path)

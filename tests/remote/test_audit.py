@@ -482,6 +482,6 @@ def test_the_store_tells_the_time_and_nothing_of_it_stays(sound: SoundBucket, tm
 
 
 def test_every_kind_of_finding_has_a_row_in_the_page_and_every_row_a_kind() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "tier.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "tiered_storage.md").read_text(encoding="utf-8")
     rows = re.findall(r"(?m)^\| `([a-z-]+)` \| (?:error|warning|note)", page)
     assert sorted(rows) == sorted(kind.value for kind in Kind)

@@ -12,7 +12,7 @@ from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from tests.spark.partitions import T0
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs" / "how-to"
 
 
 @pytest.mark.parametrize("page", ["spark_export.md", "spark_notebooks.md"])

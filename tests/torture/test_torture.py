@@ -1,8 +1,8 @@
 """Random lives of a broker's log directories, and a model over everything that was acknowledged.
 
 A short run is part of the ordinary suite. `-m soak` runs `STRATALOG_TORTURE_LIVES` lives of each kind (default 1,000),
-from `STRATALOG_TORTURE_SEED` on; `docs/reliability.md` says what is done and what came of it. A failure names its seed:
-a story on the lossy file system happens again with it, one with real processes only roughly.
+from `STRATALOG_TORTURE_SEED` on; `docs/explanation/reliability.md` says what is done and what came of it. A failure
+names its seed: a story on the lossy file system happens again with it, one with real processes only roughly.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     spark = stratalog.spark.local_session("my job")             # or: stratalog.spark.register(your_session)
     spark.read.format("stratalog").option("path", "/data").option("subscribe", "orders").load()
 
-Importing this package is cheap: pyspark, pyarrow and numba are loaded by what needs them. `docs/spark.md` has every
-option.
+Importing this package is cheap: pyspark, pyarrow and numba are loaded by what needs them.
+`docs/reference/spark_source.md` has every option.
 """
 
 from __future__ import annotations

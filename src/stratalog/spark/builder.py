@@ -61,7 +61,9 @@ def read(
     timestamp_disorder: Duration | None = None,
     push_filters: bool | None = None,
 ) -> DataFrame:
-    """The records of topics, as `spark.read.format("stratalog")` gives them; docs/spark.md explains each option.
+    """The records of topics, as `spark.read.format("stratalog")` gives them.
+
+    Docs/reference/spark_source.md explains each option.
 
         stratalog.spark.read(spark, path="/data", subscribe=["orders"], starting_offsets={("orders", 0): 5})
 
@@ -107,7 +109,7 @@ def read_stream(
     timestamp_disorder: Duration | None = None,
     push_filters: bool | None = None,
 ) -> DataFrame:
-    """The same as a stream; begins at the latest offsets unless told otherwise. docs/spark_streaming.md.
+    """The same as a stream; begins at the latest offsets unless told otherwise. docs/reference/spark_streaming.md.
 
     stratalog.spark.read_stream(spark, path="/data", subscribe="orders", max_offsets_per_trigger=100_000)
     """
@@ -137,7 +139,9 @@ def write(
     query_id: str | None = None,
     batch_id: int | None = None,
 ) -> None:
-    """Write rows as whole segments into a data directory or a bucket, all of them or none. docs/spark_sink.md.
+    """Write rows as whole segments into a data directory or a bucket, all of them or none.
+
+    Docs/reference/spark_sink.md.
 
     `query_id` and `batch_id` together number a write, such as one of `foreachBatch`: the same number is written once.
 
@@ -169,7 +173,9 @@ def write_stream(
     sort_by_time: bool | None = None,
     include_headers: bool | None = None,
 ) -> DataStreamWriter:
-    """A writer of a stream, to be given a trigger and started; each batch is written once. docs/spark_sink.md.
+    """A writer of a stream, to be given a trigger and started; each batch is written once.
+
+    Docs/reference/spark_sink.md.
 
     stratalog.spark.write_stream(frame, checkpoint_location="/state/q", remote="s3://lake/tiered",
     topic="orders").start()

@@ -9,8 +9,8 @@
             return plugin
 
 Run it with pytest. Every test gets a directory of its own; plugins made for the same one see the same store. Needs
-pytest, which the extra `dev` brings; nothing else in the package imports this module. `docs/plugins.md` has a whole
-plugin.
+pytest, which the extra `dev` brings; nothing else in the package imports this module. `docs/how-to/storage_plugins.md`
+has a whole plugin.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The example of docs/transactions.md runs, and does what it says."""
+"""The example of docs/explanation/transactions.md runs, and does what it says."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import stratalog
 from stratalog.broker.groups.offsets import TopicPartition
 from stratalog.config.broker import BROKER_KEYS
 
-PAGE = Path(__file__).parents[3] / "docs" / "transactions.md"
+PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "transactions.md"
 
 
 def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""`docs/fsck.md` lists what a check can find."""
+"""`docs/reference/fsck.md` lists what a check can find."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stratalog.jobs.fsck.findings import Kind
 
-PAGE = Path(__file__).parents[3] / "docs" / "fsck.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "fsck.md"
 
 
 def test_every_kind_of_finding_has_a_row_and_every_row_a_kind() -> None:

@@ -1,4 +1,4 @@
-"""The examples of `docs/spark_pipelines.md` run, each on places of its own."""
+"""The examples of `docs/reference/spark_jobs.md` run, each on places of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.spark.partitions import Partition, steady
 
 pytestmark = pytest.mark.spark
 
-PAGE = Path(__file__).parents[3] / "docs" / "spark_pipelines.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "spark_jobs.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 COMMANDS = sorted(set(re.findall(r"stratalog spark (\w+)", PAGE.read_text())))
 

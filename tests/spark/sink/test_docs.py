@@ -12,7 +12,7 @@ import stratalog
 
 pytestmark = pytest.mark.spark
 
-_PAGE = Path(__file__).parents[3] / "docs" / "spark_sink.md"
+_PAGE = Path(__file__).parents[3] / "docs" / "reference" / "spark_sink.md"
 
 
 def test_the_examples_run(spark: SparkSession, tmp_path: Path) -> None:

@@ -240,7 +240,7 @@ def test_a_batch_query_has_no_use_for_the_limits_of_a_stream(spark: SparkSession
 
 
 def test_the_examples_of_the_documentation_run(spark: SparkSession, tmp_path: Path) -> None:
-    text = (Path(__file__).parents[3] / "docs" / "spark_streaming.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "spark_streaming.md").read_text()
     follow, how_far = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     flights = Partition(tmp_path / "data", "flights")
     moved = flights.segment(steady(2))

@@ -148,7 +148,7 @@ class TextOutput:
 
 
 class JsonOutput(TextOutput):
-    """One JSON object a line; `docs/dump.md` lists their fields."""
+    """One JSON object a line; `docs/reference/dump.md` lists their fields."""
 
     def _object(self, type_: str, /, **values: object) -> None:
         self.line(json.dumps({"type": type_, **values}, ensure_ascii=False, separators=(",", ":")))

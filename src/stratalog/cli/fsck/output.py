@@ -136,7 +136,10 @@ def _count(number: int, one: str, many: str = "") -> str:
 
 
 class JsonOutput:
-    """One object a line: `finding`, then with --repair `plan` and `repaired`, and last `summary`. `docs/fsck.md`."""
+    """One object a line: `finding`, then with --repair `plan` and `repaired`, and last `summary`.
+
+    `docs/reference/fsck.md`.
+    """
 
     def _object(self, type_: str, **values: object) -> None:
         print(json.dumps({"type": type_, **values}, ensure_ascii=False, separators=(",", ":")))

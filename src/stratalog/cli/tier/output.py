@@ -72,7 +72,10 @@ class TextOutput:
 
 
 class JsonOutput:
-    """One object a line: `finding`, then for repair `plan` and `repaired`, and last `summary`. `docs/tier.md`."""
+    """One object a line: `finding`, then for repair `plan` and `repaired`, and last `summary`.
+
+    `docs/reference/tiered_storage.md`.
+    """
 
     def findings(self, findings: Sequence[Finding]) -> None:
         for one in findings:

@@ -1,4 +1,6 @@
-"""What an audit of a bucket can find, and what repair may do about it. `docs/tier.md` has the table.
+"""What an audit of a bucket can find, and what repair may do about it.
+
+`docs/reference/tiered_storage.md` has the table.
 
 Values only, nothing is read or written here.
 """

@@ -1,4 +1,4 @@
-"""What a check can find. `docs/fsck.md` lists the kinds with their meanings; a test holds both together."""
+"""What a check can find. `docs/reference/fsck.md` lists the kinds with their meanings; a test holds both together."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Compaction: of records with the same key only the newest stays.
 
-`cleaner.Cleaner` does one cleaning of one log. `docs/compaction.md` shows how it goes and what is kept when.
+`cleaner.Cleaner` does one cleaning of one log. `docs/explanation/compaction.md` shows how it goes and what is kept
+when.
 """
 
 import lazy_loader

@@ -5,8 +5,8 @@
     3  filter each group into a new `.cleaned` segment, with its indexes, and flush it
     4  put it in the place of the group (`PartitionLog.replace_segments`)
 
-What stays, batch by batch, is what Apache Kafka's cleaner leaves. `docs/compaction.md` tells what is kept when.
-Source: Kafka's `Cleaner`.
+What stays, batch by batch, is what Apache Kafka's cleaner leaves. `docs/explanation/compaction.md` tells what is kept
+when. Source: Kafka's `Cleaner`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Incremental, exactly-once tables from topics: Parquet, Delta and Iceberg. `docs/spark_export.md` is about it."""
+"""Incremental, exactly-once tables from topics: Parquet, Delta and Iceberg. See `docs/how-to/spark_export.md`."""
 
 import lazy_loader
 

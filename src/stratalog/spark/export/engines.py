@@ -61,7 +61,7 @@ def check_engine(spark: SparkSession, kind: str) -> None:
         package = known.get(version, f"the package of {kind} for Spark {version}")
         raise UsageError(
             f"the session has no {kind}: start it with spark.jars.packages={package} and "
-            f"spark.sql.extensions={_EXTENSIONS[kind]}; docs/spark_export.md has the rest"
+            f"spark.sql.extensions={_EXTENSIONS[kind]}; docs/how-to/spark_export.md has the rest"
         )
 
 

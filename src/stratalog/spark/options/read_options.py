@@ -36,7 +36,7 @@ SPLIT_BYTES_DEFAULT: Final = 128 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What to read, validated. `docs/spark.md` explains each one."""
+    """What to read, validated. `docs/reference/spark_source.md` explains each one."""
 
     paths: tuple[str, ...]
     remote_url: str | None

@@ -116,7 +116,7 @@ class OptionReader:
                 and lower not in _UNUSED
             ):
                 shown = name if _SECRET.search(lower) else f"{name}={value}"
-                raise UsageError(f"option {shown} is unknown; docs/spark.md lists the options")
+                raise UsageError(f"option {shown} is unknown; docs/reference/spark_source.md lists the options")
 
 
 def _positive(value: str) -> int:

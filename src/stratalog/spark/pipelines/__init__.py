@@ -2,7 +2,7 @@
 
 What they share: `runner` (tasks over the executors), `progress`, `report` (tables and JSON), `state` (what was done
 already).
-Importing this package loads nothing. `docs/spark_pipelines.md` has every one of them.
+Importing this package loads nothing. `docs/reference/spark_jobs.md` has every one of them.
 """
 
 import lazy_loader

@@ -1,7 +1,7 @@
 """Latest value by key over closed segments, of any size.
 
 What stays is, batch by batch, what a cleaning of the log cleaner leaves that sees everything at once;
-`docs/spark_compact.md` tells how, and what for.
+`docs/reference/spark_compact.md` tells how, and what for.
 """
 
 from __future__ import annotations

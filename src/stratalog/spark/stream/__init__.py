@@ -1,6 +1,6 @@
 """The stream source, `spark.readStream.format("stratalog")`, and how far a stream is behind.
 
-`docs/spark_streaming.md`.
+`docs/reference/spark_streaming.md`.
 """
 
 import lazy_loader

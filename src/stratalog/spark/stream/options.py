@@ -16,7 +16,7 @@ REMOTE_POLL_INTERVAL_MS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """What to read, and how much at a time, validated. `docs/spark_streaming.md` explains each one."""
+    """What to read, and how much at a time, validated. `docs/reference/spark_streaming.md` explains each one."""
 
     read: ReadOptions
     limits: TriggerLimits

@@ -21,7 +21,7 @@ from stratalog.spark.pipelines.compact import compact_bucket, compact_data_dirs
 from stratalog.spark.pipelines.runner import TaskError
 from tests.spark.pipelines.compaction.lives import T0, bucket_batches, clean, local_batches, upload, write_log
 
-PAGE = Path(__file__).parents[4] / "docs" / "spark_compact.md"
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "spark_compact.md"
 
 
 @pytest.fixture
