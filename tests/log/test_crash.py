@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 from stratalog.config.topic import LogConfig
+from stratalog.errors import KafkaStorageError
+from stratalog.log.format import producer_snapshot
+from stratalog.log.format.file_names import log_file
 from stratalog.log.partition_log import PartitionLog
+from stratalog.log.producers.producer_state import NEVER
+from stratalog.log.recovery.partition_checkpoints import plausible_start
 from stratalog.records.record import Record
 from stratalog.testing.clock import ManualClock
 from stratalog.testing.lossy_filesystem import Killed, LossyFileSystem
@@ -186,6 +191,128 @@ def test_the_snapshot_of_a_clean_stop_survives_a_power_failure(tmp_path: Path) -
         log.close()
         fs.crash()
         assert [path.stem for path in directory.glob("*.snapshot")] == [f"{1:020d}"], seed
+
+
+def opened(
+    directory: Path, fs: LossyFileSystem, recovery_point: int = 0, *, clean_shutdown: bool = False
+) -> PartitionLog:
+    return PartitionLog.open(
+        directory, CONFIG, fs=fs, recovery_point=recovery_point, clean_shutdown=clean_shutdown,
+        producer_expiration_ms=NEVER,
+    )  # fmt: skip
+
+
+def a_batch(sequence: int) -> bytes:
+    return batch_of([b"a"], [sequence + 1], producer_id=7, producer_epoch=0, base_sequence=sequence)
+
+
+def assert_producer_is_known(directory: Path, fs: LossyFileSystem, end: int) -> None:
+    """After a clean stop: a retry of the last batch is found to be one."""
+    log = opened(directory, fs, clean_shutdown=True, recovery_point=end)
+    assert log.append_as_leader(a_batch(end - 1), leader_epoch=0).first_offset == end - 1
+    assert log.log_end_offset == end
+    log.close()
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("before", ["roll", "recovery"])
+def test_a_clean_stop_makes_an_earlier_snapshot_durable(tmp_path: Path, seed: int, before: str) -> None:
+    """Also where all records were flushed before: a log left cleanly without any snapshot has no producers."""
+    directory = tmp_path / "orders-0"
+    fs = LossyFileSystem(tmp_path, seed)
+    log = opened(directory, fs)
+    log.append_as_leader(a_batch(0), leader_epoch=0)
+    log.flush()
+    if before == "roll":
+        log.roll()
+    else:
+        fs.crash(power_loss=False)
+        log = opened(directory, fs, recovery_point=1)
+    log.close()
+    fs.crash()
+    assert_producer_is_known(directory, fs, 1)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_snapshot_below_the_recovery_point_is_whole_after_a_power_failure(tmp_path: Path, seed: int) -> None:
+    """Recovery reads nothing there, and would leave a torn one to copies and truncations."""
+    directory = tmp_path / "orders-0"
+    fs = LossyFileSystem(tmp_path, seed)
+    log = opened(directory, fs)
+    for sequence in range(4):
+        log.append_as_leader(a_batch(sequence), leader_epoch=0)
+        log.roll()
+    log.flush()
+    fs.crash()
+    log = opened(directory, fs, recovery_point=4)
+    log.close()
+    for path in directory.glob("*.snapshot"):
+        assert producer_snapshot.read(path), path
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_log_start_that_moved_before_anything_was_flushed_survives_a_power_failure(tmp_path: Path, seed: int) -> None:
+    """The leader epochs say it as well as the checkpoint, which counts for a typing error where they begin earlier."""
+    directory = tmp_path / "orders-0"
+    fs = LossyFileSystem(tmp_path, seed)
+    log = opened(directory, fs)
+    fs.sync_dir(tmp_path)
+    for sequence in range(4):
+        log.append_as_leader(a_batch(sequence), leader_epoch=0)
+    log.update_high_watermark(4)
+    log.increment_log_start_offset(2, "asked for")
+    fs.crash()
+    assert plausible_start(directory, 2, fs) == 2
+
+
+def test_a_log_start_stays_when_only_records_below_it_survive(tmp_path: Path) -> None:
+    """The epoch begins where the log ends now, and is found in the batches again; it does not begin earlier by that."""
+    directory = tmp_path / "orders-0"
+    fs = LossyFileSystem(tmp_path)
+    log = opened(directory, fs)
+    for sequence in range(2):
+        log.append_as_leader(a_batch(sequence), leader_epoch=0)
+    log.update_high_watermark(2)
+    log.increment_log_start_offset(1, "asked for")
+    log.close()
+    with (directory / log_file(0)).open("r+b") as file:
+        file.truncate(len(a_batch(0)))
+    for _ in range(2):
+        start = plausible_start(directory, 1, fs)
+        log = PartitionLog.open(directory, CONFIG, recovery_point=1, log_start_offset=start)
+        assert (log.log_start_offset, log.log_end_offset) == (1, 1)
+        log.close()
+
+
+@pytest.mark.parametrize("end", ["killed", "full disk"])
+def test_a_snapshot_has_its_name_when_it_is_whole(tmp_path: Path, end: str) -> None:
+    """At whatever byte or change a stop ends; what is left of it goes at the next start."""
+    for at in range(200):
+        directory = tmp_path / f"{at}" / "orders-0"
+        directory.parent.mkdir()
+        fs = LossyFileSystem(directory.parent, at)
+        log = opened(directory, fs)
+        log.append_as_leader(a_batch(0), leader_epoch=0)
+        log.flush()
+        if end == "killed":
+            fs.kill_at = at
+        else:
+            fs.bytes_left = at
+        try:
+            log.close()
+        except (Killed, KafkaStorageError):
+            is_over = False
+        else:
+            is_over = True
+        fs.crash(power_loss=False)
+        for path in directory.glob("*.snapshot"):
+            assert producer_snapshot.read(path), (at, path)
+        again = opened(directory, fs, recovery_point=1)
+        again.close()
+        assert not list(directory.glob("*.tmp")), at
+        if is_over:
+            return
+    raise AssertionError("no stop came to its end")
 
 
 @pytest.mark.parametrize("seed", range(20))

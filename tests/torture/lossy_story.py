@@ -66,8 +66,8 @@ class LossyStory(Story):
             self._work(world)
             if chance.random() < 0.6:
                 assert world.manager is not None
-                was_clean = not world.manager.dirs.offline
                 world.manager.close()
+                was_clean = not world.manager.dirs.offline
         except Killed:
             self.counts["kills"] += 1
             was_clean = False
@@ -81,6 +81,8 @@ class LossyStory(Story):
         if power_loss:
             self.counts["power failures"] += 1
             self.be_lenient(power_was_lost=True)
+        if was_clean or not self.loses_power:
+            self.expect_whole_snapshots()
         self.damage(was_clean=was_clean)
 
     def _look(self, world: World) -> None:

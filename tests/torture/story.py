@@ -8,6 +8,8 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+from stratalog.errors import CorruptSnapshotError
+from stratalog.log.format import producer_snapshot
 from tests.torture.damage import DERIVED, RECORDS, flip_bits, repair
 from tests.torture.journal import Models, Topic
 from tests.torture.model import Found, Leniency, Violation
@@ -59,6 +61,15 @@ class Story:
         for directory in self.dirs:
             for path in directory.glob("*-stray"):
                 shutil.rmtree(path)
+
+    def expect_whole_snapshots(self) -> None:
+        """A process that ends by itself, or is killed, leaves whole producer snapshots only; so does any clean stop."""
+        if not self._was_damaged:
+            for path in [path for directory in self.dirs for path in directory.glob("*/*.snapshot")]:
+                try:
+                    producer_snapshot.read(path)
+                except CorruptSnapshotError as error:
+                    raise Violation(str(error)) from error
 
     def repair(self) -> list[str]:
         """`fsck --repair`; what it found."""

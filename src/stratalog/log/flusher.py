@@ -7,12 +7,15 @@ opened anew.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from stratalog.errors import KafkaStorageError, is_shortage
 from stratalog.log.local_log import LocalLog
 from stratalog.log.segment import LogSegment
+from stratalog.util import FileSystem, sync_file
 
 
 class FlushTimes(NamedTuple):
@@ -31,14 +34,19 @@ class Flusher:
         lock: AbstractContextManager[object],
         *,
         sync_small_files: Callable[[], object] = lambda: None,
+        has_durable_names: bool = True,
     ) -> None:
-        """`sync_small_files` makes durable what the directory holds besides segments; called by the first flush."""
+        """`sync_small_files` makes durable what the directory holds besides segments; called by the first flush.
+
+        `has_durable_names`: whether the directory was synced since anything in it was made or renamed. Recovery does not.
+        """
         self._local = local
         self._sync_small_files = sync_small_files
         self._lock = lock
         self._last_flush_ms = local.clock.now_ms()
         #: Whether the name of the partition's directory is known to be on the disk.
         self._is_directory_synced = False
+        self._has_durable_names = has_durable_names
         #: Of those that had something to do.
         self.times = FlushTimes()
 
@@ -61,7 +69,8 @@ class Flusher:
             self._disk(segment.write_out, segment)
         for segment in segments:
             self._sync(segment.flush, segment)
-        if not self._is_directory_synced or any(segment.base_offset >= start for segment in segments):
+        has_new_names = self._sync_snapshots(end) or any(segment.base_offset >= start for segment in segments)
+        if has_new_names or not self._is_directory_synced:
             self._sync(self._sync_names)
         took_ms = (local.clock.monotonic() - began) * 1000
         with self._lock:
@@ -69,9 +78,31 @@ class Flusher:
             is_as_it_was = truncations == local.truncations
             if is_as_it_was:
                 local.recovery_point = max(local.recovery_point, min(end, local.end.offset))
+                local.producers.forget_unsynced(end)
                 self._last_flush_ms = local.clock.now_ms()
         if not is_as_it_was:  # what was appended in place of what was cut may not have been synced
             self.flush(up_to)
+
+    def flush_for_stop(self) -> None:
+        """Make durable what a clean stop leaves: all records, and a snapshot at the end. The log's lock is held."""
+        local = self._local
+        self.flush()
+        is_new = local.producers.take_snapshot() is not None
+        is_unnamed = not (self._has_durable_names or self._is_directory_synced)
+        if self._sync_snapshots(local.end.offset) or is_new or is_unnamed:
+            local.fs.sync_dir(local.directory)
+
+    def _sync_snapshots(self, end: int) -> bool:
+        """Sync the producer snapshots up to `end` that rolls have taken; return whether there were any.
+
+        Recovery reads nothing below the recovery point again, so a snapshot there has to be whole.
+        """
+        local = self._local
+        with self._lock:
+            snapshots = local.producers.unsynced_snapshots(end)
+        for snapshot in snapshots:
+            self._sync(partial(_sync_if_there, snapshot.path, local.fs))
+        return bool(snapshots)
 
     def _sync_names(self) -> None:
         """Make the names of new segments durable.
@@ -120,3 +151,8 @@ class Flusher:
             self.flush(local.sealed_end_offset)
             return True
         return False
+
+
+def _sync_if_there(path: Path, fs: FileSystem) -> None:
+    with suppress(FileNotFoundError):  # it went with its segment
+        sync_file(path, fs)

@@ -122,9 +122,12 @@ class LeaderEpochCache:
                 self._replace(_before(self._entries, offset))
 
     def truncate_from_start(self, offset: int) -> None:
-        """The log now begins at `offset`: drop what ended before it; the epoch that wrote it begins there now."""
+        """The log now begins at `offset`: drop what ended before it; the epoch that wrote it begins there now.
+
+        Always durable: a checkpoint of the log start is believed only where the epochs agree with it.
+        """
         with self._lock:
-            self._replace(_from(self._entries, offset))
+            self._replace(_from(self._entries, offset), durable=True)
 
     def clear(self) -> None:
         with self._lock:
@@ -144,9 +147,9 @@ class LeaderEpochCache:
     def __repr__(self) -> str:
         return f"LeaderEpochCache({str(self.path)!r}, {self._entries})"
 
-    def _replace(self, entries: tuple[EpochEntry, ...]) -> None:
+    def _replace(self, entries: tuple[EpochEntry, ...], *, durable: bool = False) -> None:
         if entries != self._entries:
-            write_atomic(self.path, encode_epochs(entries), self._fs, durable=self._durable)
+            write_atomic(self.path, encode_epochs(entries), self._fs, durable=durable or self._durable)
             self._entries = entries
 
 

@@ -69,7 +69,9 @@ class PartitionLog:
         self.producers = local.producers
         self._local = local
         self._lock = threading.RLock()
-        self._flusher = Flusher(local, self._lock, sync_small_files=self._sync_small_files)
+        self._flusher = Flusher(
+            local, self._lock, sync_small_files=self._sync_small_files, has_durable_names=opened.was_clean
+        )
         self._appender = Appender(local, leader_epochs, self._flusher)
         self._trimmer = Trimmer(local, leader_epochs)
         self._reader = Reader(local)
@@ -440,9 +442,7 @@ class PartitionLog:
                 with self._disk("close"):
                     if flush:
                         local.active.become_inactive(is_flushed=local.recovery_point >= local.end.offset)
-                        self.flush()
-                        if self.producers.take_snapshot() is not None:
-                            local.fs.sync_dir(self.directory)
+                        self._flusher.flush_for_stop()
                     local.condemned.remove_all()
             finally:
                 local.close()

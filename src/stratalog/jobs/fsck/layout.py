@@ -16,6 +16,7 @@ from stratalog.log.format import (
     PARTITION_METADATA,
     REMOTE_METADATA_SNAPSHOT,
     SNAPSHOT_SUFFIX,
+    UNFINISHED_SUFFIX,
     parse_file_name,
 )
 from stratalog.log.recovery import CUT_SUFFIX
@@ -23,7 +24,6 @@ from stratalog.util import FileSystem
 
 #: KRaft's own log has files that others have not, and its last time index entry is not made when the broker stops.
 _METADATA_FILE: Final = re.compile(r"\d{20}-\d{10}\.checkpoint(\.part|\.deleted)?|quorum-state(\.tmp)?")
-_UNFINISHED_SUFFIX: Final = ".tmp"
 _KNOWN: Final = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, REMOTE_METADATA_SNAPSHOT)
 
 
@@ -81,7 +81,15 @@ def read_layout(directory: Path, partition: str, fs: FileSystem) -> Layout:
                 "what was cut from a log, by recovery or repair",
                 "your decision",
             )
-        elif name.endswith(_UNFINISHED_SUFFIX) and name.removesuffix(_UNFINISHED_SUFFIX) in _KNOWN:
+        elif name.endswith(SNAPSHOT_SUFFIX + UNFINISHED_SUFFIX):
+            tell(
+                Severity.NOTE,
+                Kind.UNFINISHED_WRITE,
+                name,
+                "what a crash left of a producer snapshot",
+                "its removal at the next start",
+            )
+        elif name.endswith(UNFINISHED_SUFFIX) and name.removesuffix(UNFINISHED_SUFFIX) in _KNOWN:
             tell(
                 Severity.NOTE,
                 Kind.UNFINISHED_WRITE,

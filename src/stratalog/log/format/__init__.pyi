@@ -83,6 +83,9 @@ from .file_names import (
     TXN_INDEX_SUFFIX as TXN_INDEX_SUFFIX,
 )
 from .file_names import (
+    UNFINISHED_SUFFIX as UNFINISHED_SUFFIX,
+)
+from .file_names import (
     log_file as log_file,
 )
 from .file_names import (

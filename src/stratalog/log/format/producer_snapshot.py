@@ -18,11 +18,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from typing_extensions import Buffer
 
 from stratalog.errors import CorruptSnapshotError
+from stratalog.log.format.file_names import UNFINISHED_SUFFIX
 from stratalog.util import REAL_FILESYSTEM, FileSystem, StrPath, crc32c
 
 VERSION: Final = 1
@@ -94,17 +96,24 @@ def write(
     *,
     sync: bool = True,
 ) -> None:
-    """Write in place, as Kafka does: a torn snapshot fails its CRC and is rebuilt from the log."""
+    """Write a snapshot whole or not at all (see `write_encoded`)."""
     write_encoded(path, encode(entries), fs, sync=sync)
 
 
 def write_encoded(path: StrPath, data: Buffer, fs: FileSystem = REAL_FILESYSTEM, *, sync: bool = True) -> None:
-    """`write` of a snapshot whose bytes are there."""
-    with fs.open(path, create=True) as file:
+    """Write the bytes of a snapshot to `<path>.tmp`, and give it its name once it is whole.
+
+    A process that is killed or a disk that is full leaves a whole snapshot or none under the name; Kafka writes in place.
+    `sync=False` leaves the sync of the file to the caller. The name is durable once the directory is synced.
+    """
+    target = Path(path)
+    unfinished = target.with_name(target.name + UNFINISHED_SUFFIX)
+    with fs.open(unfinished, create=True) as file:
         file.truncate(0)
         file.write_at(data, 0)
         if sync:
             file.sync()
+    fs.rename(unfinished, target)
 
 
 def hash_order(producer_ids: Iterable[int], table_size: int) -> list[int]:

@@ -76,6 +76,8 @@ class ProducerStateManager:
         #: First offset -> offset of the marker, for transactions whose marker is not below the high watermark yet.
         self._unreplicated: dict[int, int] = {}
         self._snapshots = SnapshotFiles(directory, fs)
+        #: Offsets of the snapshots that were taken without a sync.
+        self._unsynced: set[int] = set()
 
     # --- what is known ------------------------------------------------------------------------------------------
 
@@ -341,7 +343,8 @@ class ProducerStateManager:
     def take_snapshot(self, offset: int | None = None, *, sync: bool = True) -> Path | None:
         """Write the state as of `map_end_offset`, unless it did not move since the last one.
 
-        With `offset`, `map_end_offset` is set to that first.
+        With `offset`, `map_end_offset` is set to that first. Without `sync`, the next flush makes it durable
+        (`unsynced_snapshots`).
         """
         if offset is not None:
             self.map_end_offset = offset
@@ -356,8 +359,19 @@ class ProducerStateManager:
         path = self._snapshots.path_for(end)
         producer_snapshot.write_encoded(path, data, self._fs, sync=sync)
         self._snapshots.add(end)
+        if not sync:
+            self._unsynced.add(end)
         self._last_snapshot_offset = end
         return path
+
+    def unsynced_snapshots(self, up_to: int) -> list[SnapshotFile]:
+        """The snapshots up to an offset that were taken without a sync, as far as they are still there."""
+        paths = ((offset, self._snapshots.get(offset)) for offset in sorted(self._unsynced) if offset <= up_to)
+        return [SnapshotFile(offset, path) for offset, path in paths if path is not None]
+
+    def forget_unsynced(self, up_to: int) -> None:
+        """Say that the snapshots up to an offset are durable, or gone."""
+        self._unsynced = {offset for offset in self._unsynced if offset > up_to}
 
     def delete_snapshot(self, offset: int) -> None:
         self._snapshots.delete(offset)

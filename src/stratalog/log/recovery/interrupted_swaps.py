@@ -7,6 +7,7 @@
     `.swap` without     all of the new segments are there, whole: what they replace goes, as far as it is still there,
                         and they get their names
     `.deleted`          had left the log already
+    `.snapshot.tmp`     was not written to its end
 
 A finished replacement may leave an old segment that ends behind the last record of the new ones: everything in it was
 dead, and the next cleaning takes it. Source: Kafka's `LogLoader.load` and `removeTempFilesAndCollectSwapFiles`.
@@ -27,6 +28,7 @@ from stratalog.log.format import (
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
+    UNFINISHED_SUFFIX,
     parse_file_name,
 )
 from stratalog.records import LOG_OVERHEAD
@@ -86,7 +88,7 @@ def finish_swaps(directory: Path, fs: FileSystem) -> None:
 def _find(directory: Path, fs: FileSystem) -> _Found:
     found = _Found()
     for name in fs.list_dir(directory):
-        if name.endswith(DELETED_SUFFIX):
+        if name.endswith((DELETED_SUFFIX, SNAPSHOT_SUFFIX + UNFINISHED_SUFFIX)):
             found.deleted.append(name)
             continue
         parsed = parse_file_name(name)

@@ -22,7 +22,7 @@ from stratalog.log.format import (
 from stratalog.log.leader_epochs import UNDEFINED_EPOCH, LeaderEpochCache
 from stratalog.log.local_log import LocalLog
 from stratalog.log.producers import ProducerStateManager
-from stratalog.log.recovery.recovery import LogLoader
+from stratalog.log.recovery.recovery import LoadedLog, LogLoader
 from stratalog.log.segment import Segments
 from stratalog.util import Clock, FileSystem
 
@@ -37,6 +37,7 @@ class OpenedLog(NamedTuple):
     topic_id: UUID | None
     leader_epochs: LeaderEpochCache
     local: LocalLog
+    was_clean: bool
 
 
 def open_directory(
@@ -78,9 +79,9 @@ def open_directory(
     if epochs_lost or not _fit(epochs, loaded.segments):
         if not epochs_lost:
             logger.warning("%s: leader epochs are missing or of another log: reading them from this one", epochs.path)
-        _restore_epochs(epochs, loaded.segments, name)
+        _restore_epochs(epochs, loaded, name)
     local = LocalLog(directory, name, config, clock=clock, fs=fs, producers=producers, loaded=loaded)
-    return OpenedLog(topic, partition, topic_id, epochs, local)
+    return OpenedLog(topic, partition, topic_id, epochs, local, clean_shutdown)
 
 
 def _identify(directory: Path, topic_id: UUID | None, fs: FileSystem, *, durable: bool) -> UUID | None:
@@ -112,11 +113,11 @@ def _open_epochs(path: Path, fs: FileSystem, *, durable: bool) -> tuple[LeaderEp
         return LeaderEpochCache(path, fs), True
 
 
-def _restore_epochs(epochs: LeaderEpochCache, segments: Segments, name: str) -> None:
-    """Find the epochs in the batches; those of damaged ones cannot be known."""
+def _restore_epochs(epochs: LeaderEpochCache, loaded: LoadedLog, name: str) -> None:
+    """Find the epochs in the batches, from the log start on; those of damaged ones cannot be known."""
     found: list[EpochEntry] = []
     latest = UNDEFINED_EPOCH
-    for segment in segments:
+    for segment in loaded.segments:
         try:
             for _, header in segment.headers():
                 if header[2] > latest:
@@ -126,6 +127,7 @@ def _restore_epochs(epochs: LeaderEpochCache, segments: Segments, name: str) -> 
             logger.warning("%s: leader epochs behind this are not known: %s", name, error)
     epochs.clear()
     epochs.assign_all(found)
+    epochs.truncate_from_start(loaded.log_start_offset)
 
 
 def _fit(epochs: LeaderEpochCache, segments: Segments) -> bool:
