@@ -265,6 +265,23 @@ def test_a_log_start_that_moved_before_anything_was_flushed_survives_a_power_fai
     assert plausible_start(directory, 2, fs) == 2
 
 
+def test_what_a_truncation_cut_does_not_come_back_in_place_of_what_follows(tmp_path: Path) -> None:
+    """It was flushed, and what follows is as large: a page of the file may be the old one after a power failure."""
+    for seed in range(20):
+        directory = tmp_path / f"s{seed}" / "orders-0"
+        directory.parent.mkdir()
+        fs = LossyFileSystem(directory.parent, seed)
+        log = opened(directory, fs)
+        for value in (b"kept", b"cut!"):
+            log.append_as_leader(batch_of([value], [1]), leader_epoch=0)
+        log.flush()
+        log.truncate_to(1)
+        log.append_as_leader(batch_of([b"next"], [1]), leader_epoch=1)
+        fs.crash()
+        found = [record.value for record in read_records(opened(directory, fs, recovery_point=1), 0)]
+        assert found in ([b"kept"], [b"kept", b"next"]), seed
+
+
 def test_a_log_start_stays_when_only_records_below_it_survive(tmp_path: Path) -> None:
     """The epoch begins where the log ends now, and is found in the batches again; it does not begin earlier by that."""
     directory = tmp_path / "orders-0"

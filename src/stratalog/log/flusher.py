@@ -38,7 +38,7 @@ class Flusher:
     ) -> None:
         """`sync_small_files` makes durable what the directory holds besides segments; called by the first flush.
 
-        `has_durable_names`: whether the directory was synced since anything in it was made or renamed. Recovery does not.
+        `has_durable_names`: whether the directory was synced since anything was made or renamed in it; not by recovery.
         """
         self._local = local
         self._sync_small_files = sync_small_files

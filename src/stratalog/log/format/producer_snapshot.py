@@ -103,7 +103,7 @@ def write(
 def write_encoded(path: StrPath, data: Buffer, fs: FileSystem = REAL_FILESYSTEM, *, sync: bool = True) -> None:
     """Write the bytes of a snapshot to `<path>.tmp`, and give it its name once it is whole.
 
-    A process that is killed or a disk that is full leaves a whole snapshot or none under the name; Kafka writes in place.
+    A process that is killed or a full disk leaves a whole snapshot or none under the name; Kafka writes in place.
     `sync=False` leaves the sync of the file to the caller. The name is durable once the directory is synced.
     """
     target = Path(path)

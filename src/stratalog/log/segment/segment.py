@@ -269,6 +269,7 @@ class LogSegment(TimedSegment):
             self.size_bytes = found.position
             self.sound.cut(found.position)
             self.file.truncate(found.position)
+            self.file.sync()  # else a power failure may bring it back in place of what is appended next
             self._is_preallocated = False
         if self.size_bytes == 0:
             self.created_ms = self._clock.now_ms()
