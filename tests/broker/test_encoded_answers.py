@@ -35,7 +35,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     ) as broker:
         broker.state.topics.create("plain", 2)
         broker.state.topics.create("tuned", 3, SET)
-        broker.state.set_broker_configs(None, {"log.segment.bytes": "20000000"})
+        broker.state.settings.set(None, {"log.segment.bytes": "20000000"}, broker.state.topics)
         yield broker
 
 

@@ -11,7 +11,8 @@ import pytest
 from tests.support.wire import Wire
 
 from stratalog.broker.server.server import Broker
-from stratalog.broker.state import BrokerState
+from stratalog.broker.services import BrokerServices, Listener, start_services
+from stratalog.broker.storage import BrokerStorage
 from stratalog.errors import DataDirError, KafkaStorageError
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
@@ -120,13 +121,12 @@ def test_a_broker_whose_last_directory_fails_ends_with_one_line(broker: Broker, 
 def test_a_broker_whose_directories_fail_as_it_starts_is_never_ready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = BrokerState.start
+    def start(storage: BrokerStorage, listener: Listener, loop: asyncio.AbstractEventLoop) -> BrokerServices:
+        services = start_services(storage, listener, loop)
+        for directory in list(storage.logs.dirs.live):
+            storage.logs.dirs.fail(directory.path, "on purpose")
+        return services
 
-    def start(self: BrokerState, loop: asyncio.AbstractEventLoop) -> None:
-        plain(self, loop)
-        for directory in list(self.logs.dirs.live):
-            self.logs.dirs.fail(directory.path, "on purpose")
-
-    monkeypatch.setattr(BrokerState, "start", start)
+    monkeypatch.setattr("stratalog.broker.server.server.start_services", start)
     with pytest.raises(DataDirError, match="does not start: all log directories have failed"):
         Broker(data_dir=tmp_path)

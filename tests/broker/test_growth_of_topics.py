@@ -9,7 +9,7 @@ import pytest
 from tests.support.work import lines_of_work
 
 from stratalog.broker.metadata.store import MetadataStore
-from stratalog.broker.state import BrokerState
+from stratalog.broker.storage import BrokerStorage, open_storage
 from stratalog.config.broker import BrokerConfig
 from stratalog.errors import InvalidTopicError, RequestTimedOutError
 
@@ -17,13 +17,13 @@ MANY = 120
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> Iterator[BrokerState]:
-    opened = BrokerState([tmp_path / "one", tmp_path / "two"], BrokerConfig.from_properties({}))
+def state(tmp_path: Path) -> Iterator[BrokerStorage]:
+    opened = open_storage([tmp_path / "one", tmp_path / "two"], BrokerConfig.from_properties({}))
     yield opened
     opened.close()
 
 
-def test_creation_and_deletion_cost_the_same_among_many_partitions(state: BrokerState) -> None:
+def test_creation_and_deletion_cost_the_same_among_many_partitions(state: BrokerStorage) -> None:
     def create_and_delete(name: str) -> None:
         state.topics.create(name, 2, {"cleanup.policy": "compact"})
         state.topics.delete(name)
@@ -36,14 +36,14 @@ def test_creation_and_deletion_cost_the_same_among_many_partitions(state: Broker
     assert lines_of_work(lambda: create_and_delete("last.topic")) < 1.2 * few
 
 
-def test_a_new_configuration_of_a_topic_costs_the_same_among_many_partitions(state: BrokerState) -> None:
+def test_a_new_configuration_of_a_topic_costs_the_same_among_many_partitions(state: BrokerStorage) -> None:
     state.topics.create("own", 1)
     few = lines_of_work(lambda: state.topics.set_configs("own", {"retention.ms": "1"}))
     state.topics.create("large", MANY)
     assert lines_of_work(lambda: state.topics.set_configs("own", {"retention.ms": "2"})) < 1.2 * few
 
 
-def test_partitions_are_spread_evenly_also_after_deletions(state: BrokerState, tmp_path: Path) -> None:
+def test_partitions_are_spread_evenly_also_after_deletions(state: BrokerStorage, tmp_path: Path) -> None:
     def counts() -> list[int]:
         held = [partition.log.directory.parent.name for partition in state.logs.partitions()]
         return [held.count(name) for name in ("one", "two")]
@@ -71,7 +71,7 @@ def test_a_store_with_many_topics_takes_a_new_one_for_the_same_work(tmp_path: Pa
     store.close()
 
 
-def test_names_that_differ_in_dots_and_underscores_only_collide(state: BrokerState) -> None:
+def test_names_that_differ_in_dots_and_underscores_only_collide(state: BrokerStorage) -> None:
     state.topics.create("a.b_c", 1)
     with pytest.raises(InvalidTopicError, match=r"'a_b\.c' collides with existing topic: a\.b_c"):
         state.topics.create("a_b.c", 1)
@@ -81,7 +81,7 @@ def test_names_that_differ_in_dots_and_underscores_only_collide(state: BrokerSta
 
 def test_a_stop_breaks_off_a_creation_and_the_next_start_ends_it(tmp_path: Path) -> None:
     config = BrokerConfig.from_properties({})
-    state = BrokerState([tmp_path], config)
+    state = open_storage([tmp_path], config)
     opened = state.logs._open
 
     def stop_at_the_third(path: Path, *args: object, **kwargs: object) -> object:
@@ -94,6 +94,6 @@ def test_a_stop_breaks_off_a_creation_and_the_next_start_ends_it(tmp_path: Path)
         state.topics.create("t", 5)
     assert len(state.logs.partitions("t")) == 3
     state.close()
-    again = BrokerState([tmp_path], config)
+    again = open_storage([tmp_path], config)
     assert [partition.partition for partition in again.logs.partitions("t")] == [0, 1, 2, 3, 4]
     again.close()

@@ -19,7 +19,7 @@ from tests.support.wire import Wire
 import stratalog
 from stratalog.broker.server.listen_address import ListenAddress, advertised_listener, parse_address
 from stratalog.broker.server.server import Broker, serve
-from stratalog.broker.state import Listener
+from stratalog.broker.services import Listener
 from stratalog.config.broker import BrokerConfig
 from stratalog.errors import DataDirError, InvalidConfigError, StratalogError, UsageError
 from stratalog.records.batch_builder import build_batch
@@ -257,7 +257,7 @@ def test_a_store_of_a_newer_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_running_after_a_start_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stratalog.broker.state.BrokerState.start", fail_with(UsageError("no store")))
+    monkeypatch.setattr("stratalog.broker.server.server.start_services", fail_with(UsageError("no store")))
     before = set(threading.enumerate())  # threads of an earlier broker among them may end meanwhile
     with pytest.raises(UsageError, match="no store"):
         Broker(data_dir=tmp_path)

@@ -11,7 +11,7 @@ import pytest
 
 from stratalog.broker.server.listen_address import ListenAddress, advertised_listener, listen_address
 from stratalog.broker.server.server import Broker
-from stratalog.broker.state import Listener
+from stratalog.broker.services import Listener
 from stratalog.config.broker import BrokerConfig
 from stratalog.config.properties_file import parse_properties
 from stratalog.config.unkept import refuse_unkept

@@ -10,6 +10,6 @@ from .remote_sizes import (
 from .remote_sizes import (
     decode as decode,
 )
-from .state import (
-    BrokerState as BrokerState,
+from .services import (
+    BrokerServices as BrokerServices,
 )

@@ -17,7 +17,8 @@ from stratalog.broker.coordinator_log import Contents, CoordinatorLog, read_cont
 from stratalog.errors import CoordinatorLoadInProgressError, NotCoordinatorError
 
 if TYPE_CHECKING:
-    from stratalog.broker.state import BrokerState
+    from stratalog.broker.storage import BrokerStorage
+    from stratalog.broker.workers import Workers
     from stratalog.engine import Partition
 
 logger = logging.getLogger(__name__)
@@ -50,13 +51,15 @@ class CoordinatorLoading(Generic[_Entry]):
 
     def __init__(
         self,
-        broker: BrokerState,
+        storage: BrokerStorage,
+        workers: Workers,
         log: CoordinatorLog,
         *,
         decode: Callable[[Contents], Iterable[_Entry]],
         take: Callable[[int, Sequence[_Entry]], Iterator[None]],
     ) -> None:
-        self._broker = broker
+        self._storage = storage
+        self._workers = workers
         self._log = log
         self._decode = decode
         self._take = take
@@ -100,13 +103,13 @@ class CoordinatorLoading(Generic[_Entry]):
     def start(self, then: Callable[[], object]) -> None:
         """Begin; `then` is called at the end, which is before this returns when there is little to read."""
         for number in range(self._log.partition_count):
-            partition = self._broker.logs.get(self._log.topic, number)
+            partition = self._storage.logs.get(self._log.topic, number)
             if partition is not None and partition.failure is not None:
                 self._failed[number] = partition
-        found = self._broker.logs.partitions(self._log.topic)
+        found = self._storage.logs.partitions(self._log.topic)
         self._waiting = {partition.partition for partition in found}
         if sum(partition.log.size_bytes for partition in found) > _AT_ONCE_BYTES:
-            self._task = self._broker.loop.create_task(self._load(found, then))
+            self._task = self._workers.loop.create_task(self._load(found, then))
             return
         for partition in found:
             with self._reading(partition):
@@ -117,14 +120,14 @@ class CoordinatorLoading(Generic[_Entry]):
     def close(self) -> None:
         """Break off. Nothing is left half-written by it: reading writes nothing."""
         self._closed = True
-        if self._task is not None and not self._task.done() and not self._broker.loop.is_closed():
+        if self._task is not None and not self._task.done() and not self._workers.loop.is_closed():
             self._task.cancel()
 
     async def _load(self, found: Sequence[Partition], then: Callable[[], object]) -> None:
         logger.info("%s is read while the broker serves", self._log.topic)
         for partition in found:
             with self._reading(partition):
-                entries = await self._broker.run_blocking(self._read, partition)
+                entries = await self._workers.run(self._read, partition)
                 if self._is_served(partition):
                     for _ in self._take(partition.partition, entries):
                         await asyncio.sleep(0)
@@ -140,7 +143,7 @@ class CoordinatorLoading(Generic[_Entry]):
         return entries
 
     def _is_served(self, partition: Partition) -> bool:
-        return self._broker.logs.get(partition.topic, partition.partition) is partition
+        return self._storage.logs.get(partition.topic, partition.partition) is partition
 
     def _end(self, then: Callable[[], object]) -> None:
         self._ended.set()

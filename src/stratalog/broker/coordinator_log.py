@@ -43,7 +43,8 @@ from stratalog.records import (
 )
 
 if TYPE_CHECKING:
-    from stratalog.broker.state import BrokerState
+    from stratalog.broker.storage import BrokerStorage
+    from stratalog.broker.workers import Workers
     from stratalog.engine import Partition
 
 logger = logging.getLogger(__name__)
@@ -94,10 +95,17 @@ class CoordinatorLog:
     """One such topic. Belongs to the loop's thread."""
 
     def __init__(
-        self, broker: BrokerState, topic: str, *, create: Callable[[], object], codec: Callable[[], Codec]
+        self,
+        storage: BrokerStorage,
+        workers: Workers,
+        topic: str,
+        *,
+        create: Callable[[], object],
+        codec: Callable[[], Codec],
     ) -> None:
         """`create` makes the topic and may block; `codec` is what batches are compressed with."""
-        self._broker = broker
+        self._storage = storage
+        self._workers = workers
         self.topic = topic
         self._create = create
         self._codec = codec
@@ -107,20 +115,20 @@ class CoordinatorLog:
     def exists(self) -> bool:
         """Whether the topic is there, with all of its partitions."""
         is_made = self._creating is None or self._creating.done()
-        return is_made and self._broker.metadata.topic(self.topic) is not None
+        return is_made and self._storage.metadata.topic(self.topic) is not None
 
     async def ensure(self) -> None:
         """Create the topic unless it is there; however many ask at once, it is made once."""
         if self.exists:
             return
         if self._creating is None or self._creating.done():
-            self._creating = self._broker.submit(self._create)
+            self._creating = self._workers.submit(self._create)
         await asyncio.shield(self._creating)
 
     @property
     def partition_count(self) -> int:
         """0 without the topic."""
-        topic = self._broker.metadata.topic(self.topic)
+        topic = self._storage.metadata.topic(self.topic)
         return 0 if topic is None else topic.partition_count
 
     def partition_number(self, owner: str) -> int:
@@ -133,7 +141,7 @@ class CoordinatorLog:
         return self._partition(self.partition_number(owner))
 
     def _partition(self, number: int) -> Partition:
-        partition = self._broker.logs.get(self.topic, number)
+        partition = self._storage.logs.get(self.topic, number)
         if partition is None:
             raise CoordinatorNotAvailableError(f"{self.topic}-{number} is not there")
         return partition
@@ -179,7 +187,7 @@ class CoordinatorLog:
     ) -> list[int]:
         if not entries:
             return []
-        now_ms = self._broker.clock.now_ms()
+        now_ms = self._storage.clock.now_ms()
         batch = build_batch(
             [Record(at, now_ms, key, value) for at, (key, value) in enumerate(entries)],
             codec=self._codec(),

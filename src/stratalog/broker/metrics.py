@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from importlib.metadata import PackageNotFoundError, version
 
 from stratalog.broker.groups import GroupState
-from stratalog.broker.state import BrokerState
+from stratalog.broker.services import BrokerServices
 from stratalog.broker.transactions import TransactionState
 from stratalog.config import METADATA_VERSION
 from stratalog.engine.metrics import Kind, Metric, Sample, kafka_metric, own_metric, single
@@ -29,15 +29,15 @@ _STATES = {
 }
 
 
-def _waiting(fetches: Callable[[BrokerState], int]) -> Callable[[BrokerState], Iterable[Sample]]:
-    def read(broker: BrokerState) -> Iterable[Sample]:
+def _waiting(fetches: Callable[[BrokerServices], int]) -> Callable[[BrokerServices], Iterable[Sample]]:
+    def read(broker: BrokerServices) -> Iterable[Sample]:
         yield Sample(("Fetch",), fetches(broker))
         yield Sample(("RemoteFetch",), broker.purgatory.remote_waiting)
 
     return read
 
 
-def _levels(broker: BrokerState) -> Iterable[Sample]:
+def _levels(broker: BrokerServices) -> Iterable[Sample]:
     features = broker.metadata.features
     yield Sample(("metadataVersion",), features.metadata_version)
     for name, level in sorted(features.others.items()):
@@ -51,25 +51,25 @@ def _java_name(feature: str) -> str:
     return first + "".join(part.capitalize() for part in rest)
 
 
-def _groups_in(state: GroupState) -> Callable[[BrokerState], Iterable[Sample]]:
+def _groups_in(state: GroupState) -> Callable[[BrokerServices], Iterable[Sample]]:
     return lambda broker: single(Counter(group.state for group in broker.groups.groups())[state])
 
 
-def _transactional_ids(broker: BrokerState) -> Iterable[Sample]:
+def _transactional_ids(broker: BrokerServices) -> Iterable[Sample]:
     counts = Counter(known.state for known in broker.transactions.transactions())
     for state in TransactionState:
         if state not in (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE):  # never at rest
             yield Sample((state.title,), counts[state])
 
 
-def _build(_: BrokerState) -> Iterable[Sample]:
+def _build(_: BrokerServices) -> Iterable[Sample]:
     try:
         yield Sample((version("stratalog"),), 1)
     except PackageNotFoundError:  # run from a source tree
         yield Sample(("source",), 1)
 
 
-METRICS: tuple[Metric[BrokerState], ...] = (
+METRICS: tuple[Metric[BrokerServices], ...] = (
     kafka_metric(_PURGATORY + "PurgatorySize", _waiting(lambda broker: broker.purgatory.watch_count),
                  "Requests that wait, each counted once for each of its partitions.", ("delayedOperation",)),
     kafka_metric(_PURGATORY + "NumDelayedOperations", _waiting(lambda broker: len(broker.purgatory)),

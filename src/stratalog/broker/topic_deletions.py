@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Any
 from stratalog.errors import StratalogError
 
 if TYPE_CHECKING:
+    from stratalog.broker.groups import GroupCoordinator
     from stratalog.broker.metadata import Topic
-    from stratalog.broker.state import BrokerState
+    from stratalog.broker.topics import Topics
+    from stratalog.broker.workers import Workers
     from stratalog.engine import Partition
 
 logger = logging.getLogger(__name__)
@@ -31,8 +33,10 @@ logger = logging.getLogger(__name__)
 class TopicDeletions:
     """See the module. Belongs to the loop's thread."""
 
-    def __init__(self, broker: BrokerState) -> None:
-        self._broker = broker
+    def __init__(self, topics: Topics, groups: GroupCoordinator, workers: Workers) -> None:
+        self._topics = topics
+        self._groups = groups
+        self._workers = workers
         self._going_on: set[asyncio.Task[Topic]] = set()
 
     def resume(self) -> None:
@@ -40,11 +44,11 @@ class TopicDeletions:
 
         May block.
         """
-        for topic in self._broker.topics.resume_deletions():
-            if self._broker.groups.loading.is_over:
+        for topic in self._topics.resume_deletions():
+            if self._groups.loading.is_over:
                 try:
                     written: set[Partition] = set()
-                    for piece in self._broker.groups.commits.remove_topic(topic.name):
+                    for piece in self._groups.commits.remove_topic(topic.name):
                         written |= piece
                     self._finish(topic, written)
                 except (StratalogError, OSError):
@@ -61,22 +65,22 @@ class TopicDeletions:
         return await asyncio.shield(self._go_on(self._delete(name)))
 
     def _go_on(self, work: Coroutine[Any, Any, Topic]) -> asyncio.Task[Topic]:
-        task = self._broker.loop.create_task(work)
+        task = self._workers.loop.create_task(work)
         self._going_on.add(task)
         task.add_done_callback(self._going_on.discard)
         return task
 
     async def _delete(self, name: str) -> Topic:
-        return await self._forget(await self._broker.run_blocking(self._broker.topics.begin_deletion, name))
+        return await self._forget(await self._workers.run(self._topics.begin_deletion, name))
 
     async def _forget(self, topic: Topic) -> Topic:
-        await self._broker.groups.loading.wait()
+        await self._groups.loading.wait()
         try:
             written: set[Partition] = set()
-            for piece in self._broker.groups.commits.remove_topic(topic.name):
+            for piece in self._groups.commits.remove_topic(topic.name):
                 written |= piece
                 await asyncio.sleep(0)  # others have their turn
-            await self._broker.run_blocking(self._finish, topic, written)
+            await self._workers.run(self._finish, topic, written)
         except (StratalogError, OSError):
             self._leave_unfinished(topic)
         return topic
@@ -84,7 +88,7 @@ class TopicDeletions:
     def _finish(self, topic: Topic, written: Iterable[Partition]) -> None:
         for partition in written:
             partition.log.flush()
-        self._broker.topics.finish_deletion(topic)
+        self._topics.finish_deletion(topic)
 
     @staticmethod
     def _leave_unfinished(topic: Topic) -> None:

@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from stratalog.broker import BrokerState
+from stratalog.broker import BrokerServices
 from stratalog.engine.tiering import status_json, tier_statuses
 from stratalog.web.hosts import OwnHosts
 from stratalog.web.metrics_text import BrokerCollector
@@ -45,7 +45,7 @@ _FILES = {
 }
 
 
-def make_app(broker: BrokerState, hosts: Iterable[str] = ()) -> Starlette:
+def make_app(broker: BrokerServices, hosts: Iterable[str] = ()) -> Starlette:
     """The application of one broker, for any ASGI server; `hosts` are names that it is reached by besides its own."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(BrokerCollector(broker))

@@ -13,7 +13,7 @@ from typing import Any
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from stratalog.broker import BrokerState
+from stratalog.broker import BrokerServices
 from stratalog.broker import metrics as broker_metrics
 from stratalog.engine.metrics import Kind, Metric, Sample, read_metrics
 
@@ -27,7 +27,7 @@ class BrokerCollector(Collector):
     `collect` is for threads other than the loop's, and may be called by several.
     """
 
-    def __init__(self, broker: BrokerState) -> None:
+    def __init__(self, broker: BrokerServices) -> None:
         self._broker = broker
 
     def collect(self) -> Iterator[Family]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from stratalog.broker import BrokerState
+from stratalog.broker import BrokerServices
 from stratalog.engine import Partition
 from stratalog.engine.tiering import tier_statuses
 from stratalog.log.retention import is_tiered
 from stratalog.remote.tier import TierStatus
 
 
-def overview(broker: BrokerState) -> dict[str, Any]:
+def overview(broker: BrokerServices) -> dict[str, Any]:
     """The whole broker, as JSON has it. For threads other than the loop's."""
     tiers = {(status.topic, status.partition): status for status in tier_statuses(broker.logs)}
     by_topic: dict[str, list[dict[str, Any]]] = {}
@@ -28,7 +28,7 @@ def overview(broker: BrokerState) -> dict[str, Any]:
     }
 
 
-def _topic(broker: BrokerState, name: str, partitions: list[dict[str, Any]]) -> dict[str, Any]:
+def _topic(broker: BrokerServices, name: str, partitions: list[dict[str, Any]]) -> dict[str, Any]:
     config = broker.logs.partitions(name)[0].log.config if broker.logs.partitions(name) else None
     retention: dict[str, Any] = {}
     if config is not None:

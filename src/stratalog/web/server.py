@@ -17,7 +17,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from stratalog.broker import BrokerState
+from stratalog.broker import BrokerServices
 from stratalog.broker.server import ListenAddress, bind
 from stratalog.errors import UsageError
 from stratalog.util import join_host_port
@@ -45,10 +45,10 @@ class WebServer:
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
 
-    def start(self, broker: BrokerState) -> None:
+    def start(self, broker: BrokerServices) -> None:
         """Begin to serve what `broker` has to show; returns once it is served."""
         config = uvicorn.Config(
-            make_app(broker, [self._host, broker.listener.host, *broker.static_config["stratalog.web.hosts"]]),
+            make_app(broker, [self._host, broker.listener.host, *broker.settings.static["stratalog.web.hosts"]]),
             http=_BoundedProtocol,
             ws="none",
             loop="asyncio",

@@ -24,7 +24,7 @@ from stratalog.broker.produce import (
     parse_produce,
 )
 from stratalog.broker.server import ApiKey, Caller, Chunk, handles_frames
-from stratalog.broker.state import BrokerState
+from stratalog.broker.services import BrokerServices
 from stratalog.broker.topics import INTERNAL_TOPICS
 from stratalog.broker.transactions import ClientSupport, Producer, admit
 from stratalog.engine import Partition
@@ -108,7 +108,7 @@ def _refusal(request: ProduceRequest) -> KafkaError | None:
     return None
 
 
-def _admission(state: BrokerState, transactional_id: bytes | None, version: int) -> Admission | None:
+def _admission(state: BrokerServices, transactional_id: bytes | None, version: int) -> Admission | None:
     if transactional_id is None:
         return None
     name, support = str(transactional_id, "utf-8"), ClientSupport.of_produce(version)
@@ -120,7 +120,7 @@ def _admission(state: BrokerState, transactional_id: bytes | None, version: int)
     return ask
 
 
-def _topic_name(state: BrokerState, key: bytes, version: int) -> tuple[str, KafkaError | None]:
+def _topic_name(state: BrokerServices, key: bytes, version: int) -> tuple[str, KafkaError | None]:
     if version < TOPIC_IDS_FROM:
         return str(key, "utf-8"), None
     name = state.topic_name(key)

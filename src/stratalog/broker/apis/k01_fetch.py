@@ -27,7 +27,7 @@ from stratalog.broker.fetch import (
     read_plan,
 )
 from stratalog.broker.server import ApiKey, Caller, Chunk, Deferred, handles_frames
-from stratalog.broker.state import BrokerState
+from stratalog.broker.services import BrokerServices
 from stratalog.errors import FetchSessionIdNotFoundError, KafkaError, UnknownTopicIdError
 from stratalog.log.format import Isolation
 
@@ -83,7 +83,7 @@ def _must_wait(plan: FetchPlan, read: FetchRead) -> bool:
     )
 
 
-def _plan(state: BrokerState, request: FetchRequest, version: int) -> FetchPlan:
+def _plan(state: BrokerServices, request: FetchRequest, version: int) -> FetchPlan:
     topics = []
     for key, partitions in request.topics:
         error: KafkaError | None = None

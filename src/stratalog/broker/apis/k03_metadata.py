@@ -107,7 +107,7 @@ async def _create(ctx: RequestContext, name: str | None, may_create: bool) -> To
         raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
     topics = ctx.broker.topics
     try:
-        return await ctx.broker.run_blocking(topics.create, name)
+        return await ctx.broker.workers.run(topics.create, name)
     except TopicAlreadyExistsError:  # somebody else was quicker
         return topics.known(name)
     except KafkaError as error:

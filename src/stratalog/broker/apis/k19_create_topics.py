@@ -111,7 +111,7 @@ async def _create(
     created: Topic | None = None
     if not validate_only:
         try:
-            created = await ctx.broker.run_blocking(ctx.broker.topics.create, name, partitions, configs)
+            created = await ctx.broker.workers.run(ctx.broker.topics.create, name, partitions, configs)
         except KafkaError as error:
             return _refused(ctx, name, error)
     result = ctx.make(

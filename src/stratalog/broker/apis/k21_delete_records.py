@@ -31,7 +31,7 @@ async def delete_records(ctx: RequestContext, request: Any) -> Any:
         for wanted in topic.partitions:
             error_code, low_watermark = 0, _NO_OFFSET
             try:
-                low_watermark = await ctx.broker.run_blocking(
+                low_watermark = await ctx.broker.workers.run(
                     _delete, ctx, topic.name, wanted.partition_index, wanted.offset
                 )
             except KafkaError as error:
@@ -47,7 +47,7 @@ async def delete_records(ctx: RequestContext, request: Any) -> Any:
         topics.append(ctx.make("DeleteRecordsTopicResult", name=topic.name, partitions=partitions))
     # The leader epochs below are gone from the disk by now: a log that began earlier again after a crash would lack
     # them.
-    await ctx.broker.run_blocking(ctx.broker.logs.write_checkpoints)
+    await ctx.broker.workers.run(ctx.broker.logs.write_checkpoints)
     return ctx.respond(topics=topics)
 
 

@@ -16,7 +16,7 @@ from stratalog.broker.transactions import Marker, Markers, Producer
 
 @handles(ApiKey.WRITE_TXN_MARKERS, versions=(1, 2))
 def write_txn_markers(ctx: RequestContext, request: Any) -> Any:
-    markers = Markers(ctx.broker)
+    markers = Markers(ctx.broker.logs, ctx.broker.clock, ctx.broker.groups)
     return ctx.respond(markers=[_write(ctx, markers, asked) for asked in request.markers])
 
 

@@ -39,9 +39,9 @@ async def describe_log_dirs(ctx: RequestContext, request: Any) -> Any:
     tiered = [partition for partition in partitions if partition.remote is not None]
     if not tiered or ctx.version < _TAGGED_FROM:
         return response
-    fields = {TAG: encode(await ctx.broker.run_blocking(remote_sizes, tiered))}
+    fields = {TAG: encode(await ctx.broker.workers.run(remote_sizes, tiered))}
     if ctx.client_id == tier_status_field.CLIENT_ID:
-        fields[tier_status_field.TAG] = await ctx.broker.run_blocking(tier_status_field.encoded, logs, tiered)
+        fields[tier_status_field.TAG] = await ctx.broker.workers.run(tier_status_field.encoded, logs, tiered)
     return Tagged(response, fields)
 
 

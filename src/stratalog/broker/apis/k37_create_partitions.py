@@ -21,7 +21,7 @@ async def create_partitions(ctx: RequestContext, request: Any) -> Any:
                 raise InvalidRequestError("Duplicate topic name.")
             _check(ctx, topic)
             if not request.validate_only:
-                await ctx.broker.run_blocking(ctx.broker.topics.add_partitions, name, topic.count)
+                await ctx.broker.workers.run(ctx.broker.topics.add_partitions, name, topic.count)
         except KafkaError as error:
             error_code, message = error.code, str(error) or None
         results.append(ctx.make("CreatePartitionsTopicResult", name=name, error_code=error_code, error_message=message))

@@ -27,7 +27,7 @@ async def update_features(ctx: RequestContext, request: Any) -> Any:
     }
     validate_only = getattr(request, "validate_only", False)
     try:
-        await ctx.broker.run_blocking(_update, ctx, list(updates.values()), validate_only)
+        await ctx.broker.workers.run(_update, ctx, list(updates.values()), validate_only)
     except KafkaError as error:
         message = f"The update failed for all features since the following feature had an error: {error}"
         return ctx.respond(error_code=error.code, error_message=message)

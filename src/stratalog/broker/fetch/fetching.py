@@ -26,7 +26,7 @@ from stratalog.errors import (
 from stratalog.log.format import Isolation, LogOffset
 
 if TYPE_CHECKING:
-    from stratalog.broker.state import BrokerState
+    from stratalog.broker.services import BrokerServices
     from stratalog.log.index import AbortedTransaction
 
 logger = logging.getLogger(__name__)
@@ -214,7 +214,7 @@ def _aborted(transactions: Sequence[AbortedTransaction]) -> list[tuple[int, int]
 class PendingFetch(Deferred):
     """A request that waits until there are enough bytes, or its time is over. Belongs to the loop's thread."""
 
-    def __init__(self, state: BrokerState, plan: FetchPlan, first: FetchRead, answer: Callable[[], object]) -> None:
+    def __init__(self, state: BrokerServices, plan: FetchPlan, first: FetchRead, answer: Callable[[], object]) -> None:
         self._state = state
         self._plan = plan
         self._answer = answer
@@ -341,7 +341,7 @@ class PendingRemoteFetch(Deferred):
     """
 
     def __init__(
-        self, state: BrokerState, plan: FetchPlan, first: FetchRead, answer: Callable[[Results], object]
+        self, state: BrokerServices, plan: FetchPlan, first: FetchRead, answer: Callable[[Results], object]
     ) -> None:
         self._results = first.results
         self._answer = answer

@@ -52,7 +52,8 @@ from stratalog.errors import (
 from stratalog.util import random_uuid
 
 if TYPE_CHECKING:
-    from stratalog.broker.state import BrokerState
+    from stratalog.broker.storage import BrokerStorage
+    from stratalog.broker.workers import Workers
     from stratalog.engine import Partition
 
 logger = logging.getLogger(__name__)
@@ -115,10 +116,11 @@ class GroupCoordinator:
     What clients ask for raises CoordinatorLoadInProgressError while the partition with the group is still read.
     """
 
-    def __init__(self, broker: BrokerState) -> None:
-        config = broker.config
-        self._broker = broker
-        self._clock = broker.clock
+    def __init__(self, storage: BrokerStorage, workers: Workers) -> None:
+        config = storage.config
+        self._storage = storage
+        self._loop = workers.loop
+        self._clock = storage.clock
         self._settings = GroupSettings(
             initial_rebalance_delay_ms=config["group.initial.rebalance.delay.ms"],
             session_timeout_min_ms=config["group.min.session.timeout.ms"],
@@ -129,9 +131,9 @@ class GroupCoordinator:
         self._timers: dict[str, _Timer] = {}
         self._expiration: asyncio.TimerHandle | None = None
         self._closed = False
-        self.log: CoordinatorLog = offsets_log(broker)
+        self.log: CoordinatorLog = offsets_log(storage, workers)
         self.commits = Commits(self.log, config)
-        self.loading = CoordinatorLoading(broker, self.log, decode=_decode, take=self._take)
+        self.loading = CoordinatorLoading(storage, workers, self.log, decode=_decode, take=self._take)
         #: Transactions (producer id, committed) whose marker was written while its partition was read, by its number.
         self._ended_while_loading: dict[int, list[tuple[int, bool]]] = {}
 
@@ -200,7 +202,7 @@ class GroupCoordinator:
             if request.member_id != UNKNOWN_MEMBER_ID:
                 raise UnknownMemberIdError(f"Group {group_id} not found.")
             group = self._create(group_id)
-        future: asyncio.Future[JoinReply] = self._broker.loop.create_future()
+        future: asyncio.Future[JoinReply] = self._loop.create_future()
         self._carry_out(group, group.join(request, future, self._now()))
         return await future if not future.done() else future.result()
 
@@ -218,7 +220,7 @@ class GroupCoordinator:
         group = self._groups.get(group_id)
         if group is None:
             raise UnknownMemberIdError(f"Group {group_id} not found.")
-        future: asyncio.Future[SyncReply] = self._broker.loop.create_future()
+        future: asyncio.Future[SyncReply] = self._loop.create_future()
         self._carry_out(group, group.sync(request, future))
         return await future if not future.done() else future.result()
 
@@ -299,7 +301,7 @@ class GroupCoordinator:
                 return
             timer.handle.cancel()
         delay = max(due_ms / 1000 - self._clock.monotonic(), 0)
-        self._timers[group.group_id] = _Timer(due_ms, self._broker.loop.call_later(delay, self._on_timer, group))
+        self._timers[group.group_id] = _Timer(due_ms, self._loop.call_later(delay, self._on_timer, group))
 
     def _on_timer(self, group: ClassicGroup) -> None:
         self._timers.pop(group.group_id, None)
@@ -312,7 +314,7 @@ class GroupCoordinator:
                 earlier.handle.cancel()
             if not self._closed:
                 again_ms = round(self._clock.monotonic() * 1000) + _RETRY_MS
-                handle = self._broker.loop.call_later(_RETRY_MS / 1000, self._on_timer, group)
+                handle = self._loop.call_later(_RETRY_MS / 1000, self._on_timer, group)
                 self._timers[group.group_id] = _Timer(again_ms, handle)
 
     # --- offsets ------------------------------------------------------------------------------------------------------
@@ -411,8 +413,8 @@ class GroupCoordinator:
     # --- expiration ---------------------------------------------------------------------------------------------------
 
     def _schedule_expiration(self) -> None:
-        interval_ms = self._broker.config["offsets.retention.check.interval.ms"]
-        self._expiration = self._broker.loop.call_later(interval_ms / 1000, self._expire_and_go_on)
+        interval_ms = self._storage.config["offsets.retention.check.interval.ms"]
+        self._expiration = self._loop.call_later(interval_ms / 1000, self._expire_and_go_on)
 
     def _expire_and_go_on(self) -> None:
         try:

@@ -8,20 +8,22 @@ from stratalog.broker.coordinator_log import CoordinatorLog
 from stratalog.records import Codec
 
 if TYPE_CHECKING:
-    from stratalog.broker.state import BrokerState
+    from stratalog.broker.storage import BrokerStorage
     from stratalog.broker.topics import Topics
+    from stratalog.broker.workers import Workers
     from stratalog.config import BrokerConfig
 
 CONSUMER_OFFSETS_TOPIC = "__consumer_offsets"
 
 
-def offsets_log(broker: BrokerState) -> CoordinatorLog:
+def offsets_log(storage: BrokerStorage, workers: Workers) -> CoordinatorLog:
     """The topic with groups and their commits."""
     return CoordinatorLog(
-        broker,
+        storage,
+        workers,
         CONSUMER_OFFSETS_TOPIC,
-        create=lambda: create_consumer_offsets(broker.topics, broker.config),
-        codec=lambda: Codec(broker.config["offsets.topic.compression.codec"]),
+        create=lambda: create_consumer_offsets(storage.topics, storage.config),
+        codec=lambda: Codec(storage.config["offsets.topic.compression.codec"]),
     )
 
 

@@ -9,7 +9,7 @@ from stratalog.errors import UnknownTopicIdError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
     from stratalog.broker.metadata import Topic
-    from stratalog.broker.state import BrokerState
+    from stratalog.broker.services import BrokerServices
 
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 
@@ -25,7 +25,7 @@ def to_ms(duration: datetime.timedelta) -> int:
     return duration // _MILLISECOND
 
 
-def requested_topic(broker: BrokerState, requested: Any, *, by_id: bool) -> tuple[Topic | None, int]:
+def requested_topic(broker: BrokerServices, requested: Any, *, by_id: bool) -> tuple[Topic | None, int]:
     """The topic that a part of a request names, and the error code of each of its partitions when there is none."""
     if by_id:
         topic = None if requested.topic_id is None else broker.metadata.topic_by_id(requested.topic_id)

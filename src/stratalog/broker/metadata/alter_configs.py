@@ -14,7 +14,7 @@ from stratalog.errors import InvalidRequestError, KafkaError, UnknownTopicOrPart
 
 if TYPE_CHECKING:
     from stratalog.broker.server import RequestContext
-    from stratalog.broker.state import BrokerState
+    from stratalog.broker.services import BrokerServices
 
 #: Resource types of the configuration APIs.
 TOPIC, BROKER = 2, 4
@@ -38,7 +38,7 @@ async def answer_each(ctx: RequestContext, request: Any, alter_one: Callable[[Re
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
                 raise InvalidRequestError("Each resource must appear at most once.")
-            await ctx.broker.run_blocking(alter_one, ctx, resource, request.validate_only)
+            await ctx.broker.workers.run(alter_one, ctx, resource, request.validate_only)
         except KafkaError as error:
             error_code, message = error.code, str(error)
         responses.append(
@@ -54,7 +54,7 @@ async def answer_each(ctx: RequestContext, request: Any, alter_one: Callable[[Re
 
 
 def alter(
-    broker: BrokerState,
+    broker: BrokerServices,
     resource_type: int,
     name: str,
     make: Make,
@@ -74,7 +74,7 @@ def alter(
             raise InvalidRequestError(f"Unknown resource type {resource_type}")
 
 
-def _alter_topic(broker: BrokerState, name: str, make: Make, validate_only: bool) -> None:
+def _alter_topic(broker: BrokerServices, name: str, make: Make, validate_only: bool) -> None:
     if not name:
         raise InvalidRequestError("Default topic resources are not allowed.")
     check_topic_name(name)
@@ -89,11 +89,11 @@ def _alter_topic(broker: BrokerState, name: str, make: Make, validate_only: bool
         broker.topics.set_configs(name, after)
 
 
-def _alter_broker(broker: BrokerState, name: str, make: Make, validate_only: bool) -> None:
+def _alter_broker(broker: BrokerServices, name: str, make: Make, validate_only: bool) -> None:
     node_id = broker_of(name, broker.node_id)
     after = make(broker.metadata.broker_configs(node_id))
-    check_broker_configs(after, broker.static_config, current=broker.config)
-    broker.set_broker_configs(node_id, after, validate_only=validate_only)
+    check_broker_configs(after, broker.settings.static, current=broker.config)
+    broker.settings.set(node_id, after, broker.topics, validate_only=validate_only)
 
 
 def broker_of(name: str, node_id: int) -> int | None:

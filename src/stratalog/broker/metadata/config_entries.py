@@ -16,7 +16,7 @@ from stratalog.config import BROKER_KEYS, TOPIC_KEYS, BrokerConfig, ConfigKey, C
 from stratalog.errors import InvalidConfigError
 
 if TYPE_CHECKING:
-    from stratalog.broker.state import BrokerState
+    from stratalog.broker.services import BrokerServices
 
 #: Keys that are not shown unless they are set.
 _INTERNAL_PREFIX = "internal."
@@ -67,11 +67,11 @@ class BrokerLevels:
     effective: BrokerConfig
 
     @classmethod
-    def of(cls, broker: BrokerState) -> BrokerLevels:
+    def of(cls, broker: BrokerServices) -> BrokerLevels:
         """The levels of a running broker."""
         stored = broker.metadata
         return cls(
-            static=broker.static_config.properties,
+            static=broker.settings.static.properties,
             cluster=stored.broker_configs(None),
             own=stored.broker_configs(broker.node_id),
             effective=broker.config,

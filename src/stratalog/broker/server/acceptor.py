@@ -11,7 +11,7 @@ from typing import Any
 
 from stratalog.broker.apis import load_apis
 from stratalog.broker.server.connection import Connection
-from stratalog.broker.state import BrokerState
+from stratalog.broker.services import BrokerServices
 from stratalog.util import descriptors_max
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ _LOOKS_BEFORE_SLEEP = 30
 class Acceptor:
     """Accepts clients on a socket and keeps their connections. Belongs to the loop's thread."""
 
-    def __init__(self, state: BrokerState, listening: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, state: BrokerServices, listening: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
         config = state.config
         self.state = state
         self.apis = load_apis()

@@ -37,7 +37,7 @@ from stratalog.wire import (
 )
 
 if TYPE_CHECKING:
-    from stratalog.broker.state import BrokerState
+    from stratalog.broker.services import BrokerServices
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ _QUEUE_CHUNKS_MAX: Final = 256
 class Host(Protocol):
     """What calls need of the server."""
 
-    state: BrokerState
+    state: BrokerServices
     apis: Registry
     loop: asyncio.AbstractEventLoop
 

@@ -10,7 +10,7 @@ An API lives in `apis/kNN_name.py`:
 event loop's thread, and one request of a connection at a time, so answers keep their order. An `async def` that never
 has to wait costs no task: it is run up to its first suspension at once, outside of any task, and only then becomes one.
 So before the first suspension no `asyncio.timeout` or `asyncio.current_task`; a deadline belongs to whoever owns the
-future that is awaited (`loop.call_later`). Work that blocks goes through `await ctx.broker.run_blocking(function,
+future that is awaited (`loop.call_later`). Work that blocks goes through `await ctx.broker.workers.run(function,
 ...)`. A client that goes away cancels nothing: what its request began to change is finished, as in Kafka. Only the task
 of an API that says `waits=True` is cancelled then: its handler waits for other clients, or reads what takes long.
 
@@ -30,7 +30,7 @@ from stratalog.log.format import FileSlice
 from stratalog.wire import ApiKey, Encoded, make_message, message_module, response_class, with_parts, write_message
 
 if TYPE_CHECKING:
-    from stratalog.broker.state import BrokerState
+    from stratalog.broker.services import BrokerServices
 
 __all__ = ["Api", "ApiKey", "Registry", "RequestContext", "handles", "handles_frames"]
 
@@ -60,7 +60,7 @@ class Deferred:
 class Caller(Protocol):
     """A connection, as an API that answers frames sees it."""
 
-    broker: BrokerState
+    broker: BrokerServices
 
     def respond(self, chunks: Sequence[Chunk]) -> None:
         """Send the answer of a `Deferred`."""
@@ -179,7 +179,7 @@ class RequestContext:
 
     def __init__(
         self,
-        broker: BrokerState,
+        broker: BrokerServices,
         key: ApiKey,
         version: int,
         *,

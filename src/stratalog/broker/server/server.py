@@ -18,7 +18,8 @@ from stratalog.broker.server.listen_address import (
     bind,
     listen_address,
 )
-from stratalog.broker.state import BrokerState
+from stratalog.broker.services import BrokerServices, start_services
+from stratalog.broker.storage import open_storage
 from stratalog.config import LISTENERS, BrokerConfig, broker_advice, refuse_unkept
 from stratalog.errors import DataDirError, UsageError
 from stratalog.util import SYSTEM_CLOCK, Clock, join_host_port
@@ -33,7 +34,7 @@ _THIS_MACHINE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 class _Instance:
-    """An open broker that does not run yet: a bound socket and the state behind it."""
+    """An open broker that does not run yet: a bound socket and the storage behind it."""
 
     def __init__(
         self,
@@ -53,14 +54,20 @@ class _Instance:
         try:
             self.bound = ListenAddress(asked.host, self.listening.getsockname()[1])
             listener = advertised_listener(settings, self.bound)
-            self.state = BrokerState(dirs, settings, clock=clock)
+            self._storage = open_storage(dirs, settings, clock=clock)
         except BaseException:
             self.listening.close()
             raise
-        self.state.listener = listener
+        self._listener = listener
+        self._services: BrokerServices | None = None
+
+    @property
+    def services(self) -> BrokerServices:
+        assert self._services is not None, "the broker has not started"
+        return self._services
 
     async def run(self, stop: asyncio.Event, on_ready: Callable[[], object]) -> None:
-        """Serve until `stop` is set. The state is not closed afterwards.
+        """Serve until `stop` is set. Nothing is closed afterwards but the socket.
 
         DataDirError when the last log directory has failed: there is nothing left to serve.
         """
@@ -71,15 +78,16 @@ class _Instance:
             failures.append(reason)
             loop.call_soon_threadsafe(stop.set)
 
-        self.state.logs.on_last_dir_failed = give_up
+        logs = self._storage.logs
+        logs.on_last_dir_failed = give_up
         try:
-            self.state.start(loop)
-            acceptor = Acceptor(self.state, self.listening, loop)
+            self._services = services = start_services(self._storage, self._listener, loop)
+            acceptor = Acceptor(services, self.listening, loop)
         except BaseException:
             self.listening.close()
             raise
         try:
-            if not self.state.logs.dirs.live:  # it may have failed before anyone could be told
+            if not logs.dirs.live:  # it may have failed before anyone could be told
                 raise DataDirError("the broker does not start: all log directories have failed")
             acceptor.start()
             on_ready()
@@ -90,6 +98,10 @@ class _Instance:
         finally:
             acceptor.close()
             await acceptor.drain()
+
+    def close(self, *, clean: bool) -> None:
+        """Stop everything and leave the directories flushed."""
+        (self._services or self._storage).close(clean=clean)
 
 
 class Broker:
@@ -142,7 +154,7 @@ class Broker:
         """Undo a start that failed."""
         if self._failure is not None:
             self._thread.join()
-            self._instance.state.close(clean=False)
+            self._instance.close(clean=False)
             self._remove_temporary()
             raise self._failure
 
@@ -161,9 +173,9 @@ class Broker:
         return self._failure
 
     @property
-    def state(self) -> BrokerState:
+    def state(self) -> BrokerServices:
         """The broker's inside, for tests and tools in the same process."""
-        return self._instance.state
+        return self._instance.services
 
     def close(self) -> None:
         """Stop serving, flush everything and leave the directories clean. Harmless when called again."""
@@ -175,7 +187,7 @@ class Broker:
         except RuntimeError:  # the loop has ended by a failure of its own
             logger.debug("The broker's loop had ended before")
         self._thread.join()
-        self._instance.state.close(clean=self._failure is None)
+        self._instance.close(clean=self._failure is None)
         self._remove_temporary()
 
     def __enter__(self) -> Broker:
@@ -224,7 +236,7 @@ async def serve(
         await instance.run(stop, lambda: on_ready(_bootstrap_servers(instance)))
         clean = True
     finally:
-        instance.state.close(clean=clean)
+        instance.close(clean=clean)
 
 
 def new_event_loop() -> Callable[[], asyncio.AbstractEventLoop]:

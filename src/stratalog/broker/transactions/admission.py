@@ -25,7 +25,7 @@ from stratalog.errors import (
 )
 
 if TYPE_CHECKING:
-    from stratalog.broker.state import BrokerState
+    from stratalog.broker.services import BrokerServices
     from stratalog.engine import Partition
     from stratalog.log.producers import VerificationGuard
 
@@ -63,7 +63,7 @@ class ClientSupport(Enum):
 
 
 def admit(
-    broker: BrokerState,
+    broker: BrokerServices,
     partition: Partition,
     transactional_id: str | None,
     producer: Producer,

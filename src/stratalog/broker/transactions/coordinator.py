@@ -45,7 +45,9 @@ from stratalog.errors import (
 )
 
 if TYPE_CHECKING:
-    from stratalog.broker.state import BrokerState
+    from stratalog.broker.groups import GroupCoordinator
+    from stratalog.broker.storage import BrokerStorage
+    from stratalog.broker.workers import Workers
 
 logger = logging.getLogger(__name__)
 
@@ -70,17 +72,18 @@ class TransactionCoordinator:
     raises CoordinatorLoadInProgressError while the partition with the id is still read.
     """
 
-    def __init__(self, broker: BrokerState) -> None:
-        self._broker = broker
-        self._clock = broker.clock
+    def __init__(self, storage: BrokerStorage, workers: Workers, groups: GroupCoordinator) -> None:
+        self._storage = storage
+        self._loop = workers.loop
+        self._clock = storage.clock
         self._transactions: dict[str, Transaction] = {}
         #: Partitions that still need their marker, by transactional id, of transactions that are prepared.
         self._unmarked: dict[str, frozenset[TopicPartition]] = {}
-        self._markers = Markers(broker)
+        self._markers = Markers(storage.logs, storage.clock, groups)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._closed = False
-        self.log: CoordinatorLog = transaction_log(broker)
-        self.loading = CoordinatorLoading(broker, self.log, decode=_decode, take=self._take)
+        self.log: CoordinatorLog = transaction_log(storage, workers)
+        self.loading = CoordinatorLoading(storage, workers, self.log, decode=_decode, take=self._take)
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -121,18 +124,18 @@ class TransactionCoordinator:
                 logger.exception("Transactions could not be tidied up; it is tried again at the next turn")
             self._every(interval_key, work)
 
-        self._later(interval_key, self._broker.config[interval_key] / 1000, turn)
+        self._later(interval_key, self._storage.config[interval_key] / 1000, turn)
 
     def _later(self, name: str, delay_s: float, work: Callable[[], None]) -> None:
         if not self._closed:
-            self._timers[name] = self._broker.loop.call_later(delay_s, work)
+            self._timers[name] = self._loop.call_later(delay_s, work)
 
     # --- what there is ------------------------------------------------------------------------------------------------
 
     @property
     def transaction_version(self) -> int:
         """The finalized level of `transaction.version`."""
-        return self._broker.metadata.features.level(TRANSACTION_VERSION)
+        return self._storage.metadata.features.level(TRANSACTION_VERSION)
 
     def transactions(self) -> list[Transaction]:
         return list(self._transactions.values())
@@ -171,13 +174,13 @@ class TransactionCoordinator:
         `decisions.on_init_producer_id`, InvalidTransactionTimeoutError.
         """
         _check_id(transactional_id)
-        timeout_max_ms = self._broker.config["transaction.max.timeout.ms"]
+        timeout_max_ms = self._storage.config["transaction.max.timeout.ms"]
         if not 0 < timeout_ms <= timeout_max_ms:
             raise InvalidTransactionTimeoutError(
                 f"transaction timeout {timeout_ms} ms is not between 1 and {timeout_max_ms} ms "
                 "(transaction.max.timeout.ms)"
             )
-        now_ms, new_producer_id = self._clock.now_ms(), self._broker.producer_ids.next
+        now_ms, new_producer_id = self._clock.now_ms(), self._storage.producer_ids.next
         known = self._find(transactional_id)
         if known is None:
             known = Transaction.new(transactional_id, new_producer_id(), timeout_ms, now_ms)
@@ -224,7 +227,7 @@ class TransactionCoordinator:
             producer,
             client_version,
             self._clock.now_ms(),
-            self._broker.producer_ids.next,
+            self._storage.producer_ids.next,
             committed=committed,
         )
         return known.producer if changed is None else self._end(changed)
@@ -281,7 +284,7 @@ class TransactionCoordinator:
         )
         try:
             fenced = decisions.on_fence(
-                known, now_ms, self._broker.producer_ids.next, transaction_version=self.transaction_version
+                known, now_ms, self._storage.producer_ids.next, transaction_version=self.transaction_version
             )
             self._end(fenced)
         except Exception:
@@ -291,7 +294,7 @@ class TransactionCoordinator:
 
     def expire(self) -> int:
         """Forget ids that nobody has used for `transactional.id.expiration.ms`; how many."""
-        now_ms, expiration_ms = self._clock.now_ms(), self._broker.config["transactional.id.expiration.ms"]
+        now_ms, expiration_ms = self._clock.now_ms(), self._storage.config["transactional.id.expiration.ms"]
         old = [known for known in self._transactions.values() if known.is_expired(now_ms, expiration_ms)]
         return sum(map(self._forget, old))
 

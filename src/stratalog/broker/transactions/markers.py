@@ -21,7 +21,9 @@ from stratalog.errors import (
 from stratalog.records import ControlType, end_transaction_marker
 
 if TYPE_CHECKING:
-    from stratalog.broker.state import BrokerState
+    from stratalog.broker.groups import GroupCoordinator
+    from stratalog.engine import LogManager
+    from stratalog.util import Clock
 
 logger = logging.getLogger(__name__)
 
@@ -49,8 +51,10 @@ class Marker:
 class Markers:
     """Appends markers. Belongs to the loop's thread."""
 
-    def __init__(self, broker: BrokerState) -> None:
-        self._broker = broker
+    def __init__(self, logs: LogManager, clock: Clock, groups: GroupCoordinator) -> None:
+        self._logs = logs
+        self._clock = clock
+        self._groups = groups
 
     def write_all(self, marker: Marker, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
         """Write the marker into each partition; those that could not take it, and have to be tried again."""
@@ -71,7 +75,7 @@ class Markers:
 
     def write(self, marker: Marker, at: TopicPartition) -> int:
         """Write the marker into one partition; its error code. A marker where nothing is open changes nothing."""
-        partition = self._broker.partition(at.topic, at.partition)
+        partition = self._logs.get(at.topic, at.partition)
         if partition is None:
             return UnknownTopicOrPartitionError.code
         batch = end_transaction_marker(
@@ -79,7 +83,7 @@ class Markers:
             producer_id=marker.producer.id,
             producer_epoch=marker.producer.epoch,
             coordinator_epoch=marker.coordinator_epoch,
-            timestamp_ms=self._broker.clock.now_ms(),
+            timestamp_ms=self._clock.now_ms(),
         )
         try:
             partition.append(batch, origin="coordinator", transaction_version=marker.transaction_version)
@@ -87,5 +91,5 @@ class Markers:
             logger.error("%s-%d: no marker for producer %d: %s", *at, marker.producer.id, error)
             return wire_code(error) if isinstance(error, KafkaError) else KafkaStorageError.code
         if at.topic == CONSUMER_OFFSETS_TOPIC:
-            self._broker.groups.transaction_ended(marker.producer.id, at.partition, committed=marker.committed)
+            self._groups.transaction_ended(marker.producer.id, at.partition, committed=marker.committed)
         return 0

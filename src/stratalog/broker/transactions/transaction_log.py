@@ -8,19 +8,21 @@ from stratalog.broker.coordinator_log import CoordinatorLog
 from stratalog.records import Codec
 
 if TYPE_CHECKING:
-    from stratalog.broker.state import BrokerState
+    from stratalog.broker.storage import BrokerStorage
     from stratalog.broker.topics import Topics
+    from stratalog.broker.workers import Workers
     from stratalog.config import BrokerConfig
 
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 
 
-def transaction_log(broker: BrokerState) -> CoordinatorLog:
+def transaction_log(storage: BrokerStorage, workers: Workers) -> CoordinatorLog:
     """The topic with the states of transactional ids."""
     return CoordinatorLog(
-        broker,
+        storage,
+        workers,
         TRANSACTION_STATE_TOPIC,
-        create=lambda: create_transaction_state(broker.topics, broker.config),
+        create=lambda: create_transaction_state(storage.topics, storage.config),
         codec=lambda: Codec.NONE,
     )
 

@@ -1,0 +1,151 @@
+"""Everything that one broker is made of while it serves: built once on its loop, taken down in the opposite order."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from stratalog.broker.fetch import RemoteReads
+from stratalog.broker.groups import GroupCoordinator
+from stratalog.broker.metadata import MetadataStore
+from stratalog.broker.producer_ids import ProducerIds
+from stratalog.broker.purgatory import Purgatory
+from stratalog.broker.settings import BrokerSettings
+from stratalog.broker.storage import TIERING_KEY, BrokerStorage
+from stratalog.broker.topic_deletions import TopicDeletions
+from stratalog.broker.topics import Topics
+from stratalog.broker.transactions import TransactionCoordinator
+from stratalog.broker.workers import Workers
+from stratalog.config import BrokerConfig
+from stratalog.engine import LoadReport, LogManager
+from stratalog.remote.tier import WorkerPool
+from stratalog.util import Clock, join_host_port
+
+if TYPE_CHECKING:
+    from stratalog.engine import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Where the broker is reached. An empty host stands for the address that a client came in by."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerServices:
+    """What the APIs work on; each takes what it needs.
+
+    Belongs to the loop's thread, except for what `BrokerStorage` says is thread-safe.
+    """
+
+    node_id: int
+    cluster_id: str
+    listener: Listener
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    data_dirs: list[Path]
+    load_report: LoadReport
+    settings: BrokerSettings
+    metadata: MetadataStore
+    logs: LogManager
+    topics: Topics
+    producer_ids: ProducerIds
+    workers: Workers
+    purgatory: Purgatory
+    remote_reads: RemoteReads
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    topic_deletions: TopicDeletions
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings in force."""
+        return self.settings.current
+
+    def partition(self, topic: str, partition: int) -> Partition | None:
+        return self.logs.get(topic, partition)
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """The name of a topic by the 16 bytes of its id."""
+        topic = self.metadata.topic_by_id(UUID(bytes=topic_id))
+        return None if topic is None else topic.name
+
+    def close(self, *, clean: bool = True) -> None:
+        """Stop everything and leave the directories flushed."""
+        self.transactions.close()
+        self.groups.close()
+        self.logs.take_no_new_ones()
+        self.workers.close()
+        self.logs.close(clean=clean)
+        self.remote_reads.close()
+        self.metadata.close()
+
+
+def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.AbstractEventLoop) -> BrokerServices:
+    """Go to work on the loop's thread: waiting requests, groups, tiering. What fails leaves nothing running."""
+    with ExitStack() as undo:
+        workers = Workers(loop)
+        undo.callback(workers.close)
+        undo.callback(storage.logs.take_no_new_ones)
+        storage.topics.finish_internal_deletions()
+        remote_reads = RemoteReads(loop, _remote_readers(storage, listener))
+        undo.callback(remote_reads.close)
+        groups = GroupCoordinator(storage, workers)
+        undo.callback(groups.close)
+        transactions = TransactionCoordinator(storage, workers, groups)
+        undo.callback(transactions.close)
+        groups.start()
+        topic_deletions = TopicDeletions(storage.topics, groups, workers)
+        topic_deletions.resume()
+        transactions.start()
+        undo.pop_all()
+    return BrokerServices(
+        node_id=storage.config["node.id"],
+        cluster_id=storage.metadata.cluster_id,
+        listener=listener,
+        loop=loop,
+        clock=storage.clock,
+        data_dirs=storage.data_dirs,
+        load_report=storage.load_report,
+        settings=storage.settings,
+        metadata=storage.metadata,
+        logs=storage.logs,
+        topics=storage.topics,
+        producer_ids=storage.producer_ids,
+        workers=workers,
+        purgatory=Purgatory(loop),
+        remote_reads=remote_reads,
+        groups=groups,
+        transactions=transactions,
+        topic_deletions=topic_deletions,
+    )
+
+
+def _remote_readers(storage: BrokerStorage, listener: Listener) -> WorkerPool:
+    """Start tiering, if it is switched on; the threads that read the remote tier."""
+    if not storage.config[TIERING_KEY]:
+        return WorkerPool("remote-log-reader", 1)
+    # Object stores and what reads them are loaded by brokers that tier only.
+    from stratalog.engine.tiering import start_tiering
+
+    def partition_count(topic_id: UUID) -> int | None:
+        topic = storage.metadata.topic_by_id(topic_id)
+        return None if topic is None else topic.partition_count
+
+    remote = start_tiering(
+        storage.logs,
+        storage.config,
+        data_dir=storage.data_dirs[0],
+        cluster_id=storage.metadata.cluster_id,
+        ensure_topic=storage.topics.ensure,
+        partition_count=partition_count,
+        bootstrap_servers=join_host_port(listener.host or "127.0.0.1", listener.port),
+        clock=storage.clock,
+    )
+    return remote.readers

@@ -1,0 +1,86 @@
+"""The broker's configuration: what it was started with, and what is set dynamically over it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from stratalog.broker.metadata import InForce, MetadataStore, in_force, small_broker_index_warnings
+from stratalog.config import BrokerConfig, is_large_index_format_supported, minimum_advice
+from stratalog.engine import LogManager
+from stratalog.errors import InvalidConfigError
+
+if TYPE_CHECKING:
+    from stratalog.broker.topics import Topics
+
+logger = logging.getLogger(__name__)
+
+
+class BrokerSettings:
+    """What is in force, and its changes. `current` may be read on any thread; it is replaced, never changed."""
+
+    def __init__(self, static: BrokerConfig, store: MetadataStore, logs: LogManager) -> None:
+        #: What the broker was started with, without dynamic configuration.
+        self.static = static
+        self.current = static
+        self._store = store
+        self._logs = logs
+        self._node_id: int = static["node.id"]
+        self._ignored: Mapping[str, str] = {}
+        self._take_stored()
+
+    def _take_stored(self) -> None:
+        """At a start: put in force what is stored as dynamic configuration, as far as it still goes together."""
+        found = in_force(self.static, self._dynamic(), large=self._large_segments())
+        for name, why in found.ignored.items():
+            logger.warning(
+                "What was set dynamically for %s does not count: %s. Set another value, or delete it "
+                "('stratalog configs alter --entity-type brokers --delete-config %s')",
+                name,
+                why,
+                name,
+            )
+        self._put_in_force(found)
+
+    def _put_in_force(self, found: InForce) -> None:
+        self.current, self._ignored = found.config, found.ignored
+        self._logs.update_broker_config(self.current)
+        if self._logs.remote is not None:
+            self._logs.remote.reconfigure(self.current)
+
+    def _dynamic(self, changes: Mapping[int | None, Mapping[str, str]] | None = None) -> dict[str, str]:
+        """What is set dynamically, or would be with other values of one level: this broker's over the cluster's."""
+        levels = {
+            None: self._store.broker_configs(None),
+            self._node_id: self._store.broker_configs(self._node_id),
+        }
+        levels.update(changes or {})
+        return {**levels[None], **levels[self._node_id]}
+
+    def _large_segments(self) -> bool:
+        return is_large_index_format_supported(self._store.metadata_version)
+
+    def set(
+        self, node_id: int | None, configs: Mapping[str, str], topics: Topics, *, validate_only: bool = False
+    ) -> None:
+        """Replace the dynamic configuration of one broker or (None) of all, in force at once.
+
+        Checked first against the file's, against itself and against every topic: InvalidConfigError leaves all as it
+        was.
+        """
+        with topics.changing:
+            before = self._dynamic()
+            after = self._dynamic({node_id: configs})
+            found = in_force(self.static, after, large=self._large_segments())
+            for name, why in found.ignored.items():
+                if name not in self._ignored or before.get(name) != after[name]:
+                    raise InvalidConfigError(why)
+            topics.check_broker_defaults(found.config)
+            if validate_only:
+                return
+            self._store.set_broker_configs(node_id, configs)
+            self._put_in_force(found)
+            topics.refresh_configs()
+        for warning in (*small_broker_index_warnings(self.current), *minimum_advice(self.current)):
+            logger.warning("%s", warning)
