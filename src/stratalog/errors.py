@@ -13,7 +13,14 @@ from typing import ClassVar, NamedTuple, Self
 
 
 class StratalogError(Exception):
-    """Root of every error that stratalog raises on purpose."""
+    """Root of every error that stratalog raises on purpose.
+
+    The message is `where: reason`. Callers that name the place themselves use `reason` alone.
+    """
+
+    def __init__(self, reason: str = "", *, where: str = "") -> None:
+        super().__init__(f"{where}: {reason}" if where else reason)
+        self.reason = reason
 
 
 class RecordError(NamedTuple):

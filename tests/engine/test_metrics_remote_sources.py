@@ -25,6 +25,7 @@ from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataMan
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.remote.tier.manager import RemoteLogManager
+from stratalog.remote.tier.watchdog import StepKind
 from stratalog.testing.clock import ManualClock
 from stratalog.testing.faulty_store import Fault, Faults, FaultyObjectStore
 from stratalog.util.uuids import random_uuid
@@ -167,7 +168,7 @@ def test_every_metric_of_the_remote_tier_has_the_value_of_its_own_thing(still: S
     # A copy has failed twice in a row, since five seconds; three tasks stand still.
     clock.advance(60_000)
     for task in ("one", "two", "three"):
-        remote.watchdog.watch(identity, task).note("something")
+        remote.watchdog.watch(identity, task).note(StepKind.STORE, "something")
     for _ in range(2):
         remote.health.failed(identity, "copy", RetriableRemoteStorageError("503"))
     clock.advance(3_000)

@@ -138,7 +138,7 @@ def test_a_damaged_segment_is_one_line_and_named_as_long_as_it_lasts(
             before = runs()
             world.manager.poke()
             _eventually(lambda before=before: runs() >= before + 2, "ran again")  # type: ignore[misc]
-        assert [path.name in message for message in world.manager.health.failures.values()] == [True]
+        assert [path.name in failure.message for failure in world.manager.health.failures.values()] == [True]
         flip()
         world.manager.poke()
         _eventually(lambda: _all_remote(world), "copied")

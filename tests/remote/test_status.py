@@ -9,10 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.config.topic import LogConfig
-from stratalog.remote.tier.status import Activity, Failure, Reason, TierFacts, partition_status
+from stratalog.remote.tier.status import Failure, Reason, TierFacts, partition_status
+from stratalog.remote.tier.watchdog import Step, StepKind
 
 NOW_MS = 1_000_000
 CONFIG = LogConfig(remote_storage_enable=True, retention_ms=-1)
+COPYING = Step(StepKind.STORE, "the store")
 
 
 @dataclass(frozen=True)
@@ -56,12 +58,12 @@ def test_segments_that_are_due_wait_for_their_turn_and_the_active_one_for_its_ro
 
 
 def test_the_first_segment_that_is_due_is_the_one_that_is_copied() -> None:
-    found = reasons(activity=Activity.COPYING, step="the store")
+    found = reasons(step=COPYING)
     assert found[1:3] == [Reason.COPYING, Reason.WAITING]
 
 
 def test_a_copy_may_wait_for_its_quota() -> None:
-    status = partition_status(facts(activity=Activity.AWAITING_QUOTA, step="the copy quota of 10"))
+    status = partition_status(facts(step=Step(StepKind.QUOTA, "the copy quota of 10")))
     assert status.reason is Reason.QUOTA
     assert "remote.log.manager.copy.max.bytes.per.second" in status.text
 
@@ -90,7 +92,7 @@ def test_a_copy_that_fails_says_how_often_and_with_what() -> None:
 
 
 def test_a_failure_counts_also_while_the_next_attempt_is_under_way() -> None:
-    status = partition_status(facts(failures=[Failure("copy", 1, 5, "denied")], activity=Activity.COPYING))
+    status = partition_status(facts(failures=[Failure("copy", 1, 5, "denied")], step=COPYING))
     assert status.reason is Reason.FAILING
 
 
@@ -136,12 +138,12 @@ def test_a_segment_below_the_log_start_is_not_waited_for() -> None:
     remote=st.integers(-1, 39),
     stable=st.integers(0, 40),
     start=st.integers(0, 40),
-    activity=st.sampled_from(Activity),
+    step=st.sampled_from([None, COPYING, Step(StepKind.QUOTA, "the copy quota of 10")]),
 )
-def test_the_lag_is_what_is_sealed_and_not_remote(remote: int, stable: int, start: int, activity: Activity) -> None:
+def test_the_lag_is_what_is_sealed_and_not_remote(remote: int, stable: int, start: int, step: Step | None) -> None:
     """Whatever holds a segment back, it counts as lag if and only if it is sealed, wanted and not remote."""
     status = partition_status(
-        facts(highest_remote_offset=remote, last_stable_offset=stable, log_start_offset=start, activity=activity)
+        facts(highest_remote_offset=remote, last_stable_offset=stable, log_start_offset=start, step=step)
     )
     expected = [base for base in (0, 10, 20) if base + 10 > max(remote + 1, start)]
     assert status.lag_segments == len(expected)

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from stratalog.remote.tier.watchdog import Stall, Watchdog
+from stratalog.remote.tier.watchdog import Stall, StepKind, Watchdog
 from stratalog.testing.clock import ManualClock
 from tests.remote.values import PARTITION
 
@@ -30,7 +30,7 @@ def test_a_task_that_stands_still_is_told_once_with_what_it_waits_for_and_when_i
 ) -> None:
     progress = watchdog.watch(PARTITION, "copy")
     began = clock.now_ms()
-    progress.note("the store")
+    progress.note(StepKind.STORE, "the store")
     clock.advance(STALL_MS - 1)
     watchdog.look()
     assert (watchdog.stalls, _lines(caplog)) == ({}, [])
@@ -41,7 +41,7 @@ def test_a_task_that_stands_still_is_told_once_with_what_it_waits_for_and_when_i
     assert watchdog.stalls == {(PARTITION, "copy"): Stall(began, "the store")}
     assert _lines(caplog) == [f"copy of {PARTITION} has made no progress for 120 s; it waits for the store"]
     clock.advance(5_000)
-    progress.note("the metadata")
+    progress.note(StepKind.STORE, "the metadata")
     with caplog.at_level(logging.WARNING):
         watchdog.look()
     assert watchdog.stalls == {}
@@ -50,8 +50,8 @@ def test_a_task_that_stands_still_is_told_once_with_what_it_waits_for_and_when_i
 
 def test_what_advances_or_is_idle_does_not_stand_still(clock: ManualClock, watchdog: Watchdog) -> None:
     moving, idle = watchdog.watch(PARTITION, "copy"), watchdog.watch(PARTITION, "expiration")
-    moving.note("the store")
-    idle.note("the store")
+    moving.note(StepKind.STORE, "the store")
+    idle.note(StepKind.STORE, "the store")
     idle.end()
     idle.advance()
     for _ in range(5):
@@ -62,7 +62,7 @@ def test_what_advances_or_is_idle_does_not_stand_still(clock: ManualClock, watch
 
 
 def test_a_partition_that_is_stopped_is_no_longer_watched(clock: ManualClock, watchdog: Watchdog) -> None:
-    watchdog.watch(PARTITION, "copy").note("the store")
+    watchdog.watch(PARTITION, "copy").note(StepKind.STORE, "the store")
     clock.advance(STALL_MS)
     watchdog.look()
     assert len(watchdog.stalls) == 1

@@ -37,7 +37,7 @@ class RecordBatch:
             self.header: tuple[int, ...] = fmt.HEADER.unpack_from(buffer, start)
         except Exception as error:  # struct.error: fewer than 61 bytes at start
             raise CorruptRecordError(
-                f"batch at position {start}: the {fmt.HEADER_SIZE} header bytes are not all there: {error}"
+                f"the {fmt.HEADER_SIZE} header bytes are not all there: {error}", where=f"batch at position {start}"
             ) from None
 
     def __repr__(self) -> str:
@@ -152,14 +152,19 @@ class RecordBatch:
         """When tombstones and markers of this batch may go; kept in the base timestamp. None: not set."""
         return self.base_timestamp if self.has_delete_horizon else None
 
+    @property
+    def _name(self) -> str:
+        return f"batch at position {self.start} (base offset {self.base_offset})"
+
     def as_memoryview(self) -> memoryview:
         """The bytes of the batch, not copied. CorruptRecordError if the buffer ends before the batch does."""
         end = self.start + self.size
         view = memoryview(self.buffer)
         if self.size < fmt.HEADER_SIZE or end > len(view):
             raise CorruptRecordError(
-                f"batch at position {self.start} (base offset {self.base_offset}): size {self.size} does not fit"
-                f" between the {fmt.HEADER_SIZE} header bytes and the {len(view) - self.start} bytes that are there"
+                f"size {self.size} does not fit"
+                f" between the {fmt.HEADER_SIZE} header bytes and the {len(view) - self.start} bytes that are there",
+                where=self._name,
             )
         return view[self.start : end]
 
@@ -183,15 +188,11 @@ class RecordBatch:
     def ensure_valid(self) -> None:
         """Raise CorruptRecordError unless magic, size and CRC hold (Kafka's `RecordBatch.ensureValid`)."""
         if self.magic != fmt.MAGIC:
-            raise CorruptRecordError(
-                f"batch at position {self.start} (base offset {self.base_offset}): magic {self.magic},"
-                f" expected {fmt.MAGIC}"
-            )
+            raise CorruptRecordError(f"magic {self.magic}, expected {fmt.MAGIC}", where=self._name)
         computed = self.computed_crc
         if computed != self.crc:
             raise CorruptRecordError(
-                f"batch at position {self.start} (base offset {self.base_offset}, {self.size} bytes) is corrupt:"
-                f" stored CRC-32C {self.crc:#010x}, computed {computed:#010x}"
+                f"stored CRC-32C {self.crc:#010x}, computed {computed:#010x}, of {self.size} bytes", where=self._name
             )
 
     def decompressed_payload(self, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> memoryview:
@@ -206,9 +207,7 @@ class RecordBatch:
         try:
             return decompress(codec, payload, size_max=size_max)
         except CorruptRecordError as error:
-            raise CorruptRecordError(
-                f"batch at position {self.start} (base offset {self.base_offset}): {error}"
-            ) from error.__cause__
+            raise CorruptRecordError(str(error), where=self._name) from error.__cause__
 
     def records(self, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> Iterator[Record]:
         """Decode every record, in order; the plain twin of `columns.decode_columns`.
@@ -259,7 +258,7 @@ def checked_batch_size(buffer: Buffer, position: int) -> int:
     (length,) = fmt.INT32.unpack_from(buffer, position + fmt.LENGTH_AT)
     magic = memoryview(buffer)[position + fmt.MAGIC_AT]
     if magic > fmt.MAGIC or length < fmt.LENGTHS_MIN[magic]:
-        raise CorruptRecordError(f"position {position}: {why_no_batch(buffer, position)}")
+        raise CorruptRecordError(why_no_batch(buffer, position) or "", where=f"position {position}")
     return int(length) + fmt.LOG_OVERHEAD
 
 

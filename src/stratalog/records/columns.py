@@ -119,7 +119,7 @@ def _decode_native(source: pa.Buffer, view: memoryview, start: int, wanted: _Wan
         if position + checked_batch_size(view, position) > len(view):
             position = -1
         elif view[position + fmt.MAGIC_AT] == fmt.MAGIC:
-            raise CorruptRecordError(f"position {position}: no batch header")
+            raise CorruptRecordError("no batch header", where=f"position {position}")
     return output.finish(), position
 
 

@@ -40,7 +40,7 @@ def parse_records(batch: RecordBatch, payload: memoryview) -> Iterator[Record]:
         yield from _Parser(batch, payload).records()
     except _MalformedError as error:
         raise InvalidRecordError(
-            f"batch at position {batch.start} (base offset {batch.base_offset}): {error}"
+            str(error), where=f"batch at position {batch.start} (base offset {batch.base_offset})"
         ) from None
 
 
@@ -60,7 +60,7 @@ def record_heads(batch: RecordBatch, payload: memoryview) -> Iterator[tuple[int,
             yield timestamp_delta, offset_delta, key_size
     except _MalformedError as error:
         raise InvalidRecordError(
-            f"batch at position {batch.start} (base offset {batch.base_offset}): {error}"
+            str(error), where=f"batch at position {batch.start} (base offset {batch.base_offset})"
         ) from None
 
 

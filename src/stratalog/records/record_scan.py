@@ -217,7 +217,7 @@ def _scan_pieces(batch: RecordBatch, pieces: Iterable[Buffer]) -> RecordFacts:
         size += memoryview(unpacked).nbytes
         if size > size_max:
             raise MessageTooLargeError(
-                f"{_name(batch)}: its {batch.size} bytes hold records of more than {size_max} bytes"
+                f"its {batch.size} bytes hold records of more than {size_max} bytes", where=_name(batch)
             )
         piece = memoryview(rest + bytes(unpacked) if rest else unpacked)
         used = native.scan_piece(_address(piece), piece.nbytes, address)
@@ -230,7 +230,9 @@ def _scan_pieces(batch: RecordBatch, pieces: Iterable[Buffer]) -> RecordFacts:
 
 
 def _not_yet(batch: RecordBatch) -> RequestTimedOutError:
-    return RequestTimedOutError(f"{_name(batch)}: what walks large batches is being loaded; send it again in a moment")
+    return RequestTimedOutError(
+        "what walks large batches is being loaded; send it again in a moment", where=_name(batch)
+    )
 
 
 def scan_plainly(batch: RecordBatch, payload: memoryview) -> RecordFacts:
@@ -247,7 +249,7 @@ def scan_plainly(batch: RecordBatch, payload: memoryview) -> RecordFacts:
             in_order = False
             if not 0 <= offset_delta < count:
                 raise InvalidRecordError(
-                    f"{_name(batch)}: record {number} has offset delta {offset_delta}, expected 0 to {count - 1}"
+                    f"record {number} has offset delta {offset_delta}, expected 0 to {count - 1}", where=_name(batch)
                 )
     return RecordFacts(largest, smallest, null_keys, in_order)
 
@@ -263,7 +265,7 @@ def _malformed(batch: RecordBatch, payload: memoryview | None, number: int) -> I
         what = f"bytes remain behind the last of {number} records"
     else:
         what = f"record {number} of {batch.record_count} is not whole, or not one of this batch"
-    return InvalidRecordError(f"{_name(batch)}: {what}")
+    return InvalidRecordError(what, where=_name(batch))
 
 
 def _name(batch: RecordBatch) -> str:

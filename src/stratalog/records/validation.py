@@ -50,16 +50,16 @@ def validate_client_batches(buffer: Buffer, *, max_message_bytes: int) -> list[R
 
 def _validate_intact(batch: RecordBatch, max_message_bytes: int) -> None:
     if batch.magic == fmt.MAGIC and batch.base_offset != 0:
-        raise InvalidRecordError(f"{_name(batch)}: a client's batch begins at offset 0")
+        raise InvalidRecordError("a client's batch begins at offset 0", where=_name(batch))
     if batch.size > max_message_bytes:
         raise MessageTooLargeError(
-            f"{_name(batch)}: {batch.size} bytes, but max.message.bytes allows {max_message_bytes}"
+            f"{batch.size} bytes, but max.message.bytes allows {max_message_bytes}", where=_name(batch)
         )
     batch.ensure_valid()
     codec = batch.attributes & fmt.CODEC_MASK
     if codec > Codec.ZSTD:
         raise UnsupportedCompressionTypeError(
-            f"{_name(batch)}: compression type {codec}, expected 0 to {Codec.ZSTD.value}"
+            f"compression type {codec}, expected 0 to {Codec.ZSTD.value}", where=_name(batch)
         )
 
 
@@ -79,15 +79,16 @@ def _validate_header(batch: RecordBatch) -> None:
     count = batch.record_count
     if count <= 0 or batch.last_offset_delta != count - 1:
         raise InvalidRecordError(
-            f"{_name(batch)}: last offset delta {batch.last_offset_delta} and record count {count} do not agree,"
-            " expected a positive count and one offset for each record"
+            f"last offset delta {batch.last_offset_delta} and record count {count} do not agree,"
+            " expected a positive count and one offset for each record",
+            where=_name(batch),
         )
     if batch.is_control:
-        raise InvalidRecordError(f"{_name(batch)}: clients may not write control records")
+        raise InvalidRecordError("clients may not write control records", where=_name(batch))
     if batch.has_producer_id and batch.base_sequence < 0:
         raise InvalidRecordError(
-            f"{_name(batch)}: base sequence {batch.base_sequence} with producer id {batch.producer_id},"
-            " expected 0 or more"
+            f"base sequence {batch.base_sequence} with producer id {batch.producer_id}, expected 0 or more",
+            where=_name(batch),
         )
 
 

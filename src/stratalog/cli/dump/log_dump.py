@@ -99,7 +99,7 @@ def windows(source: Source, limit: int, window_size: int = WINDOW_SIZE, *, start
         if end:
             yield Window(data, position, end)
         if error is not None:
-            raise type(error)(f"position {position + end}: {_without_position(error)}")
+            raise type(error)(f"position {position + end}: {error.reason}")
         if end == 0:
             return
         position += end
@@ -117,12 +117,6 @@ def _whole_batches(data: Buffer) -> tuple[int, StratalogError | None]:
             break
         end += batch_size
     return end, None
-
-
-def _without_position(error: StratalogError) -> str:
-    """The records layer names the position within the window; the file's is named instead."""
-    _, _, rest = str(error).partition(": ")
-    return rest or str(error)
 
 
 class Consecutive:
@@ -192,8 +186,7 @@ class PlainPrinter:
                 self._output.record(batch, record, decoded, message)
         except StratalogError as error:
             self._problems.add(
-                f"{self._name}: batch at position {position} (base offset {batch.base_offset}): "
-                f"{_without_position(error)}"
+                f"{self._name}: batch at position {position} (base offset {batch.base_offset}): {error.reason}"
             )
 
 

@@ -9,15 +9,7 @@ from typing import Any
 from stratalog.engine.log_manager import LogManager
 from stratalog.engine.partition import Partition
 from stratalog.errors import KafkaStorageError, StratalogError
-from stratalog.remote.tier import (
-    COPY_QUOTA,
-    Activity,
-    Failure,
-    RemoteLogManager,
-    TierFacts,
-    TierStatus,
-    partition_status,
-)
+from stratalog.remote.tier import Failure, TierFacts, TierStatus, partition_status
 
 
 def tier_statuses(logs: LogManager, topic: str | None = None) -> list[TierStatus]:
@@ -35,12 +27,13 @@ def tier_statuses(logs: LogManager, topic: str | None = None) -> list[TierStatus
 
 def _facts(partition: Partition, now_ms: int) -> TierFacts:
     log, remote = partition.log, partition.remote
-    activity, step = _activity(remote, partition)
+    step = None
     segments, size = 0, 0
     failures: list[Failure] = []
     is_stopped = False
     if remote is not None:
         identity = partition.topic_id_partition
+        step = remote.copy_step(identity)
         failures = [
             Failure(task, trouble.times, trouble.since_ms, trouble.message)
             for (whose, task), trouble in remote.health.troubles.items()
@@ -68,19 +61,11 @@ def _facts(partition: Partition, now_ms: int) -> TierFacts:
         is_available=remote is not None,
         is_leader=partition.leader_epoch >= 0,
         is_stopped=is_stopped,
-        activity=activity,
         step=step,
         failures=failures,
         remote_segments=segments,
         remote_bytes=size,
     )
-
-
-def _activity(remote: RemoteLogManager | None, partition: Partition) -> tuple[Activity, str]:
-    step = "" if remote is None else remote.copy_step(partition.topic_id_partition)
-    if not step:
-        return Activity.IDLE, ""
-    return (Activity.AWAITING_QUOTA if step.startswith(COPY_QUOTA) else Activity.COPYING), step
 
 
 def status_json(statuses: Iterable[TierStatus]) -> dict[str, Any]:

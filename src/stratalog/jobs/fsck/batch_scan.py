@@ -203,7 +203,7 @@ def _reason(file: File, size: int, position: int) -> str:
     try:
         needed = checked_batch_size(head, 0)
     except StratalogError as error:
-        return str(error).partition(": ")[2]
+        return error.reason
     if position + needed > size:
         return f"a batch of {needed} bytes, of which {size - position} are there"
     return "a message that cannot be read"

@@ -243,7 +243,7 @@ def _check_meta(report: DirReport, fs: FileSystem) -> None:
     try:
         meta = parse_properties(fs.read_bytes(path).decode(), str(path))
     except (UnicodeDecodeError, UsageError) as error:
-        tell(str(error).removeprefix(f"{path}: "), "lines of key=value")
+        tell(str(error), "lines of key=value")
         return
     report.meta = meta
     if meta.get("version") != "1":
@@ -345,7 +345,7 @@ def _check_checkpoint(report: DirReport, path: Path, fs: FileSystem) -> None:
     try:
         offsets = checkpoints.decode_offsets(fs.read_bytes(path), str(path))
     except CorruptCheckpointError as error:
-        found = str(error).removeprefix(f"{path}: ")
+        found = error.reason
         report.findings.append(
             Finding(
                 Severity.ERROR,

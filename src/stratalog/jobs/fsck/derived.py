@@ -101,7 +101,7 @@ class _Derived:
         try:
             return producer_snapshot.read(path, self._fs)
         except CorruptSnapshotError as error:
-            found = str(error).removeprefix(f"{path}: ")
+            found = error.reason
             self._tell(Kind.SNAPSHOT_DAMAGED, path, found, "a snapshot that can be read", self._rewrite(path))
         except OSError as error:
             self._tell(Kind.UNREADABLE, path, error.strerror or str(error), "a file that can be read", None)
@@ -140,7 +140,7 @@ class _Derived:
             data = self._fs.read_bytes(path)
             stored = list(txn_index.decode_entries(data, str(path)))
         except CorruptIndexError as error:
-            found = str(error).removeprefix(f"{path}: ")
+            found = error.reason
             self._tell(Kind.TXN_INDEX_DAMAGED, path, found, "entries that can be read", action)
             return
         except OSError as error:

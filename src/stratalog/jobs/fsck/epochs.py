@@ -49,7 +49,7 @@ def check_epochs(
     try:
         stored += decode_epochs(fs.read_bytes(path), str(path))
     except CorruptCheckpointError as error:
-        tell(Kind.EPOCHS_DAMAGED, str(error).removeprefix(f"{path}: "), "a checkpoint that can be read")
+        tell(Kind.EPOCHS_DAMAGED, error.reason, "a checkpoint that can be read")
         return findings
     fault = _fault(stored, [run for _, run in runs], first_max, log_end_offset)
     if fault is not None:

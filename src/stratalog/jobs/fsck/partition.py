@@ -211,7 +211,7 @@ def _check_topic_id(report: PartitionReport, fs: FileSystem) -> None:
                 Kind.TOPIC_ID_DAMAGED,
                 report.name,
                 path,
-                str(error).removeprefix(f"{path}: "),
+                error.reason,
                 "version 0 and a topic id",
                 size=fs.size(path),
             )

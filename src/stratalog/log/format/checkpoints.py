@@ -60,16 +60,16 @@ def decode_lines(data: bytes, name: str) -> list[str]:
     try:
         lines = data.decode().split("\n")
     except UnicodeDecodeError as error:
-        raise CorruptCheckpointError(f"{name}: byte {error.start} is no UTF-8 text") from None
+        raise CorruptCheckpointError(f"byte {error.start} is no UTF-8 text", where=name) from None
     if lines.pop():
-        raise CorruptCheckpointError(f"{name}: the last line is not ended, so the file was cut")
+        raise CorruptCheckpointError("the last line is not ended, so the file was cut", where=name)
     if _number(lines[0], name, 1) != VERSION:
-        raise CorruptCheckpointError(f"{name}: version {lines[0]}, expected {VERSION}")
+        raise CorruptCheckpointError(f"version {lines[0]}, expected {VERSION}", where=name)
     if len(lines) < 2:
-        raise CorruptCheckpointError(f"{name}: line 2 with the count of entries is missing")
+        raise CorruptCheckpointError("line 2 with the count of entries is missing", where=name)
     expected, entries = _number(lines[1], name, 2), lines[2:]
     if len(entries) != expected:
-        raise CorruptCheckpointError(f"{name}: {len(entries)} entries, but line 2 says {expected}")
+        raise CorruptCheckpointError(f"{len(entries)} entries, but line 2 says {expected}", where=name)
     return entries
 
 
@@ -84,7 +84,7 @@ def decode_offsets(data: bytes, name: str = "offset checkpoint") -> dict[TopicPa
     for number, line in enumerate(decode_lines(data, name), start=3):
         fields = line.split()
         if len(fields) != 3:
-            raise CorruptCheckpointError(f"{name}: line {number} is {line!r}, expected topic, partition and offset")
+            raise CorruptCheckpointError(f"line {number} is {line!r}, expected topic, partition and offset", where=name)
         offsets[fields[0], _number(fields[1], name, number)] = _number(fields[2], name, number)
     return offsets
 
@@ -100,17 +100,17 @@ def decode_epochs(data: bytes, name: str = "leader epoch checkpoint") -> list[Ep
     for number, line in enumerate(decode_lines(data, name), start=3):
         fields = line.split()
         if len(fields) != 2:
-            raise CorruptCheckpointError(f"{name}: line {number} is {line!r}, expected epoch and start offset")
+            raise CorruptCheckpointError(f"line {number} is {line!r}, expected epoch and start offset", where=name)
         entry = EpochEntry(_number(fields[0], name, number), _number(fields[1], name, number))
         if entry.epoch < 0 or entry.start_offset < 0:
-            raise CorruptCheckpointError(f"{name}: line {number} is {line!r}, expected numbers from 0 up")
+            raise CorruptCheckpointError(f"line {number} is {line!r}, expected numbers from 0 up", where=name)
         entries.append(entry)
     return entries
 
 
 def _number(text: str, name: str, line: int) -> int:
     if not _NUMBER.fullmatch(text):
-        raise CorruptCheckpointError(f"{name}: line {line} has {text!r} where a number is expected")
+        raise CorruptCheckpointError(f"line {line} has {text!r} where a number is expected", where=name)
     return int(text)
 
 
@@ -175,13 +175,13 @@ def decode_partition_metadata(data: bytes, name: str = "partition.metadata") -> 
     """Raises CorruptCheckpointError for anything but a topic id that is not zero."""
     match = re.fullmatch(rb"version:\s*(\S+)\s+topic_id:\s*(\S+)\s*", data)
     if match is None:
-        raise CorruptCheckpointError(f"{name}: expected the lines 'version: 0' and 'topic_id: <22 characters>'")
+        raise CorruptCheckpointError("expected the lines 'version: 0' and 'topic_id: <22 characters>'", where=name)
     if match[1] != b"0":
-        raise CorruptCheckpointError(f"{name}: version {match[1].decode(errors='replace')}, expected {VERSION}")
+        raise CorruptCheckpointError(f"version {match[1].decode(errors='replace')}, expected {VERSION}", where=name)
     try:
         topic_id = uuid_from_base64(match[2].decode())
     except ValueError as error:
-        raise CorruptCheckpointError(f"{name}: topic_id: {error}") from None
+        raise CorruptCheckpointError(f"topic_id: {error}", where=name) from None
     if topic_id.int == 0:
-        raise CorruptCheckpointError(f"{name}: topic_id is zero, which no topic has")
+        raise CorruptCheckpointError("topic_id is zero, which no topic has", where=name)
     return topic_id

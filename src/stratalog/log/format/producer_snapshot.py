@@ -70,16 +70,16 @@ def decode(data: Buffer, name: str = "producer snapshot") -> list[ProducerSnapsh
     """Raises CorruptSnapshotError for any damage; `name` is for the message."""
     view = memoryview(data)
     if view.nbytes < HEADER.size:
-        raise CorruptSnapshotError(f"{name}: {view.nbytes} bytes, a snapshot has at least {HEADER.size}")
+        raise CorruptSnapshotError(f"{view.nbytes} bytes, a snapshot has at least {HEADER.size}", where=name)
     version, crc, count = HEADER.unpack_from(view)
     if version != VERSION:
-        raise CorruptSnapshotError(f"{name}: version {version}, expected {VERSION}")
+        raise CorruptSnapshotError(f"version {version}, expected {VERSION}", where=name)
     computed = crc32c(view[CRC_COVERS_FROM:])
     if computed != crc:
-        raise CorruptSnapshotError(f"{name}: stored CRC-32C {crc:#010x}, computed {computed:#010x}")
+        raise CorruptSnapshotError(f"stored CRC-32C {crc:#010x}, computed {computed:#010x}", where=name)
     if view.nbytes != HEADER.size + count * ENTRY.size:
         raise CorruptSnapshotError(
-            f"{name}: {view.nbytes} bytes, but {count} entries make {HEADER.size + count * ENTRY.size}"
+            f"{view.nbytes} bytes, but {count} entries make {HEADER.size + count * ENTRY.size}", where=name
         )
     return [ProducerSnapshotEntry(*fields) for fields in ENTRY.iter_unpack(view[HEADER.size :])]
 

@@ -58,7 +58,8 @@ def decode_entries(data: Buffer, name: str = "transaction index") -> Iterator[Ab
     for slot, (version, *fields) in enumerate(ENTRY.iter_unpack(view[:whole])):
         if version > VERSION or version < 0:
             raise CorruptIndexError(
-                f"{name}: aborted transaction at position {slot * ENTRY_SIZE} has version {version}, expected {VERSION}"
+                f"aborted transaction at position {slot * ENTRY_SIZE} has version {version}, expected {VERSION}",
+                where=name,
             )
         yield AbortedTransaction(*fields)
 

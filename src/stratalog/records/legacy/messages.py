@@ -82,8 +82,9 @@ class LegacyBatch(RecordBatch):
         end = self.start + self.size
         if self.size < legacy.SIZE_MIN[self.magic] or end > len(view):
             raise CorruptRecordError(
-                f"{self._name}: size {self.size} does not fit between the smallest message,"
-                f" {legacy.SIZE_MIN[self.magic]} bytes, and the {len(view) - self.start} bytes that are there"
+                f"size {self.size} does not fit between the smallest message,"
+                f" {legacy.SIZE_MIN[self.magic]} bytes, and the {len(view) - self.start} bytes that are there",
+                where=self._name,
             )
         return view[self.start : end]
 
@@ -92,7 +93,7 @@ class LegacyBatch(RecordBatch):
         """The value: of a wrapper, the messages inside, compressed."""
         value = _parse(self.as_memoryview(), self._name).value
         if value is None:
-            raise InvalidRecordError(f"{self._name}: a wrapper has no value, expected messages")
+            raise InvalidRecordError("a wrapper has no value, expected messages", where=self._name)
         return memoryview(value)
 
     @property
@@ -110,13 +111,13 @@ class LegacyBatch(RecordBatch):
         if codec is Codec.NONE:
             return payload
         if codec is Codec.ZSTD:
-            raise InvalidRecordError(f"{self._name}: zstd in message format {self.magic}, which is older than it")
+            raise InvalidRecordError(f"zstd in message format {self.magic}, which is older than it", where=self._name)
         try:
             if codec is Codec.LZ4 and self.magic == _MAGIC_0:
                 return decompress(codec, with_right_checksum(payload), size_max=size_max)
             return decompress(codec, payload, size_max=size_max)
         except CorruptRecordError as error:
-            raise CorruptRecordError(f"{self._name}: {error}") from error.__cause__
+            raise CorruptRecordError(str(error), where=self._name) from error.__cause__
 
     def records(self, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> Iterator[Record]:
         """The message, or those in the wrapper, in order, with absolute offsets.
@@ -140,7 +141,7 @@ class LegacyBatch(RecordBatch):
         append_time = self.max_timestamp if self.timestamp_type == fmt.LOG_APPEND_TIME else None
         messages = list(_iter_inner(self.decompressed_payload(size_max=size_max), self._name))
         if not messages:
-            raise InvalidRecordError(f"{self._name}: a wrapper with no message in it")
+            raise InvalidRecordError("a wrapper with no message in it", where=self._name)
         shift = self._offset_shift(messages[-1].offset)
         return [
             Record(
@@ -159,7 +160,7 @@ class LegacyBatch(RecordBatch):
             return 0
         if last_offset < last_inner:
             raise InvalidRecordError(
-                f"{self._name}: the wrapper's offset is less than that of the last message in it, {last_inner}"
+                f"the wrapper's offset is less than that of the last message in it, {last_inner}", where=self._name
             )
         return last_offset - last_inner
 
@@ -190,13 +191,13 @@ def _parse(message: memoryview, name: str) -> _Message:
 def _sized(message: memoryview, at: int, name: str) -> tuple[bytes | None, int]:
     """The bytes behind their int32 length, and the position after them."""
     if at + 4 > len(message):
-        raise InvalidRecordError(f"{name}: no length at byte {at} of {len(message)}")
+        raise InvalidRecordError(f"no length at byte {at} of {len(message)}", where=name)
     (size,) = fmt.INT32.unpack_from(message, at)
     if size < 0:
         return None, at + 4
     end: int = at + 4 + size
     if end > len(message):
-        raise InvalidRecordError(f"{name}: length {size} at byte {at}, but the message ends at {len(message)}")
+        raise InvalidRecordError(f"length {size} at byte {at}, but the message ends at {len(message)}", where=name)
     return message[at + 4 : end].tobytes(), end
 
 
@@ -207,7 +208,8 @@ def _iter_inner(data: memoryview, name: str) -> Iterator[_Message]:
         (length,) = fmt.INT32.unpack_from(data, position + fmt.LENGTH_AT)
         if length < fmt.LEGACY_LENGTH_MIN:
             raise CorruptRecordError(
-                f"{name}: message length {length} at byte {position} inside, expected at least {fmt.LEGACY_LENGTH_MIN}"
+                f"message length {length} at byte {position} inside, expected at least {fmt.LEGACY_LENGTH_MIN}",
+                where=name,
             )
         end: int = position + fmt.LOG_OVERHEAD + length
         if end > len(data):

@@ -38,44 +38,44 @@ def map_store_error(error: BaseException, operation: str, where: str) -> RemoteS
     status = int(match[1]) if (match := _STATUS.search(text)) else 0
     code = (match[1] or match[2]) if (match := _CODE.search(text)) else ""
     kind = type(error).__name__
-    what = f"{operation} {where}: "
+    where = f"{operation} {where}"
     if status == 416 or "StartTooLarge" in text or code == "InvalidRange":
-        return RangeBehindEndError(what + "the range begins behind the end")
+        return RangeBehindEndError("the range begins behind the end", where=where)
     missing = isinstance(error, FileNotFoundError) or kind == "NotFoundError"
     if code == "NoSuchUpload":
-        return RetriableRemoteStorageError(what + "the store has given up the parts that were sent")
+        return RetriableRemoteStorageError("the store has given up the parts that were sent", where=where)
     if code in _NO_BUCKET or (missing and not code and operation in ("put", "list")):
-        return MissingBucketError(what + "the bucket does not exist; create it or correct the URL")
+        return MissingBucketError("the bucket does not exist; create it or correct the URL", where=where)
     if missing:
-        return RemoteResourceNotFoundError(what + "there is no such object")
+        return RemoteResourceNotFoundError("there is no such object", where=where)
     if code in _SKEWED:
         return RetriableRemoteStorageError(
-            what + f"this machine's clock is too far from the store's; set the clock ({code})"
+            f"this machine's clock is too far from the store's; set the clock ({code})", where=where
         )
     if (
         status in (401, 403)
         or code in ("AccessDenied", *_DENIED)
         or kind in ("PermissionDeniedError", "UnauthenticatedError")
     ):
-        return RemoteStorageError(what + _denied(operation, code) + (f" ({code})" if code else ""))
+        return RemoteStorageError(_denied(operation, code) + (f" ({code})" if code else ""), where=where)
     if isinstance(error, PermissionError) or "os error 13" in text:
-        return RemoteStorageError(what + "permission is denied; check the owner and mode of the directory")
+        return RemoteStorageError("permission is denied; check the owner and mode of the directory", where=where)
     if "os error 30" in text:
-        return RemoteStorageError(what + "the file system is mounted read-only; mount it for writing")
+        return RemoteStorageError("the file system is mounted read-only; mount it for writing", where=where)
     if status in (408, 429) or status >= 500 or code in _BUSY:
         answer = " ".join(str(part) for part in (status, code) if part)
-        return RetriableRemoteStorageError(what + f"the store answered {answer}")
+        return RetriableRemoteStorageError(f"the store answered {answer}", where=where)
     if "kind: Timeout" in text or "TimedOut" in text:
-        return RetriableRemoteStorageError(what + "the store did not answer in time")
+        return RetriableRemoteStorageError("the store did not answer in time", where=where)
     if "kind: Connect" in text:
-        return RetriableRemoteStorageError(what + "the store cannot be reached")
+        return RetriableRemoteStorageError("the store cannot be reached", where=where)
     if "HTTP error" in text:
-        return RetriableRemoteStorageError(what + "the connection to the store broke")
+        return RetriableRemoteStorageError("the connection to the store broke", where=where)
     if "os error 28" in text:
-        return RetriableRemoteStorageError(what + "no space is left on the device")
+        return RetriableRemoteStorageError("no space is left on the device", where=where)
     if code and (message := _MESSAGE.search(text)):
-        return RemoteStorageError(what + f"the store refused: {message[1].rstrip('.')} ({code})")
-    return RemoteStorageError(what + first_line(text))
+        return RemoteStorageError(f"the store refused: {message[1].rstrip('.')} ({code})", where=where)
+    return RemoteStorageError(first_line(text), where=where)
 
 
 def _denied(operation: str, code: str) -> str:

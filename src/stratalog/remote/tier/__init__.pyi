@@ -1,9 +1,3 @@
-from .copy_task import (
-    COPY_QUOTA as COPY_QUOTA,
-)
-from .copy_task import (
-    PartitionCount as PartitionCount,
-)
 from .counters import (
     RemoteTopicCounts as RemoteTopicCounts,
 )
@@ -28,11 +22,11 @@ from .retention import (
 from .retention import (
     readable_sizes as readable_sizes,
 )
-from .status import (
-    MEANING as MEANING,
+from .services import (
+    PartitionCount as PartitionCount,
 )
 from .status import (
-    Activity as Activity,
+    MEANING as MEANING,
 )
 from .status import (
     Failure as Failure,

@@ -7,17 +7,15 @@ import logging
 from dataclasses import dataclass, replace
 
 from stratalog.remote.api import (
-    RemoteLogMetadataManager,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
     TopicIdPartition,
+    ensure_owner,
     lineage_of,
 )
 from stratalog.remote.reading import KeepsVersions
 from stratalog.remote.tier.cancellation import Cancellation
 from stratalog.remote.tier.copied_offset import find_remote_start
-from stratalog.remote.tier.copy_task import CopiesInFlight
-from stratalog.remote.tier.deletion import SegmentDeleter
 from stratalog.remote.tier.log_view import LogView, segments_not_remote
 from stratalog.remote.tier.retention import (
     Expiration,
@@ -28,9 +26,10 @@ from stratalog.remote.tier.retention import (
     plan_expiration,
     quiet_until,
 )
+from stratalog.remote.tier.segment_deletion import delete_segment
+from stratalog.remote.tier.services import TierServices
 from stratalog.remote.tier.tier_facts import DeleteLag, RemoteTally
-from stratalog.remote.tier.watchdog import Progress
-from stratalog.util import Clock
+from stratalog.remote.tier.watchdog import Progress, StepKind
 
 logger = logging.getLogger(__name__)
 
@@ -78,22 +77,16 @@ class ExpirationTask:
 
     def __init__(
         self,
+        services: TierServices,
         log: LogView,
         partition: TopicIdPartition,
-        rlmm: RemoteLogMetadataManager,
         *,
-        deleter: SegmentDeleter,
-        in_flight: CopiesInFlight,
-        clock: Clock,
         progress: Progress,
         cancelled: Cancellation,
     ) -> None:
+        self._services = services
         self._log = log
         self._partition = partition
-        self._rlmm = rlmm
-        self._deleter = deleter
-        self._in_flight = in_flight
-        self._clock = clock
         self._progress = progress
         self._cancelled = cancelled
         self._start_checked = False
@@ -107,7 +100,7 @@ class ExpirationTask:
         The log start offset is moved first: from then on no reader asks for what is being deleted.
         """
         log = self._log
-        self._progress.note("the metadata of its remote segments")
+        self._progress.note(StepKind.METADATA, "the metadata of its remote segments")
         if not self._start_checked:
             self._check_start()
             self._start_checked = True
@@ -118,7 +111,7 @@ class ExpirationTask:
         plan = plan_expiration(segments, facts)
         self._idle = _idle(segments, facts, version, plan)
         if plan.expirations:
-            self._deleter.ensure_allowed()
+            ensure_owner(self._services.rsm)
         if plan.log_start_offset > log.log_start_offset:
             self._cancelled.unless_set(
                 lambda: log.increment_log_start_offset(plan.log_start_offset, "remote retention")
@@ -140,7 +133,7 @@ class ExpirationTask:
         an offset whose epoch is not known.
         """
         log = self._log
-        first = find_remote_start(self._rlmm, self._partition, log)
+        first = find_remote_start(self._services.rlmm, self._partition, log)
         start = log.local_log_start_offset
         if first is not None:
             known_from = log.leader_epochs.entries[0].start_offset
@@ -156,7 +149,7 @@ class ExpirationTask:
         return RetentionFacts(
             retention_ms=config.retention_ms if deletes else -1,
             retention_bytes=config.retention_bytes if deletes else -1,
-            now_ms=self._clock.now_ms(),
+            now_ms=self._services.clock.now_ms(),
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
             only_local_bytes=sum(segment.size_bytes for segment in segments_not_remote(log)),
@@ -164,7 +157,7 @@ class ExpirationTask:
         )
 
     def _metadata_version(self) -> int | None:
-        rlmm = self._rlmm
+        rlmm = self._services.rlmm
         return rlmm.metadata_version(self._partition) if isinstance(rlmm, KeepsVersions) else None
 
     def _settled_segments(self) -> list[RemoteLogSegmentMetadata]:
@@ -180,27 +173,27 @@ class ExpirationTask:
         }
         if not unfinished:
             return listed
-        failed = {segment_id for segment_id in unfinished if segment_id not in self._in_flight}
+        failed = {segment_id for segment_id in unfinished if segment_id not in self._services.in_flight}
         return [
             segment
-            for segment in self._rlmm.list_remote_log_segments(self._partition)
+            for segment in self._services.rlmm.list_remote_log_segments(self._partition)
             if segment.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED or segment.segment_id in failed
         ]
 
     def _tallied(self) -> list[RemoteLogSegmentMetadata]:
         """All segments, added up."""
-        started = self._clock.monotonic()
-        listed = self._rlmm.list_remote_log_segments(self._partition)
+        started = self._services.clock.monotonic()
+        listed = self._services.rlmm.list_remote_log_segments(self._partition)
         size = sum(segment.segment_size_bytes for segment in listed if segment.is_readable)
-        self.tally = RemoteTally(len(listed), size, (self._clock.monotonic() - started) * 1000)
+        self.tally = RemoteTally(len(listed), size, (self._services.clock.monotonic() - started) * 1000)
         return listed
 
     def _delete(self, expiration: Expiration) -> None:
         segment, reason = expiration.segment, expiration.reason
-        self._progress.note(f"the deletion of remote segment {segment.segment_id}")
+        self._progress.note(StepKind.DELETION, f"the deletion of remote segment {segment.segment_id}")
         level = logging.INFO if reason in _BY_RETENTION else logging.DEBUG
         logger.log(level, "Deleting remote segment %s: %s", segment.segment_id, reason.value)
-        self._deleter.delete(segment)
+        delete_segment(self._services, segment)
 
     def _set_lag(self, left: list[Expiration]) -> None:
         self.delete_lag = DeleteLag(len(left), sum(e.segment.segment_size_bytes for e in left))

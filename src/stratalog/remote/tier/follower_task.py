@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from stratalog.remote.api import RemoteLogMetadataManager, TopicIdPartition
+from stratalog.remote.api import TopicIdPartition
 from stratalog.remote.tier.cancellation import Cancellation
 from stratalog.remote.tier.copied_offset import find_highest_remote_offset
 from stratalog.remote.tier.log_view import LogView
-from stratalog.remote.tier.watchdog import Progress
+from stratalog.remote.tier.services import TierServices
+from stratalog.remote.tier.watchdog import Progress, StepKind
 
 
 class FollowerTask:
@@ -14,23 +15,23 @@ class FollowerTask:
 
     def __init__(
         self,
+        services: TierServices,
         log: LogView,
         partition: TopicIdPartition,
-        rlmm: RemoteLogMetadataManager,
         *,
         progress: Progress,
         cancelled: Cancellation,
     ) -> None:
+        self._services = services
         self._log = log
         self._partition = partition
-        self._rlmm = rlmm
         self._progress = progress
         self._cancelled = cancelled
 
     def run(self) -> int:
         """Returns the highest offset that is finished remotely, -1 for none."""
-        self._progress.note("the metadata of its remote segments")
-        highest = find_highest_remote_offset(self._rlmm, self._partition, self._log)
+        self._progress.note(StepKind.METADATA, "the metadata of its remote segments")
+        highest = find_highest_remote_offset(self._services.rlmm, self._partition, self._log)
         if highest > self._log.highest_offset_in_remote_storage:
             self._cancelled.unless_set(lambda: self._log.update_highest_offset_in_remote_storage(highest))
         return highest

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import threading
 from dataclasses import dataclass
 
@@ -19,17 +18,11 @@ class Trouble:
     """What keeps a task of a partition from its work: its last error, and how many turns in a row have failed."""
 
     message: str
+    #: The message without the object that it is about: each attempt to copy has objects of its own.
+    reason: str
     times: int
     since_ms: int
     is_retriable: bool
-
-
-#: The id of a segment within a key or a message: each attempt to copy has a new one.
-_SEGMENT_ID = re.compile(r"(?<=-)[A-Za-z0-9_-]{22}(?=\.)")
-
-
-def _without_attempt(message: str) -> str:
-    return _SEGMENT_ID.sub("", message)
 
 
 class RemoteHealth:
@@ -41,7 +34,7 @@ class RemoteHealth:
         #: Since when the store fails in a way that may pass; None while it works.
         self.unreachable_since_ms: int | None = None
         #: What keeps a task of a partition from its work and will not pass by itself.
-        self.failures: dict[tuple[TopicIdPartition, str], str] = {}
+        self.failures: dict[tuple[TopicIdPartition, str], Trouble] = {}
         #: The same, and what may pass as well: every task whose last turn failed.
         self.troubles: dict[tuple[TopicIdPartition, str], Trouble] = {}
 
@@ -51,7 +44,8 @@ class RemoteHealth:
         with self._lock:
             before = self.troubles.get((partition, task))
             times, since = (0, self._clock.now_ms()) if before is None else (before.times, before.since_ms)
-            self.troubles[partition, task] = Trouble(str(error), times + 1, since, is_retriable)
+            trouble = Trouble(str(error), getattr(error, "reason", str(error)), times + 1, since, is_retriable)
+            self.troubles[partition, task] = trouble
         if is_retriable:
             with self._lock:
                 first = self.unreachable_since_ms is None
@@ -66,12 +60,11 @@ class RemoteHealth:
                 error,
             )
             return
-        message = str(error)
         with self._lock:
-            before_message = self.failures.get((partition, task), "")
-            known = _without_attempt(before_message) == _without_attempt(message)
-            self.failures[partition, task] = message
-        logger.log(logging.DEBUG if known else logging.ERROR, "%s of %s does not work: %s", task, partition, message)
+            last = self.failures.get((partition, task))
+            known = last is not None and last.reason == trouble.reason
+            self.failures[partition, task] = trouble
+        logger.log(logging.DEBUG if known else logging.ERROR, "%s of %s does not work: %s", task, partition, error)
 
     def succeeded(self, partition: TopicIdPartition, task: str, *, used_store: bool) -> bool:
         """A task went well; whether that shows that the store works again."""
@@ -87,5 +80,5 @@ class RemoteHealth:
 
     def forget(self, partition: TopicIdPartition) -> None:
         with self._lock:
-            self.failures = {key: message for key, message in self.failures.items() if key[0] != partition}
+            self.failures = {key: trouble for key, trouble in self.failures.items() if key[0] != partition}
             self.troubles = {key: trouble for key, trouble in self.troubles.items() if key[0] != partition}

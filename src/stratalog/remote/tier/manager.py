@@ -27,14 +27,13 @@ from stratalog.remote.api import (
     position_max,
 )
 from stratalog.remote.reading import RemoteIndexCache, RemoteLogReader, RemoteReadResult, SegmentBlocks, TrueSizes
-from stratalog.remote.tier.copy_task import PartitionCount, not_known
 from stratalog.remote.tier.counters import RemoteCounts
-from stratalog.remote.tier.deletions import PartitionDeletions, RemembersDeletions
 from stratalog.remote.tier.health import RemoteHealth
 from stratalog.remote.tier.log_view import LogView, topic_id_partition
+from stratalog.remote.tier.partition_deletion import PartitionDeleter, RemembersDeletions
 from stratalog.remote.tier.quota import RateQuota
 from stratalog.remote.tier.schedule import Retries, Schedule
-from stratalog.remote.tier.task_factory import TaskFactory
+from stratalog.remote.tier.services import PartitionCount, TierServices, not_known
 from stratalog.remote.tier.tier_facts import (
     CopyLag,
     DeleteLag,
@@ -43,8 +42,8 @@ from stratalog.remote.tier.tier_facts import (
     RemoteSizes,
     RunResult,
 )
-from stratalog.remote.tier.tiered_partition import FOLLOWER, READ, TieredPartition
-from stratalog.remote.tier.watchdog import Watchdog
+from stratalog.remote.tier.tiered_partition import FOLLOWER, READ, TieredPartition, tier_partition
+from stratalog.remote.tier.watchdog import Step, Watchdog
 from stratalog.remote.tier.worker_pool import WorkerPool
 from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem
 
@@ -115,27 +114,22 @@ class RemoteLogManager:
             pending_max=config["remote.log.reader.max.pending.tasks"],
         )
         self._watcher = WorkerPool("remote-log-watchdog", 1)
-        self._tasks = TaskFactory(
-            self._rlmm,
-            rsm,
-            config,
-            quota=self.copy_quota,
-            counts=self.counts,
-            watchdog=self.watchdog,
-            on_deleted=self._forget_segment,
-            partition_count=partition_count,
+        self._services = TierServices(
+            rlmm=self._rlmm,
+            rsm=rsm,
             clock=clock,
             fs=fs,
-        )
-        self._deletions = PartitionDeletions(
-            self._rlmm,
-            deleter=self._tasks.deleter,
             broker_id=config["node.id"],
-            clock=clock,
+            custom_metadata_bytes_max=config["remote.log.metadata.custom.metadata.max.bytes"],
+            copy_quota=self.copy_quota,
+            counts=self.counts,
             health=self.health,
-            schedule=self._schedule,
-            pool=self.expirers,
-            on_deleted=self._partition_deleted,
+            watchdog=self.watchdog,
+            partition_count=partition_count,
+            on_segment_deleted=self._forget_segment,
+        )
+        self._deletions = PartitionDeleter(
+            self._services, schedule=self._schedule, pool=self.expirers, on_deleted=self._partition_deleted
         )
         self._tiered: dict[TopicIdPartition, TieredPartition] = {}
         #: How many of them each topic has.
@@ -216,7 +210,7 @@ class RemoteLogManager:
             if known is not None:
                 self._stop(known)
             self._check_reach(log, partition)
-            tiered = self._tasks.make(log, partition, is_leader=is_leader)
+            tiered = tier_partition(self._services, log, partition, is_leader=is_leader)
             self._tiered[partition] = tiered
             self._by_topic[partition.topic] += known is None
             pools = [self.copiers, self.expirers] if is_leader else [self.followers]
@@ -425,13 +419,10 @@ class RemoteLogManager:
         """Whether a partition is no longer copied because its custom metadata is too large."""
         return self._of(partition).copying_stopped
 
-    def copy_step(self, partition: TopicIdPartition) -> str:
-        """What the copy task of a partition is at, in words.
-
-        "" when it is idle, or the partition is not tiered here.
-        """
+    def copy_step(self, partition: TopicIdPartition) -> Step | None:
+        """Return the step of a partition's copy task; None when it is idle, or the partition is not tiered here."""
         tiered = self._tiered.get(partition)
-        return "" if tiered is None else tiered.copy_step
+        return None if tiered is None else tiered.copy_step
 
     def copy_lag(self, partition: TopicIdPartition) -> CopyLag:
         """What is sealed and not remote, as of now: it grows while copies hang or fail."""

@@ -1,4 +1,4 @@
-"""Deletion of everything that a partition has in the remote tier, when its topic is deleted or no longer tiered.
+"""Deletion of everything that partitions have in the remote tier, when topics are deleted or no longer tiered.
 
 DELETE_PARTITION_MARKED is written before the topic goes; then, as often as it takes and across restarts,
 DELETE_PARTITION_STARTED, every segment, DELETE_PARTITION_FINISHED.
@@ -6,47 +6,110 @@ DELETE_PARTITION_STARTED, every segment, DELETE_PARTITION_FINISHED.
 
 from __future__ import annotations
 
-from stratalog.remote.api import (
-    RemoteLogMetadataManager,
-    RemotePartitionDeleteMetadata,
-    RemotePartitionDeleteState,
-    TopicIdPartition,
-)
-from stratalog.remote.tier.deletion import SegmentDeleter
-from stratalog.util import Clock
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from typing import Protocol, runtime_checkable
+
+from stratalog.errors import StratalogError
+from stratalog.remote.api import RemotePartitionDeleteMetadata, RemotePartitionDeleteState, TopicIdPartition
+from stratalog.remote.tier.schedule import Schedule
+from stratalog.remote.tier.segment_deletion import delete_segment
+from stratalog.remote.tier.services import TierServices
+from stratalog.remote.tier.tiered_partition import TieredPartition
+from stratalog.remote.tier.worker_pool import WorkerPool
 
 
-class PartitionDeletion:
-    """The deletion of one partition, of which nothing is being copied or expired meanwhile."""
+@runtime_checkable
+class RemembersDeletions(Protocol):
+    """A metadata manager that can tell which deletions of partitions were begun and never finished."""
+
+    def unfinished_partition_deletes(self) -> Iterable[TopicIdPartition]: ...
+
+
+class PartitionDeleter:
+    """Deletions in progress, each retried until it succeeds. Thread-safe.
+
+    A partition of which `covers` is true must not get tasks; `on_deleted` is called when it may.
+    """
 
     def __init__(
         self,
-        partition: TopicIdPartition,
-        rlmm: RemoteLogMetadataManager,
+        services: TierServices,
         *,
-        deleter: SegmentDeleter,
-        broker_id: int,
-        clock: Clock,
+        schedule: Schedule,
+        pool: WorkerPool,
+        on_deleted: Callable[[TopicIdPartition], object],
     ) -> None:
-        self._partition = partition
-        self._rlmm = rlmm
-        self._deleter = deleter
-        self._broker_id = broker_id
-        self._clock = clock
+        self._services = services
+        self._schedule = schedule
+        self._pool = pool
+        self._on_deleted = on_deleted
+        self._going: set[TopicIdPartition] = set()
+        self._lock = threading.Lock()
 
-    def mark(self) -> None:
-        """Make the deletion certain: from here on `run` is going to be called until it succeeds."""
-        self._publish(RemotePartitionDeleteState.DELETE_PARTITION_MARKED)
+    def covers(self, partition: TopicIdPartition) -> bool:
+        """Whether the partition is being deleted."""
+        return partition in self._going
 
-    def run(self) -> int:
+    def begin(self, partition: TopicIdPartition, stopped: TieredPartition | None) -> None:
+        """Record durably that all that the partition has goes, and see to it. `stopped` is what its tasks were.
+
+        RemoteStorageError when it could not be recorded: nothing goes then.
+        """
+        with self._lock:
+            if partition in self._going:
+                return
+            self._going.add(partition)
+        try:
+            self._publish(partition, RemotePartitionDeleteState.DELETE_PARTITION_MARKED)
+        except BaseException:
+            with self._lock:
+                self._going.discard(partition)
+            raise
+        self._add(partition, stopped)
+
+    def resume(self, partitions: Iterable[TopicIdPartition]) -> None:
+        """Go on with deletions that an earlier process had begun."""
+        for partition in partitions:
+            with self._lock:
+                if partition in self._going:
+                    continue
+                self._going.add(partition)
+            self._add(partition, None)
+
+    def _add(self, partition: TopicIdPartition, stopped: TieredPartition | None) -> None:
+        """The deletion begins when the last of the partition's tasks has ended."""
+        health = self._services.health
+
+        def run() -> bool:
+            try:
+                with nullcontext(True) if stopped is None else stopped.ended() as ended:
+                    if not ended:
+                        return False
+                    deleted = self._delete(partition)
+            except (StratalogError, OSError) as error:
+                health.failed(partition, "deletion", error)
+                return False
+            health.succeeded(partition, "deletion", used_store=deleted > 0)
+            self._services.rlmm.on_stop_partitions([partition])
+            with self._lock:
+                self._going.discard(partition)
+            self._on_deleted(partition)
+            return True
+
+        self._schedule.add(f"deletion of {partition}", run, self._pool, once=True)
+
+    def _delete(self, partition: TopicIdPartition) -> int:
         """Delete all segments; return how many there were. Raises RemoteStorageError; a later call goes on."""
-        self._publish(RemotePartitionDeleteState.DELETE_PARTITION_STARTED)
-        segments = self._rlmm.list_remote_log_segments(self._partition)
+        self._publish(partition, RemotePartitionDeleteState.DELETE_PARTITION_STARTED)
+        segments = self._services.rlmm.list_remote_log_segments(partition)
         for segment in segments:
-            self._deleter.delete(segment)
-        self._publish(RemotePartitionDeleteState.DELETE_PARTITION_FINISHED)
+            delete_segment(self._services, segment)
+        self._publish(partition, RemotePartitionDeleteState.DELETE_PARTITION_FINISHED)
         return len(segments)
 
-    def _publish(self, state: RemotePartitionDeleteState) -> None:
-        event = RemotePartitionDeleteMetadata(self._partition, state, self._clock.now_ms(), self._broker_id)
-        self._rlmm.put_remote_partition_delete_metadata(event).result()
+    def _publish(self, partition: TopicIdPartition, state: RemotePartitionDeleteState) -> None:
+        services = self._services
+        event = RemotePartitionDeleteMetadata(partition, state, services.clock.now_ms(), services.broker_id)
+        services.rlmm.put_remote_partition_delete_metadata(event).result()

@@ -17,6 +17,7 @@ from stratalog.config import LogConfig
 from stratalog.log.retention import SegmentFacts
 from stratalog.log.segment import LogSegment
 from stratalog.remote.tier.copy_task import candidates
+from stratalog.remote.tier.watchdog import Step, StepKind
 
 
 class Reason(Enum):
@@ -54,14 +55,6 @@ MEANING = {
 }
 
 
-class Activity(Enum):
-    """What the copy task does at the moment."""
-
-    IDLE = "idle"
-    COPYING = "copying"
-    AWAITING_QUOTA = "awaiting quota"
-
-
 @dataclass(frozen=True, slots=True)
 class Failure:
     """A task whose last turn failed: how many in a row, since when, and what it said last."""
@@ -95,9 +88,8 @@ class TierFacts:
     is_leader: bool = True
     #: Copies have ended until somebody looks: custom metadata is too large.
     is_stopped: bool = False
-    activity: Activity = Activity.IDLE
-    #: What the copy task waits for, in words; "" for nothing.
-    step: str = ""
+    #: What the copy task waits for; None while it is idle.
+    step: Step | None = None
     failures: Sequence[Failure] = ()
     remote_segments: int = 0
     remote_bytes: int = 0
@@ -229,11 +221,9 @@ def _of_due(facts: TierFacts, *, is_first: bool) -> Reason:
         return Reason.WAITING
     if facts.is_stopped or any(failure.task == "copy" for failure in facts.failures):
         return Reason.FAILING
-    return {
-        Activity.IDLE: Reason.WAITING,
-        Activity.COPYING: Reason.COPYING,
-        Activity.AWAITING_QUOTA: Reason.QUOTA,
-    }[facts.activity]
+    if facts.step is None:
+        return Reason.WAITING
+    return Reason.QUOTA if facts.step.kind is StepKind.QUOTA else Reason.COPYING
 
 
 def _text(reason: Reason, head: SegmentStatus | None, facts: TierFacts) -> str:
@@ -255,6 +245,6 @@ def _text(reason: Reason, head: SegmentStatus | None, facts: TierFacts) -> str:
         return f"{where}the broker has no remote tier: remote.log.storage.system.enable is false"
     if reason is Reason.DISABLED:
         return f"{where}remote.storage.enable is false"
-    if reason is Reason.COPYING and facts.step:
-        return f"{where}{MEANING[reason]}; it waits for {facts.step}"
+    if reason is Reason.COPYING and facts.step is not None:
+        return f"{where}{MEANING[reason]}; it waits for {facts.step.detail}"
     return f"{where}{MEANING[reason]}"

@@ -16,8 +16,9 @@ from stratalog.remote.tier.expiration_task import ExpirationTask
 from stratalog.remote.tier.follower_task import FollowerTask
 from stratalog.remote.tier.log_view import LogView, segments_not_remote
 from stratalog.remote.tier.schedule import Job
+from stratalog.remote.tier.services import TierServices
 from stratalog.remote.tier.tier_facts import CopyLag, DeleteLag, PartitionGauges
-from stratalog.remote.tier.watchdog import Progress
+from stratalog.remote.tier.watchdog import Progress, Step
 
 #: The names of tasks, as they are reported.
 COPY, EXPIRATION, FOLLOWER = "copy", "expiration", "follower task"
@@ -99,8 +100,8 @@ class TieredPartition:
         return CopyLag(len(sealed), sum(segment.size_bytes for segment in sealed))
 
     @property
-    def copy_step(self) -> str:
-        """What the copy task is at, in words; "" between two turns."""
+    def copy_step(self) -> Step | None:
+        """The step that the copy task is at; None between two turns."""
         return self._tasks.copying.current
 
     @property
@@ -134,6 +135,26 @@ class TieredPartition:
                     return
                 locks.callback(lock.release)
             yield True
+
+
+def tier_partition(
+    services: TierServices, log: LogView, partition: TopicIdPartition, *, is_leader: bool
+) -> TieredPartition:
+    """Make the tasks of a partition."""
+    cancelled = Cancellation()
+    copying, expiring, following = (services.watchdog.watch(partition, name) for name in (COPY, EXPIRATION, FOLLOWER))
+    tasks = PartitionTasks(
+        copy=CopyTask(services, log, partition, progress=copying, cancelled=cancelled),
+        expiration=ExpirationTask(services, log, partition, progress=expiring, cancelled=cancelled),
+        follower=FollowerTask(
+            services, log, partition, progress=copying if is_leader else following, cancelled=cancelled
+        ),
+        copying=copying,
+        expiring=expiring,
+        following=following,
+        cancelled=cancelled,
+    )
+    return TieredPartition(log, partition, tasks, is_leader=is_leader)
 
 
 @contextmanager

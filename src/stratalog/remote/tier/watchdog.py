@@ -5,11 +5,30 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass
+from enum import Enum
 
 from stratalog.remote.api import TopicIdPartition
 from stratalog.util import Clock
 
 logger = logging.getLogger(__name__)
+
+
+class StepKind(Enum):
+    """What kind of thing a task waits for."""
+
+    METADATA = "metadata"
+    QUOTA = "quota"
+    CHECK = "check"
+    STORE = "store"
+    DELETION = "deletion"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a task waits for; `detail` says it in words, for people."""
+
+    kind: StepKind
+    detail: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +44,11 @@ class Progress:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._step: tuple[float, int, str] | None = None
+        self._step: tuple[float, int, Step] | None = None
 
-    def note(self, waiting_for: str) -> None:
+    def note(self, kind: StepKind, detail: str) -> None:
         """The task has come to something that may take long."""
-        self._step = (self._clock.monotonic(), self._clock.now_ms(), waiting_for)
+        self._step = (self._clock.monotonic(), self._clock.now_ms(), Step(kind, detail))
 
     def advance(self) -> None:
         """What the task waits for is under way: it stands still from now on only."""
@@ -42,17 +61,17 @@ class Progress:
         self._step = None
 
     @property
-    def current(self) -> str:
-        """The step that the task is in; "" between two turns."""
+    def current(self) -> Step | None:
+        """The step that the task is in; None between two turns."""
         step = self._step
-        return "" if step is None else step[2]
+        return None if step is None else step[2]
 
     def stalled(self, stall_ms: int) -> Stall | None:
         """The step that has taken longer than `stall_ms`, if the task is in one."""
         step = self._step
         if step is None or (self._clock.monotonic() - step[0]) * 1000 < stall_ms:
             return None
-        return Stall(step[1], step[2])
+        return Stall(step[1], step[2].detail)
 
 
 class Watchdog:

@@ -8,7 +8,6 @@ out if `on_data_loss` returns.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -31,7 +30,6 @@ OUTPUT_BYTES: Final = 8 * 1024 * 1024
 
 #: How far a batch may expand that has not been seen yet: one of unknown kind is decoded on its own.
 _RATIO_UNKNOWN: Final = float("inf")
-_POSITION: Final = re.compile(r"\bposition \d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,9 +264,9 @@ class PieceDecoder:
         self._tell(position, error, first, self.piece.end, self.piece.end_position - position)
 
     def _tell(self, position: int, error: KafkaError, start: int, end: int, size: int) -> None:
-        """The decoder's own positions, in the text of an error, are relative to a block."""
-        what = _POSITION.sub(f"position {position}", str(error), count=1)
-        self.on_data_loss(f"{self.source}: {what}; offsets {start} to {end - 1}", self._wanted_of(start, end), size)
+        """Name the position in the source: where the error says it is, is relative to a block."""
+        what = f"batch at position {position} cannot be read: {error.reason}; offsets {start} to {end - 1}"
+        self.on_data_loss(f"{self.source}: {what}", self._wanted_of(start, end), size)
 
     def _wanted_of(self, start: int, end: int) -> int:
         """How many of the offsets [start, end) are asked for."""

@@ -1,0 +1,30 @@
+"""Deletion of one remote segment, in the order that survives a crash at every step."""
+
+from __future__ import annotations
+
+from stratalog.remote.api import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
+from stratalog.remote.tier.services import TierServices
+
+
+def delete_segment(services: TierServices, segment: RemoteLogSegmentMetadata) -> None:
+    """DELETE_SEGMENT_STARTED, the objects, DELETE_SEGMENT_FINISHED; done again from the start, it ends the same.
+
+    Raises RemoteStorageError; the segment is then unreadable, and a later call goes on.
+    """
+    counts = services.counts.topic(segment.topic_id_partition.topic)
+    counts.delete_requests += 1
+    try:
+        _publish(services, segment, RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
+        services.rsm.delete_log_segment_data(segment)
+        services.on_segment_deleted(segment)
+        _publish(services, segment, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
+    except Exception:
+        counts.delete_errors += 1
+        raise
+
+
+def _publish(services: TierServices, segment: RemoteLogSegmentMetadata, state: RemoteLogSegmentState) -> None:
+    update = RemoteLogSegmentMetadataUpdate(
+        segment.segment_id, services.clock.now_ms(), segment.custom_metadata, state, services.broker_id
+    )
+    services.rlmm.update_remote_log_segment_metadata(update).result()
