@@ -82,7 +82,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
         "log-dirs",
         "Describe the log directories of brokers and their remote tier.",
         ("log-dirs describe --topic orders -b localhost:9092",),
-        (CommandSpec("describe", "stratalog.cli.log_dirs:describe", "Describe partition sizes by directory."),),
+        (CommandSpec("describe", "stratalog.cli.log_dirs:describe", "Describe the sizes of partitions by directory."),),
     ),
     GroupSpec(
         "index",
@@ -98,14 +98,18 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
     CommandSpec(
         "dump", "stratalog.cli.dump.command:dump", "Print segment, index and checkpoint files as kafka-dump-log does."
     ),
-    CommandSpec(
-        "fsck", "stratalog.cli.fsck.command:fsck", "Check log directories offline and repair what follows from the log."
-    ),
+    CommandSpec("fsck", "stratalog.cli.fsck.command:fsck", "Check log directories offline, and repair them."),
     GroupSpec(
         "retention",
-        "Explain why records are still there and when they go.",
+        "Explain why records are kept and when they are deleted.",
         ("retention explain orders --data-dir D --what-if retention.ms=3600000",),
-        (CommandSpec("explain", "stratalog.cli.retention.explain:explain", "Explain when each segment goes."),),
+        (
+            CommandSpec(
+                "explain",
+                "stratalog.cli.retention.explain:explain",
+                "Explain why each segment is kept and when it is deleted.",
+            ),
+        ),
     ),
     GroupSpec(
         "spark",
@@ -153,7 +157,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
             CommandSpec("audit", "stratalog.cli.tier.audit:audit", "Check what a bucket holds."),
             CommandSpec("repair", "stratalog.cli.tier.repair:repair", "Repair what an audit finds, after asking."),
             CommandSpec("restore", "stratalog.cli.tier.restore:restore", "Restore topics into a data directory."),
-            CommandSpec("owner", "stratalog.cli.tier.owner:owner", "Show which cluster owns a bucket, or decide it."),
+            CommandSpec("owner", "stratalog.cli.tier.owner:owner", "Show or change the cluster that owns a bucket."),
         ),
     ),
 )

@@ -23,11 +23,11 @@ class EntityType(Enum):
     BROKERS = "brokers"
 
 
-EntityTypeOption = Annotated[EntityType, typer.Option("--entity-type", help="Topics or brokers.")]
+EntityTypeOption = Annotated[EntityType, typer.Option("--entity-type", help="Kind of entity.")]
 EntityName = Annotated[
-    str | None, typer.Option("--entity-name", metavar="N", help="The topic's name, or the broker's id.")
+    str | None, typer.Option("--entity-name", metavar="N", help="Name of the topic, or id of the broker.")
 ]
-EntityDefault = Annotated[bool, typer.Option("--entity-default", help="With brokers: what holds for all of them.")]
+EntityDefault = Annotated[bool, typer.Option("--entity-default", help="With brokers: the defaults of all brokers.")]
 
 _SOURCES = {
     ConfigSource.TOPIC: "DYNAMIC_TOPIC_CONFIG",
@@ -45,10 +45,10 @@ def describe(
     entity_type: EntityTypeOption,
     entity_name: EntityName = None,
     entity_default: EntityDefault = False,
-    all_: Annotated[bool, typer.Option("--all", help="Also what nobody set.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Show settings with default values too.")] = False,
     json_: JsonLines = False,
 ) -> int:
-    """What is set on one topic or broker, or on all of them, and where each value comes from.
+    """Describe the settings of one topic or broker, or of all of them, and where each value comes from.
 
     \b
     Example:
@@ -89,15 +89,17 @@ def alter(
     entity_default: EntityDefault = False,
     add_config: Annotated[
         list[str] | None,
-        typer.Option("--add-config", metavar="K=V,..", help="What to set; lists in brackets: k=\\[a,b]."),
+        typer.Option(
+            "--add-config", metavar="K=V,..", help="Settings to add or change. Write lists in brackets: k=[a,b]."
+        ),
     ] = None,
     delete_config: Annotated[
-        list[str] | None, typer.Option("--delete-config", metavar="K,..", help="What to set no more.")
+        list[str] | None, typer.Option("--delete-config", metavar="K,..", help="Settings to remove.")
     ] = None,
     dry_run: DryRun = False,
     json_: Json = False,
 ) -> int:
-    """Change what is set on one topic or broker; in force when the command ends.
+    """Change the settings of one topic or broker. They are in force when the command ends.
 
     \b
     Examples:

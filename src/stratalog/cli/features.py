@@ -20,11 +20,13 @@ from stratalog.wire.client import Client, Cluster, RefusedError, check
 
 ReleaseVersion = Annotated[
     str | None,
-    typer.Option("--release-version", metavar="V", help="The newest levels of a release (4.4), or of 4.4-IV1."),
+    typer.Option(
+        "--release-version", metavar="V", help="Take the newest levels of a release (4.4) or of one version (4.4-IV1)."
+    ),
 ]
 FeatureLevels = Annotated[
     list[str] | None,
-    typer.Option("--feature", metavar="NAME=LEVEL", help="One level of one feature; may be repeated."),
+    typer.Option("--feature", metavar="NAME=LEVEL", help="Take this level of one feature."),
 ]
 
 
@@ -42,7 +44,7 @@ class Feature:
 
 
 def describe(bootstrap_server: BootstrapServer, json_: Json = False) -> int:
-    """Supported and finalized levels.
+    """Describe supported and finalized feature levels.
 
     \b
     Example:
@@ -72,7 +74,9 @@ def upgrade(
     dry_run: DryRun = False,
     json_: Json = False,
 ) -> int:
-    """Finalize higher levels. From metadata.version 32 (4.4-IV1) on segments may pass 2 GiB, and there is no way back.
+    """Raise feature levels.
+
+    From metadata.version 32 (4.4-IV1) on, segments may be larger than 2 GiB. That level cannot be lowered again.
 
     \b
     Examples:
@@ -87,11 +91,11 @@ def downgrade(
     bootstrap_server: BootstrapServer,
     release_version: ReleaseVersion = None,
     feature: FeatureLevels = None,
-    unsafe: Annotated[bool, typer.Option("--unsafe", help="Even if metadata may be lost.")] = False,
+    unsafe: Annotated[bool, typer.Option("--unsafe", help="Lower the level even if metadata may be lost.")] = False,
     dry_run: DryRun = False,
     json_: Json = False,
 ) -> int:
-    """Finalize lower levels, where nothing was written that they cannot hold.
+    """Lower feature levels, unless something was written that the lower level cannot read.
 
     \b
     Example:

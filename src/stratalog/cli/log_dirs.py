@@ -39,12 +39,14 @@ def describe(
     bootstrap_server: BootstrapServer,
     topic: Topics = None,
     topic_list: Annotated[
-        str | None, typer.Option("--topic-list", metavar="A,B", help="The same, as kafka-log-dirs spells it.")
+        str | None, typer.Option("--topic-list", metavar="A,B", help="Same as --topic, for users of kafka-log-dirs.")
     ] = None,
     broker_list: Annotated[str | None, typer.Option("--broker-list", metavar="1,2", help="Only these brokers.")] = None,
     json_: Json = False,
 ) -> int:
-    """Size of every partition, by broker and directory; `remoteSize` where the partition has a remote tier.
+    """Describe the size of every partition, by broker and directory.
+
+    `remoteSize` is shown for partitions with a remote tier.
 
     \b
     Examples:

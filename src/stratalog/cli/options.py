@@ -20,7 +20,7 @@ BootstrapServer = Annotated[
         "-b",
         metavar="H:P[,..]",
         envvar=BOOTSTRAP_VARIABLE,
-        help="A broker of the cluster, as HOST:PORT.",
+        help="A broker of the cluster, HOST:PORT.",
     ),
 ]
 #: For commands that have other sources too; see `bootstrap_from_environment`.
@@ -35,14 +35,14 @@ OptionalBootstrapServer = Annotated[
 ]
 DataDirs = Annotated[
     list[Path] | None,
-    typer.Option("--data-dir", "--path", metavar="DIR", help="A data directory of a broker; may be repeated."),
+    typer.Option("--data-dir", "--path", metavar="DIR", help="A data directory of a broker."),
 ]
 Remote = Annotated[
     str | None,
     typer.Option(
         "--remote",
         metavar="URL",
-        help="A bucket of the remote tier: s3://bucket/prefix, gs://, az://, file:///directory or a directory.",
+        help="The bucket of the remote tier: s3://bucket/prefix, gs://, az://, file:///directory or a directory.",
     ),
 ]
 RemoteOptions = Annotated[
@@ -51,22 +51,22 @@ RemoteOptions = Annotated[
         "--remote-option",
         "--store-option",
         metavar="KEY=VALUE",
-        help="An option of the object store, such as endpoint, region or allow_http; may be repeated."
-        " What is not given is taken from the environment (AWS_*).",
+        help="An option of the object store, such as endpoint, region or allow_http. Other values come from "
+        "the environment (AWS_*).",
     ),
 ]
-Topics = Annotated[list[str] | None, typer.Option("--topic", metavar="T", help="Only this topic; may be repeated.")]
+Topics = Annotated[list[str] | None, typer.Option("--topic", metavar="T", help="Only this topic.")]
 TopicIds = Annotated[
     list[str] | None,
     typer.Option(
         "--topic-id",
         metavar="ID",
-        help="Where several topics have one name, only the one with this id; may be repeated.",
+        help="Only the topic with this id, if several topics have the same name.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="Print JSON lines, one object a line.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Have the broker check it, and change nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Let the broker check the request, and change nothing.")]
 
 
 def bootstrap_from_environment() -> str | None:

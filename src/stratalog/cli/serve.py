@@ -34,35 +34,37 @@ _SWITCH_SECONDS = 0.0005
 def serve(
     data_dir: Annotated[
         Path | None,
-        typer.Option(help="Where everything is kept; made when it is not there.  [default: log.dirs]"),
+        typer.Option(help="Directory for all data. It is created if it does not exist.  [default: log.dirs]"),
     ] = None,
     listen: Annotated[
         str | None,
         typer.Option(
-            help="host:port for Kafka clients; port 0 takes a free one.  [default: listeners, or 127.0.0.1:9092]",
+            help="Address for Kafka clients. Port 0 takes a free port.  [default: listeners, or 127.0.0.1:9092]",
             metavar="H:P",
         ),
     ] = None,
     web: Annotated[
         str,
         typer.Option(
-            help="host:port of the status page and of /metrics (port 0 takes a free one), or 'off'.",
+            help="Address of the status page and of /metrics, or 'off'. Port 0 takes a free port.",
             metavar="H:P|off",
         ),
     ] = "off",
     config: Annotated[
         Path | None,
-        typer.Option(help="A server.properties of Kafka's kind; what it asks for and cannot be kept is refused."),
+        typer.Option(
+            help="A server.properties file, as for Kafka. A safety setting that is not supported stops the start."
+        ),
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", help="One configuration key; may be repeated.", metavar="KEY=VALUE"),
+        typer.Option("--set", help="Set one configuration key.", metavar="KEY=VALUE"),
     ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more than what needs attention.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more than warnings and errors.")] = False,
 ) -> int:
     """Serve a data directory to Kafka clients.
 
-    Prints `ready broker=HOST:PORT web=URL` once it serves. SIGTERM or SIGINT ends it cleanly.
+    The command prints `ready broker=HOST:PORT web=URL` when clients can connect. SIGTERM or SIGINT stops it cleanly.
 
     \b
     Examples:

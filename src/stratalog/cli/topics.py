@@ -18,7 +18,7 @@ from stratalog.wire.client import Cluster, check, check_topic
 TopicName = Annotated[str | None, typer.Argument(metavar="TOPIC", show_default=False, help="The topic.")]
 TopicNames = Annotated[list[str] | None, typer.Argument(metavar="TOPIC..", show_default=False, help="The topics.")]
 TopicOption = Annotated[
-    list[str] | None, typer.Option("--topic", metavar="TOPIC", help="The same, as kafka-topics spells it.")
+    list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Same as TOPIC, for users of kafka-topics.")
 ]
 
 _TIMEOUT_MS = 30_000
@@ -32,17 +32,17 @@ def create(
     name: TopicName = None,
     topic: TopicOption = None,
     partitions: Annotated[
-        int | None, typer.Option(min=1, help="How many; without it, the broker's num.partitions.")
+        int | None, typer.Option(min=1, help="Number of partitions. Default: the broker's num.partitions.")
     ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option(min=1, help="Replicas; without it, the broker's default.")
+        int | None, typer.Option(min=1, help="Number of replicas. Default: the broker's default.replication.factor.")
     ] = None,
     config: Annotated[
         list[str] | None,
-        typer.Option("--config", metavar="KEY=VALUE", help="A configuration; may be repeated."),
+        typer.Option("--config", metavar="KEY=VALUE", help="Set one configuration of the topic."),
     ] = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="A topic that is there already is no error.")
+        bool, typer.Option("--if-not-exists", help="Succeed if the topic exists already.")
     ] = False,
     dry_run: DryRun = False,
     json_: Json = False,
@@ -78,12 +78,10 @@ def create(
 
 def list_(
     bootstrap_server: BootstrapServer,
-    exclude_internal: Annotated[
-        bool, typer.Option("--exclude-internal", help="Without the brokers' own topics.")
-    ] = False,
+    exclude_internal: Annotated[bool, typer.Option("--exclude-internal", help="Leave out internal topics.")] = False,
     json_: JsonLines = False,
 ) -> int:
-    """The names of all topics, one a line.
+    """List the names of all topics, one a line.
 
     \b
     Example:
@@ -107,7 +105,7 @@ def describe(
     topic: TopicOption = None,
     json_: JsonLines = False,
 ) -> int:
-    """Partitions, replicas and what is configured, of these topics or of all.
+    """Describe the partitions, replicas and configurations of these topics, or of all.
 
     \b
     Example:
@@ -131,13 +129,13 @@ def describe(
 
 def alter(
     bootstrap_server: BootstrapServer,
-    partitions: Annotated[int, typer.Option(min=1, help="How many it is to have; more than now.")],
+    partitions: Annotated[int, typer.Option(min=1, help="New number of partitions. It must be larger than now.")],
     name: TopicName = None,
     topic: TopicOption = None,
     dry_run: DryRun = False,
     json_: Json = False,
 ) -> int:
-    """Give a topic more partitions. Configurations are altered by `stratalog configs alter`.
+    """Add partitions to a topic. To change configurations, use `stratalog configs alter`.
 
     \b
     Example:
@@ -161,7 +159,7 @@ def delete(
     bootstrap_server: BootstrapServer,
     names: TopicNames = None,
     topic: TopicOption = None,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="A topic that is not there is no error.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if a topic does not exist.")] = False,
     json_: Json = False,
 ) -> int:
     """Delete topics with all their records, local and remote.

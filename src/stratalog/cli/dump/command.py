@@ -30,7 +30,7 @@ def dump(
     ] = None,
     files: Annotated[
         list[str] | None,
-        typer.Option("--files", metavar="FILE,..", help="The same, as kafka-dump-log spells it."),
+        typer.Option("--files", metavar="FILE,..", help="Same as FILE, for users of kafka-dump-log."),
     ] = None,
     deep_iteration: Annotated[
         bool, _flag("--deep-iteration", "Print every record, not only the batches.", _LOGS)
@@ -39,7 +39,7 @@ def dump(
         bool, _flag("--print-data-log", "Print keys and values; implies --deep-iteration.", _LOGS)
     ] = False,
     skip_record_metadata: Annotated[
-        bool, _flag("--skip-record-metadata", "Of records, print keys and values only.", _LOGS)
+        bool, _flag("--skip-record-metadata", "Print only keys and values of records.", _LOGS)
     ] = False,
     max_bytes: Annotated[
         int | None,
@@ -48,14 +48,14 @@ def dump(
             min=0,
             metavar="N",
             rich_help_panel=_LOGS,
-            help="Look only at the first N bytes of what is asked for.",
+            help="Read only the first N bytes of the file or range.",
         ),
     ] = None,
     verify_index_only: Annotated[
-        bool, _flag("--verify-index-only", "Verify against the log; print no entries.", _INDEXES)
+        bool, _flag("--verify-index-only", "Verify indexes against the log. Print no entries.", _INDEXES)
     ] = False,
     index_sanity_check: Annotated[
-        bool, _flag("--index-sanity-check", "Only what a broker checks when it starts.", _INDEXES)
+        bool, _flag("--index-sanity-check", "Check only what a broker checks at startup.", _INDEXES)
     ] = False,
     max_message_size: Annotated[
         int | None,
@@ -65,22 +65,24 @@ def dump(
             metavar="N",
             rich_help_panel=_INDEXES,
             show_default=False,
-            help="Report entries that point to a larger batch. Without it, batches of any size are read.",
+            help="Report entries that point to a larger batch. Default: read batches of any size.",
         ),
     ] = None,
-    offsets_decoder: Annotated[bool, _flag("--offsets-decoder", "Records of __consumer_offsets.", _RECORDS)] = False,
+    offsets_decoder: Annotated[
+        bool, _flag("--offsets-decoder", "Decode records of __consumer_offsets.", _RECORDS)
+    ] = False,
     transaction_log_decoder: Annotated[
-        bool, _flag("--transaction-log-decoder", "Records of __transaction_state.", _RECORDS)
+        bool, _flag("--transaction-log-decoder", "Decode records of __transaction_state.", _RECORDS)
     ] = False,
     cluster_metadata_decoder: Annotated[
         bool,
-        _flag("--cluster-metadata-decoder", "Records of __cluster_metadata and its snapshots.", _RECORDS),
+        _flag("--cluster-metadata-decoder", "Decode records of __cluster_metadata and its snapshots.", _RECORDS),
     ] = False,
     remote_log_metadata_decoder: Annotated[
-        bool, _flag("--remote-log-metadata-decoder", "Records of __remote_log_metadata.", _RECORDS)
+        bool, _flag("--remote-log-metadata-decoder", "Decode records of __remote_log_metadata.", _RECORDS)
     ] = False,
     share_group_state_decoder: Annotated[
-        bool, _flag("--share-group-state-decoder", "Records of __share_group_state.", _RECORDS)
+        bool, _flag("--share-group-state-decoder", "Decode records of __share_group_state.", _RECORDS)
     ] = False,
     key_decoder_class: Annotated[
         str | None,
@@ -88,13 +90,15 @@ def dump(
             "--key-decoder-class",
             metavar="CLASS",
             rich_help_panel=_RECORDS,
-            help="String-, Integer-, Long- or DefaultDecoder of org.apache.kafka.tools.api, or a Python"
-            " function, module:name, of bytes.",
+            help="Decoder of keys: StringDecoder, IntegerDecoder, LongDecoder or DefaultDecoder of "
+            "org.apache.kafka.tools.api, or a Python function from bytes to text, module:name.",
         ),
     ] = None,
     value_decoder_class: Annotated[
         str | None,
-        typer.Option("--value-decoder-class", metavar="CLASS", rich_help_panel=_RECORDS, help="As for keys."),
+        typer.Option(
+            "--value-decoder-class", metavar="CLASS", rich_help_panel=_RECORDS, help="Decoder of values, as for keys."
+        ),
     ] = None,
     from_: Annotated[
         str | None,
@@ -102,7 +106,7 @@ def dump(
             "--from",
             metavar="OFFSET|@POSITION",
             rich_help_panel=_PLACES,
-            help="Begin with the batch that holds that offset, or the first one from that byte on.",
+            help="Start with the batch that holds this offset, or with the first batch at or after this byte.",
         ),
     ] = None,
     to: Annotated[
@@ -111,7 +115,7 @@ def dump(
             "--to",
             metavar="OFFSET|@POSITION",
             rich_help_panel=_PLACES,
-            help="End before the first batch that begins there or behind it.",
+            help="Stop before the first batch that begins at or after this place.",
         ),
     ] = None,
     remote_option: Annotated[
@@ -121,15 +125,15 @@ def dump(
             "--store-option",
             metavar="KEY=VALUE",
             rich_help_panel=_PLACES,
-            help="Option of the object store, such as endpoint=URL.",
+            help="An option of the object store, such as endpoint=URL.",
         ),
     ] = None,
     as_json: JsonLines = False,
 ) -> int:
     """Print segment, index, snapshot and checkpoint files as kafka-dump-log does.
 
-    Exit code 1: something is damaged; what and where stands on stderr, and the rest is printed.
-    Exit code 2: a file is not there, or of a kind that is not known.
+    Exit code 1: something is damaged. stderr says what and where; the rest is printed.
+    Exit code 2: a file does not exist or is of an unknown kind.
 
     \b
     Examples:

@@ -22,32 +22,32 @@ def fsck(
     ],
     repair: Annotated[
         bool,
-        typer.Option("--repair", help="Make derived files anew and cut a torn tail, after saying so and asking."),
+        typer.Option("--repair", help="Rebuild derived files and cut a torn tail, after printing the plan and asking."),
     ] = False,
     accept_loss: Annotated[
         bool,
         typer.Option(
             "--accept-loss",
-            help="With --repair: move damage at the ends of segments aside, though its records were acknowledged.",
+            help="With --repair: also cut damage at the ends of segments, although its records were acknowledged.",
         ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --repair: do not ask.")] = False,
     threads: Annotated[
         int | None,
-        typer.Option("--threads", min=1, help="Segments read at once; as many as processors by default."),
+        typer.Option("--threads", min=1, help="Segments to read at the same time. Default: one for each processor."),
     ] = None,
     as_json: JsonLines = False,
 ) -> int:
     """Check log directories offline: every batch, index entry, snapshot, epoch, checkpoint and name.
 
-    Without --repair nothing is changed. With it, what follows from the log is made anew,
-    and a torn tail is cut and kept beside its log as NAME.POSITION.cut. No sound batch is ever touched.
-    Damage in records that were acknowledged stays, and the log goes on behind their offsets; --accept-loss
-    moves such damage aside too, and readers then pass over it.
+    Without --repair nothing is changed. With --repair, files that follow from the log are rebuilt. A torn tail is cut
+    and kept beside its log as NAME.POSITION.cut. Valid batches are never changed. Damage in records that were
+    acknowledged stays, and the log continues after their offsets. With --accept-loss such damage is cut too, and
+    consumers skip its offsets.
 
     Exit code 0: clean, or notes only.
     Exit code 1: errors or warnings.
-    Exit code 2: a broker has the directory, or it cannot be read.
+    Exit code 2: a broker has the directory open, or it cannot be read.
 
     \b
     Examples:

@@ -23,10 +23,14 @@ _PathArgument = Annotated[
 
 def inspect(
     path: _PathArgument,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="Show so many entries, first and last; 0 for all.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", min=0, help="Number of entries to show, first and last. 0 shows all.")
+    ] = 20,
     as_json: JsonLines = False,
 ) -> int:
-    """Show the format of indexes, why it is taken for that, and entries. Exit code 1: one is corrupt.
+    """Show the format of indexes, how it was detected, and their entries.
+
+    Exit code 1: an index is corrupt.
 
     \b
     Example:
@@ -36,7 +40,9 @@ def inspect(
 
 
 def verify(path: _PathArgument, as_json: JsonLines = False) -> int:
-    """Hold every entry of offset and time indexes against the log. Exit code 1: something is wrong.
+    """Compare every entry of offset and time indexes with the log.
+
+    Exit code 1: an entry is wrong or missing.
 
     \b
     Example:
@@ -49,17 +55,19 @@ def rebuild(
     path: _PathArgument,
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="8|12", help="Bytes of an offset index entry; as it is if not given."),
+        typer.Option("--to", metavar="8|12", help="Bytes of an offset index entry. Default: keep the format."),
     ] = None,
     interval: Annotated[
         int, typer.Option("--interval", min=0, metavar="BYTES", help="The topic's index.interval.bytes.")
     ] = INDEX_INTERVAL_BYTES,
     only_damaged: Annotated[
-        bool, typer.Option("--only-damaged", help="Only those that 'verify' has findings for.")
+        bool, typer.Option("--only-damaged", help="Rebuild only indexes in which 'verify' finds errors.")
     ] = False,
     as_json: JsonLines = False,
 ) -> int:
-    """Make indexes anew from their logs, while no broker serves them. Exit code 1: a log ends in no whole batch.
+    """Rebuild indexes from their logs, while no broker serves them.
+
+    Exit code 1: a log ends with an incomplete batch.
 
     \b
     Example:
@@ -81,11 +89,12 @@ def convert(
     to: Annotated[str, typer.Option("--to", metavar="8|12", help="Bytes of an offset index entry.")],
     as_json: JsonLines = False,
 ) -> int:
-    """Write offset indexes in another format, while no broker serves them.
+    """Convert offset indexes to another format, while no broker serves them.
 
-    Brokers below 4.4-IV1 (metadata.version 32) read entries of 8 bytes only, and those reach to 2 GiB. Nothing is
-    written unless every index is right and fits; what was interrupted is finished by the same command. Exit code 1: an
-    index is damaged.
+    Brokers below 4.4-IV1 (metadata.version 32) read only entries of 8 bytes, which end at 2 GiB. Nothing is written
+    unless every index is valid and fits. To finish an interrupted conversion, run the same command again.
+
+    Exit code 1: an index is damaged.
 
     \b
     Example:

@@ -26,11 +26,11 @@ def explain(
     partition: Annotated[int | None, typer.Option("--partition", min=0, help="Only this partition.")] = None,
     what_if: Annotated[
         list[str] | None,
-        typer.Option("--what-if", metavar="KEY=VALUE", help="As if the topic had this setting; may be repeated."),
+        typer.Option("--what-if", metavar="KEY=VALUE", help="Assume that the topic has this setting."),
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="TIME", help="As of this time: 2026-01-31T12:00:00Z or milliseconds."),
+        typer.Option("--at", metavar="TIME", help="Assume that it is this time: 2026-01-31T12:00:00Z or milliseconds."),
     ] = None,
     data_dir: DataDirs = None,
     bootstrap_server: OptionalBootstrapServer = None,
@@ -40,10 +40,10 @@ def explain(
     ] = "5m",
     json_: Json = False,
 ) -> int:
-    """Tell of every segment, in both tiers, why it is still there, which rule takes it, and when at the earliest.
+    """Explain for every segment, in both tiers, why it is kept, which rule deletes it, and when at the earliest.
 
-    With --data-dir alone no broker is needed. With --bootstrap-server too, settings and offsets are the broker's. With
-    --bootstrap-server alone only whole partitions can be told of: Kafka's protocol knows no segments.
+    With --data-dir no broker is needed. With --bootstrap-server too, settings and offsets come from the broker. With
+    --bootstrap-server alone only whole partitions are explained, because Kafka's protocol does not describe segments.
 
     \b
     Examples:

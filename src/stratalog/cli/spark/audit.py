@@ -21,13 +21,16 @@ def audit(
     topic: Topics = None,
     state: Annotated[
         str | None,
-        typer.Option("--state", metavar="DIR|URL", help="What was found sound is kept there, and not read again."),
+        typer.Option("--state", metavar="DIR|URL", help="Where to record valid segments. They are not read again."),
     ] = None,
     output: Annotated[
-        str | None, typer.Option("--output", metavar="URL", help="Write the findings there too, as Parquet.")
+        str | None, typer.Option("--output", metavar="URL", help="Also write the findings to this place, as Parquet.")
     ] = None,
     grace: Annotated[
-        str, typer.Option("--grace", metavar="SPAN", help="What is younger may be under way: 30m, 24h, 7d.")
+        str,
+        typer.Option(
+            "--grace", metavar="SPAN", help="Ignore what is younger, because it may be in progress: 30m, 24h, 7d."
+        ),
     ] = "24h",
     remote_option: RemoteOptions = None,
     master: Master = None,
@@ -35,10 +38,12 @@ def audit(
     conf: Conf = None,
     as_json: Json = False,
 ) -> int:
-    """Check every segment: CRC of every batch, order, lineage, gaps, overlaps, orphans, what is missing, metadata.
+    """Check every segment: CRCs of batches, order, lineage, gaps, overlaps, orphans, missing objects, metadata.
 
-    Log directories must not be served meanwhile; a bucket may be in use. Exit code 1: errors or warnings. Nothing is
-    changed: `fsck --repair` and `tier repair` do what is proposed.
+    Log directories must not be served during the check; a bucket may be in use. Nothing is changed: `stratalog fsck
+    --repair` and `stratalog tier repair` do what is proposed.
+
+    Exit code 1: errors or warnings.
 
     \b
     Examples:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def compact(
     topics: Annotated[
         str | None,
-        typer.Argument(metavar="[TOPICS]", help="Topics, with commas between; needed with --remote."),
+        typer.Argument(metavar="[TOPICS]", help="Topics, separated by commas. Required with --remote."),
     ] = None,
     data_dir: DataDirs = None,
     remote: Remote = None,
@@ -33,7 +33,7 @@ def compact(
         typer.Option(
             "--kafka",
             metavar="KEY=VALUE",
-            help="How brokers that serve the bucket are reached: bootstrap.servers, security.protocol, ...",
+            help="How to reach the brokers that serve the bucket: bootstrap.servers, security.protocol, ...",
         ),
     ] = None,
     config: Annotated[
@@ -41,31 +41,35 @@ def compact(
         typer.Option(
             "--config",
             metavar="KEY=VALUE",
-            help="Instead of the topics' own: delete.retention.ms, segment.bytes, ...; may be repeated.",
+            help="Override a setting of the topics: delete.retention.ms, segment.bytes, ...",
         ),
     ] = None,
     min_dirty_ratio: Annotated[
         float | None,
-        typer.Option(min=0, max=1, help="Leave partitions out of which a smaller share is new."),
+        typer.Option(min=0, max=1, help="Skip partitions with a smaller share of uncompacted bytes."),
     ] = None,
     state: Annotated[
         str | None,
-        typer.Option(metavar="DIR|URL", help="With --remote: how far partitions are clean is kept there."),
+        typer.Option(metavar="DIR|URL", help="With --remote: where to record how far each partition is clean."),
     ] = None,
     grace: Annotated[
         str,
-        typer.Option(metavar="SPAN", help="With --remote: old objects are deleted so long after the new ones count."),
+        typer.Option(
+            metavar="SPAN", help="With --remote: how long to keep old objects after the new ones are visible."
+        ),
     ] = "1m",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would be gained.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Report what would be gained, and change nothing.")
+    ] = False,
     master: Master = None,
     remote_session: RemoteSession = None,
     conf: Conf = None,
     as_json: Json = False,
 ) -> int:
-    """Keep the newest record of each key, of closed segments of any size, as the log cleaner does.
+    """Compact topics: keep the newest record of each key in sealed segments, as the log cleaner does.
 
-    With --data-dir in log directories that no broker serves. With --remote in a bucket, tiered topics too, also while
-    brokers serve them (--kafka).
+    With --data-dir, no broker may serve the log directories. With --remote, topics in a bucket are compacted, tiered
+    ones too, also while brokers serve them (--kafka).
 
     \b
     Examples:

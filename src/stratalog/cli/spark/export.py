@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def export(
-    topics: Annotated[str, typer.Argument(metavar="TOPICS", help="Topics, with commas between.")],
+    topics: Annotated[str, typer.Argument(metavar="TOPICS", help="Topics, separated by commas.")],
     to: Annotated[
         str,
         typer.Option("--to", metavar="TABLE", help="A directory, the URL of an object store, or a table of a catalog."),
@@ -31,48 +31,47 @@ def export(
         typer.Option(
             "--option",
             metavar="KEY=VALUE",
-            help="An option of the source: startingTimestamp, isolationLevel, kafka.bootstrap.servers; may be "
-            "repeated.",
+            help="An option of the source: startingTimestamp, isolationLevel, kafka.bootstrap.servers.",
         ),
     ] = None,
     table_format: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help="parquet, delta or iceberg.")
+        str, typer.Option("--format", metavar="FORMAT", help="Format of the table: parquet, delta or iceberg.")
     ] = "parquet",
     to_option: Annotated[
         list[str] | None,
         typer.Option("--to-option", metavar="KEY=VALUE", help="An option of the object store of --to."),
     ] = None,
     partition_by: Annotated[
-        str, typer.Option(metavar="COLUMNS", help="Some of date, hour, topic, partition; or none.")
+        str, typer.Option(metavar="COLUMNS", help="Partition columns: some of date, hour, topic, partition; or none.")
     ] = "date",
-    headers: Annotated[bool, typer.Option("--headers", help="With a column of headers.")] = False,
+    headers: Annotated[bool, typer.Option("--headers", help="Add a column with headers.")] = False,
     decode: Annotated[str | None, typer.Option(metavar="KIND", help="Decode values: json, avro or protobuf.")] = None,
     schema: Annotated[
         str | None,
         typer.Option(
             metavar="TEXT|@FILE",
-            help="JSON: columns as DDL (else inferred). Avro: the schema. Protobuf: @FILE of descriptors.",
+            help="JSON: columns as DDL (default: inferred). Avro: the schema. Protobuf: @FILE of descriptors.",
         ),
     ] = None,
     confluent: Annotated[
-        bool, typer.Option("--confluent", help="Avro: skip the 5 bytes of Confluent's serializers.")
+        bool, typer.Option("--confluent", help="Avro: skip the 5-byte prefix of Confluent's serializers.")
     ] = False,
     schema_id: Annotated[
-        int | None, typer.Option(metavar="ID", help="Avro, --confluent: only values of this schema's id.")
+        int | None, typer.Option(metavar="ID", help="Avro with --confluent: decode only values with this schema id.")
     ] = None,
     message: Annotated[
         str | None, typer.Option(metavar="NAME", help="Protobuf: the message type, package.Name.")
     ] = None,
     offsets_per_commit: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Commit after so many offsets of each partition, not only in the end."),
+        typer.Option(metavar="N", help="Commit after this many offsets of each partition. Default: once, at the end."),
     ] = None,
     master: Master = None,
     remote_session: RemoteSession = None,
     conf: Conf = None,
     as_json: Json = False,
 ) -> int:
-    """Add what is new in topics to a Parquet, Delta or Iceberg table, each record exactly once.
+    """Append the new records of topics to a Parquet, Delta or Iceberg table, each record exactly once.
 
     \b
     Examples:

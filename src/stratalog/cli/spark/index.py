@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from stratalog.spark.pipelines import IndexResult
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Report what would be done, and change nothing.")]
 
 
 def verify(
@@ -34,7 +34,9 @@ def verify(
     conf: Conf = None,
     as_json: Json = False,
 ) -> int:
-    """Hold every entry of offset, time and transaction indexes against the records. Exit code 1: something is wrong.
+    """Compare every entry of offset, time and transaction indexes with the records.
+
+    Exit code 1: an entry is wrong or missing.
 
     \b
     Example:
@@ -53,13 +55,15 @@ def rebuild(
     topic: Topics = None,
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="8|12", help="Bytes of an entry, in directories; as it is without."),
+        typer.Option(
+            "--to", metavar="8|12", help="In directories: bytes of an offset index entry. Default: keep the format."
+        ),
     ] = None,
     interval: Annotated[
         int, typer.Option("--interval", min=0, metavar="BYTES", help="The topics' index.interval.bytes.")
     ] = 4096,
     only_damaged: Annotated[
-        bool, typer.Option("--only-damaged", help="Only those that verify has findings for.")
+        bool, typer.Option("--only-damaged", help="Rebuild only indexes in which verify finds errors.")
     ] = False,
     dry_run: DryRun = False,
     remote_option: RemoteOptions = None,
@@ -68,7 +72,9 @@ def rebuild(
     conf: Conf = None,
     as_json: Json = False,
 ) -> int:
-    """Make indexes anew from the records. Exit code 1: some could not be, or a log ends in no whole batch.
+    """Rebuild indexes from the records.
+
+    Exit code 1: an index could not be rebuilt, or a log ends with an incomplete batch.
 
     \b
     Example:
@@ -102,7 +108,9 @@ def convert(
     conf: Conf = None,
     as_json: Json = False,
 ) -> int:
-    """Give offset indexes entries of 8 or 12 bytes. Nothing is written unless all are right and fit. Exit 1: damage.
+    """Convert offset indexes to entries of 8 or 12 bytes. Nothing is written unless all are valid and fit.
+
+    Exit code 1: an index is damaged.
 
     \b
     Example:

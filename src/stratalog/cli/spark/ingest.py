@@ -13,71 +13,83 @@ from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_sessi
 
 
 def ingest(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic; made if it is not there.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic. It is created if it does not exist.")],
     files: Annotated[
-        list[str], typer.Argument(metavar="FILES..", help="Files, directories, globs; whatever Spark reads.")
+        list[str], typer.Argument(metavar="FILES..", help="Files, directories or globs that Spark can read.")
     ],
     data_dir: Annotated[
         Path | None,
-        typer.Option("--data-dir", "--path", metavar="DIR", help="Into this data directory; no broker may serve it."),
+        typer.Option(
+            "--data-dir", "--path", metavar="DIR", help="Load into this data directory. No broker may be serving it."
+        ),
     ] = None,
     remote: Annotated[
         str | None,
-        typer.Option("--remote", metavar="URL", help="Into this bucket: s3://bucket/prefix, file:///directory."),
+        typer.Option("--remote", metavar="URL", help="Load into this bucket: s3://bucket/prefix, file:///directory."),
     ] = None,
     remote_option: RemoteOptions = None,
     file_format: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help="parquet, json, csv, orc or text.")
+        str, typer.Option("--format", metavar="FORMAT", help="Format of the files: parquet, json, csv, orc or text.")
     ] = "parquet",
     read_option: Annotated[
         list[str] | None,
         typer.Option(
             "--read-option",
             metavar="KEY=VALUE",
-            help="An option of Spark's reader: header, sep; may be repeated.",
+            help="An option of Spark's reader, such as header or sep.",
         ),
     ] = None,
-    schema: Annotated[str | None, typer.Option(metavar="DDL", help="Columns of the files; else inferred.")] = None,
-    key: Annotated[str | None, typer.Option(metavar="SQL", help="The key, an expression over the columns.")] = None,
-    value: Annotated[str | None, typer.Option(metavar="SQL", help="The value; the row as JSON without.")] = None,
+    schema: Annotated[str | None, typer.Option(metavar="DDL", help="Columns of the files. Default: inferred.")] = None,
+    key: Annotated[str | None, typer.Option(metavar="SQL", help="The key, as an expression over the columns.")] = None,
+    value: Annotated[str | None, typer.Option(metavar="SQL", help="The value. Default: the row as JSON.")] = None,
     timestamp: Annotated[
         str | None,
-        typer.Option(metavar="SQL", help="The timestamp: a time, a date, text, or milliseconds; else now."),
+        typer.Option(metavar="SQL", help="The timestamp: a time, a date, text or milliseconds. Default: now."),
     ] = None,
-    headers: Annotated[str | None, typer.Option(metavar="SQL", help="array<struct<key:string,value:binary>>.")] = None,
-    partition: Annotated[str | None, typer.Option(metavar="SQL", help="The partition; else the key's hash.")] = None,
-    partitions: Annotated[int | None, typer.Option(metavar="N", help="How many partitions a new topic has.")] = None,
-    codec: Annotated[str, typer.Option(metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")] = "none",
-    segment_bytes: Annotated[str | None, typer.Option(metavar="SIZE", help="Largest segment, such as 512m.")] = None,
+    headers: Annotated[
+        str | None, typer.Option(metavar="SQL", help="The headers, of type array<struct<key:string,value:binary>>.")
+    ] = None,
+    partition: Annotated[
+        str | None, typer.Option(metavar="SQL", help="The partition. Default: the hash of the key.")
+    ] = None,
+    partitions: Annotated[int | None, typer.Option(metavar="N", help="Number of partitions of a new topic.")] = None,
+    codec: Annotated[str, typer.Option(metavar="CODEC", help="Compression: none, gzip, snappy, lz4 or zstd.")] = "none",
+    segment_bytes: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Size at which segments are rolled, such as 512m.")
+    ] = None,
     sink_option: Annotated[
         list[str] | None,
         typer.Option(
             "--sink-option",
             metavar="KEY=VALUE",
-            help="An option of the sink: level, batchBytes, indexFormat.",
+            help="An option of the sink: level, batchBytes or indexFormat.",
         ),
     ] = None,
     sort_by_time: Annotated[
         bool,
-        typer.Option("--sort-by-time", help="Offsets in the order of timestamps, not of files and rows."),
+        typer.Option("--sort-by-time", help="Assign offsets in the order of timestamps, not of files and rows."),
     ] = False,
     state: Annotated[
         str | None,
-        typer.Option(metavar="DIR|URL", help="Where to remember what was loaded: only new files are, each once."),
+        typer.Option(
+            metavar="DIR|URL", help="Where to record which files were loaded. Only new files are loaded, each once."
+        ),
     ] = None,
     files_per_round: Annotated[
-        int, typer.Option(metavar="N", min=1, help="So many files at most are published in one step.")
+        int, typer.Option(metavar="N", min=1, help="Largest number of files to publish in one step.")
     ] = 128,
     direct: Annotated[
         bool,
-        typer.Option("--direct/--no-direct", help="Whether tasks may read Parquet files past Spark's reader."),
+        typer.Option("--direct/--no-direct", help="Let tasks read Parquet files without Spark's reader."),
     ] = True,
     master: Master = None,
     remote_session: RemoteSession = None,
     conf: Conf = None,
     as_json: Json = False,
 ) -> int:
-    """Load files into a topic of a data directory or bucket, past any broker, each round visible in one step.
+    """Load files into a topic of a data directory or bucket, without a broker.
+
+    Each round of files becomes visible in one step.
 
     \b
     Examples:

@@ -12,14 +12,14 @@ from stratalog.cli.options import Json
 
 
 def package(
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The archive to make, a .tar.gz.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The archive to write, a .tar.gz file.")],
     generic_cpu: Annotated[
         bool,
-        typer.Option("--generic-cpu", help="Compile for any processor, where executors' machines differ."),
+        typer.Option("--generic-cpu", help="Compile for any processor. Use it if the executors' machines differ."),
     ] = False,
     as_json: Json = False,
 ) -> int:
-    """Pack what executors of a cluster need into one archive: stratalog, what it requires, and compiled code.
+    """Pack an archive for the executors of a cluster: stratalog, its requirements, and compiled code.
 
     \b
     Examples:

@@ -39,20 +39,27 @@ def read(
         typer.Option(
             "--option",
             metavar="KEY=VALUE",
-            help="An option of the source, such as startingOffsets; may be repeated.",
+            help="An option of the source, such as startingOffsets.",
         ),
     ] = None,
     columns: Annotated[
         str | None,
-        typer.Option("--columns", metavar="EXPR,..", help="What to show: SQL over the source's columns."),
+        typer.Option(
+            "--columns", metavar="EXPR,..", help="Columns to show: SQL expressions over the source's columns."
+        ),
     ] = None,
-    where: Annotated[str | None, typer.Option("--where", metavar="SQL", help="Which records.")] = None,
+    where: Annotated[
+        str | None, typer.Option("--where", metavar="SQL", help="Condition that records must meet.")
+    ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=0, help=f"So many rows; {_TABLE_ROWS} for a table, else all.")
+        int | None,
+        typer.Option("--limit", min=0, help=f"Number of rows. Default: {_TABLE_ROWS} for a table, otherwise all."),
     ] = None,
     form: Annotated[
         Format,
-        typer.Option("--format", help="table (lines with tabs in a pipe), json (an object a line) or csv."),
+        typer.Option(
+            "--format", help="Output format. A table in a pipe is lines with tabs; json is one object a line."
+        ),
     ] = Format.TABLE,
     remote_option: RemoteOptions = None,
     master: Master = None,
@@ -60,7 +67,9 @@ def read(
     conf: Conf = None,
     as_json: JsonLines = False,
 ) -> int:
-    """Print records of segments, straight from directories and buckets. Bytes that are no UTF-8 are told in base64.
+    """Print records straight from the segments in directories and buckets.
+
+    Bytes that are not UTF-8 are printed in base64.
 
     \b
     Examples:

@@ -27,26 +27,30 @@ if TYPE_CHECKING:
 
 def restore(
     remote: Annotated[
-        str, typer.Option("--remote", metavar="URL", help="The bucket: of our layout or of Aiven's plugin.")
+        str, typer.Option("--remote", metavar="URL", help="The bucket, in our layout or that of Aiven's plugin.")
     ],
     data_dir: Annotated[
         Path | None,
-        typer.Option("--data-dir", metavar="DIR", help="Where the topics go: a new or empty directory."),
+        typer.Option("--data-dir", metavar="DIR", help="A new or empty directory for the topics."),
     ] = None,
     target: Annotated[
-        str | None, typer.Option("--target", metavar="URL", help="Or another bucket, which gets our layout.")
+        str | None, typer.Option("--target", metavar="URL", help="Another bucket to copy to. It gets our layout.")
     ] = None,
     topic: Topics = None,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="TIME", help="As the remote tier was then: nothing copied later."),
+        typer.Option(
+            "--at",
+            metavar="TIME",
+            help="Restore the remote tier as of this time. Segments that were copied later are left out.",
+        ),
     ] = None,
     topic_config: Annotated[
         list[str] | None,
         typer.Option(
             "--topic-config",
             metavar="KEY=VALUE",
-            help="With --data-dir: set on every topic; may be repeated.",
+            help="With --data-dir: set this on every topic.",
         ),
     ] = None,
     target_option: Annotated[
@@ -54,20 +58,23 @@ def restore(
         typer.Option(
             "--target-option",
             metavar="KEY=VALUE",
-            help="Of the target's store, as --remote-option; and compression=zstd, encryption.key.file=FILE.",
+            help="An option of the target's store, as for --remote-option, or compression=zstd or "
+            "encryption.key.file=FILE.",
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what would be done, and change nothing.")] = False,
     remote_option: RemoteOptions = None,
     master: Master = None,
     remote_session: RemoteSession = None,
     conf: Conf = None,
     as_json: Json = False,
 ) -> int:
-    """Copy topics out of a bucket, in parallel: as local topics of a new data directory, or into another bucket.
+    """Copy topics out of a bucket, in parallel, to a new data directory or into another bucket.
 
-    Local topics keep everything (retention.ms=-1) unless --topic-config says otherwise. Exit code 1: something of what
-    is named could not be had.
+    In a data directory the topics are local and keep everything (retention.ms=-1) unless --topic-config says
+    otherwise.
+
+    Exit code 1: something that is named could not be restored.
 
     \b
     Examples:

@@ -16,11 +16,11 @@ from stratalog.jobs.retention import Rhythm
 
 WhatIf = Annotated[
     list[str] | None,
-    typer.Option("--what-if", metavar="KEY=VALUE", help="Try this setting on every topic; may be repeated."),
+    typer.Option("--what-if", metavar="KEY=VALUE", help="Assume that every topic has this setting."),
 ]
 At = Annotated[
     str | None,
-    typer.Option("--at", metavar="TIME", help="As of this time: 2026-01-31T12:00:00Z or milliseconds."),
+    typer.Option("--at", metavar="TIME", help="Assume that it is this time: 2026-01-31T12:00:00Z or milliseconds."),
 ]
 CheckInterval = Annotated[
     str,
@@ -34,7 +34,9 @@ def retention(
     topic: Topics = None,
     what_if: WhatIf = None,
     at: At = None,
-    segments: Annotated[bool, typer.Option("--segments", help="A line for each segment, with what keeps it.")] = False,
+    segments: Annotated[
+        bool, typer.Option("--segments", help="Print a line for each segment, with the reason why it is kept.")
+    ] = False,
     check_interval: CheckInterval = "5m",
     remote_option: RemoteOptions = None,
     master: Master = None,
@@ -42,11 +44,9 @@ def retention(
     conf: Conf = None,
     as_json: Json = False,
 ) -> int:
-    """Forecast what retention deletes and when, in both tiers, and what it would with other settings.
+    """Forecast what retention deletes and when, in both tiers, and what it would delete with other settings.
 
-    Nothing is changed.
-
-    Settings of topics are taken from the broker's file in the data directory, or from the bucket.
+    Nothing is changed. The settings of topics come from the broker's file in the data directory, or from the bucket.
 
     \b
     Examples:

@@ -31,19 +31,21 @@ _END_SECONDS = 5.0
 
 Master = Annotated[
     str | None,
-    typer.Option("--master", metavar="MASTER", help="Spark's master: local[*] (the default), spark://host:7077, yarn."),
+    typer.Option(
+        "--master", metavar="MASTER", help="Spark's master, such as spark://host:7077 or yarn. Default: local[*]."
+    ),
 ]
 RemoteSession = Annotated[
     str | None,
     typer.Option(
         "--remote-session",
         metavar="URL",
-        help="A Spark Connect server, sc://host:15002; or SPARK_REMOTE says so.",
+        help="A Spark Connect server, such as sc://host:15002. Default: SPARK_REMOTE.",
     ),
 ]
 Conf = Annotated[
     list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="A property of the Spark session; may be repeated."),
+    typer.Option("--conf", metavar="KEY=VALUE", help="A property of the Spark session."),
 ]
 
 

@@ -16,12 +16,12 @@ def stats(
     remote: Remote = None,
     topic: Topics = None,
     topic_id: TopicIds = None,
-    segments: Annotated[bool, typer.Option("--segments", help="A line for each segment.")] = False,
+    segments: Annotated[bool, typer.Option("--segments", help="Print a line for each segment.")] = False,
     codecs: Annotated[
-        bool, typer.Option("--codecs", help="What every codec makes of samples: size and speed.")
+        bool, typer.Option("--codecs", help="Compress samples with every codec, and report size and speed.")
     ] = False,
     keys: Annotated[
-        bool, typer.Option("--keys", help="Count distinct keys too (an estimate; reads all keys).")
+        bool, typer.Option("--keys", help="Count distinct keys too. This is an estimate and reads all keys.")
     ] = False,
     sample_bytes: Annotated[
         int, typer.Option("--sample-bytes", min=0, metavar="BYTES", help="Bytes to read from each segment.")
@@ -32,7 +32,9 @@ def stats(
     conf: Conf = None,
     as_json: Json = False,
 ) -> int:
-    """Measure batch sizes, codecs, compression, time order and keys. Exit code 1: a segment could not be read whole.
+    """Measure batch sizes, codecs, compression, time order and keys.
+
+    Exit code 1: a segment could not be read completely.
 
     \b
     Examples:

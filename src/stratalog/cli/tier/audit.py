@@ -30,14 +30,19 @@ from stratalog.util import SYSTEM_CLOCK
 
 DeepOption = Annotated[
     bool,
-    typer.Option("--deep", help="Read every object: checksums, CRCs of batches, indexes against records."),
+    typer.Option("--deep", help="Read every object, and check checksums, CRCs of batches, and index entries."),
 ]
 ReadersOption = Annotated[
-    int, typer.Option("--readers", min=1, help="With --deep: segments read at once, 8 MiB of memory each.")
+    int,
+    typer.Option(
+        "--readers", min=1, help="With --deep: segments to read at the same time. Each takes 8 MiB of memory."
+    ),
 ]
 GraceOption = Annotated[
     str,
-    typer.Option("--grace", metavar="SPAN", help="What is younger may be under way: 90s, 30m, 24h, 7d."),
+    typer.Option(
+        "--grace", metavar="SPAN", help="Ignore what is younger, because it may be in progress: 90s, 30m, 24h, 7d."
+    ),
 ]
 
 
@@ -52,11 +57,11 @@ def audit(
     remote_option: RemoteOptions = None,
     as_json: JsonLines = False,
 ) -> int:
-    """Check a bucket: what is orphaned, missing, overlapping, damaged, unreferenced, a gap or of another lineage.
+    """Find what is orphaned, missing, overlapping, damaged, unreferenced, a gap or of another lineage in a bucket.
 
-    With --data-dir the objects are held against the broker's metadata and local logs too; the broker may run.
+    With --data-dir the objects are also compared with the broker's metadata and local logs. The broker may run.
 
-    Exit code 0: sound, or notes only.
+    Exit code 0: valid, or notes only.
     Exit code 1: errors or warnings.
     Exit code 2: the bucket cannot be read.
 

@@ -17,7 +17,7 @@ DataDirOption = Annotated[
     typer.Option(
         "--data-dir",
         metavar="DIR",
-        help=f"A log directory of the broker, for its {METADATA_TOPIC} and logs; repeated, if it has several.",
+        help=f"A log directory of the broker, to compare with its {METADATA_TOPIC} and logs. Repeat it for each one.",
     ),
 ]
 

@@ -34,7 +34,7 @@ from stratalog.util import uuid_to_base64
 
 
 class Level(enum.StrEnum):
-    """How deep to list."""
+    "Level of detail."
 
     TOPICS = "topics"
     PARTITIONS = "partitions"
@@ -76,24 +76,22 @@ class ListedSegment:
 def ls(
     url: UrlArgument = None,
     topic: Topics = None,
-    partition: Annotated[
-        list[int] | None, typer.Option("--partition", min=0, help="Only this partition; may be repeated.")
-    ] = None,
+    partition: Annotated[list[int] | None, typer.Option("--partition", min=0, help="Only this partition.")] = None,
     from_offset: Annotated[
-        int | None, typer.Option("--from-offset", min=0, help="Segments with this offset, and later.")
+        int | None, typer.Option("--from-offset", min=0, help="Only segments that hold this offset or later ones.")
     ] = None,
     to_offset: Annotated[
-        int | None, typer.Option("--to-offset", min=0, help="Segments with this offset, and earlier.")
+        int | None, typer.Option("--to-offset", min=0, help="Only segments that hold this offset or earlier ones.")
     ] = None,
     from_time: Annotated[
         str | None,
-        typer.Option("--from-time", metavar="TIME", help="Segments with records of this time, and later."),
+        typer.Option("--from-time", metavar="TIME", help="Only segments with records of this time or later."),
     ] = None,
     to_time: Annotated[
         str | None,
-        typer.Option("--to-time", metavar="TIME", help="Segments with records of this time, and earlier."),
+        typer.Option("--to-time", metavar="TIME", help="Only segments with records of this time or earlier."),
     ] = None,
-    level: Annotated[Level, typer.Option("--level", help="How deep to list.")] = Level.SEGMENTS,
+    level: Annotated[Level, typer.Option("--level", help="Level of detail.")] = Level.SEGMENTS,
     data_dir: DataDirOption = None,
     remote: RemoteInstead = None,
     remote_option: RemoteOptions = None,
@@ -101,9 +99,9 @@ def ls(
 ) -> int:
     """List the topics, partitions and segments in a bucket: offsets, times, sizes, states, leader epochs.
 
-    A segment is 'complete' when its manifest says so and all objects are there; with --data-dir the state is that of
-    the metadata. TIME is 2026-01-31, 2026-01-31T12:00Z or milliseconds; times of segments go by their largest
-    timestamps.
+    A segment is 'complete' if its manifest and all of its objects exist. With --data-dir the state is that of the
+    metadata. TIME is 2026-01-31, 2026-01-31T12:00Z or milliseconds. It is compared with the largest timestamp of each
+    segment.
 
     \b
     Examples:

@@ -29,24 +29,22 @@ _COLUMNS = (
 
 def owner(
     url: UrlArgument = None,
-    take_over: Annotated[
-        bool, typer.Option("--take-over", help="Make the cluster of --data-dir the owner, whoever it was.")
-    ] = False,
+    take_over: Annotated[bool, typer.Option("--take-over", help="Make the cluster of --data-dir the owner.")] = False,
     data_dir: Annotated[
-        Path | None, typer.Option("--data-dir", help="The data directory whose cluster is to own the bucket.")
+        Path | None, typer.Option("--data-dir", help="The data directory of the cluster that is to own the bucket.")
     ] = None,
     give_up_bucket: Annotated[
         bool,
-        typer.Option("--give-up", help="Nobody owns the bucket from now on: its cluster is gone for good."),
+        typer.Option("--give-up", help="Remove the owner, because its cluster is gone for good."),
     ] = False,
     remote: RemoteInstead = None,
     remote_option: RemoteOptions = None,
     as_json: JsonLines = False,
 ) -> int:
-    """Say which cluster may copy to a bucket and delete from it, or decide it.
+    """Show which cluster may copy to a bucket and delete from it, or change it.
 
-    Brokers that lose a bucket stop to copy and delete at once, and say so; stop them first all the same. The last line
-    is what is in force, those before it are how it came to it.
+    Brokers that lose a bucket stop copying and deleting at once, and report it. Stop them first all the same. The
+    last line is in force; the lines before it are its history.
 
     \b
     Examples:

@@ -46,7 +46,7 @@ _WHAT = "tier repair --apply"
 def repair(
     url: UrlArgument = None,
     data_dir: DataDirOption = None,
-    apply: Annotated[bool, typer.Option("--apply", help="Do it; without, nothing is changed.")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Carry out the plan. Default: change nothing.")] = False,
     deep: DeepOption = False,
     topic: Topics = None,
     grace: GraceOption = "24h",
@@ -55,16 +55,16 @@ def repair(
     remote_option: RemoteOptions = None,
     as_json: JsonLines = False,
 ) -> int:
-    """Audit a bucket and mend what can be mended safely; without --apply only say what would be done.
+    """Audit a bucket and repair what can be repaired safely. Without --apply, only report what would be done.
 
-    Deletes what a copy or deletion left behind and no metadata wants, makes damaged indexes anew from the records,
-    writes a missing manifest that metadata and objects prove. Never touches what is younger than --grace by the store's
-    own clock, nor a segment that can be read. With --data-dir no broker may have the directory while --apply is at
-    work.
+    Repair deletes what a copy or deletion left behind and no metadata refers to, rebuilds damaged indexes from the
+    records, and writes a missing manifest that metadata and objects prove. It never touches what is younger than
+    --grace by the store's own clock, nor a segment that can be read. With --apply, no broker may have the directory
+    of --data-dir open.
 
-    Exit code 0: sound, or notes only. After --apply: nothing else is left.
+    Exit code 0: valid, or notes only. After --apply: nothing else is left.
     Exit code 1: errors or warnings are left.
-    Exit code 2: the bucket cannot be read or written; nothing was changed.
+    Exit code 2: the bucket cannot be read or written, and nothing was changed.
 
     \b
     Examples:

@@ -43,56 +43,61 @@ from stratalog.util import SYSTEM_CLOCK, random_uuid, uuid_to_base64
 def restore(
     data_dir: Annotated[
         Path,
-        typer.Option("--data-dir", metavar="DIR", help="Where the topics go: a new or empty directory."),
+        typer.Option("--data-dir", metavar="DIR", help="A new or empty directory for the topics."),
     ],
     url: UrlArgument = None,
     topic: Annotated[
         list[str] | None,
-        typer.Option("--topic", "--topics", metavar="T", help="Only this topic; may be repeated. All without it."),
+        typer.Option("--topic", "--topics", metavar="T", help="Only this topic. Default: all topics."),
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="TIME", help="As the remote tier was then: nothing that was copied later."),
+        typer.Option(
+            "--at",
+            metavar="TIME",
+            help="Restore the remote tier as of this time. Segments that were copied later are left out.",
+        ),
     ] = None,
     topic_config: Annotated[
         list[str] | None,
         typer.Option(
             "--topic-config",
             metavar="KEY=VALUE",
-            help="Set this on every topic, whatever its configuration was, such as retention.ms=-1; may be repeated.",
+            help="Set this on every topic, such as retention.ms=-1.",
         ),
     ] = None,
     metadata_only: Annotated[
         bool,
         typer.Option(
             "--metadata-only",
-            help="Make only the metadata of the remote tier anew, in a directory that has topics.",
+            help="Restore only the metadata of the remote tier, in a directory that has topics.",
         ),
     ] = False,
     metadata_partitions: Annotated[
-        int, typer.Option("--metadata-partitions", min=1, help=f"As {PARTITIONS_KEY} of the broker.")
+        int, typer.Option("--metadata-partitions", min=1, help=f"The broker's {PARTITIONS_KEY}.")
     ] = BrokerConfig.from_properties({})[PARTITIONS_KEY],
     take_over_bucket: Annotated[
         bool,
         typer.Option(
             "--take-over",
-            help="Own the bucket from now on, whoever did before: copy to it and delete from it. Without, a bucket "
-            "that "
-            "another cluster owns is only read.",
+            help="Make this directory's cluster the owner of the bucket, so that it copies and deletes there. "
+            "Default: only read a bucket that another cluster owns.",
         ),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what would be done, and change nothing.")] = False,
     remote: RemoteInstead = None,
     remote_option: RemoteOptions = None,
     as_json: JsonLines = False,
 ) -> int:
-    """Make a data directory of what a bucket holds. Records stay in the bucket and are read from there.
+    """Restore topics from a bucket into a data directory. Records stay in the bucket and are read from there.
 
-    A bucket that another cluster owns is only read, whatever is done with the new topics: nothing is copied to it or
-    deleted from it. With --take-over it is this directory's, and brokers of another cluster are shut out: stop them
-    first.
+    A bucket that another cluster owns is only read: nothing is copied to it or deleted from it, whatever happens to
+    the new topics. With --take-over the bucket belongs to this directory's cluster, and brokers of the other cluster
+    are locked out. Stop them first.
 
-    Exit 0: everything was taken. 1: what is named could not be, the rest was. 2: nothing was done.
+    Exit code 0: everything was restored.
+    Exit code 1: something that is named could not be restored; the rest was.
+    Exit code 2: nothing was done.
 
     \b
     Examples:

@@ -100,7 +100,7 @@ def stat(
     url: UrlArgument = None,
     topic: Topics = None,
     partitions: Annotated[
-        bool, typer.Option("--partitions", help="A line for each partition, not each topic.")
+        bool, typer.Option("--partitions", help="Print a line for each partition instead of each topic.")
     ] = False,
     remote: RemoteInstead = None,
     remote_option: RemoteOptions = None,
@@ -108,8 +108,8 @@ def stat(
 ) -> int:
     """Sum up a bucket: segments, bytes by kind of object, oldest and newest record, codecs, growth per day.
 
-    The oldest record and the codecs are those of the first batch in each partition's first and last segment; growth is
-    the bytes of records by the time that they span.
+    The oldest record and the codecs are those of the first batch in each partition's first and last segment. Growth
+    is the bytes of records divided by the time that they span.
 
     \b
     Examples:

@@ -49,13 +49,15 @@ def status(
         typer.Option(
             "--data-dir",
             metavar="DIR",
-            help="Look at the files of a broker that is not running; may be repeated.",
+            help="Read the files of a broker that is not running.",
         ),
     ] = None,
     topic: Topics = None,
     as_json: Json = False,
 ) -> int:
-    """Say why segments are still local, or not yet remote. Exit code 1 when something is failing.
+    """Show why segments are still local, or not yet remote.
+
+    Exit code 1: something is failing.
 
     \b
     Examples:

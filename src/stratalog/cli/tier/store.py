@@ -22,10 +22,10 @@ UrlArgument = Annotated[
     typer.Argument(
         metavar="[URL]",
         show_default=False,
-        help="Where the remote tier is: s3://bucket/prefix, gs://, az://, file:///directory or a directory.",
+        help="The bucket: s3://bucket/prefix, gs://, az://, file:///directory or a directory.",
     ),
 ]
-RemoteInstead = Annotated[str | None, typer.Option("--remote", metavar="URL", help="The same as URL.")]
+RemoteInstead = Annotated[str | None, typer.Option("--remote", metavar="URL", help="Same as URL.")]
 
 
 def bucket_url(url: str | None, remote: str | None) -> str:
