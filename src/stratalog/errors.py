@@ -83,6 +83,10 @@ class RequestTimedOutError(KafkaError):
     retriable = True
 
 
+class StillLoadingError(RequestTimedOutError):
+    """Nothing has been done, as code that does it is being loaded: the same works soon."""
+
+
 class ReplicaNotAvailableError(KafkaError):
     code = 9
     retriable = True

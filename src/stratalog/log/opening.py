@@ -23,7 +23,7 @@ from types import TracebackType
 from typing_extensions import Buffer
 
 from stratalog.config import LogConfig
-from stratalog.errors import DataDirError, KafkaStorageError, RequestTimedOutError
+from stratalog.errors import DataDirError, KafkaStorageError, StillLoadingError
 from stratalog.log.format import AppendInfo, FetchData, TimestampOffset, parse_partition_dir
 from stratalog.log.partition_log import PartitionLog
 from stratalog.log.producers import NEVER
@@ -77,7 +77,7 @@ class OpenLog:
             records = self._batch(records)
         try:
             info = self.partition_log.append_as_leader(records, leader_epoch=self._epoch)
-        except RequestTimedOutError:  # only a broker cannot wait for what large batches need
+        except StillLoadingError:  # only a broker cannot wait for what large batches need
             load_native()
             info = self.partition_log.append_as_leader(records, leader_epoch=self._epoch)
         self.partition_log.advance_high_watermark()

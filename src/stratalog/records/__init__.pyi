@@ -152,6 +152,9 @@ from .record_scan import (
     are_regular as are_regular,
 )
 from .record_scan import (
+    load_beside as load_beside,
+)
+from .record_scan import (
     load_native as load_native,
 )
 from .record_scan import (

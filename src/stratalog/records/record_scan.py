@@ -6,8 +6,8 @@ batch that is no row of records is refused at its first fault, and a large one c
 
 The native loops come with numba: 80 MB and a second. A process that reads few records never loads them: the plain twin
 does that work, and once it has had enough of it they are loaded by a thread beside it. What would take the plain twin
-too long has to be sent again until they are there (RequestTimedOutError, which every producer retries): the loop of a
-broker does not wait for them. Thread-safe.
+too long raises StillLoadingError until they are there: the loop of a broker does not wait for them (`load_beside`).
+Thread-safe.
 
 Stricter than Kafka, since whoever reads such records afterwards fails or loses its place: the length of a compressed
 record has to be that of its fields, and an offset has to be one of the batch's.
@@ -18,12 +18,12 @@ from __future__ import annotations
 import ctypes
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-from stratalog.errors import InvalidRecordError, MessageTooLargeError, RequestTimedOutError
+from stratalog.errors import InvalidRecordError, MessageTooLargeError, StillLoadingError
 from stratalog.records import batch_format as fmt
 from stratalog.records.batch import RecordBatch
 from stratalog.records.compression import (
@@ -50,7 +50,7 @@ _SCRATCH_BYTES_MAX: Final = 4 * 1024 * 1024
 #: Words of the native loops' table.
 _RECORDS, _LARGEST, _SMALLEST, _NULL_KEYS, _OUT_OF_ORDER = range(5)
 #: More than that in one batch take it too long, at two to three microseconds each.
-_PLAIN_RECORDS_AT_ONCE: Final = 200_000
+_PLAIN_RECORDS_AT_ONCE: Final = 20_000
 #: What may be unpacked as a whole, and how much of a larger batch is at a time.
 _WHOLE_BYTES_MAX: Final = 16 * 1024 * 1024
 _PIECE_BYTES: Final = 1024 * 1024
@@ -101,7 +101,10 @@ _lock = threading.Lock()
 _native: ModuleType | None = None
 _words: _Words | None = None
 _plain_records = 0
+_starting = threading.Lock()
 _loading = False
+#: To be called when the loading has ended.
+_waiting: list[Callable[[], object]] = []
 
 
 def _kernel() -> ModuleType:
@@ -127,15 +130,31 @@ def _load_quietly() -> None:
     except Exception:
         logger.exception("The native loops cannot be loaded; records are read by plain ones, large batches not at all")
         _plain_records, _loading = 0, False  # to be tried again when there is as much work for them
+    with _starting:
+        waiting = _waiting.copy()
+        _waiting.clear()
+    for done in waiting:
+        done()
+
+
+def load_beside(done: Callable[[], object] | None = None) -> None:
+    """Load the native loops on a thread, which calls `done` afterwards, also if they cannot be loaded."""
+    global _loading
+    with _starting:
+        if done is not None:
+            _waiting.append(done)
+        if _loading and _native is None:
+            return  # it will be called by the thread there is
+        _loading = True
+    threading.Thread(target=_load_quietly, name="stratalog-native-loops", daemon=True).start()
 
 
 def _note_plain_work(records: int) -> None:
     """Load the native loops beside the work once the plain twin has had enough of it."""
-    global _plain_records, _loading
+    global _plain_records
     _plain_records += records
     if _plain_records > _PLAIN_RECORDS_MAX and not _loading:
-        _loading = True
-        threading.Thread(target=_load_quietly, name="stratalog-native-loops", daemon=True).start()
+        load_beside()
 
 
 def are_regular(batches: memoryview | bytearray, earliest_timestamp: int, keys_required: bool) -> bool:
@@ -156,7 +175,7 @@ def scan_records(batch: RecordBatch) -> RecordFacts:
     """The facts of a client's batch; its CRC is not looked at.
 
     InvalidRecordError: its records are not what its header says, or are none. MessageTooLargeError: they take more than
-    `unpacked_size_max`. CorruptRecordError: its codec cannot unpack them. RequestTimedOutError: not yet (see the
+    `unpacked_size_max`. CorruptRecordError: its codec cannot unpack them. StillLoadingError: not yet (see the
     module).
     """
     payload = batch.records_payload
@@ -229,10 +248,8 @@ def _scan_pieces(batch: RecordBatch, pieces: Iterable[Buffer]) -> RecordFacts:
     return _facts(table)
 
 
-def _not_yet(batch: RecordBatch) -> RequestTimedOutError:
-    return RequestTimedOutError(
-        "what walks large batches is being loaded; send it again in a moment", where=_name(batch)
-    )
+def _not_yet(batch: RecordBatch) -> StillLoadingError:
+    return StillLoadingError("what walks large batches is being loaded; send it again in a moment", where=_name(batch))
 
 
 def scan_plainly(batch: RecordBatch, payload: memoryview) -> RecordFacts:

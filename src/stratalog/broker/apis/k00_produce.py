@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
 
 from stratalog.broker.produce import (
     FLEXIBLE_FROM,
     TOPIC_IDS_FROM,
     Admission,
+    PartitionRecords,
     PartitionResult,
+    PendingAppends,
     ProduceRequest,
     ProduceTemplate,
     append_records,
@@ -23,7 +27,7 @@ from stratalog.broker.produce import (
     is_transactional,
     parse_produce,
 )
-from stratalog.broker.server import ApiKey, Caller, Chunk, handles_frames
+from stratalog.broker.server import ApiKey, Caller, Chunk, Deferred, handles_frames
 from stratalog.broker.services import BrokerServices
 from stratalog.broker.topics import INTERNAL_TOPICS
 from stratalog.broker.transactions import ClientSupport, Producer, admit
@@ -32,6 +36,7 @@ from stratalog.errors import (
     InvalidRequiredAcksError,
     InvalidTopicError,
     KafkaError,
+    StillLoadingError,
     TransactionalIdAuthorizationFailedError,
     UnknownTopicIdError,
 )
@@ -58,43 +63,104 @@ class Produce:
         self._last_partition: Partition | None = None
         self.template: ProduceTemplate | None = None
 
-    def answer(self, version: int, correlation_id: int, frame: memoryview, position: int) -> Sequence[Chunk]:
+    def answer(self, version: int, correlation_id: int, frame: memoryview, position: int) -> Sequence[Chunk] | Deferred:
         request = parse_produce(frame, position, version)
         state = self._caller.broker
         refusal = _refusal(request)
-        admission = _admission(state, request.transactional_id, version)
-        results = []
-        failed = False
-        partition: Partition | None = None
         # All names before the first append: one that is no UTF-8 refuses the request as a whole.
         names = [_topic_name(state, key, version) for key, _ in request.topics]
+        topics = []
         for (key, partitions), (name, unknown) in zip(request.topics, names, strict=True):
-            done = []
             if name in INTERNAL_TOPICS and read_client_id(frame)[0] != _ADMIN_CLIENT:
                 unknown = InvalidTopicError(f"clients may not write to the internal topic {name}")
-            error = refusal or unknown
-            for entry in partitions:
-                if error is None:
-                    partition = state.logs.get(name, entry.partition)
-                    result = append_records(partition, name, entry, acks=request.acks, version=version, admit=admission)
-                else:
-                    result = PartitionResult(entry.partition, error.code, error_message=str(error))
-                failed = failed or result.error_code != 0
-                done.append(result)
-            results.append((key, done))
-        if request.acks == 0:
-            if failed:
-                self._caller.reject(f"produce with acks=0 failed: {_first_message(results)}")
-            return ()
-        if not failed and partition is not None:
+            topics.append(_Topic(key, name, refusal or unknown, partitions, []))
+        admission = _admission(state, request.transactional_id, version)
+        work = _Work(state, version, request.acks, topics, admission)
+        try:
+            partition = work.go_on(may_wait=True)
+        except StillLoadingError:
+            work.keep_records()
+            answer_later = partial(self._answer_later, work, correlation_id)
+            return PendingAppends(state.loop, request.timeout_ms, answer_later)
+        answer = self._answer_of(work, correlation_id)
+        if answer and partition is not None and not work.failed:
             self._remember(frame, version, request, partition)
-        return (encode_produce(version, correlation_id, results),)
+        return answer
+
+    def _answer_later(self, work: _Work, correlation_id: int) -> None:
+        work.go_on(may_wait=False)
+        self._caller.respond(self._answer_of(work, correlation_id))
+
+    def _answer_of(self, work: _Work, correlation_id: int) -> Sequence[Chunk]:
+        results = [(topic.key, topic.done) for topic in work.topics]
+        if work.acks != 0:
+            return (encode_produce(work.version, correlation_id, results),)
+        if work.failed:
+            self._caller.reject(f"produce with acks=0 failed: {_first_message(results)}")
+        return ()
 
     def _remember(self, frame: memoryview, version: int, request: ProduceRequest, partition: Partition) -> None:
         """Make a template of a request that succeeded. It pays from the second of a row on."""
         if self._last_partition is partition:
             self.template = ProduceTemplate.of(frame, version, request, partition)
         self._last_partition = partition
+
+
+class _Topic(NamedTuple):
+    key: bytes
+    name: str
+    #: Why nothing is appended to it.
+    error: KafkaError | None
+    partitions: list[PartitionRecords]
+    #: The results of the first so many partitions.
+    done: list[PartitionResult]
+
+
+class _Work:
+    """The appends of one request."""
+
+    __slots__ = ("_admission", "_state", "acks", "failed", "topics", "version")
+
+    def __init__(
+        self, state: BrokerServices, version: int, acks: int, topics: list[_Topic], admission: Admission | None
+    ) -> None:
+        self._state = state
+        self._admission = admission
+        self.version = version
+        self.acks = acks
+        self.topics = topics
+        #: Whether there is an error among the results.
+        self.failed = False
+
+    def go_on(self, *, may_wait: bool) -> Partition | None:
+        """Append what is not done yet; return the last partition. StillLoadingError if the rest has to come again."""
+        partition: Partition | None = None
+        for _, name, error, partitions, done in self.topics:
+            for entry in partitions[len(done) :] if done else partitions:
+                if error is None:
+                    partition = self._state.logs.get(name, entry.partition)
+                    result = append_records(
+                        partition,
+                        name,
+                        entry,
+                        acks=self.acks,
+                        version=self.version,
+                        admit=self._admission,
+                        may_wait=may_wait,
+                    )
+                else:
+                    result = PartitionResult(entry.partition, error.code, error_message=str(error))
+                self.failed = self.failed or result.error_code != 0
+                done.append(result)
+        return partition
+
+    def keep_records(self) -> None:
+        """Copy the records that are not appended yet: their frame may be overwritten."""
+        for topic in self.topics:
+            for number in range(len(topic.done), len(topic.partitions)):
+                entry = topic.partitions[number]
+                if entry.records is not None:
+                    topic.partitions[number] = entry._replace(records=memoryview(bytearray(entry.records)))
 
 
 def _refusal(request: ProduceRequest) -> KafkaError | None:

@@ -5,6 +5,9 @@ from .produce_frames import (
     TOPIC_IDS_FROM as TOPIC_IDS_FROM,
 )
 from .produce_frames import (
+    PartitionRecords as PartitionRecords,
+)
+from .produce_frames import (
     PartitionResult as PartitionResult,
 )
 from .produce_frames import (
@@ -21,6 +24,9 @@ from .produce_template import (
 )
 from .producing import (
     Admission as Admission,
+)
+from .producing import (
+    PendingAppends as PendingAppends,
 )
 from .producing import (
     append_records as append_records,

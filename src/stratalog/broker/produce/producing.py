@@ -6,11 +6,13 @@ which they were: a client fails those and tells the others of their batch.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import TypeAlias
 
 from stratalog.broker.produce.produce_frames import PartitionRecords, PartitionResult
+from stratalog.broker.server import Deferred
 from stratalog.engine import Partition
 from stratalog.engine.metrics import TopicTraffic
 from stratalog.errors import (
@@ -22,17 +24,20 @@ from stratalog.errors import (
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
     RecordListTooLargeError,
+    StillLoadingError,
     UnknownTopicOrPartitionError,
     UnsupportedCompressionTypeError,
     wire_code,
 )
 from stratalog.log.producers import VerificationGuard
-from stratalog.records import Codec, checked_batch_size, iter_batches
+from stratalog.records import Codec, checked_batch_size, iter_batches, load_beside
 from stratalog.records import batch_format as fmt
 from stratalog.wire import INT32
 
 logger = logging.getLogger(__name__)
 
+#: A request waits no longer for code that is being loaded, whatever its timeout.
+_LOADING_MS_MAX = 30_000
 #: First version that may bring zstd.
 _ZSTD_FROM = 7
 _ATTRIBUTES_LOW_BYTE_AT = fmt.ATTRIBUTES_AT + 1
@@ -58,10 +63,12 @@ def append_records(
     acks: int,
     version: int,
     admit: Admission | None = None,
+    may_wait: bool = False,
 ) -> PartitionResult:
     """Append what a request has for one partition; every error becomes an answer.
 
-    `admit` is asked about the batch of a transaction.
+    `admit` is asked about the batch of a transaction. With `may_wait` a StillLoadingError is raised: nothing has been
+    done, and the caller tries again later.
     """
     index = entry.partition
     try:
@@ -76,6 +83,9 @@ def append_records(
     try:
         info = partition.append(accepted, guard=guard)
     except KafkaError as error:
+        if may_wait and isinstance(error, StillLoadingError):
+            partition.traffic.produce_requests -= 1  # it is counted when it comes again
+            raise
         _count_refusal(partition.traffic, entry, error)
         log_start = -1 if isinstance(error, _WITHOUT_LOG_START) else log.log_start_offset
         return PartitionResult(
@@ -155,3 +165,33 @@ def _accepted(partition: Partition | None, topic: str, entry: PartitionRecords, 
     if length + fmt.LOG_OVERHEAD < len(records) and sum(1 for _ in iter_batches(records)) > 1:
         raise InvalidRecordError(f"more than one record batch for {topic}-{index}, expected exactly one")
     return records
+
+
+class PendingAppends(Deferred):
+    """A request that waits until large batches can be checked, or its timeout. Belongs to the loop's thread."""
+
+    __slots__ = ("_go_on", "_loop", "_over", "_timer")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeout_ms: int, go_on: Callable[[], object]) -> None:
+        """`go_on` is called once, in a later turn, unless this is cancelled before."""
+        self._loop = loop
+        self._go_on = go_on
+        self._over = False
+        self._timer = loop.call_later(min(max(timeout_ms, 0), _LOADING_MS_MAX) / 1000, self._end)
+        load_beside(self._loaded)
+
+    def cancel(self) -> None:
+        self._over = True
+        self._timer.cancel()
+
+    def _loaded(self) -> None:
+        """On another thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._end)
+        except RuntimeError:  # the loop is closed, and with it whoever waited
+            return
+
+    def _end(self) -> None:
+        if not self._over:
+            self.cancel()
+            self._go_on()

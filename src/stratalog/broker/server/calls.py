@@ -11,7 +11,8 @@ import inspect
 import logging
 import struct
 import types
-from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from stratalog.broker.server.dispatch import (
@@ -83,6 +84,7 @@ class Calls:
         "_deferred",
         "_frame_apis",
         "_host",
+        "_left",
         "_line",
         "_task",
         "_template",
@@ -104,12 +106,15 @@ class Calls:
         self._task: asyncio.Task[None] | None = None
         #: The APIs that answer frames, as this connection has used them.
         self._frame_apis: dict[int, FrameApi] = {}
+        #: Copies of requests that wait for the one in progress.
+        self._left: deque[bytearray] = deque()
         #: The short way for requests that are like one before.
         self._template: Template | None = None
 
     def close(self) -> None:
         """Cancel what waits; leave to the server what has to be finished."""
         self.out.clear()
+        self._left.clear()
         self._template = None
         self._frame_apis.clear()
         deferred, self._deferred = self._deferred, None
@@ -154,6 +159,15 @@ class Calls:
         self._answer_alike(alike, records)
         if self.out and not line.closed:
             line.flush()
+
+    @property
+    def has_left(self) -> bool:
+        return bool(self._left)
+
+    def left(self) -> Iterator[memoryview]:
+        """Yield requests that `answer` took and could not answer, as one before them had to wait."""
+        while self._left:
+            yield memoryview(self._left.popleft())
 
     def reject(self, why: object) -> None:
         """Close on a client that does not speak the protocol, with one line in the log.
@@ -258,7 +272,10 @@ class Calls:
         if answers is not None:
             self.out.extend(answers)
         else:
-            for frame in frames:
+            for number, frame in enumerate(frames):
+                if self.is_waiting:
+                    self._left.extend(map(bytearray, frames[number:]))
+                    break
                 if not self._line.closed:
                     self._handle(frame)
         frames.clear()

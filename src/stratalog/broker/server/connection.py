@@ -14,6 +14,7 @@ import os
 import select
 import socket
 from collections.abc import Callable
+from itertools import chain
 from typing import Final, Protocol
 
 from stratalog.broker.server import calls, framing
@@ -157,8 +158,8 @@ class Connection:
     def proceed(self) -> None:
         """Go on after a wait: with requests that are here already, then with the socket."""
         try:
-            if not self._is_held() and self.framing.has_leftover:
-                self.calls.answer(self.framing.frames())
+            if not self._is_held() and (self.calls.has_left or self.framing.has_leftover):
+                self.calls.answer(chain(self.calls.left(), self.framing.frames()))
                 self.framing.settle()
         except Exception:
             self.calls.fail("a request")
