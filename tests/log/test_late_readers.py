@@ -11,9 +11,11 @@ import pytest
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import KafkaStorageError, OffsetOutOfRangeError
-from stratalog.log.format.values import OffsetPosition
+from stratalog.log import reading
+from stratalog.log.format.values import Isolation, LogOffset, OffsetPosition
 from stratalog.log.index.offset_index import OffsetIndex
 from stratalog.log.index.time_index import TimeIndex
+from stratalog.log.local_log import LocalLog
 from stratalog.log.partition_log import PartitionLog
 from stratalog.log.segment.segment import LogSegment
 from stratalog.util.filesystem import File, FileSystem, StrPath
@@ -98,6 +100,133 @@ def gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PartitionLog:
     monkeypatch.setattr(LogSegment, "translate_offset", late_translate)
     monkeypatch.setattr(LogSegment, "find_timestamp", late_find)
     return log
+
+
+class WatchedRenames(FileSystem):
+    """Something is done before and behind each renaming of a file, and what raises then is kept."""
+
+    def __init__(self) -> None:
+        self.watch: Callable[[str], object] | None = None
+        self.failures: list[BaseException] = []
+        self.renames = 0
+
+    def rename(self, source: StrPath, target: StrPath) -> None:
+        watch, self.watch = self.watch, None
+        self._tell(watch, str(target))
+        super().rename(source, target)
+        self._tell(watch, str(target))
+        self.renames += watch is not None
+        self.watch = watch
+
+    def _tell(self, watch: Callable[[str], object] | None, target: str) -> None:
+        try:
+            if watch is not None:
+                watch(target)
+        except BaseException as error:
+            self.failures.append(error)
+
+
+def cut_fully(log: PartitionLog) -> None:
+    log.truncate_fully_and_start_at(20)
+
+
+def roll_what_is_empty(log: PartitionLog) -> None:
+    log.roll()
+    log.roll()
+
+
+CHANGES: dict[str, Callable[[PartitionLog], object]] = {
+    "truncate": lambda log: log.truncate_to(2),
+    "truncate fully": cut_fully,
+    "delete": lambda log: log.delete_old_segments(),
+    "roll what is empty": roll_what_is_empty,
+}
+
+
+def written(directory: Path, fs: FileSystem) -> PartitionLog:
+    log = PartitionLog.open(directory / "foo-0", CONFIG, fs=fs)
+    append(log, times=9)
+    log.update_high_watermark(9)
+    assert len(log.segments) == 3
+    return log
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_segment_leaves_the_row_before_its_files_are_renamed(tmp_path: Path, name: str) -> None:
+    """But for an active one in whose place another of its name is put."""
+    fs = WatchedRenames()
+    log = written(tmp_path, fs)
+
+    def look(target: str) -> None:
+        if target.endswith(".log.deleted"):
+            base_offset = int(Path(target).name[:20])
+            row = [segment.base_offset for segment in log.segments]
+            assert base_offset not in row or row == [base_offset] or base_offset == 9, (target, row)
+
+    fs.watch = look
+    CHANGES[name](log)
+    assert not fs.failures
+    assert fs.renames
+    log.close()
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_readers_find_an_answer_at_every_step_of_a_change(tmp_path: Path, name: str) -> None:
+    """Another thread reads and searches before and behind each renaming; it may wait for the end of the change."""
+    fs = WatchedRenames()
+    log = written(tmp_path, fs)
+    told: list[KafkaStorageError] = []
+    log.on_storage_error = told.append
+    threads: list[threading.Thread] = []
+
+    def use() -> None:
+        for offset in range(10):
+            try:
+                log.read(offset, 1000)
+            except OffsetOutOfRangeError:
+                continue
+            except BaseException as error:
+                fs.failures.append(error)
+        try:
+            log.offset_for_timestamp(NOW_MS)
+            log.max_timestamp()
+        except BaseException as error:
+            fs.failures.append(error)
+
+    def beside(_: str) -> None:
+        thread = threading.Thread(target=use)
+        threads.append(thread)
+        thread.start()
+        thread.join(0.2)  # as far as it does not wait for what is done here
+
+    for segment in log.segments[:-1]:
+        segment.release_indexes()
+    fs.watch = beside
+    CHANGES[name](log)
+    fs.watch = None
+    for thread in threads:
+        thread.join()
+    assert not fs.failures
+    assert not told
+    log.close()
+
+
+def test_a_reader_that_saw_the_end_before_a_truncation_and_the_row_after_it_looks_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = written(tmp_path, FileSystem())
+    limit = reading._limit
+
+    def late(local: LocalLog, isolation: Isolation) -> LogOffset:
+        found = limit(local, isolation)
+        monkeypatch.undo()
+        log.truncate_to(2)
+        return found
+
+    monkeypatch.setattr(reading, "_limit", late)
+    with pytest.raises(OffsetOutOfRangeError):
+        log.read(5, 1000)
+    log.close()
 
 
 def names(log: PartitionLog) -> list[str]:

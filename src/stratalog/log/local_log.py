@@ -210,7 +210,10 @@ class LocalLog:
         return LogSegment.create(self.directory, base_offset, self.config, clock=self.clock, fs=self.fs)
 
     def _replace_active(self, base_offset: int) -> None:
-        """Put an empty segment in the place of the active one."""
+        """Put an empty segment in the place of the active one.
+
+        Both have the same names, so the one is renamed before readers see the other: who meets that looks again.
+        """
         self._condemn_files(self.active)
         segment = self._new_segment(base_offset)
         self._install(Segments((*self.segments.all[:-1], segment)), base_offset)
@@ -240,12 +243,14 @@ class LocalLog:
     def truncate_to(self, offset: int, kept: tuple[LogSegment, ...]) -> None:
         """Drop everything from `offset` on; `kept` are the segments up to it.
 
-        The last segment goes first, and all are gone for good before the one that stays is cut: whenever the process or
-        the power ends, a log without gaps is left.
+        Readers see the row without the others before the first file gets another name. The last segment goes first, and
+        all are gone for good before the one that stays is cut: whenever the process or the power ends, a log without
+        gaps is left.
         """
         self.truncations += 1
         try:
             behind = self.segments.all[len(kept) :]
+            self._install(Segments(kept), offset)
             for segment in reversed(behind):
                 self._condemn_segment(segment)
             if behind:
@@ -261,9 +266,10 @@ class LocalLog:
         """Drop everything; the next record here gets `offset`."""
         self.truncations += 1
         try:
-            for segment in self.segments.all[:-1]:
-                self._condemn_files(segment)
+            before = self.segments.all[:-1]
             self.segments = Segments((self.active,))
+            for segment in before:
+                self._condemn_files(segment)
             self._replace_active(offset)
             self.log_start_offset = log_start_offset
             self.local_log_start_offset = offset

@@ -74,7 +74,7 @@ class PartitionLog:
         )
         self._appender = Appender(local, leader_epochs, self._flusher)
         self._trimmer = Trimmer(local, leader_epochs)
-        self._reader = Reader(local)
+        self._reader = Reader(local, self._lock)
 
     @classmethod
     def open(

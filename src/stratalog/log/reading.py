@@ -1,16 +1,19 @@
-"""Finding and reading what is in a log, without a lock.
+"""Finding and reading what is in a log, without a lock unless something comes in between.
 
 Everything here works on the row of segments and on the end that it finds at the beginning; what is appended, deleted or
-rolled meanwhile changes neither. Source: Kafka's `LocalLog.read` and `UnifiedLog.fetchOffsetByTimestamp`.
+rolled meanwhile changes neither. Segments leave the row before their files get other names, so a file that is not there
+is looked for once more, in the row as it is by then.
+Source: Kafka's `LocalLog.read` and `UnifiedLog.fetchOffsetByTimestamp`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TypeVar
 
 from stratalog.errors import CorruptRecordError, OffsetOutOfRangeError
 from stratalog.log.format import (
-    DELETED_SUFFIX,
     FetchData,
     FileSlice,
     Isolation,
@@ -22,35 +25,38 @@ from stratalog.log.index import AbortedTransaction
 from stratalog.log.local_log import UNKNOWN_POSITION, LocalLog
 from stratalog.log.segment import LogSegment, Segments
 
-#: After so long a reader looks again whether a deletion under way has changed the list of segments.
-_DELETION_SECONDS = 0.001
+_Found = TypeVar("_Found")
+
+
+class _RowChanged(Exception):
+    """The end of the log and the row of segments do not fit: one was read before a truncation, the other after."""
 
 
 class Reader:
     """See the module, and for each method that of the same name in `PartitionLog`.
 
-    What a truncation cuts while it is looked at is looked for anew, and so is what lay in a segment that went
-    meanwhile, of which the indexes may be gone. What the disk refuses, or a file or index says that was closed
-    meanwhile, is a KafkaStorageError.
+    A reader that a truncation, or the replacement of an empty active segment, comes in the way of looks once more, with
+    the log's lock held: nothing changes then, so that what is wrong now is wrong. What the disk refuses, or a file or
+    index says that was closed meanwhile, is a KafkaStorageError.
     """
 
-    def __init__(self, local: LocalLog) -> None:
+    def __init__(self, local: LocalLog, lock: AbstractContextManager[object]) -> None:
         self._local = local
+        self._lock = lock
 
     def read(self, offset: int, max_bytes: int, isolation: Isolation, min_one_message: bool) -> FetchData:
         local = self._local
-        truncations, segments = local.truncations, local.segments
+        truncations = local.truncations
         try:
             return _read(local, offset, max_bytes, isolation, min_one_message)
         except CorruptRecordError:
-            if truncations == local.truncations:
+            if not self._was_truncated(truncations):
                 raise
-        except FileNotFoundError as error:
-            if segments is local.segments and not self._is_going(error):
-                raise self._refused(error) from error
+        except (FileNotFoundError, _RowChanged):
+            pass  # looked at once more below
         except (ValueError, OSError) as error:
             raise self._refused(error) from error
-        return self.read(offset, max_bytes, isolation, min_one_message)
+        return self._alone(lambda: _read(local, offset, max_bytes, isolation, min_one_message))
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         return self._search(lambda local: _find_timestamp(local.segments, timestamp_ms, local.local_log_start_offset))
@@ -60,27 +66,33 @@ class Reader:
 
     def _search(self, search: Callable[[LocalLog], TimestampOffset | None]) -> TimestampOffset | None:
         local = self._local
-        while True:
-            truncations, segments = local.truncations, local.segments
-            if local.closed:
-                raise local.unusable()
+        truncations = local.truncations
+        if local.closed:
+            raise local.unusable()
+        try:
+            return search(local)
+        except CorruptRecordError:
+            if not self._was_truncated(truncations):
+                raise
+        except FileNotFoundError:
+            pass  # looked at once more below
+        except (ValueError, OSError) as error:
+            raise self._refused(error) from error
+        return self._alone(lambda: search(local))
+
+    def _was_truncated(self, truncations: int) -> bool:
+        """Whether a truncation was under way when `truncations` was read, or began since."""
+        return truncations % 2 == 1 or truncations != self._local.truncations
+
+    def _alone(self, look: Callable[[], _Found]) -> _Found:
+        """Look while nothing changes."""
+        with self._lock:
+            if self._local.closed:
+                raise self._local.unusable()
             try:
-                return search(local)
-            except CorruptRecordError:
-                if truncations == local.truncations:
-                    raise
-            except FileNotFoundError as error:
-                if segments is local.segments and not self._is_going(error):
-                    raise self._refused(error) from error
+                return look()
             except (ValueError, OSError) as error:
                 raise self._refused(error) from error
-
-    def _is_going(self, error: FileNotFoundError) -> bool:
-        """Whether the file is one that a deletion has renamed and removed before it took the segment off the list."""
-        if self._local.closed or not str(error.filename).endswith(DELETED_SUFFIX):
-            return False
-        self._local.clock.sleep(_DELETION_SECONDS)
-        return True
 
     def _refused(self, error: ValueError | OSError) -> Exception:
         if self._local.closed:
@@ -109,6 +121,8 @@ def _read(local: LocalLog, offset: int, max_bytes: int, isolation: Isolation, mi
             found = segment.translate_offset(offset)
             if found is None:
                 if not (is_last or local.config.compacted):
+                    if number + 1 == len(segments):
+                        raise _RowChanged
                     segment.sound.name_gap(offset, segments.all[number + 1].base_offset)
                 continue
             if found.position >= end:
