@@ -194,7 +194,7 @@ def test_a_decoder_that_cannot_be_had_is_refused_with_what_to_do(capfdbinary: Ca
     assert (status, out, len(err)) == (2, [], 1)
     assert name in err[0]
     if name == "com.example.MyDecoder":
-        assert "a Java class cannot be loaded here" in err[0]
+        assert "Java classes cannot be loaded" in err[0]
         assert "module:function" in err[0]
 
 

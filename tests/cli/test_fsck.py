@@ -99,7 +99,7 @@ def test_repair_says_first_what_it_will_do_and_changes_nothing_unasked(
     status, out, err = fsck(capsys, data, "--repair")
     assert status == 1
     assert f"  {log}: cut at 138, keep the rest as {log.name}.138.cut" in out
-    assert err == ["stratalog: nothing was changed: there is nobody to ask; give --yes"]
+    assert err == ["stratalog: nothing was changed: input is not a terminal, so nobody can confirm; give --yes"]
     assert log.read_bytes() == before
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
@@ -245,4 +245,4 @@ def test_a_directory_of_something_else_is_refused(
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x")
     assert run(["fsck", str(tmp_path)]) == 2
-    assert "is no log directory" in capsys.readouterr().err
+    assert "is not a log directory" in capsys.readouterr().err

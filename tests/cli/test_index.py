@@ -134,7 +134,7 @@ def test_rebuild_tells_of_a_torn_log(data_dir: Path, capsys: pytest.CaptureFixtu
     with path.open("ab") as log:
         log.write(b"torn")
     assert run(["index", "rebuild", str(path), "--interval", "100"]) == 1
-    assert "the last 4 bytes are no whole batch" in capsys.readouterr().out
+    assert "the last 4 bytes are an incomplete batch" in capsys.readouterr().out
 
 
 def test_conversion_there_and_back_changes_nothing_and_the_log_opens_either_way(
@@ -201,7 +201,7 @@ def test_a_position_that_does_not_fit_is_refused_before_anything_is_written(
     assert "position 2147483653 does not fit entries of 8 bytes" in error
     assert error.count("\n") == 1
     assert run(["index", "rebuild", "--to", "8", str(beyond_2_gib)]) == 2
-    assert "too many for entries of 8 bytes; nothing was written" in capsys.readouterr().err
+    assert "too large for entries of 8 bytes; nothing was written" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in indexes(data_dir)} == before
 
 
@@ -242,10 +242,10 @@ def test_a_directory_that_is_served_is_not_touched_but_may_be_looked_at(
     ("args", "message"),
     [
         (["verify", "missing"], "no such file or directory"),
-        (["verify", "."], "no partitions and no segments"),
-        (["inspect", "notes.txt"], "neither an offset index, a time index nor a log"),
+        (["verify", "."], "expected partitions or segments in this directory"),
+        (["inspect", "notes.txt"], "expected the name of an offset index, a time index or a log"),
         (["convert", "--to", "16", "."], "--to 16: an offset index entry has 8 or 12 bytes"),
-        (["verify", f"{5:020d}.index"], "no such log"),
+        (["verify", f"{5:020d}.index"], "this log does not exist"),
     ],
 )
 def test_wrong_usage_is_one_line_and_2(

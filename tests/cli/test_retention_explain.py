@@ -92,8 +92,8 @@ def test_both_tiers_are_told_of_and_what_is_not_copied_waits(
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ([], "give --data-dir DIR, --bootstrap-server H:P, or both"),
-        (["--data-dir", "/nowhere"], "there is no such directory"),
+        ([], "use --data-dir DIR, --bootstrap-server H:P, or both"),
+        (["--data-dir", "/nowhere"], "no such directory"),
         (["--data-dir", "{}", "--what-if", "retention.ms"], "expected KEY=VALUE"),
         (["--data-dir", "{}", "--what-if", "retention.ms=soon"], "retention.ms"),
         (["--data-dir", "{}", "--what-if", "retention.hours=1"], "retention.hours"),

@@ -142,7 +142,7 @@ def test_an_empty_bucket_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[s
     for command in ("ls", "stat"):
         assert run(["tier", command, str(tmp_path)]) == 0
         said = capsys.readouterr()
-        assert (said.out, said.err) == ("", f"stratalog: {tmp_path}: no tiered topics here\n")
+        assert (said.out, said.err) == ("", f"stratalog: {tmp_path}: no tiered topics found\n")
 
 
 def test_the_bucket_is_named_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

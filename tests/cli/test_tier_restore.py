@@ -114,10 +114,10 @@ def test_what_cannot_be_done_is_refused_before_anything_is_made(
         assert not (tmp_path / "new").exists()
     used = DataDir.open(tmp_path / "used", cluster_id="c", node_id=1)
     assert restore(tier, tmp_path / "used") == 2
-    assert "is served by a broker" in capsys.readouterr().err
+    assert "is in use by a broker" in capsys.readouterr().err
     used.close(clean=True)
     assert restore(tier, tmp_path / "used", "--metadata-only") == 2
-    assert "its topics are not known" in capsys.readouterr().err
+    assert "its topics are unknown" in capsys.readouterr().err
 
 
 def test_of_a_time_before_the_first_copy_there_is_nothing(

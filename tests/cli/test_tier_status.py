@@ -151,7 +151,7 @@ def test_a_store_that_cannot_be_had_is_failing_with_its_error_and_exit_code_1(tm
         (("--web", "ftp://127.0.0.1:80"), "expected HOST:PORT"),
         (("--web", "127.0.0.1:1"), "cannot reach http://127.0.0.1:1/api/tier-status"),
         (("--bootstrap-server", "127.0.0.1:1"), "cannot reach a broker"),
-        (("--data-dir", "/nowhere/at/all"), "there is no such directory"),
+        (("--data-dir", "/nowhere/at/all"), "no such directory"),
     ],
 )
 def test_what_cannot_be_asked_is_one_line(arguments: tuple[str, ...], complaint: str) -> None:

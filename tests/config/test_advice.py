@@ -24,9 +24,9 @@ def _advice(**properties: str) -> list[str]:
 def test_keys_without_an_effect_are_named_when_they_are_set_to_another_value() -> None:
     assert _advice(queued_max_requests="500", offsets_topic_replication_factor="1") == []
     (line,) = _advice(queued_max_requests="7")
-    assert line.startswith("queued.max.requests=7 has no effect here: requests are not queued")
+    assert line.startswith("queued.max.requests=7 has no effect: requests are not queued")
     (line,) = _advice(unclean_leader_election_enable="true")
-    assert line.startswith("unclean.leader.election.enable=true has no effect here")
+    assert line.startswith("unclean.leader.election.enable=true has no effect")
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_keys_without_an_effect_are_named_when_they_are_set_to_another_value() -
 )
 def test_a_mistyped_key_is_named_with_what_was_meant(name: str, meant: str) -> None:
     (line,) = broker_advice(BrokerConfig({name: "1"}))
-    assert line == f"Configuration keys that this broker does not know: {name} (did you mean {meant}?)"
+    assert line == f"Unknown configuration keys: {name} (did you mean {meant}?)"
 
 
 def test_a_minimum_below_the_one_that_holds_anyway_is_told_at_a_start_and_when_it_is_set(
@@ -49,7 +49,7 @@ def test_a_minimum_below_the_one_that_holds_anyway_is_told_at_a_start_and_when_i
 ) -> None:
     assert _advice(min_topic_segment_bytes="1048576") == []
     (line,) = _advice(min_topic_segment_bytes="1048575")
-    assert line.startswith("min.topic.segment.bytes=1048575 has no effect: segment.bytes is 1048576 at least")
+    assert line.startswith("min.topic.segment.bytes=1048575 has no effect: segment.bytes must be at least 1048576")
     with Broker(tmp_path) as broker, Wire(broker.bootstrap_servers) as wire:
         assert alter(wire, BROKER, "", ("min.topic.segment.bytes", SET, "7")).error_code == 0
     assert "min.topic.segment.bytes=7 has no effect" in caplog.text
@@ -57,7 +57,7 @@ def test_a_minimum_below_the_one_that_holds_anyway_is_told_at_a_start_and_when_i
 
 def test_a_key_of_kafkas_or_like_none_is_named_alone() -> None:
     (line,) = broker_advice(BrokerConfig({"num.io.threads": "8", "x.y": "1", "rsm.config.a": "1", **TIERING}))
-    assert line == "Configuration keys that this broker does not know: num.io.threads, x.y"
+    assert line == "Unknown configuration keys: num.io.threads, x.y"
 
 
 def test_settings_of_a_remote_tier_that_is_switched_off_are_named() -> None:
@@ -75,4 +75,4 @@ def test_what_does_nothing_on_a_topic_is_told_when_it_is_set(tmp_path: Path, cap
     caplog.set_level(logging.WARNING)
     with Broker(tmp_path) as broker, Wire(broker.bootstrap_servers) as wire:
         assert create(wire, "t", unclean_leader_election_enable="true").error_code == 0
-    assert "Topic t: unclean.leader.election.enable=true has no effect here: a partition has one" in caplog.text
+    assert "Topic t: unclean.leader.election.enable=true has no effect: a partition has one" in caplog.text

@@ -109,7 +109,7 @@ def test_what_is_of_no_harm_is_not_refused(key: str, value: str) -> None:
         ("PLAINTEXT://:9092,SSL://:9093", None, "SSL://:9093 asks for SSL"),
         ("PLAINTEXT://:9092", "PLAINTEXT:SSL", "PLAINTEXT://:9092 asks for SSL"),
         ("EXTERNAL://:9092", "EXTERNAL:SASL_PLAINTEXT", "EXTERNAL://:9092 asks for SASL_PLAINTEXT"),
-        ("CONTROLLER://:9093", None, "no listener is for clients"),
+        ("CONTROLLER://:9093", None, "expected a listener for clients"),
         ("A://:1,B://:2", "A:PLAINTEXT,B:PLAINTEXT", "listens on one address, not on 2"),
         ("EXTERNAL://:9092", None, "No security protocol is defined for listener EXTERNAL"),
         ("here:9092", None, "expected a listener such as"),

@@ -299,7 +299,7 @@ def test_lost_metadata_is_made_anew_beside_the_local_data(tmp_path: Path, capsys
         produce(broker.bootstrap_servers, "orders", 0, 0, 3_500)
         wait_for("all sealed segments are remote alone", lambda: active_bases(data_dir, {"orders": 1}) is not None)
         assert place.restore(data_dir, "--metadata-only") == 2
-        assert "is served by a broker" in capsys.readouterr().err
+        assert "is in use by a broker" in capsys.readouterr().err
     objects = segments_of(place)
     for directory in data_dir.glob("__remote_log_metadata-*"):
         for log in directory.glob("*.log"):

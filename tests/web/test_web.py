@@ -335,5 +335,5 @@ def test_a_page_that_is_not_up_to_date_is_told(tmp_path: Path, capsys: pytest.Ca
     old = tmp_path / "metrics.md"
     old.write_text("old")
     assert documentation(["--check", str(old)]) == 1
-    assert "is not what the declarations say" in capsys.readouterr().err
+    assert "is out of date" in capsys.readouterr().err
     assert documentation(["--check", str(ROOT / "docs" / "metrics.md")]) == 0

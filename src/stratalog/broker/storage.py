@@ -132,8 +132,7 @@ def _check_level(store: MetadataStore | None, config: BrokerConfig) -> None:
     if store is not None and initial > level:
         logger.warning(
             "%s=%d is for a new data directory; %s keeps its level %d (%s). 'stratalog features upgrade --feature "
-            "%s=%d' "
-            "raises it",
+            "%s=%d' raises it",
             INITIAL_METADATA_VERSION,
             initial,
             store.path.parent,

@@ -110,10 +110,10 @@ def alter(
     """
     _check_entity(entity_type, entity_name, entity_default)
     if entity_name is None and not entity_default:
-        raise UsageError("which one? --entity-name N, or with brokers --entity-default")
+        raise UsageError("no entity given: use --entity-name N, or --entity-default with brokers")
     added, deleted = _parse_added(add_config or []), _parse_deleted(delete_config or [])
     if not added and not deleted:
-        raise UsageError("nothing to do: give --add-config K=V,.. or --delete-config K,..")
+        raise UsageError("nothing to change: give --add-config K=V,.. or --delete-config K,..")
     name = entity_name or ""
     changes = [{"name": k, "config_operation": int(Operation.SET), "value": v} for k, v in added.items()]
     changes += [{"name": k, "config_operation": int(Operation.DELETE), "value": None} for k in deleted]
@@ -139,7 +139,7 @@ def alter(
             }
         )
     elif dry_run:
-        print(f"The config of {what} can be altered so.")
+        print(f"The config of {what} can be altered.")
     elif name:
         print(f"Completed updating config for {what}.")
     else:
@@ -151,9 +151,9 @@ def _check_entity(entity_type: EntityType, name: str | None, default: bool) -> N
     if default and name is not None:
         raise UsageError("give either --entity-name or --entity-default")
     if default and entity_type is EntityType.TOPICS:
-        raise UsageError("--entity-default goes with --entity-type brokers: topics take their defaults from there")
+        raise UsageError("--entity-default needs --entity-type brokers: topics take their defaults from the brokers")
     if entity_type is EntityType.BROKERS and name is not None and not name.isdecimal():
-        raise UsageError(f"--entity-name {name}: brokers go by their ids, such as 1")
+        raise UsageError(f"--entity-name {name}: expected the id of a broker, such as 1")
     if name == "":
         raise UsageError("--entity-name is empty")
 

@@ -118,7 +118,7 @@ def _update(
     if release is not None and given:
         raise UsageError("give either --release-version or --feature")
     if release is None and not given:
-        raise UsageError(f"say what to {verb}: --release-version V or --feature NAME=LEVEL")
+        raise UsageError(f"nothing to {verb}: give --release-version V or --feature NAME=LEVEL")
     levels = {} if release is not None else _parse_levels(given or [])
     wanted = None if release is None else level_for_release(release)
     with Cluster(bootstrap_server) as cluster:
@@ -182,7 +182,7 @@ def _features_of(client: Client) -> tuple[list[Feature], int]:
     """The features of a broker, by name, and the epoch of what is finalized."""
     told = client.api_versions
     if not hasattr(told, "supported_features"):
-        raise RefusedError("the broker is too old to have features")
+        raise RefusedError("the broker is too old: it has no feature levels")
     finalized = {feature.name: int(feature.max_version_level) for feature in told.finalized_features}
     features = [
         Feature(known.name, int(known.min_version), int(known.max_version), finalized.get(known.name, 0))

@@ -113,7 +113,7 @@ def describe_log_dirs(
     try:
         return _read_response(broker, version, body)
     except (CorruptRecordError, ValueError, KeyError, IndexError, struct.error) as error:
-        raise UnreachableError(f"broker {broker} does not answer as a Kafka broker does: {error}") from error
+        raise UnreachableError(f"broker {broker} does not answer like a Kafka broker: {error}") from error
 
 
 def _read_response(broker: int, version: int, body: bytes) -> tuple[list[Any], dict[int, bytes]]:
@@ -124,7 +124,7 @@ def _read_response(broker: int, version: int, body: bytes) -> tuple[list[Any], d
         (code,) = struct.unpack_from(">h", body, position)
         position += 2
         if code:
-            raise RefusedError(f"broker {broker} does not tell its log directories: error {code}")
+            raise RefusedError(f"broker {broker} refused to describe its log directories: error {code}")
     count, position = decode_unsigned(body, position, VARINT_BYTES_MAX)
     directories = []
     for _ in range(count - 1):

@@ -142,7 +142,7 @@ def _properties(config: Path | None, assignments: list[str], listen: str | None)
     refuse_unkept(properties, lambda key: "--set" if key in assigned else str(config), opens_listeners=listen is None)
     if listen is not None and ADVERTISED in in_file and ADVERTISED not in assigned:
         logger.warning(
-            "%s: %s=%s does not count beside --listen; --set %s=... does",
+            "%s: %s=%s is ignored because of --listen; use --set %s=... instead",
             config,
             ADVERTISED,
             properties.pop(ADVERTISED),

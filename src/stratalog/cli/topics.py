@@ -170,7 +170,7 @@ def delete(
     """
     wanted = [*(names or []), *(topic or [])]
     if not wanted:
-        raise UsageError("which topic? stratalog topics delete TOPIC --bootstrap-server H:P")
+        raise UsageError("no topic given: stratalog topics delete TOPIC --bootstrap-server H:P")
     with Cluster(bootstrap_server) as cluster:
         answers = cluster.any.call(
             ApiKey.DELETE_TOPICS,
@@ -193,7 +193,7 @@ def delete(
 def _one_name(name: str | None, options: list[str] | None) -> str:
     names = [*([name] if name is not None else []), *(options or [])]
     if len(names) != 1:
-        raise UsageError("give the name of one topic")
+        raise UsageError("expected the name of one topic")
     return names[0]
 
 

@@ -25,7 +25,7 @@ def broker_advice(config: BrokerConfig) -> Iterator[str]:
     if unknown:
         known = [key.name for key in BROKER_KEYS]
         names = ", ".join(with_suggestion(name, known) for name in unknown)
-        yield f"Configuration keys that this broker does not know: {names}"
+        yield f"Unknown configuration keys: {names}"
     yield from _without_effect((key, config[key.name]) for key in BROKER_KEYS if config.is_set(key.name))
     yield from minimum_advice(config)
     yield from _tiering(config)
@@ -39,9 +39,8 @@ def minimum_advice(config: BrokerConfig) -> Iterator[str]:
     """What to say of a minimum below the one that holds anyway (KIP-760 is of an older Kafka, which had none)."""
     if config[_SEGMENT_MINIMUM] < SEGMENT_BYTES_MIN:
         yield (
-            f"{_SEGMENT_MINIMUM}={config[_SEGMENT_MINIMUM]} has no effect: segment.bytes is {SEGMENT_BYTES_MIN} at "
-            "least, "
-            "whatever is set here"
+            f"{_SEGMENT_MINIMUM}={config[_SEGMENT_MINIMUM]} has no effect: "
+            f"segment.bytes must be at least {SEGMENT_BYTES_MIN} in any case"
         )
 
 
@@ -54,7 +53,7 @@ def topic_advice(topic: str, configs: Mapping[str, str]) -> Iterator[str]:
 def _without_effect(values: Iterable[tuple[ConfigKey, object]]) -> Iterator[str]:
     for key, value in values:
         if key.no_effect and value != key.default:
-            yield f"{key.name}={key.render(value)} has no effect here: {key.no_effect}"
+            yield f"{key.name}={key.render(value)} has no effect: {key.no_effect}"
 
 
 def _tiering(config: BrokerConfig) -> Iterator[str]:
@@ -67,7 +66,7 @@ def _tiering(config: BrokerConfig) -> Iterator[str]:
     if not config[_TIERING]:
         plugins += [name for name in (_STORAGE_PLUGIN, "remote.log.metadata.manager.class.name") if config.is_set(name)]
         if names := sorted([*of_the_store, *plugins]):
-            yield f"{', '.join(names)}: no effect while {_TIERING} is not true; nothing goes to a remote tier"
+            yield f"{', '.join(names)}: no effect while {_TIERING} is not true; nothing is copied to a remote tier"
         return
     if unused := _unused_by_the_topic_based_manager(config):
         yield f"{', '.join(unused)}: no effect: the topic-based metadata manager has no such key, and no clients"

@@ -16,15 +16,17 @@ from stratalog.config.topic import TOPIC_KEYS, LogConfig, index_size_needed
 _HEAD = """\
 # Configuration
 
-Names, types and defaults are Apache Kafka 4.4's; keys that begin with `stratalog.` are this project's own. A key that
-Kafka has and this page has not is accepted, so that a `server.properties` can be used as it is, and named in the
-broker's log. `stratalog serve --config server.properties` alone is enough; options on the command line win over the
-file. What the file asks for safety and cannot be kept here refuses the start, by a line that names file and key:
-listeners other than PLAINTEXT, TLS and SASL settings, an authorizer, policies, limits of clients, a quorum of several
-controllers. Kafka's own file of a single node can be used as it is: the listener of its controller is not opened.
-[COMPATIBILITY.md](COMPATIBILITY.md) says what else there is.
+Names, types and defaults are those of Apache Kafka 4.4. Keys that begin with `stratalog.` are this project's own.
 
-Written from the declarations in `src/stratalog/config`; `python -m stratalog.config.documentation` prints it.
+A `server.properties` of Kafka can be used as it is: `stratalog serve --config server.properties` is enough. Options on
+the command line take precedence over the file. A key of Kafka that is not on this page is accepted and named in the
+broker's log. A safety setting that this broker does not support stops the start, with one line that names the file and
+the key: listeners other than PLAINTEXT, TLS and SASL settings, an authorizer, policies, client quotas, a quorum of
+several controllers. The file of a single Kafka node works: the listener of its controller is not opened.
+[COMPATIBILITY.md](COMPATIBILITY.md) lists further differences.
+
+This page is generated from the declarations in `src/stratalog/config`. To print it, run
+`python -m stratalog.config.documentation`.
 """
 
 _GUIDANCE = """\
@@ -38,48 +40,47 @@ _GUIDANCE = """\
 | below {large}; a new data directory is at {initial} | {low} to {int_max} | 8 bytes an entry, as in released Kafka |
 | from {large} on | {low} to {long_max} | 12 bytes an entry |
 
-A value out of the range in force is refused with INVALID_CONFIG, at a start before anything is written.
+A value outside the range is refused with INVALID_CONFIG. At startup it is refused before anything is written.
 
     stratalog features describe --bootstrap-server 127.0.0.1:9092
     stratalog features upgrade --bootstrap-server 127.0.0.1:9092 --release-version 4.4
     stratalog serve --data-dir D --set {initial_key}=32     # a new directory only
 
-`--release-version 4.4` finalizes the newest level of that release, {newest}, as Kafka's tool does; `--feature
-metadata.version=32` finalizes exactly that one. An upgrade is in force at once and for good: lower levels, and released
-Kafka, do not know the format, so there is no way back below 32. Segments that are there keep their indexes, which are
-read as they are.
+`--release-version 4.4` finalizes the newest level of that release, {newest}, as Kafka's tool does. `--feature
+metadata.version=32` finalizes exactly that level. An upgrade is in force at once and cannot be undone: lower levels,
+and released Kafka, cannot read the format. Existing segments keep their indexes, which stay readable.
 
 **Index size.** A segment is also rolled when one of its indexes is full. An index has an entry of 12 bytes for each
-`index.interval.bytes` of its segment, so `segment.index.bytes` (`log.index.size.max.bytes`) has to be at least
+`index.interval.bytes` of its segment. `segment.index.bytes` (`log.index.size.max.bytes`) must therefore be at least
 `segment.bytes / index.interval.bytes * 12`:
 
 | segment.bytes | index.interval.bytes | segment.index.bytes, at least |
 |---|---|---|
 {index_sizes}
-The default of {index_default} is enough for {index_enough} at an interval of 4096. The broker warns, at a start and
-when a setting is changed, of an index that is too small, with the size that it should have.
+The default of {index_default} is enough for {index_enough} at an interval of 4096. At startup, and when a setting
+changes, the broker warns of an index that is too small and names the size that it needs.
 
 ## Small segments
 
-`min.topic.segment.ms` and `min.topic.segment.bytes` (KIP-760) are the operator's minimums for what is set on topics.
-CreateTopics, AlterConfigs and IncrementalAlterConfigs below them get INVALID_CONFIG. They may be changed while the
-broker runs, for one broker or for all. A topic that is below a later minimum keeps what it has, may be changed in other
-keys by either API, and is named in a warning at every start. `segment.bytes` is {low} at least in any case, so a
-smaller `min.topic.segment.bytes` has no effect, and the broker says so. Broker-wide defaults (`log.roll.ms`,
-`log.segment.bytes`) are the operator's own matter.
+`min.topic.segment.ms` and `min.topic.segment.bytes` (KIP-760) are the operator's minimums for topic settings.
+CreateTopics, AlterConfigs and IncrementalAlterConfigs with values below them get INVALID_CONFIG. The minimums can be
+changed while the broker runs, for one broker or for all. A topic that is below a later minimum keeps its value and is
+named in a warning at each startup; its other keys can still be changed. `segment.bytes` must be at least {low} in any
+case, so a smaller `min.topic.segment.bytes` has no effect, and the broker says so. The minimums do not apply to
+broker-wide defaults (`log.roll.ms`, `log.segment.bytes`).
 
-## What is set while the broker runs
+## Changes while the broker runs
 
-A change over the wire is checked by itself, with what else is set for the broker, and with every topic that inherits
-it; then it is stored, and then it is in force. One that does not fit is refused with INVALID_CONFIG or INVALID_REQUEST,
-naming a topic where it is one that does not go together with it, and nothing is stored. Plugins' keys (`rsm.config.`,
-`rlmm.config.`) come from the file and the command line alone.
+A change over the wire is checked first: by itself, together with the other settings of the broker, and with every topic
+that inherits it. Then it is stored, and then it is in force. A change that fails a check is refused with INVALID_CONFIG
+or INVALID_REQUEST, and nothing is stored. The answer names the topic that conflicts. Keys of plugins (`rsm.config.`,
+`rlmm.config.`) can only be set in the file and on the command line.
 
-What is stored counts over `--config` and `--set`, as in Kafka. If those, or a newer version's rules, are in conflict
-with it later, the broker starts all the same and names the conflict in a warning: a dynamic setting of the broker that
-does not fit does not count, a topic keeps the configuration that it last had without a conflict, and where none is
-known what is in conflict does not count and nothing of the topic is deleted or compacted. Only what does not fit within
-the file and the command line themselves refuses a start.
+Stored settings take precedence over `--config` and `--set`, as in Kafka. If they conflict later with the file, the
+command line, or the rules of a newer version, the broker starts all the same and warns. A dynamic broker setting that
+conflicts is ignored. A topic keeps the last configuration that had no conflict; if there is none, the conflicting
+settings are ignored, and nothing of the topic is deleted or compacted. Only conflicts within the file and the command
+line stop a start.
 """
 
 _GUIDED_SIZES = (1024**3, 4 * 1024**3, 8 * 1024**3, 64 * 1024**3)
@@ -88,20 +89,18 @@ _LIMITS = {LONG_MAX: "no limit", INT_MAX: "no limit", 1.7976931348623157e308: "n
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return "\n".join(
         [
             _HEAD,
             _guidance(),
             "## Topics\n",
-            (
-                "Set with CreateTopics or IncrementalAlterConfigs; in force at once. Without a value, the broker key "
-                "counts.\n"
-            ),
+            "Set them with CreateTopics or IncrementalAlterConfigs. They are in force at once. A topic without a value",
+            "uses the broker key.\n",
             _table(TOPIC_KEYS, with_broker_key=True),
             "## Broker\n",
-            "Set with `--config FILE` and `--set KEY=VALUE`. Dynamic ones also with IncrementalAlterConfigs, for this",
-            "broker or for all.\n",
+            "Set them with `--config FILE` and `--set KEY=VALUE`. Dynamic keys can also be set with",
+            "IncrementalAlterConfigs, for one broker or for all.\n",
             _table(BROKER_KEYS, with_broker_key=False),
         ]
     )
@@ -138,7 +137,7 @@ def _binary(size: int) -> str:
 
 def _table(keys: ConfigRegistry, *, with_broker_key: bool) -> str:
     last = "broker key" if with_broker_key else "dynamic"
-    rows = [f"| key | type | default | what it says | {last} |", "|---|---|---|---|---|"]
+    rows = [f"| key | type | default | meaning | {last} |", "|---|---|---|---|---|"]
     for key in sorted(keys, key=lambda key: (key.name.startswith("stratalog."), key.name)):
         extra = f"`{key.broker_key}`" if key.broker_key else ("yes" if key.dynamic and not with_broker_key else "")
         doc = f"{key.doc} **No effect here**: {key.no_effect}." if key.no_effect else key.doc

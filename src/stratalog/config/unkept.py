@@ -60,7 +60,7 @@ _KEYS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
     "delegation.token.secret.key": ("delegation tokens", _NOTHING),
     "delegation.token.master.key": ("delegation tokens", _NOTHING),
     "password.encoder.secret": ("encoded passwords", _NOTHING),
-    "config.providers": ("values from elsewhere, which would be taken for what they say", _NOTHING),
+    "config.providers": ("values from config providers, which would be used literally", _NOTHING),
     "create.topic.policy.class.name": (_POLICY, _NOTHING),
     "alter.config.policy.class.name": (_POLICY, _NOTHING),
     "client.quota.callback.class": ("quotas", _NOTHING),
@@ -90,9 +90,8 @@ def refuse_unkept(
         asked = asks_for(name, value, properties)
         if asked is not None:
             raise UsageError(
-                f"{source(name)}: {name} asks for {asked}, which this broker does not have; to serve without it, take "
-                "it "
-                f"out, or override it with --set {name}="
+                f"{source(name)}: {name} asks for {asked}, which this broker does not support; "
+                f"to serve without it, remove the key, or override it with --set {name}="
             )
     _refuse_listeners(properties, source, one=opens_listeners)
     _refuse_quorum(properties, source)
@@ -118,7 +117,7 @@ def _refuse_listeners(properties: Mapping[str, str | None], source: Callable[[st
     if not value:
         return
     where = f"{source(LISTENERS)}: {LISTENERS}={value}"
-    do = f"name one that does: --set {LISTENERS}=PLAINTEXT://127.0.0.1:9092"
+    do = f"use --set {LISTENERS}=PLAINTEXT://127.0.0.1:9092"
     try:
         listeners = [found for found in parse_listeners(value, properties) if not found.is_controllers]
     except InvalidConfigError as error:
@@ -126,13 +125,13 @@ def _refuse_listeners(properties: Mapping[str, str | None], source: Callable[[st
     for listener in listeners:
         if listener.protocol != PLAINTEXT:
             raise UsageError(
-                f"{where}: {listener} asks for {listener.protocol}, and this broker speaks {PLAINTEXT} only; {do}"
+                f"{where}: {listener} asks for {listener.protocol}, but this broker supports only {PLAINTEXT}; {do}"
             )
     if not listeners:
-        raise UsageError(f"{where}: no listener is for clients; {do}")
+        raise UsageError(f"{where}: expected a listener for clients; {do}")
     if one and len(listeners) > 1:
         raise UsageError(
-            f"{where}: this broker listens on one address, not on {len(listeners)}; name one: "
+            f"{where}: this broker listens on one address, not on {len(listeners)}; choose one: "
             f"--set {LISTENERS}={listeners[0]}"
         )
 
@@ -141,16 +140,14 @@ def _refuse_quorum(properties: Mapping[str, str | None], source: Callable[[str],
     roles = {role.strip() for role in (properties.get(_ROLES) or "").split(",") if role.strip()}
     if roles == {"controller"}:
         raise UsageError(
-            f"{source(_ROLES)}: {_ROLES}=controller asks for a controller without a broker, and this one is a broker "
-            "that "
-            f"needs none; use the file of a broker, or override it with --set {_ROLES}="
+            f"{source(_ROLES)}: {_ROLES}=controller asks for a controller without a broker, but this is a broker "
+            f"that needs none; use the file of a broker, or override it with --set {_ROLES}="
         )
     for key in _QUORUM:
         members = [member for member in (properties.get(key) or "").split(",") if member.strip()]
         elsewhere = members and roles and "controller" not in roles
         if len(members) > 1 or elsewhere:
             raise UsageError(
-                f"{source(key)}: {key} asks to join a cluster, and this broker is one of its own; to serve its "
-                "directories "
-                f"alone, take it out, or override it with --set {key}="
+                f"{source(key)}: {key} asks to join a cluster, which this broker does not support; to serve its "
+                f"directories alone, remove the key, or override it with --set {key}="
             )

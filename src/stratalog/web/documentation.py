@@ -16,75 +16,75 @@ from stratalog.engine.metrics import metrics as engine_metrics
 from stratalog.remote.tier import MEANING
 
 _HEAD = """\
-# Metrics, tier status and the page
+# Metrics, tier status and the web page
 
     stratalog serve --data-dir D --web 127.0.0.1:8080
 
-prints `ready broker=HOST:PORT web=URL`. Under that URL there are
+prints `ready broker=HOST:PORT web=URL`. That URL serves:
 
-| path | what |
+| path | content |
 |---|---|
 | `/` | a page for people: topics, partitions, sizes in both tiers, what waits for upload, and why |
-| `/metrics` | metrics for Prometheus (text; OpenMetrics for whoever asks for it) |
+| `/metrics` | metrics for Prometheus, as text, or as OpenMetrics if the client asks for it |
 | `/api/tier-status` | the tier status of every tiered partition as JSON; `?topic=T` for one topic, tiered or not |
-| `/api/topics` | what the page shows, as JSON |
+| `/api/topics` | the content of the page as JSON |
 
-Without `--web` nothing is served. The web server listens on that address only, is read-only and has no authentication:
-give it an address that only those reach who may know the names of topics. It runs on a thread of its own; at most
-{connections} connections are served at a time, and none for longer than {seconds:.0f} s, so that slow clients cannot
-hold it. It needs `pip install 'stratalog[web]'`.
+Without `--web` nothing is served. The web server listens on that address only, is read-only and has no authentication.
+Choose an address that only people who may know topic names can reach. The server runs on a thread of its own. It serves
+at most {connections} connections at a time, and none for longer than {seconds:.0f} s, so slow clients cannot block it.
+Install the extra for it: `pip install 'stratalog[web]'`.
 
-Written from the declarations in `src/stratalog/engine` and `src/stratalog/broker`; `python -m
-stratalog.web.documentation` prints this page, and with `--check docs/metrics.md` says whether it is what they say.
+This page is generated from the declarations in `src/stratalog/engine` and `src/stratalog/broker`. To print it, run
+`python -m stratalog.web.documentation`; `--check docs/metrics.md` compares it with the file.
 
 ## Names
 
-Metrics of Kafka's have the names that the usual rules of the JMX exporter give: everything in lower case, what is no
-letter or digit an underscore, `...PerSec` a counter that ends in `_total`, `Value` the bare name. Dashboards for a
-Kafka behind that exporter find what they look for. Beyond the rules: the domain `kafka.log.remote`, which they pass
-over, is spelled `kafka_log_remote_...`; timers have `_count` and `_sum` instead of quantiles, so that averages over any
-time can be made. Rates are for Prometheus to make:
+Kafka's metrics have the names that the usual rules of the JMX exporter give: lower case, underscores for other
+characters, `...PerSec` as a counter that ends in `_total`, `Value` as the bare name. Dashboards for Kafka behind that
+exporter work. Two additions: the domain `kafka.log.remote`, which those rules do not cover, is spelled
+`kafka_log_remote_...`, and timers have `_count` and `_sum` instead of quantiles, so that averages over any time can be
+computed. Prometheus computes rates:
 `rate(kafka_server_brokertopicmetrics_bytesin_total{{topic="orders"}}[1m])`.
 
-What is counted by topic has one line without the label `topic` as well, for all topics together: it does not fall when
-a topic is deleted. Counters begin at 0 with the broker. Values are read when they are asked for; counting costs a few
+A metric by topic also has one line without the label `topic`, the sum of all topics. It does not fall when a topic is
+deleted. Counters begin at 0 when the broker starts. Values are read when a client asks for them; counting costs a few
 additions a batch.
 """
 
 _STATUS = """\
 ## Tier status
 
-`stratalog tier status`, `/api/tier-status` and the metric `stratalog_tier_status` say of each tiered partition why its
-oldest segment that is not remote is not; the others wait for it. The JSON has for each partition the offsets of both
-tiers, the lag (sealed segments that are not remote, and their bytes), `failures` (task, how many turns in a row, since
-when, the last error: wrong credentials, a bucket that is missing or read-only, a clock that is off) and `segments`:
-every local segment with its reason.
+`stratalog tier status`, `/api/tier-status` and the metric `stratalog_tier_status` explain for each tiered partition why
+its oldest segment that is not remote is still local. Later segments wait for it. For each partition the JSON has the
+offsets of both tiers, the lag (sealed segments that are not remote, and their bytes), `failures` (task, number of
+failed runs in a row, since when, last error: wrong credentials, a bucket that is missing or read-only, a wrong clock)
+and `segments`: every local segment with its reason.
 
     stratalog tier status --bootstrap-server 127.0.0.1:9092           # needs no web address
     stratalog tier status --web http://127.0.0.1:8080 --topic orders --json
     stratalog tier status --data-dir D                                # of a broker that is not running
 
-A terminal gets a table, a pipe lines with tabs and sizes in bytes: partition, reason, local bytes, remote bytes, log
-start offset, local log start offset, last remote offset, log end offset, lag in bytes and segments, the reason in
-words, errors. Exit code 0: nothing is failing; 1: something is; 2: wrong usage, or nobody answers. From the files alone
-open transactions, the quota and failures are not known, and a segment is as old as its file.
+A terminal gets a table. A pipe gets lines with tabs and sizes in bytes: partition, reason, local bytes, remote bytes,
+log start offset, local log start offset, last remote offset, log end offset, lag in bytes and segments, the reason in
+words, errors. Exit code 0: nothing is failing. 1: something is failing. 2: wrong usage, or no answer. With
+`--data-dir`, open transactions, the quota and failures are unknown, and a segment is as old as its file.
 
-| reason | what it says |
+| reason | meaning |
 |---|---|
 """
 
 _ABSENT = """\
-## Kafka's metrics that are not here
+## Metrics of Kafka that do not exist here
 
 Everything else that a broker of Apache Kafka 4.4.0 registers in JMX:
 
-| MBean | why not |
+| MBean | reason |
 |---|---|
 """
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     from stratalog.web.server import CONNECTION_S, CONNECTIONS_MAX
 
     metrics: list[Metric[Any]] = [*engine_metrics.METRICS, *broker_metrics.METRICS]
@@ -103,7 +103,7 @@ def page() -> str:
 
 
 def _table(metrics: Iterable[Metric[Any]]) -> str:
-    rows = ["| name | labels | type | what it says |\n", "|---|---|---|---|\n"]
+    rows = ["| name | labels | type | meaning |\n", "|---|---|---|---|\n"]
     for metric in sorted(metrics, key=lambda metric: metric.name):
         labels = ", ".join(f"`{label}`" for label in metric.labels)
         rows.append(f"| `{metric.name}` | {labels} | {metric.kind.value} | {metric.help} |\n")
@@ -111,7 +111,7 @@ def _table(metrics: Iterable[Metric[Any]]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the page, or compare it with a file: 1 when that is another one."""
+    """Print the page, or compare it with a file. Return 1 if they differ."""
     if arguments[:1] != ["--check"]:
         print(page(), end="")
         return 0
@@ -119,7 +119,7 @@ def main(arguments: list[str]) -> int:
     if path.read_text(encoding="utf-8") == page():
         return 0
     print(
-        f"{path} is not what the declarations say: python -m stratalog.web.documentation > {path}",
+        f"{path} is out of date; write it again: python -m stratalog.web.documentation > {path}",
         file=sys.stderr,
     )
     return 1

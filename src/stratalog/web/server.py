@@ -67,14 +67,14 @@ class WebServer:
         self._thread.start()
         server.serving.wait()
         if not self._thread.is_alive() and not server.started:
-            raise UsageError(f"the web server at {self.url} did not start; the log says why")
+            raise UsageError(f"the web server at {self.url} did not start; see the log")
 
     @staticmethod
     def _run(server: _Server, listening: socket.socket) -> None:
         try:
             asyncio.run(server.serve(sockets=[listening]))
         except Exception:
-            logger.exception("The web server ended")
+            logger.exception("The web server stopped unexpectedly")
         finally:
             server.serving.set()
 

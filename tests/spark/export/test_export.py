@@ -249,7 +249,7 @@ def test_the_command(tmp_path: Path, spark: SparkSession, capsys: pytest.Capture
     assert run(command) == 0
     assert "nothing new" in capsys.readouterr().out
     for problem, arguments in {
-        "--schema has no meaning without --decode": ["--schema", "x"],
+        "--schema needs --decode": ["--schema", "x"],
         "--decode xml: expected json": ["--decode", "xml"],
         "--decode avro needs --schema": ["--decode", "avro"],
         "--schema @nothing": ["--decode", "avro", "--schema", "@nothing"],

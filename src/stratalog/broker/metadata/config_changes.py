@@ -179,8 +179,7 @@ def check_topic_configs(topic: str, before: Mapping[str, str], after: Mapping[st
         raise InvalidConfigError(
             "It is invalid to disable remote storage without deleting remote data. If you want to keep the remote data "
             "and turn to read only, please set `remote.storage.enable=true,remote.log.copy.disable=true`. If you want "
-            "to "
-            "disable remote storage and delete all remote data, please set "
+            "to disable remote storage and delete all remote data, please set "
             "`remote.storage.enable=false,remote.log.delete.on.disable=true`."
         )
 

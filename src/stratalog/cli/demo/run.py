@@ -163,10 +163,10 @@ def _clean_home(directory: Path | None) -> Path:
     try:
         if home.exists():
             if not home.is_dir() or (any(home.iterdir()) and not (home / _MARKER).exists()):
-                raise UsageError(f"{home} is not empty and not from an earlier demo; give a new directory with --dir")
+                raise UsageError(f"{home} is neither empty nor from an earlier demo; give a new directory with --dir")
             if is_served(home / "data"):
                 raise UsageError(
-                    f"{home} is still served by the broker of an earlier demo --keep; stop that one first "
+                    f"{home} is in use by the broker of an earlier demo --keep; stop it first "
                     "(its pid was printed), or give another directory with --dir"
                 )
             shutil.rmtree(home)

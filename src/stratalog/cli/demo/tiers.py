@@ -78,7 +78,7 @@ def wait_until_settled(data_dir: Path, remote_url: str, report: Callable[[int, i
             return tiers
         if time.monotonic() > deadline:
             raise StratalogError(
-                f"partitions {', '.join(map(str, waiting))} still wait for the object store after "
-                f"{_WAIT_SECONDS_MAX} s; the broker's log says why"
+                f"partitions {', '.join(map(str, waiting))} are not in the object store after "
+                f"{_WAIT_SECONDS_MAX} s; see the broker's log"
             )
         time.sleep(0.25)

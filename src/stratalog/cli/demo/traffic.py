@@ -73,7 +73,7 @@ def produce(bootstrap: str, flights: Sequence[Flight], advance: Callable[[int], 
     advance(len(flights) % 2_000)
     if errors or left:
         first = f"; the first: {errors[0]}" if errors else ""
-        raise StratalogError(f"{len(errors)} flights were refused and {left} never acknowledged{first}")
+        raise StratalogError(f"{len(errors)} flights were refused and {left} were not acknowledged{first}")
 
 
 def consume(bootstrap: str, expected: int, advance: Callable[[int], object]) -> Counter[Flight]:
@@ -101,7 +101,7 @@ def consume(bootstrap: str, expected: int, advance: Callable[[int], object]) -> 
             messages = consumer.consume(5_000, timeout=0.5)
             if not messages:
                 if time.monotonic() - last > _IDLE_SECONDS_MAX:
-                    raise StratalogError(f"the broker gave {count} of {expected} flights and then none for a minute")
+                    raise StratalogError(f"the broker sent {count} of {expected} flights, then none for a minute")
                 continue
             last = time.monotonic()
             for message in messages:

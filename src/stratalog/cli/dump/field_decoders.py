@@ -31,9 +31,8 @@ def field_decoder(name: str | None) -> FieldDecoder:
         return _python_function(name)
     known = ", ".join(_PACKAGE + short for short in _BUILTIN)
     raise UsageError(
-        f"decoder class {name}: a Java class cannot be loaded here; known are {known}. Give a Python function instead, "
-        "as"
-        " module:function, that takes bytes and returns text; or take the bytes from --json and decode them there"
+        f"decoder class {name}: Java classes cannot be loaded; known decoders are {known}. Give a Python function "
+        "(module:function) that takes bytes and returns text, or decode the bytes that --json prints"
     )
 
 
@@ -65,7 +64,7 @@ def _python_function(name: str) -> FieldDecoder:
     except (ImportError, AttributeError, ValueError) as error:
         raise UsageError(f"decoder {name}: {error}") from None
     if not callable(found):
-        raise UsageError(f"decoder {name}: {type(found).__name__} is no function")
+        raise UsageError(f"decoder {name}: expected a function, not {type(found).__name__}")
 
     def decode(data: bytes) -> str | None:
         decoded = found(data)

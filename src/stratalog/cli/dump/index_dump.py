@@ -34,8 +34,7 @@ def dump_offset_index(source: Source, base_offset: int, stem: str, output: TextO
     if found.is_guess:
         problems.remark(
             f"{source.name}: {size} bytes are a multiple of 8 and of 12, and the entries ascend read either way; read "
-            "as "
-            f"{form}: with the {stem}{LOG_SUFFIX} beside it, it would be certain"
+            f"as {form}: with the {stem}{LOG_SUFFIX} beside it, it would be certain"
         )
     if options.index_sanity_check:
         _say_sane(source, output, problems, _offset_index_fault(data, base_offset, form))
@@ -165,7 +164,7 @@ def _log_beside(source: Source, stem: str, options: DumpOptions, problems: Probl
     if options.index_sanity_check:
         return None
     if options.verify_index_only:
-        raise UsageError(f"{source.name}: cannot be verified, there is no {stem}{LOG_SUFFIX} beside it")
+        raise UsageError(f"{source.name}: cannot be verified: {stem}{LOG_SUFFIX} does not exist beside it")
     problems.remark(f"{source.name}: there is no {stem}{LOG_SUFFIX} beside it to verify it against")
     return None
 

@@ -68,7 +68,7 @@ class LocalSource:
 
     def __init__(self, name: str, path: Path) -> None:
         if path.is_dir():
-            raise UsageError(f"{name}: is a directory; name the files in it")
+            raise UsageError(f"{name}: is a directory; give the files in it")
         try:
             self._file: File = REAL_FILESYSTEM.open(path)
         except OSError as error:
@@ -135,7 +135,7 @@ def _open_object(url: str, store_options: Mapping[str, str]) -> Source:
 
     directory, _, key = url.rpartition("/")
     if not key or directory.endswith("/"):
-        raise UsageError(f"{url}: names no object")
+        raise UsageError(f"{url}: expected the URL of an object")
     store = ObjectStore.from_url(directory, store_options)
     try:
         return ObjectSource(store, directory, key)

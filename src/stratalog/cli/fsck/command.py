@@ -62,9 +62,9 @@ def fsck(
             raise UsageError(f"{path}: {'not a directory' if REAL_FILESYSTEM.exists(path) else 'no such directory'}")
         _require_log_directory(path)
     if yes and not repair:
-        raise UsageError("--yes says that --repair need not ask, but there is no --repair")
+        raise UsageError("--yes needs --repair")
     if accept_loss and not repair:
-        raise UsageError("--accept-loss says what --repair may do, but there is no --repair")
+        raise UsageError("--accept-loss needs --repair")
     from stratalog.cli.fsck.run import run_fsck  # loads numpy, which --help can do without
 
     return run_fsck(directories, repair=repair, accept_loss=accept_loss, yes=yes, threads=threads, as_json=as_json)
@@ -80,4 +80,4 @@ def _require_log_directory(path: Path) -> None:
     partitions = [one.path for one in list_partitions(path)]
     if any(parse_file_name(name) is not None for one in partitions for name in REAL_FILESYSTEM.list_dir(one)):
         return
-    raise UsageError(f"{path} is no log directory: it has no {META_PROPERTIES}, no checkpoints and no partitions")
+    raise UsageError(f"{path} is not a log directory: it has no {META_PROPERTIES}, no checkpoints and no partitions")

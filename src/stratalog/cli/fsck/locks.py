@@ -36,5 +36,5 @@ def _lock(directory: Path, fs: FileSystem, *, exclusively: bool) -> DirLock | No
 
 def _in_use(directory: Path) -> UsageError:
     return UsageError(
-        f"{directory} is in use by a broker (its {LOCK} file is held); stop that one first, or check a copy"
+        f"{directory} is in use by a broker (its {LOCK} file is locked); stop the broker first, or check a copy"
     )

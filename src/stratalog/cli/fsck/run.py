@@ -57,7 +57,10 @@ def _repair(actions: Sequence[Action], output: Output, *, yes: bool) -> bool:
     sys.stdout.flush()
     if not yes:
         if not sys.stdin.isatty():
-            print("stratalog: nothing was changed: there is nobody to ask; give --yes", file=sys.stderr)
+            print(
+                "stratalog: nothing was changed: input is not a terminal, so nobody can confirm; give --yes",
+                file=sys.stderr,
+            )
             return False
         if not typer.confirm("Go on?", err=True):
             print("stratalog: nothing was changed", file=sys.stderr)

@@ -104,7 +104,7 @@ def _print_entries(index: Inspected, limit: int) -> None:
     if slots:
         print_table(columns, [(slot, *index.entries[slot]) for slot in slots])
     if len(slots) < len(index.entries):
-        print(f"the first and the last {limit} in all; --limit 0 shows every one")
+        print(f"only the first and last {limit} are shown; --limit 0 shows all")
 
 
 def _print_summary(found: list[Inspected]) -> None:

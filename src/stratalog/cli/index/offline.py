@@ -19,7 +19,7 @@ def offline(data_dir: Path) -> Iterator[None]:
     lock = hold(data_dir)
     if lock is None:
         raise DataDirError(
-            f"log directory {data_dir} is in use by a broker (its {LOCK} file is held); stop that one first"
+            f"log directory {data_dir} is in use by a broker (its {LOCK} file is locked); stop the broker first"
         )
     with lock:
         yield

@@ -55,7 +55,7 @@ def _format_of(segment: SegmentTarget, form: OffsetIndexFormat | None) -> Offset
         return format_for_rebuild(segment.log, index, segment.base_offset)
     if segment.offset_index is not None and segment.log_size > form.position_max:
         raise UsageError(
-            f"{segment.log}: {segment.log_size} bytes are too many for entries of {form.entry_size} bytes;"
+            f"{segment.log}: {segment.log_size} bytes are too large for entries of {form.entry_size} bytes;"
             " nothing was written"
         )
     return form
@@ -71,7 +71,7 @@ def _rebuild(segment: SegmentTarget, form: OffsetIndexFormat, index_interval_byt
         _say_made(segment.time_index, "time", len(made.time), as_json=as_json)
     rest = segment.log_size - made.size_bytes
     if rest and not as_json:
-        print(f"{segment.log}: the last {rest} bytes are no whole batch and are not indexed")
+        print(f"{segment.log}: the last {rest} bytes are an incomplete batch and are not indexed")
     return rest > 0
 
 
@@ -79,7 +79,7 @@ def _say_made(path: Path, kind: str, entries: int, *, as_json: bool) -> None:
     if as_json:
         print_json({"path": str(path), "format": kind, "entries": entries})
     else:
-        print(f"{path}: made anew, {kind}, {entries} entries")
+        print(f"{path}: rebuilt, {kind}, {entries} entries")
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ def convert_target(target: Target, form: OffsetIndexFormat, *, as_json: bool) ->
         if plan.findings:
             print_findings(plan.findings, as_json=as_json)
             if not as_json:
-                print("nothing was converted: 'stratalog index rebuild --only-damaged' mends these first")
+                print("nothing was converted: repair these first with 'stratalog index rebuild --only-damaged'")
             return len(plan.findings)
         if plan.misfits:
             path, position = plan.misfits[0]

@@ -50,7 +50,7 @@ class Target:
         """UsageError unless every log is there."""
         for segment in self.segments:
             if not segment.log.exists():
-                raise UsageError(f"{segment.log}: there is no such log to hold the index against")
+                raise UsageError(f"{segment.log}: this log does not exist, so the index cannot be compared with it")
 
 
 def find_target(path: Path) -> Target:
@@ -65,7 +65,7 @@ def find_target(path: Path) -> Target:
         return Target(path.parent, segments)
     partitions = list_partitions(path)
     if not partitions:
-        raise UsageError(f"{path}: no partitions and no segments in there")
+        raise UsageError(f"{path}: expected partitions or segments in this directory, found none")
     return Target(path, tuple(segment for partition in partitions for segment in _of_partition(partition.path)))
 
 
@@ -80,7 +80,7 @@ def _of_partition(directory: Path) -> tuple[SegmentTarget, ...]:
 def _of_file(path: Path) -> SegmentTarget:
     parsed = parse_file_name(path.name)
     if parsed is None or parsed[1] not in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
-        raise UsageError(f"{path}: neither an offset index, a time index nor a log, by its name")
+        raise UsageError(f"{path}: expected the name of an offset index, a time index or a log")
     base_offset, suffix, second = parsed
     directory = path.parent
     last = max((segment.base_offset for segment in list_segments(directory)), default=base_offset)

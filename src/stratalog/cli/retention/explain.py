@@ -56,7 +56,7 @@ def explain(
     config_of(tried)
     for directory in data_dir or ():
         if not directory.is_dir():
-            raise UsageError(f"--data-dir {directory}: there is no such directory")
+            raise UsageError(f"--data-dir {directory}: no such directory")
     now_ms = SYSTEM_CLOCK.now_ms() if at is None else time_ms(at, "--at")
     rhythm = Rhythm(span_ms(check_interval, "--check-interval"))
     if not data_dir and bootstrap_server is None:
@@ -81,5 +81,5 @@ def _only(sources: Sources, topic: str, partition: int | None) -> Sources:
     kept = tuple(each for each in sources.partitions if each.partition == partition)
     served = tuple(each for each in sources.served if each.partition == partition)
     if not kept and not served:
-        raise UnknownTopicOrPartitionError(f"{topic} has no partition {partition} there")
+        raise UnknownTopicOrPartitionError(f"{topic} has no partition {partition}")
     return Sources(sources.properties, kept, served, sources.notes)

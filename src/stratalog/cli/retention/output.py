@@ -13,8 +13,7 @@ from stratalog.jobs.retention import Fate, span_text, time_text
 
 _LESSON = (
     "retention.ms is the least that a record stays, not the most: a segment goes as a whole, once its newest record is "
-    "old "
-    "enough, from the oldest segment on; the broker looks every log.retention.check.interval.ms, and files stay "
+    "old enough, from the oldest segment on; the broker looks every log.retention.check.interval.ms, and files stay "
     "file.delete.delay.ms longer."
 )
 
@@ -29,7 +28,7 @@ def print_explained(
 ) -> None:
     print(f"{topic} at {time_text(now_ms)}: {_settings(config)}")
     if tried:
-        print("as if it had " + ", ".join(f"{key}={value}" for key, value in tried.items()))
+        print("assuming " + ", ".join(f"{key}={value}" for key, value in tried.items()))
     for each in told:
         print()
         _print_partition(topic, each, now_ms, is_tried=bool(tried))

@@ -49,7 +49,7 @@ class Sources:
 def gather(topic: str, directories: Sequence[Path], bootstrap_server: str | None) -> Sources:
     """UsageError when there is neither; UnknownTopicOrPartitionError when nobody knows the topic."""
     if not directories and bootstrap_server is None:
-        raise UsageError("where is the topic? give --data-dir DIR, --bootstrap-server H:P, or both")
+        raise UsageError("no source given: use --data-dir DIR, --bootstrap-server H:P, or both")
     notes: list[str] = []
     served: tuple[ServedPartition, ...] = ()
     properties: dict[str, str] | None = None
@@ -59,7 +59,7 @@ def gather(topic: str, directories: Sequence[Path], bootstrap_server: str | None
             served = tuple(_served(cluster, topic))
     partitions = _on_disk(topic, directories)
     if directories and not partitions:
-        raise UnknownTopicOrPartitionError(f"{topic}: no partition of it in {', '.join(map(str, directories))}")
+        raise UnknownTopicOrPartitionError(f"{topic}: no partition of this topic in {', '.join(map(str, directories))}")
     if properties is None:
         stored = stored_configs(directories)
         if topic not in stored:

@@ -89,7 +89,7 @@ def compact(
         if min_dirty_ratio is not None:
             overrides["min.cleanable.dirty.ratio"] = str(min_dirty_ratio)
     elif not names:
-        raise UsageError("name the topics of the bucket that are to be compacted")
+        raise UsageError("no topics given: name the topics of the bucket to compact")
     topic_config(overrides)  # before a session is started
     grace_seconds = span_ms(grace, "--grace") / 1000
     directories, url = data_dirs(data_dir), remote_url(remote)
@@ -132,7 +132,7 @@ def compact(
 def _refuse(given: dict[str, object], needed: str) -> None:
     for option, value in given.items():
         if value is not None:
-            raise UsageError(f"{option} has no meaning without {needed}")
+            raise UsageError(f"{option} needs {needed}")
 
 
 def _kafka(texts: list[str] | None) -> dict[str, str] | None:

@@ -142,7 +142,7 @@ def _decoding(
     if kind not in allowed:
         raise UsageError(f"--decode {kind}: expected json, avro or protobuf")
     if surplus := [name for name in given if name not in allowed[kind]]:
-        raise UsageError(f"{surplus[0]} has no meaning {'without --decode' if kind is None else f'for {kind}'}")
+        raise UsageError(f"{surplus[0]} {'needs --decode' if kind is None else f'cannot be used with --decode {kind}'}")
     if kind == "json":
         return "json" if schema is None else Json(_text(schema).decode())
     if kind == "avro":

@@ -37,7 +37,7 @@ def remote_url(text: str | None) -> str | None:
         return text
     directory = Path(text).absolute()
     if not directory.is_dir():
-        raise UsageError(f"--remote {text}: there is no such directory")
+        raise UsageError(f"--remote {text}: no such directory")
     return directory.as_uri()
 
 
@@ -46,7 +46,7 @@ def data_dirs(paths: Iterable[Path] | None) -> list[str]:
     found = []
     for path in paths or ():
         if not path.is_dir():
-            raise UsageError(f"--data-dir {path}: there is no such directory")
+            raise UsageError(f"--data-dir {path}: no such directory")
         found.append(str(path.absolute()))
     return found
 
@@ -95,7 +95,7 @@ def places(
 
 def require_place(paths: Iterable[Path] | None, remote: str | None) -> None:
     if not paths and remote is None:
-        raise UsageError("nothing to look at: give --data-dir DIR, --remote URL, or both")
+        raise UsageError("no source given: use --data-dir DIR, --remote URL, or both")
 
 
 def _topics_in(where: Places) -> set[str]:

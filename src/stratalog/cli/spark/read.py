@@ -92,9 +92,7 @@ def read(
         require_place(data_dir, remote)
     if not topic:
         if not asked & {"subscribe", "subscribepattern", "assign"}:
-            raise UsageError(
-                "read which topic? give --topic NAME, which may be repeated, or --option subscribePattern=REGEX"
-            )
+            raise UsageError("no topic given: use --topic NAME (may be repeated) or --option subscribePattern=REGEX")
         del places["subscribe"]
     chosen = Format.JSON if as_json else form
     rows_max = _TABLE_ROWS if limit is None and chosen is Format.TABLE else limit

@@ -83,7 +83,7 @@ def restore(
         --target s3://new/tiered --target-option compression=zstd
     """
     if (data_dir is None) == (target is None):
-        raise UsageError("where to? give --data-dir DIR or --target URL")
+        raise UsageError("no target given: use --data-dir DIR or --target URL")
     options, url = remote_options(remote_option), remote_url(remote)
     assert url is not None
     topics = set(topic) if topic else None
@@ -94,7 +94,7 @@ def restore(
     from stratalog.spark.pipelines import restore_to_bucket, restore_to_directory, terminal_progress
 
     if data_dir is not None and is_served(data_dir):
-        raise DataDirError(f"{data_dir} is served by a broker; stop it first")
+        raise DataDirError(f"{data_dir} is in use by a broker; stop the broker first")
     with spark_session("stratalog restore", master, remote_session, conf) as spark:
         if data_dir is not None:
             result = restore_to_directory(

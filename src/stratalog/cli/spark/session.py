@@ -59,7 +59,7 @@ def spark_session(
     """
     properties = key_values("--conf", conf)
     if remote_session is not None and master is not None:
-        raise UsageError("--master and --remote-session are two ways to get a session: give one of them")
+        raise UsageError("give either --master or --remote-session")
     remote = remote_session or (os.environ.get("SPARK_REMOTE") if master is None else None)
     try:
         from pyspark.sql import SparkSession

@@ -105,7 +105,7 @@ def _unfinished(uploads: S3Uploads, options: AuditOptions) -> list[Finding]:
     try:
         return list(audit_uploads(uploads.list(), now_ms=now_ms, grace_ms=grace_ms, topics=options.topics))
     except RemoteStorageError as error:
-        print(f"stratalog: uploads that were never finished are not known: {error}", file=sys.stderr)
+        print(f"stratalog: unfinished uploads could not be listed: {error}", file=sys.stderr)
         return []
 
 

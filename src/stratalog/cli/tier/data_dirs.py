@@ -28,9 +28,12 @@ def open_data_dirs(directories: Sequence[Path] | None) -> DataDirs | None:
         return None
     for directory in directories:
         if not directory.is_dir():
-            raise UsageError(f"{directory}: there is no such directory")
+            raise UsageError(f"{directory}: no such directory")
     found = DataDirs(directories)
     if not found.has_metadata:
         names = ", ".join(str(directory) for directory in directories)
-        print(f"stratalog: {names}: no {METADATA_TOPIC} here; states of segments are not known", file=sys.stderr)
+        print(
+            f"stratalog: {names}: no {METADATA_TOPIC} in this directory, so the states of segments are unknown",
+            file=sys.stderr,
+        )
     return found

@@ -55,12 +55,14 @@ def owner(
     if take_over and give_up_bucket:
         raise UsageError("give either --take-over or --give-up")
     if take_over is (data_dir is None):
-        raise UsageError("--take-over and --data-dir go together: the directory says which cluster it is")
+        raise UsageError("--take-over and --data-dir need each other: the directory identifies the cluster")
     store = open_store(bucket_url(url, remote), remote_option).inner
     if data_dir is not None:
         cluster_id, node_id = identity_of(data_dir)
         if cluster_id is None:
-            raise UsageError(f"{data_dir} has neither meta.properties nor {STORE_FILE}: no broker's directory")
+            raise UsageError(
+                f"{data_dir} is not the data directory of a broker: it has neither meta.properties nor {STORE_FILE}"
+            )
         take_over_bucket(store, cluster_id, node_id=node_id)
         OwnershipFile(data_dir).set_read_only(False)
     elif give_up_bucket:
@@ -105,7 +107,7 @@ def _print(found: list[BucketOwner], as_json: bool) -> None:
         for each in found
     ]
     if not rows:
-        print("nobody owns this bucket; the first broker to tier here does")
+        print("this bucket has no owner; the first broker that tiers to it becomes the owner")
     elif on_terminal():
         print_columns(_COLUMNS, rows, "Owners")
     else:

@@ -94,7 +94,7 @@ def repair(
             options = replace(options, now_ms=store_time_ms(store))
             result = run_audit(store, options, data_dirs, output, uploads)
         elif plan.mends:
-            print("stratalog: nothing was changed; --apply does it", file=sys.stderr)
+            print("stratalog: nothing was changed; use --apply to carry out the plan", file=sys.stderr)
     return exit_code(result)
 
 

@@ -108,7 +108,7 @@ def restore(
     """
     url = bucket_url(url, remote)
     if is_served(data_dir):
-        raise DataDirError(f"{data_dir} is served by a broker; stop it first")
+        raise DataDirError(f"{data_dir} is in use by a broker; stop the broker first")
     check_target(data_dir, metadata_only=metadata_only)
     overrides = key_values("--topic-config", topic_config)
     names = None if topic is None else [name for text in topic for name in text.split(",") if name]
@@ -195,7 +195,7 @@ def _existing(data_dir: Path, metadata_only: bool) -> Iterator[MetadataStore | N
         yield None
         return
     if not (data_dir / STORE_FILE).is_file():
-        raise DataDirError(f"{data_dir} has no {STORE_FILE}, so its topics are not known; restore into a new directory")
+        raise DataDirError(f"{data_dir} has no {STORE_FILE}, so its topics are unknown; restore into a new directory")
     cluster = MetadataStore.open(data_dir)
     try:
         yield cluster

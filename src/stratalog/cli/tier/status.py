@@ -123,7 +123,7 @@ def _partitions(data: bytes, whose: str) -> list[dict[str, Any]]:
             return list(partitions)
     except (ValueError, KeyError, TypeError, AttributeError):
         pass
-    raise UnreachableError(f"{whose} does not answer as a stratalog broker does")
+    raise UnreachableError(f"{whose} does not answer like a stratalog broker")
 
 
 def _print(partitions: list[dict[str, Any]], failing: int) -> None:
@@ -138,7 +138,7 @@ def _print(partitions: list[dict[str, Any]], failing: int) -> None:
     if failing:
         print(f"{failing} of {len(partitions)} tiered partitions are failing")
     elif on_terminal():
-        print(f"{len(partitions)} tiered partitions, none is failing")
+        print(f"{len(partitions)} tiered partitions, none failing")
 
 
 def _row(partition: dict[str, Any], size: Callable[[int], str]) -> tuple[str, ...]:

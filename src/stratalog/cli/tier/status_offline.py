@@ -46,7 +46,7 @@ def from_data_dirs(directories: Sequence[Path]) -> list[dict[str, Any]]:
     stores = [directory for directory in directories if (directory / STORE_FILE).is_file()]
     if logs is None or not stores:
         names = ", ".join(str(directory) for directory in directories)
-        raise UsageError(f"{names}: no {STORE_FILE} here; name the broker's first log directory too")
+        raise UsageError(f"{names}: no {STORE_FILE} in these directories; give the broker's first log directory too")
     store = MetadataStore.open(stores[0])
     try:
         tiered = {topic.name: topic for topic in store.topics() if _config(topic).remote_storage_enable}

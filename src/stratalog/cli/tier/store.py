@@ -31,7 +31,7 @@ RemoteInstead = Annotated[str | None, typer.Option("--remote", metavar="URL", he
 def bucket_url(url: str | None, remote: str | None) -> str:
     """Return the URL that was given as an argument or as --remote. Raises UsageError for none and for two."""
     if (url is None) == (remote is None):
-        raise UsageError("give the bucket once, as URL or as --remote URL")
+        raise UsageError("give the bucket once, either as URL or as --remote URL")
     return url or remote or ""
 
 
@@ -57,7 +57,7 @@ def open_store(url: str, options: Iterable[str] | None) -> PlainView:
         url = Path(url).absolute().as_uri()
     directory = unquote(urlsplit(url).path)
     if url.startswith("file://") and not Path(directory).is_dir():
-        raise UsageError(f"{url}: there is no such directory")
+        raise UsageError(f"{url}: no such directory")
     store = open_bucket(url, store_options)
     store.check()
     return store
@@ -71,7 +71,7 @@ def topics_in(store: ObjectStore) -> set[str]:
 
 def say_empty(url: str) -> None:
     """Say on stderr that there is nothing to list, so that no output is not taken for an answer."""
-    print(f"stratalog: {url}: no tiered topics here", file=sys.stderr)
+    print(f"stratalog: {url}: no tiered topics found", file=sys.stderr)
 
 
 def open_uploads(url: str, options: Iterable[str] | None) -> S3Uploads | None:

@@ -77,8 +77,7 @@ def _open(
     if found != wanted:
         raise InvalidConfigError(
             f"{REMOTE_LOG_METADATA_TOPIC} has {found} partitions, but {PARTITIONS_KEY}={wanted}; the count never "
-            "changes "
-            f"once the topic is there: set it to {found}"
+            f"changes once the topic is there: set it to {found}"
         )
     log = LocalMetadataLog(found, lambda number: partition(REMOTE_LOG_METADATA_TOPIC, number))
     for number in range(found):

@@ -118,8 +118,7 @@ def _unknown_partition(partition: TopicIdPartition, size: int) -> Finding:
         size,
         "the metadata of the data directory does not mention this partition",
         "if the topic was deleted, remove its directory by hand; else give the right data directory, or get the topic "
-        "back "
-        "with tier restore",
+        "back with tier restore",
     )
 
 

@@ -101,8 +101,7 @@ def _snapshot(history: SegmentHistory, manifest: SegmentManifest) -> bytes:
     if producers.begins_at is not None:
         raise NotProvedError(
             f"{manifest.key(ObjectKind.PRODUCER_SNAPSHOT)}: what producers did before offset {producers.begins_at} is "
-            "not "
-            "in the bucket"
+            "not in the bucket"
         )
     entries = {entry.producer_id: entry for entry in producers.replay.entries()}
     table_size = 16

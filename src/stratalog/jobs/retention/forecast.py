@@ -207,8 +207,8 @@ class _Walk:
         if hold is Hold.NO_DELETE_POLICY:
             return (
                 "cleanup.policy does not have delete: a record goes when compaction finds a newer one with its key, "
-                "not "
-                f"before min.compaction.lag.ms={self._config.min_compaction_lag_ms} and never out of the active segment"
+                f"not before min.compaction.lag.ms={self._config.min_compaction_lag_ms} and never out of the active "
+                "segment"
             )
         if hold is Hold.SIZE_BUDGET:
             return (
@@ -225,8 +225,7 @@ class _Walk:
         if hold is Hold.NOT_COPIED:
             return (
                 f"the remote tier has offsets up to {limits.remote_through}: a local segment goes only after its copy "
-                "is "
-                "finished, however old it is"
+                "is finished, however old it is"
             )
         if hold is Hold.ACTIVE:
             return (
@@ -255,8 +254,7 @@ class _Walk:
             ahead = span_text(segment.largest_timestamp_ms - self._now_ms)
             return (
                 f"a single record of {newest}, {ahead} in the future, keeps the whole segment, and all behind it, "
-                "until "
-                f"that is older than {limit}; message.timestamp.after.max.ms refuses such records"
+                f"until that is older than {limit}; message.timestamp.after.max.ms refuses such records"
             )
         text = f"a segment goes as a whole, {limit} after its newest record, which is of {newest}"
         first = segment.first_timestamp_ms

@@ -108,8 +108,7 @@ def _young(segment: RemoteLogSegmentMetadata, facts: RetentionFacts) -> tuple[tu
         ahead = span_text(segment.max_timestamp_ms - facts.now_ms)
         text = (
             f"a single record of {newest}, {ahead} in the future, keeps the whole segment, and all behind it, until "
-            "that "
-            f"is as old as {limit}"
+            f"that is as old as {limit}"
         )
         return (Hold.FUTURE_TIMESTAMP,), text
     text = f"a segment goes as a whole, {limit} after its newest record, which is of {newest}"
@@ -136,14 +135,12 @@ def _not_read(
     if covering:
         text = (
             f"segment {covering[0].start_offset}-{covering[0].end_offset} has its offsets too and is what readers get; "
-            "it "
-            "goes when the log start offset passes its end"
+            "it goes when the log start offset passes its end"
         )
         return _fate(segment, None, None, (Hold.COVERED,), text)
     text = (
         "its leader epochs are not those of this log: it is of a history that was given up, and nobody reads it; it "
-        "goes "
-        "when the log start offset passes its end"
+        "goes when the log start offset passes its end"
     )
     return _fate(segment, None, None, (Hold.OTHER_LINEAGE,), text)
 

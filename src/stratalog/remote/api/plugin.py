@@ -122,8 +122,8 @@ def ensure_reachable(rsm: RemoteStorageManager, segment: object, position: int) 
     if limit is not None and position > limit:
         raise RemoteStorageError(
             f"{segment}: position {position} is out of reach of the storage plugin {name_of(rsm)}, which takes "
-            "positions "
-            f"up to {limit}; keep segment.bytes of tiered topics at {limit} or less, or use a plugin without this limit"
+            f"positions up to {limit}; keep segment.bytes of tiered topics at {limit} or less, or use a plugin without "
+            "this limit"
         )
 
 

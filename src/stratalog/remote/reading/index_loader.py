@@ -130,9 +130,8 @@ class IndexLoader:
         self._fs.remove(path)
         return DamagedRemoteObjectError(
             f"the transaction index of {metadata.segment_id} is damaged, and transactions that began in earlier "
-            "segments "
-            "cannot be told from this one; read these offsets uncommitted, or make it anew with "
-            f"'stratalog tier repair --deep': {why}"
+            "segments cannot be told from this one; read these offsets uncommitted, or make it anew with 'stratalog "
+            f"tier repair --deep': {why}"
         )
 
     def _write(self, path: Path, data: bytes) -> None:

@@ -83,8 +83,7 @@ def _fill(records: File, metadata: RemoteLogSegmentMetadata, offsets: OffsetInde
         if batch.base_offset < expected or last_offset > metadata.end_offset:
             raise CorruptRecordError(
                 f"the batch at position {position} has offsets {batch.base_offset} to {last_offset}, expected them "
-                "from "
-                f"{expected} to {metadata.end_offset}"
+                f"from {expected} to {metadata.end_offset}"
             )
         if batch.max_timestamp > largest:
             largest, largest_offset = batch.max_timestamp, last_offset

@@ -107,8 +107,7 @@ class ChunkCodec:
         except ValueError as error:
             raise DamagedRemoteObjectError(
                 f"{object_key} is damaged in the store: chunk {chunk.number} at position {chunk.stored_start} is not "
-                "the "
-                f"{chunk.end - chunk.start} bytes from {chunk.start} on that were stored: {error}"
+                f"the {chunk.end - chunk.start} bytes from {chunk.start} on that were stored: {error}"
             ) from error
         return data
 

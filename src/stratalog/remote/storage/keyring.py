@@ -83,7 +83,6 @@ def _read_key(path: str, fs: FileSystem) -> bytes:
     if len(key) != KEY_BYTES:
         raise UsageError(
             f"encryption.key.file={path} holds no key: expected {KEY_BYTES} bytes or their base64, not {len(data)} "
-            "bytes; "
-            f"`openssl rand -base64 32` makes one"
+            "bytes; `openssl rand -base64 32` makes one"
         )
     return key

@@ -240,6 +240,5 @@ class SegmentManifest:
             if found != expected:
                 raise DamagedRemoteObjectError(
                     f"{self.key()} is damaged in the store: the block at position {start + at} has CRC-32C "
-                    f"{found:08x}, "
-                    f"expected {expected:08x}"
+                    f"{found:08x}, expected {expected:08x}"
                 )

@@ -90,8 +90,7 @@ def _unknown_version(version: object, source: str) -> Exception:
         return ValueError(f"version {version} is no version")
     return ManifestFromTheFutureError(
         f"{source} is a manifest of version {version}, and this release reads versions {VERSION} to {ENCODED_VERSION}: "
-        "a "
-        f"later release wrote it; upgrade to that one to read this segment (it is left as it is)"
+        "a later release wrote it; upgrade to that one to read this segment (it is left as it is)"
     )
 
 

@@ -225,8 +225,7 @@ class RemoteLogManager:
         if limit is not None and wanted > limit:
             logger.warning(
                 "%s: segment.bytes is %d, but the storage plugin %s takes positions up to %d; segments that are larger "
-                "are "
-                "not copied and stay local",
+                "are not copied and stay local",
                 partition,
                 wanted,
                 name_of(self._rsm),

@@ -90,8 +90,7 @@ def _check_batches(segment: LogSegment, next_base_offset: int, fs: FileSystem) -
         if not batch.is_crc_valid:
             raise CorruptRecordError(
                 f"{path}: the batch at position {position} with offsets {batch.base_offset} to {batch.last_offset} "
-                "does "
-                f"not match its CRC-32C {batch.crc:08x}"
+                f"does not match its CRC-32C {batch.crc:08x}"
             )
         if batch.base_offset < expected or batch.last_offset >= next_base_offset:
             raise CorruptRecordError(

@@ -51,10 +51,8 @@ def check_engine(spark: SparkSession, kind: str) -> None:
     if version not in known and spark.conf.get(UNTRIED, "false") != "true":
         raise UsageError(
             f"{kind} tables cannot be written with Spark {spark.version}: no release of the engine is known to work "
-            "with "
-            f"it. Use Spark {' or '.join(known)} ({', '.join(known.values())}), a Parquet table, or, for a release "
-            "that is "
-            f"newer than this check, the property {UNTRIED}=true"
+            f"with it. Use Spark {' or '.join(known)} ({', '.join(known.values())}), a Parquet table, or, for a "
+            f"release that is newer than this check, the property {UNTRIED}=true"
         )
     extensions = spark.conf.get("spark.sql.extensions", None) or ""
     if _EXTENSIONS[kind] not in extensions:
@@ -92,8 +90,7 @@ class EngineTarget(Target):
         if last is not None and last.version >= commit.version and last.run_id != commit.run_id:
             raise OverlappingRunsError(
                 f"{self._to}: another run exported to the table meanwhile; nothing of this one was kept. Start it "
-                "again "
-                "when the other is done"
+                "again when the other is done"
             )
 
     def _count(self, commit: Commit) -> Counts:

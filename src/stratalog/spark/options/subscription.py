@@ -53,8 +53,7 @@ def subscription(reader: OptionReader) -> Subscription:
     if len(given) != 1:
         raise UsageError(
             f"{len(given) or 'none'} of the options subscribe, subscribePattern and assign {'are' if given else 'is'} "
-            "set; "
-            "exactly one says what to read"
+            "set; exactly one says what to read"
         )
     return Subscription(topics, pattern, partitions)
 

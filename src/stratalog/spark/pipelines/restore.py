@@ -148,8 +148,7 @@ def restore_to_directory(
         if each.log is not None and (not fs.exists(each.log) or fs.size(each.log) != each.size):
             raise UsageError(
                 f"{each.log}: a worker wrote it, and it is not here: driver and workers must share {target}; the "
-                "directory "
-                "is marked as unfinished"
+                "directory is marked as unfinished"
             )
     starts = {(p.partition.topic, p.partition.partition): p.log_start_offset for p in plan.partitions}
     for name, offsets in ((RECOVERY_POINTS, ends), (HIGH_WATERMARKS, ends), (LOG_START_OFFSETS, starts)):

@@ -121,8 +121,7 @@ class LocalSegments:
         elif next_base is not None and rest:
             damage = (
                 f"{files.log}: {rest} bytes at position {tail.end_position} are no whole batch, but a segment with "
-                "base "
-                f"offset {next_base} follows; offsets {tail.end_offset} to {next_base - 1}"
+                f"base offset {next_base} follows; offsets {tail.end_offset} to {next_base - 1}"
             )
             self._damages.append((damage, lost, rest))
         return Segment(

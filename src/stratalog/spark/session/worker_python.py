@@ -94,12 +94,10 @@ def advice(found: WorkerPython) -> str:
     if found.is_here:
         return (
             f"Spark's workers run {found.command}, which cannot import stratalog: set PYSPARK_PYTHON={sys.executable} "
-            "in "
-            "the environment before the session is made (or the property spark.pyspark.python), or install stratalog "
-            "there"
+            "in the environment before the session is made (or the property spark.pyspark.python), or install "
+            "stratalog there"
         )
     return (
         f"Spark's workers run whatever {found.command} is on their machines; if that one cannot import stratalog, set "
-        "the "
-        "property spark.pyspark.python: `stratalog spark package` makes an archive with a Python for executors"
+        "the property spark.pyspark.python: `stratalog spark package` makes an archive with a Python for executors"
     )

@@ -108,8 +108,8 @@ def test_a_bucket_of_another_layout_is_left_as_it_is() -> None:
     ("arguments", "said"),
     [
         (["prices"], "either --data-dir"),
-        (["--remote", "file:///tmp"], "name the topics"),
-        (["--data-dir", "/tmp", "--kafka", "bootstrap.servers=x:1"], "--kafka has no meaning"),
+        (["--remote", "file:///tmp"], "no topics given"),
+        (["--data-dir", "/tmp", "--kafka", "bootstrap.servers=x:1"], "--kafka needs"),
         (["prices", "--remote", "file:///tmp", "--kafka", "client.id=x"], "bootstrap.servers"),
         (["prices", "--data-dir", "/tmp", "--config", "segment.bytes=many"], "segment.bytes"),
     ],
