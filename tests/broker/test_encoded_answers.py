@@ -16,7 +16,7 @@ from stratalog.broker.server.dispatch import REGISTRY, RequestContext
 from stratalog.broker.server.server import Broker
 from stratalog.wire.api_keys import ApiKey
 from stratalog.wire.protocol import (
-    Encoded,
+    EncodedResponse,
     read_message,
     request_class,
     response_class,
@@ -61,7 +61,7 @@ def answered(broker: Broker, key: ApiKey, version: int, **values: Any) -> tuple[
                 await asyncio.wait([waited_for])
 
     answer = asyncio.run_coroutine_threadsafe(run(), broker.state.loop).result(60)
-    assert isinstance(answer, Encoded)
+    assert isinstance(answer, EncodedResponse)
     message, size = read_message(response_class(key, version), answer.body)
     assert size == len(answer.body)
     assert write_message(message) == answer.body

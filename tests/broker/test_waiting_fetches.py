@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import pytest
 
 from stratalog.broker.fetch.fetch_frames import FetchPartition
-from stratalog.broker.fetch.fetching import FetchPlan, PendingFetch, Wanted, WantedTopic, read_plan
+from stratalog.broker.fetch.fetching import FetchPlan, PendingFetch, WantedPartition, WantedTopic, read_plan
 from stratalog.broker.server.server import Broker
 from stratalog.engine.partition import Partition
 from stratalog.log.format.values import Isolation
@@ -50,7 +50,7 @@ class World:
     def wait_for(self, min_bytes: int, *offsets: int, isolation: Isolation = Isolation.HIGH_WATERMARK) -> PendingFetch:
         """Wait for so many bytes behind these offsets of partitions 0, 1, ..."""
         wanted = [
-            Wanted(self.partition(number), FetchPartition(number, -1, offset, -1, 1 << 20), None)
+            WantedPartition(self.partition(number), FetchPartition(number, -1, offset, -1, 1 << 20), None)
             for number, offset in enumerate(offsets)
         ]
         plan = FetchPlan([WantedTopic(b"t", wanted)], isolation, min_bytes, 1 << 24, 600_000, -1)
@@ -151,7 +151,9 @@ def test_a_wait_ends_when_it_would_if_it_were_asked_after_every_change(world: Wo
             log = world.partition(number).log
             offset = chance.choice((log.log_end_offset, chance.randint(log.log_start_offset, log.log_end_offset)))
             max_bytes = chance.choice((1 << 20, 500))
-            wanted.append(Wanted(world.partition(number), FetchPartition(number, -1, offset, -1, max_bytes), None))
+            wanted.append(
+                WantedPartition(world.partition(number), FetchPartition(number, -1, offset, -1, max_bytes), None)
+            )
         isolation = chance.choice((Isolation.HIGH_WATERMARK, Isolation.TXN_COMMITTED))
         min_bytes = chance.choice((1, 170, 400, 1500, 4000))
         plan = FetchPlan([WantedTopic(b"t", wanted)], isolation, min_bytes, 1 << 24, 600_000, -1)
@@ -276,7 +278,7 @@ def test_at_the_end_of_a_log_nothing_is_read_and_the_answer_is_the_same(
     for _ in range(3):
         world.append()
     world.on_loop(lambda: world.partition().log.increment_log_start_offset(1, "client"))
-    wanted = Wanted(world.partition(), FetchPartition(0, -1, 3, -1, 1 << 20), None)
+    wanted = WantedPartition(world.partition(), FetchPartition(0, -1, 3, -1, 1 << 20), None)
     plan = FetchPlan([WantedTopic(b"t", [wanted])], isolation, 1, 1 << 24, 500, -1)
     ((_, (answer,)),) = world.on_loop(lambda: read_plan(plan).results)
     assert reads == []

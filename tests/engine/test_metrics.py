@@ -17,8 +17,8 @@ from stratalog.broker.metrics import METRICS as BROKER_METRICS
 from stratalog.config.broker import BrokerConfig
 from stratalog.config.topic import LogConfig
 from stratalog.engine.log_manager import LogManager, TopicSpec
-from stratalog.engine.metrics.metric import Kind, Metric, exported_name
-from stratalog.engine.metrics.metrics import METRICS, read_metrics
+from stratalog.engine.metrics.catalogue import METRICS, read_metrics
+from stratalog.engine.metrics.metric import Metric, MetricKind, exported_name
 from stratalog.engine.metrics.metrics_absent import ABSENT
 from stratalog.records import record_scan
 from stratalog.records.batch_builder import build_batch
@@ -91,7 +91,7 @@ def test_every_metric_of_kafkas_has_the_name_that_the_exporter_gives_to_one_of_k
         attribute = attribute or ("Value" if "Value" in by_name[name].attributes else "Count")
         expected = counts.get(attribute) or exporter_name(name, attribute)
         assert attribute in by_name[name].attributes, metric.mbean
-        assert expected == (f"{metric.name}_count" if metric.kind is Kind.TIMER else metric.name)
+        assert expected == (f"{metric.name}_count" if metric.kind is MetricKind.TIMER else metric.name)
 
 
 def test_the_labels_are_kafkas() -> None:
@@ -152,7 +152,7 @@ def batch(records: int, size: int = 100) -> bytes:
 def values(logs: LogManager) -> dict[tuple[str, ...], float]:
     """By name and values of labels; of a timer how often."""
     return {
-        (metric.name, *sample.labels): sample.times if metric.kind is Kind.TIMER else sample.value
+        (metric.name, *sample.labels): sample.times if metric.kind is MetricKind.TIMER else sample.value
         for metric, samples in read_metrics(logs)
         for sample in samples
     }

@@ -12,8 +12,8 @@ from tests.remote.world import MemoryMetadataLog
 from stratalog.config.broker import BrokerConfig
 from stratalog.config.topic import LogConfig
 from stratalog.engine.log_manager import LogManager, TopicSpec
-from stratalog.engine.metrics.metric import Kind
-from stratalog.engine.metrics.metrics import read_metrics
+from stratalog.engine.metrics.catalogue import read_metrics
+from stratalog.engine.metrics.metric import MetricKind
 from stratalog.engine.partition import Partition
 from stratalog.engine.tiering.tier_status import status_json, tier_statuses
 from stratalog.records.batch_builder import build_batch
@@ -23,7 +23,7 @@ from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.remote.tier.manager import RemoteLogManager
 from stratalog.remote.tier.status import Reason
-from stratalog.testing.faulty_store import Fault, Faults, FaultyObjectStore
+from stratalog.testing.faulty_store import FaultPlan, FaultyObjectStore, StoreFault
 from stratalog.util.uuids import random_uuid
 
 CONFIG = BrokerConfig({"remote.log.manager.task.interval.ms": "20", "log.initial.task.delay.ms": "3600000"})
@@ -36,7 +36,7 @@ class Tiered:
     """A log manager with a remote tier over a store that fails when it is told to; `begin` lets the tasks run."""
 
     def __init__(self, path: Path) -> None:
-        self.faults = Faults()
+        self.faults = FaultPlan()
         self.logs = LogManager([path / "data"], CONFIG, cluster_id="c")
         self.logs.start([])
         store = FaultyObjectStore(ObjectStore.from_url("memory:///"), self.faults)
@@ -57,7 +57,7 @@ class Tiered:
 
     def values(self) -> dict[tuple[str, ...], float]:
         return {
-            (metric.name, *sample.labels): sample.times if metric.kind is Kind.TIMER else sample.value
+            (metric.name, *sample.labels): sample.times if metric.kind is MetricKind.TIMER else sample.value
             for metric, samples in read_metrics(self.logs)
             for sample in samples
         }
@@ -106,8 +106,8 @@ def test_reads_of_the_remote_tier_are_counted(tiered: Tiered) -> None:
     assert found["stratalog_tier_index_cache_entries",] == 1
 
 
-@pytest.mark.parametrize("fault", [Fault.DENIED, Fault.UNAVAILABLE])
-def test_copies_that_fail_are_counted_and_say_why(tiered: Tiered, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [StoreFault.DENIED, StoreFault.UNAVAILABLE])
+def test_copies_that_fail_are_counted_and_say_why(tiered: Tiered, fault: StoreFault) -> None:
     tiered.faults.always(fault)
     tiered.topic()
     tiered.remote.start()
@@ -117,7 +117,7 @@ def test_copies_that_fail_are_counted_and_say_why(tiered: Tiered, fault: Fault) 
     assert found[BY_TOPIC + "remotecopylagsegments", "t"] == 2
     assert found["stratalog_tier_status", "t", "0", "failing"] == 1
     (status,) = tier_statuses(tiered.logs)
-    word = "denied" if fault is Fault.DENIED else "503"
+    word = "denied" if fault is StoreFault.DENIED else "503"
     assert status.is_failing
     assert word in status.failures[0].error
     told = status_json([status])
@@ -126,7 +126,7 @@ def test_copies_that_fail_are_counted_and_say_why(tiered: Tiered, fault: Fault) 
 
 
 def test_a_store_that_is_back_ends_the_failure(tiered: Tiered) -> None:
-    tiered.faults.always(Fault.UNAVAILABLE)
+    tiered.faults.always(StoreFault.UNAVAILABLE)
     tiered.topic()
     tiered.remote.start()
     tiered.when(lambda values: values["stratalog_tier_unreachable_seconds",] > 0)
@@ -137,7 +137,7 @@ def test_a_store_that_is_back_ends_the_failure(tiered: Tiered) -> None:
 
 
 def test_a_copy_that_hangs_is_copying_and_its_lag_stays(tiered: Tiered) -> None:
-    tiered.faults.always(Fault.HANG)
+    tiered.faults.always(StoreFault.HANG)
     tiered.topic()
     tiered.remote.start()
     tiered.faults.wait_for_steps(1)

@@ -14,7 +14,7 @@ from stratalog.config.broker import BrokerConfig
 from stratalog.config.topic import LogConfig
 from stratalog.engine.log_manager import LogManager, TopicSpec
 from stratalog.engine.metrics import metrics_remote
-from stratalog.engine.metrics.metric import Kind
+from stratalog.engine.metrics.metric import MetricKind
 from stratalog.engine.metrics.metrics_remote import RemoteView
 from stratalog.engine.partition import Partition
 from stratalog.errors import RemoteStorageError, RetriableRemoteStorageError
@@ -27,7 +27,7 @@ from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.remote.tier.manager import RemoteLogManager
 from stratalog.remote.tier.watchdog import StepKind
 from stratalog.testing.clock import ManualClock
-from stratalog.testing.faulty_store import Fault, Faults, FaultyObjectStore
+from stratalog.testing.faulty_store import FaultPlan, FaultyObjectStore, StoreFault
 from stratalog.util.uuids import random_uuid
 
 CONFIG = BrokerConfig({"log.initial.task.delay.ms": "3600000", "stratalog.remote.stall.ms": "1000"})
@@ -75,7 +75,7 @@ class Still:
 
     def __init__(self, path: Path) -> None:
         self.clock = ManualClock()
-        self.faults = Faults()
+        self.faults = FaultPlan()
         #: What keeps threads of pools busy until it is opened.
         self.gate = Gate()
         self.cache = path / "cache"
@@ -95,7 +95,9 @@ class Still:
         """Every metric of the remote tier; of a timer the sum and how often."""
         view = RemoteView(self.logs)
         return {
-            (metric.name, *sample.labels): ((sample.value, sample.times) if metric.kind is Kind.TIMER else sample.value)
+            (metric.name, *sample.labels): (
+                (sample.value, sample.times) if metric.kind is MetricKind.TIMER else sample.value
+            )
             for metric in metrics_remote.METRICS
             for sample in metric.read(view)
         }
@@ -141,14 +143,14 @@ def test_every_metric_of_the_remote_tier_has_the_value_of_its_own_thing(still: S
     # Deletions: three segments are to go, the store deletes the first and refuses the second, four times.
     t.log.increment_log_start_offset(3, "records were deleted")
     second = f"/{1:020d}-"
-    faults.by(lambda what: Fault.DENIED if what.startswith("delete ") and second in what else None)
+    faults.by(lambda what: StoreFault.DENIED if what.startswith("delete ") and second in what else None)
     for _ in range(4):
         with pytest.raises(RemoteStorageError, match="denied"):
             remote.run_once(identity)
 
     # Copies that fail, three times, each cleaned up at once; six other segments wait behind the one that is tried.
     local_only = fill(t, 3_100, 700, 600, 500, 400, 300, 200)
-    faults.by(lambda what: Fault.DENIED if what.startswith("put ") else None)
+    faults.by(lambda what: StoreFault.DENIED if what.startswith("put ") else None)
     for _ in range(3):
         with pytest.raises(RemoteStorageError, match="denied"):
             remote.run_once(identity)
@@ -157,7 +159,7 @@ def test_every_metric_of_the_remote_tier_has_the_value_of_its_own_thing(still: S
     faults.heal()
     read = [len(t.read_remote(offset, 1).records) for offset in (3, 4, 3, 4, 3)]
     assert read[:2] == sizes[3:]
-    faults.by(lambda what: Fault.UNAVAILABLE if what.startswith("get ") else None)
+    faults.by(lambda what: StoreFault.UNAVAILABLE if what.startswith("get ") else None)
     with pytest.raises(RetriableRemoteStorageError):
         u.read_remote(0, 1)
     faults.heal()

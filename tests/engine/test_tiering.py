@@ -10,8 +10,8 @@ from tests.remote.world import MemoryMetadataLog
 from stratalog.config.broker import BrokerConfig
 from stratalog.config.topic import LogConfig
 from stratalog.engine.log_manager import LogManager, TopicSpec
+from stratalog.engine.metrics.catalogue import read_metrics
 from stratalog.engine.metrics.metric import Sample
-from stratalog.engine.metrics.metrics import read_metrics
 from stratalog.engine.tiering.tiering import KAFKAS_METADATA_MANAGER, start_tiering
 from stratalog.errors import InvalidConfigError, UsageError
 from stratalog.inspect.bucket_catalog import list_remote_segments

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from stratalog.records.compression import Codec
-from stratalog.spark.sink.broker import BrokerWrite
+from stratalog.spark.sink.broker import ProducingWrite
 from stratalog.spark.sink.broker_options import BrokerSinkOptions
 from tests.spark.sink.test_through_brokers import SCHEMA, rows
 from tests.support.reference_kafka import ReferenceKafka
@@ -19,9 +19,9 @@ pytestmark = pytest.mark.interop
 TOPIC = "written-by-spark"
 
 
-def write_of(kafka: ReferenceKafka, **more: str) -> BrokerWrite:
+def write_of(kafka: ReferenceKafka, **more: str) -> ProducingWrite:
     options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": TOPIC, "queryId": "q", **more}
-    return BrokerWrite(BrokerSinkOptions.parse(options), SCHEMA)
+    return ProducingWrite(BrokerSinkOptions.parse(options), SCHEMA)
 
 
 def test_numbered_batches_are_seen_once_by_kafkas_consumers(kafka: ReferenceKafka, tmp_path: Path) -> None:

@@ -25,12 +25,12 @@ from stratalog.remote.reading.index_cache import DELETED_SUFFIX, RemoteIndexCach
 from stratalog.remote.reading.segment_blocks import SegmentBlocks
 from stratalog.remote.tier.log_view import topic_id_partition
 from stratalog.testing.failing_filesystem import EVERYTHING, FailingFileSystem
-from stratalog.testing.faulty_store import Fault, Faults
+from stratalog.testing.faulty_store import FaultPlan, StoreFault
 from tests.remote.values import segment
 from tests.remote.world import CONFIG, UnsyncedFileSystem, World
 
 # Flipped bits are found by the checksums of who fetches: `test_faults.py`.
-FAULTS = [Fault.UNAVAILABLE, Fault.DENIED, Fault.LOST_ANSWER, Fault.SHORT]
+FAULTS = [StoreFault.UNAVAILABLE, StoreFault.DENIED, StoreFault.LOST_ANSWER, StoreFault.SHORT]
 
 
 def metadata_of(number: int) -> RemoteLogSegmentMetadata:
@@ -40,7 +40,7 @@ def metadata_of(number: int) -> RemoteLogSegmentMetadata:
 class Store:
     """Indexes and records of any segment, each unlike those of the others; every fetch is a step of `faults`."""
 
-    def __init__(self, faults: Faults) -> None:
+    def __init__(self, faults: FaultPlan) -> None:
         self.faults = faults
 
     def index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
@@ -90,8 +90,8 @@ def expect_as_new(cache: RemoteIndexCache, store: Store, path: Path) -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("step", range(1, 8))
-def test_the_index_cache_after_a_store_that_failed_at_any_step(tmp_path: Path, step: int, fault: Fault) -> None:
-    faults = Faults()
+def test_the_index_cache_after_a_store_that_failed_at_any_step(tmp_path: Path, step: int, fault: StoreFault) -> None:
+    faults = FaultPlan()
     store = Store(faults)
     cache = RemoteIndexCache(tmp_path, store, capacity_bytes=10**6)  # type: ignore[arg-type]
     faults.at(step, fault)
@@ -109,7 +109,7 @@ def test_the_index_cache_after_a_disk_that_failed_at_any_step(tmp_path: Path, er
     step = 0
     while True:
         fs = FailingFileSystem()
-        store = Store(Faults())
+        store = Store(FaultPlan())
         path = tmp_path / str(step)
         cache = RemoteIndexCache(path, store, capacity_bytes=10**6, fs=fs)  # type: ignore[arg-type]
         fs.fail_once(path, error, after=step, operations=EVERYTHING)
@@ -129,10 +129,10 @@ def test_the_index_cache_after_a_disk_that_failed_at_any_step(tmp_path: Path, er
     assert step > 10
 
 
-@pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.DENIED, Fault.LOST_ANSWER])
+@pytest.mark.parametrize("fault", [StoreFault.UNAVAILABLE, StoreFault.DENIED, StoreFault.LOST_ANSWER])
 @pytest.mark.parametrize("step", range(1, 11))
-def test_blocks_after_a_store_that_failed_at_any_step(step: int, fault: Fault) -> None:
-    faults = Faults()
+def test_blocks_after_a_store_that_failed_at_any_step(step: int, fault: StoreFault) -> None:
+    faults = FaultPlan()
     store = Store(faults)
     blocks = SegmentBlocks(store, block_bytes=100, capacity_bytes=600, blocks_ahead=2)  # type: ignore[arg-type]
 
@@ -148,8 +148,8 @@ def test_blocks_after_a_store_that_failed_at_any_step(step: int, fault: Fault) -
     blocks.close()
 
 
-@pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.DENIED, Fault.LOST_ANSWER])
-def test_the_copy_task_after_a_store_that_failed_at_any_step(tmp_path: Path, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [StoreFault.UNAVAILABLE, StoreFault.DENIED, StoreFault.LOST_ANSWER])
+def test_the_copy_task_after_a_store_that_failed_at_any_step(tmp_path: Path, fault: StoreFault) -> None:
     """The quota, the ids in flight and the cache of the same process go on with the next copy."""
     with World(tmp_path / "dry") as world:
         world.append(25)
@@ -216,9 +216,9 @@ def local_batches(log: PartitionLog) -> list[bytes]:
     return found
 
 
-@pytest.mark.parametrize("fault", [Fault.DENIED, Fault.LOST_ANSWER])
+@pytest.mark.parametrize("fault", [StoreFault.DENIED, StoreFault.LOST_ANSWER])
 def test_another_topic_is_copied_after_a_store_that_failed_at_any_step_of_the_first(
-    tmp_path: Path, fault: Fault
+    tmp_path: Path, fault: StoreFault
 ) -> None:
     step = 0
     while True:

@@ -388,10 +388,10 @@ def test_any_faults_are_each_found_and_repair_ends(faults: list[Fault | None], s
 
 def test_an_unreadable_store_is_an_error_and_no_finding(sound: SoundBucket) -> None:
     from stratalog.errors import RemoteStorageError
-    from stratalog.testing.faulty_store import Fault as StoreFault
-    from stratalog.testing.faulty_store import Faults, FaultyObjectStore
+    from stratalog.testing.faulty_store import FaultPlan, FaultyObjectStore
+    from stratalog.testing.faulty_store import StoreFault as StoreFault
 
-    faults = Faults()
+    faults = FaultPlan()
     bucket = sound.copy()
     bucket.store = FaultyObjectStore(bucket.store, faults)
     bucket.audit()
@@ -404,8 +404,8 @@ def test_an_unreadable_store_is_an_error_and_no_finding(sound: SoundBucket) -> N
 
 def crash_points(sound: SoundBucket, spoil: Callable[[SpoiltBucket], object]) -> int:
     """Repair with a crash at every call, each time from the start; how many calls there were."""
-    from stratalog.testing.faulty_store import Fault as StoreFault
-    from stratalog.testing.faulty_store import Faults, FaultyObjectStore, SimulatedCrash
+    from stratalog.testing.faulty_store import FaultPlan, FaultyObjectStore, SimulatedCrash
+    from stratalog.testing.faulty_store import StoreFault as StoreFault
 
     step = 0
     while True:
@@ -414,7 +414,7 @@ def crash_points(sound: SoundBucket, spoil: Callable[[SpoiltBucket], object]) ->
             bucket = sound.copy()
             spoil(bucket)
             readable = bucket.audit()
-            faults = Faults()
+            faults = FaultPlan()
             faults.at(step, fault)
             try:
                 bucket.repair(readable, FaultyObjectStore(bucket.store, faults))
@@ -445,8 +445,8 @@ def test_a_crash_at_any_step_of_repair_leaves_nothing_worse(sound: SoundBucket) 
 def test_a_store_that_fails_at_any_step_of_repair_leaves_nothing_worse(name: str, sound: SoundBucket) -> None:
     """What is not done is done by the next repair, and what was sound stays so, whatever one call answers."""
     from stratalog.errors import RemoteStorageError
-    from stratalog.testing.faulty_store import Fault as StoreFault
-    from stratalog.testing.faulty_store import Faults, FaultyObjectStore
+    from stratalog.testing.faulty_store import FaultPlan, FaultyObjectStore
+    from stratalog.testing.faulty_store import StoreFault as StoreFault
 
     step, steps = 0, 1
     while step < steps:
@@ -456,7 +456,7 @@ def test_a_store_that_fails_at_any_step_of_repair_leaves_nothing_worse(name: str
         bucket.delete(1, MANIFEST, INDEX)
         bucket.flip(2, TIMES, 0)
         found = bucket.audit()
-        faults = Faults()
+        faults = FaultPlan()
         faults.at(step, StoreFault[name])
         store = FaultyObjectStore(bucket.store, faults)
         for planned in plan_repair(found.findings, later(), 0).mends:

@@ -11,7 +11,7 @@ from stratalog.inspect.bucket import PARTITIONS_AHEAD, PartitionReader, find_par
 from stratalog.remote.api.interfaces import TopicIdPartition
 from stratalog.remote.storage.object_names import ObjectKind, partition_directory
 from stratalog.remote.storage.object_store import ObjectInfo, ObjectStore
-from stratalog.testing.faulty_store import Faults, FaultyObjectStore
+from stratalog.testing.faulty_store import FaultPlan, FaultyObjectStore
 from tests.remote.audit_world import SoundBucket
 
 
@@ -49,7 +49,7 @@ def test_no_more_partitions_are_in_memory_than_were_said(sound: SoundBucket) -> 
             listed.append(directory)
             return super().list(directory)
 
-    store = Counting(many(sound, 30), Faults())
+    store = Counting(many(sound, 30), FaultPlan())
     partitions = find_partitions(store).partitions
     with PartitionReader(store) as reader:
         for taken, stored in enumerate(reader.read_all(partitions), start=1):
@@ -68,7 +68,7 @@ def test_a_segment_whose_manifest_goes_away_meanwhile_is_left_out(sound: SoundBu
             self.inner.delete([lost])
             return iter(found)
 
-    with PartitionReader(Deleting(bucket.store, Faults())) as reader:
+    with PartitionReader(Deleting(bucket.store, FaultPlan())) as reader:
         stored = reader.read(sound.partition)
     assert bucket.segment_id(1) not in stored.manifests
     assert not any(lost.removesuffix("manifest.json") in info.key for info in stored.objects)
@@ -77,11 +77,11 @@ def test_a_segment_whose_manifest_goes_away_meanwhile_is_left_out(sound: SoundBu
 
 def test_an_error_of_the_store_comes_through(sound: SoundBucket) -> None:
     from stratalog.errors import RemoteStorageError
-    from stratalog.testing.faulty_store import Fault
+    from stratalog.testing.faulty_store import StoreFault
 
-    faults = Faults()
+    faults = FaultPlan()
     store = FaultyObjectStore(many(sound, 8), faults)
     partitions: tuple[TopicIdPartition, ...] = find_partitions(store).partitions
-    faults.at(5, Fault.DENIED)
+    faults.at(5, StoreFault.DENIED)
     with PartitionReader(store) as reader, pytest.raises(RemoteStorageError, match="denied"):
         list(reader.read_all(partitions))

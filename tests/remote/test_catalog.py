@@ -14,7 +14,7 @@ from stratalog.remote.api.interfaces import RemoteLogSegmentId, TopicIdPartition
 from stratalog.remote.storage.manifest import SegmentManifest, StoredObject
 from stratalog.remote.storage.object_names import ObjectKind
 from stratalog.remote.storage.object_store import ObjectInfo, ObjectStore
-from stratalog.testing.faulty_store import Faults, FaultyObjectStore
+from stratalog.testing.faulty_store import FaultPlan, FaultyObjectStore
 from tests.remote.values import segment
 
 
@@ -87,7 +87,7 @@ class CountingStore(FaultyObjectStore):
     """Counts what is listed and read."""
 
     def __init__(self, inner: ObjectStore) -> None:
-        super().__init__(inner, Faults())
+        super().__init__(inner, FaultPlan())
         self.listed: list[str] = []
         self.read: list[str] = []
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stratalog.inspect.bucket_catalog import list_remote_segments
-from stratalog.testing.faulty_store import Fault, SimulatedCrash
+from stratalog.testing.faulty_store import SimulatedCrash, StoreFault
 from tests.remote.world import World
 
 Scenario = Callable[[World], object]
@@ -44,15 +44,15 @@ def _steps(path: Path, prepare: Callable[[World], None], act: Scenario) -> int:
         return len(world.faults.steps) - before
 
 
-def _crash_at(world: World, step: int, fault: Fault, act: Scenario) -> None:
+def _crash_at(world: World, step: int, fault: StoreFault, act: Scenario) -> None:
     world.faults.at(step, fault)
     with pytest.raises(SimulatedCrash):
         act(world)
     world.restart(crashed=True)
 
 
-@pytest.mark.parametrize("fault", [Fault.CRASH, Fault.CRASH_AFTER])
-def test_a_crash_at_any_step_of_a_copy_loses_nothing_and_leaves_nothing(tmp_path: Path, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [StoreFault.CRASH, StoreFault.CRASH_AFTER])
+def test_a_crash_at_any_step_of_a_copy_loses_nothing_and_leaves_nothing(tmp_path: Path, fault: StoreFault) -> None:
     steps = _steps(tmp_path / "dry", _prepare_copy, _copy)
     assert steps > 20
     for step in range(1, steps + 1):
@@ -73,8 +73,8 @@ def test_a_crash_at_any_step_of_a_copy_loses_nothing_and_leaves_nothing(tmp_path
             world.expect_everything()
 
 
-@pytest.mark.parametrize("fault", [Fault.CRASH, Fault.CRASH_AFTER])
-def test_a_crash_at_any_step_of_an_expiration_deletes_the_same_in_the_end(tmp_path: Path, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [StoreFault.CRASH, StoreFault.CRASH_AFTER])
+def test_a_crash_at_any_step_of_an_expiration_deletes_the_same_in_the_end(tmp_path: Path, fault: StoreFault) -> None:
     steps = _steps(tmp_path / "dry", _prepare_expiration, _copy)
     assert steps > 10
     for step in range(1, steps + 1):
@@ -90,8 +90,8 @@ def test_a_crash_at_any_step_of_an_expiration_deletes_the_same_in_the_end(tmp_pa
             world.expect_everything()
 
 
-@pytest.mark.parametrize("fault", [Fault.CRASH, Fault.CRASH_AFTER])
-def test_a_crash_at_any_step_of_a_partitions_deletion_is_made_up_for(tmp_path: Path, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [StoreFault.CRASH, StoreFault.CRASH_AFTER])
+def test_a_crash_at_any_step_of_a_partitions_deletion_is_made_up_for(tmp_path: Path, fault: StoreFault) -> None:
     def prepare(world: World) -> None:
         world.append(25)
         world.tier()
@@ -101,7 +101,7 @@ def test_a_crash_at_any_step_of_a_partitions_deletion_is_made_up_for(tmp_path: P
         with World(tmp_path / str(step)) as world:
             prepare(world)
             _crash_at(world, step, fault, _delete_partition)
-            if step == 1 and fault is Fault.CRASH:
+            if step == 1 and fault is StoreFault.CRASH:
                 assert world.rlmm.unfinished_partition_deletes() == []  # it never began
                 continue
             for partition in world.rlmm.unfinished_partition_deletes():
@@ -140,7 +140,7 @@ def test_a_manifest_is_there_only_with_all_its_objects_at_every_step(tmp_path: P
     for step in range(1, steps + 1):
         with World(tmp_path / str(step)) as world:
             _prepare_copy(world)
-            world.faults.at(step, Fault.CRASH)
+            world.faults.at(step, StoreFault.CRASH)
             with pytest.raises(SimulatedCrash):
                 act(world)
             for manifest in list_remote_segments(world.inner, covered=True):

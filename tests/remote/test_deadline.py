@@ -8,11 +8,11 @@ import pytest
 from stratalog.errors import RetriableRemoteStorageError
 from stratalog.remote.storage.deadline import DeadlineObjectStore
 from stratalog.remote.storage.object_store import ObjectStore, Uploaded
-from stratalog.testing.faulty_store import Fault, Faults, FaultyObjectStore
+from stratalog.testing.faulty_store import FaultPlan, FaultyObjectStore, StoreFault
 
 
-def _store(deadline_ms: int) -> tuple[DeadlineObjectStore, Faults]:
-    faults = Faults()
+def _store(deadline_ms: int) -> tuple[DeadlineObjectStore, FaultPlan]:
+    faults = FaultPlan()
     return DeadlineObjectStore(FaultyObjectStore(ObjectStore.from_url("memory:///"), faults), deadline_ms), faults
 
 
@@ -29,7 +29,7 @@ def test_every_verb_has_a_deadline(tmp_path: Path) -> None:
         lambda: store.list_level(),
         lambda: store.delete(["a"]),
     ]
-    faults.always(Fault.HANG)
+    faults.always(StoreFault.HANG)
     for verb in verbs:
         with pytest.raises(RetriableRemoteStorageError, match="did not answer within 50 ms"):
             verb()
@@ -41,7 +41,7 @@ def test_every_verb_has_a_deadline(tmp_path: Path) -> None:
 def test_many_hanging_calls_do_not_keep_others_waiting() -> None:
     store, faults = _store(30)
     store.put("a", b"x")
-    faults.always(Fault.HANG)
+    faults.always(StoreFault.HANG)
     for _ in range(20):
         with pytest.raises(RetriableRemoteStorageError):
             store.get("a")
@@ -53,7 +53,7 @@ class _SlowStore(FaultyObjectStore):
     """Uploads in ten steps, each of which waits for a permit."""
 
     def __init__(self) -> None:
-        super().__init__(ObjectStore.from_url("memory:///"), Faults())
+        super().__init__(ObjectStore.from_url("memory:///"), FaultPlan())
         self.permits = threading.Semaphore(0)
         self.given_up = threading.Event()
 
@@ -92,7 +92,7 @@ def test_an_upload_that_stands_still_is_given_up_and_stops(tmp_path: Path) -> No
 
 def test_closing_ends_every_wait() -> None:
     store, faults = _store(3_600_000)
-    faults.always(Fault.HANG)
+    faults.always(StoreFault.HANG)
     failed: list[Exception] = []
 
     def get() -> None:

@@ -11,12 +11,12 @@ import pytest
 from stratalog.errors import OffsetOutOfRangeError, RemoteStorageError, RetriableRemoteStorageError
 from stratalog.records.batch import iter_batches
 from stratalog.remote.storage.object_names import ObjectKind
-from stratalog.testing.faulty_store import Fault
+from stratalog.testing.faulty_store import StoreFault
 from tests.remote.world import World
 
 
-@pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.DENIED, Fault.LOST_ANSWER])
-def test_a_failure_at_any_step_of_a_copy_is_made_up_for_at_the_next_turn(tmp_path: Path, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [StoreFault.UNAVAILABLE, StoreFault.DENIED, StoreFault.LOST_ANSWER])
+def test_a_failure_at_any_step_of_a_copy_is_made_up_for_at_the_next_turn(tmp_path: Path, fault: StoreFault) -> None:
     with World(tmp_path / "dry") as world:
         world.append(25)
         world.tier()
@@ -39,8 +39,8 @@ def test_a_failure_at_any_step_of_a_copy_is_made_up_for_at_the_next_turn(tmp_pat
             world.expect_everything()
 
 
-@pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.DENIED, Fault.LOST_ANSWER])
-def test_a_failure_at_any_step_of_an_expiration_is_made_up_for(tmp_path: Path, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [StoreFault.UNAVAILABLE, StoreFault.DENIED, StoreFault.LOST_ANSWER])
+def test_a_failure_at_any_step_of_an_expiration_is_made_up_for(tmp_path: Path, fault: StoreFault) -> None:
     with World(tmp_path / "dry") as world:
         world.append(25)
         world.tier()
@@ -63,8 +63,10 @@ def test_a_failure_at_any_step_of_an_expiration_is_made_up_for(tmp_path: Path, f
             world.expect_everything()
 
 
-@pytest.mark.parametrize("fault", [Fault.SHORT, Fault.WRONG, Fault.UNAVAILABLE, Fault.DENIED, Fault.LOST_ANSWER])
-def test_a_read_gives_what_was_written_or_an_error(tmp_path: Path, fault: Fault) -> None:
+@pytest.mark.parametrize(
+    "fault", [StoreFault.SHORT, StoreFault.WRONG, StoreFault.UNAVAILABLE, StoreFault.DENIED, StoreFault.LOST_ANSWER]
+)
+def test_a_read_gives_what_was_written_or_an_error(tmp_path: Path, fault: StoreFault) -> None:
     with World(tmp_path / "dry") as world:
         world.append(25)
         world.tier()
@@ -88,8 +90,8 @@ def test_a_read_gives_what_was_written_or_an_error(tmp_path: Path, fault: Fault)
             world.expect_everything()
 
 
-@pytest.mark.parametrize("fault", [Fault.SHORT, Fault.WRONG])
-def test_a_store_that_always_answers_wrong_is_never_believed(tmp_path: Path, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [StoreFault.SHORT, StoreFault.WRONG])
+def test_a_store_that_always_answers_wrong_is_never_believed(tmp_path: Path, fault: StoreFault) -> None:
     with World(tmp_path) as world:
         world.append(25)
         world.tier()
@@ -120,7 +122,7 @@ def test_an_object_damaged_in_the_store_is_named(tmp_path: Path, kind: ObjectKin
 def test_a_store_that_hangs_fails_the_copy_at_the_deadline_and_the_lag_moves(tmp_path: Path) -> None:
     with World(tmp_path, deadline_ms=100) as world:
         world.append(25)
-        world.faults.at(3, Fault.HANG)
+        world.faults.at(3, StoreFault.HANG)
         with pytest.raises(RetriableRemoteStorageError, match="did not answer within 100 ms"):
             world.tier()
         lag = world.manager.copy_lag(world.partition)
@@ -138,7 +140,7 @@ def test_a_store_that_hangs_fails_the_read_at_the_deadline(tmp_path: Path) -> No
         world.tier()
         world.drop_local()
         world.restart()
-        world.faults.always(Fault.HANG)
+        world.faults.always(StoreFault.HANG)
         with pytest.raises(RetriableRemoteStorageError, match="did not answer within 100 ms"):
             world.manager.read(world.partition, 0, 1_000)
         world.faults.heal()
@@ -151,7 +153,7 @@ def test_closing_does_not_wait_for_a_store_that_hangs(tmp_path: Path) -> None:
     world.tier()
     world.drop_local()
     world.restart()
-    world.faults.always(Fault.HANG)
+    world.faults.always(StoreFault.HANG)
     failures: list[Exception] = []
 
     def read() -> None:

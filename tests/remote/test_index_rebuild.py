@@ -16,7 +16,7 @@ from stratalog.remote.api.interfaces import IndexType, RemoteLogSegmentMetadata
 from stratalog.remote.reading import index_rebuild
 from stratalog.remote.reading.index_rebuild import RemoteRecords, rebuild_indexes
 from stratalog.remote.storage.object_names import ObjectKey, ObjectKind
-from stratalog.testing.faulty_store import Fault
+from stratalog.testing.faulty_store import StoreFault
 from stratalog.util.filesystem import REAL_FILESYSTEM
 from tests.remote.world import CONFIG, RECORDS_IN_BATCH, World
 
@@ -138,7 +138,7 @@ def test_an_index_that_passes_its_checks_and_points_elsewhere_is_built_anew(tmp_
 
 def test_a_wrong_answer_that_passes_costs_no_rebuild(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with tiered(tmp_path) as world:
-        world.faults.at(2, Fault.WRONG)  # the manifest is the first
+        world.faults.at(2, StoreFault.WRONG)  # the manifest is the first
         with caplog.at_level(logging.WARNING):
             assert world.manager.read(world.partition, 100, 1).records == world.expected[98]
         assert "built anew" not in caplog.text

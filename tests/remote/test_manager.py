@@ -20,7 +20,7 @@ from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataMan
 from stratalog.remote.tier.health import RemoteHealth
 from stratalog.remote.tier.manager import RunResult
 from stratalog.testing.clock import ManualClock
-from stratalog.testing.faulty_store import Fault
+from stratalog.testing.faulty_store import StoreFault
 from stratalog.util.clock import SYSTEM_CLOCK
 from tests.remote.values import PARTITION, segment
 from tests.remote.world import World
@@ -98,7 +98,7 @@ def test_a_store_that_is_down_is_one_line_and_everything_follows_when_it_is_back
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with RunningWorld(tmp_path, broker=_SOON) as world, caplog.at_level(logging.WARNING):
-        world.faults.always(Fault.UNAVAILABLE)
+        world.faults.always(StoreFault.UNAVAILABLE)
         world.append(40)
         _eventually(lambda: world.manager.health.unreachable_since_ms is not None, "seen")
         steps = len(world.faults.steps)
@@ -179,7 +179,7 @@ def test_a_deletion_survives_a_store_that_is_down_and_a_restart(tmp_path: Path) 
 
         def store_is_down(*, but_for: str = "nothing") -> None:
             world.faults.by(
-                lambda what: Fault.UNAVAILABLE if what.startswith("delete ") and but_for not in what else None
+                lambda what: StoreFault.UNAVAILABLE if what.startswith("delete ") and but_for not in what else None
             )
 
         def fails(times: int) -> None:

@@ -13,7 +13,7 @@ from stratalog.remote.api.interfaces import CustomMetadata, RemoteLogSegmentMeta
 from stratalog.remote.metadata.cache import RemoteLogMetadataCache
 from stratalog.remote.tier.cancellation import Cancellation
 from stratalog.remote.tier.counters import RemoteTopicCounts
-from stratalog.testing.faulty_store import Fault
+from stratalog.testing.faulty_store import StoreFault
 from tests.remote.test_manager import RunningWorld, _all_remote, _eventually
 from tests.remote.world import World
 
@@ -47,7 +47,7 @@ def test_copies_reads_and_deletions_are_counted_with_their_bytes(tmp_path: Path)
 def test_what_fails_is_counted_as_an_error_too_and_a_bad_offset_is_not(tmp_path: Path) -> None:
     with World(tmp_path) as world:
         world.append(40)
-        world.faults.always(Fault.UNAVAILABLE)
+        world.faults.always(StoreFault.UNAVAILABLE)
         with pytest.raises(RemoteStorageError):
             world.tier()
         assert (_counts(world).copy_requests, _counts(world).copy_errors) == (1, 1)
@@ -57,7 +57,7 @@ def test_what_fails_is_counted_as_an_error_too_and_a_bad_offset_is_not(tmp_path:
         with pytest.raises(OffsetOutOfRangeError):
             world.manager.read(world.partition, 10**9, 100)
         assert (_counts(world).fetch_requests, _counts(world).fetch_errors) == (1, 0)
-        world.faults.always(Fault.UNAVAILABLE)
+        world.faults.always(StoreFault.UNAVAILABLE)
         with pytest.raises(RemoteStorageError):
             world.manager.read(world.partition, 0, 100)
         assert _counts(world).fetch_errors == 1

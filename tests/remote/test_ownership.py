@@ -33,7 +33,7 @@ from stratalog.remote.ownership.bucket_owner import (
 )
 from stratalog.remote.ownership.owner_file import OWNERSHIP_FILE, OwnershipFile
 from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.testing.faulty_store import Fault, Faults, FaultyObjectStore, SimulatedCrash
+from stratalog.testing.faulty_store import FaultPlan, FaultyObjectStore, SimulatedCrash, StoreFault
 from tests.remote.world import TOPIC_ID, World
 from tests.support.s3_server import S3Server, require_s3_server
 
@@ -115,7 +115,7 @@ class SlowStore(FaultyObjectStore):
 
 def test_who_was_so_slow_that_his_number_is_free_again_has_not_got_it() -> None:
     inner = ObjectStore.from_url("memory:///")
-    slow = SlowStore(inner, Faults())
+    slow = SlowStore(inner, FaultPlan())
 
     def others() -> None:
         for n in range(20):
@@ -131,8 +131,8 @@ def test_who_was_so_slow_that_his_number_is_free_again_has_not_got_it() -> None:
 def test_a_lost_answer_takes_nothing_from_who_had_it() -> None:
     inner = ObjectStore.from_url("memory:///")
     for step in range(1, 5):
-        faults = Faults()
-        faults.at(step, Fault.LOST_ANSWER)
+        faults = FaultPlan()
+        faults.at(step, StoreFault.LOST_ANSWER)
         before = read_owner(inner)
         with suppress(RetriableRemoteStorageError):
             replace_owner(FaultyObjectStore(inner, faults), before, BucketOwner(f"c{step}", "test"))
@@ -266,13 +266,13 @@ def test_brokers_of_one_cluster_share_a_bucket(tmp_path: Path) -> None:
 def test_a_process_killed_at_any_step_of_its_claim_leaves_the_next_one_in_its_rights(tmp_path: Path) -> None:
     store = ObjectStore.from_url("memory:///")
     for step in range(1, 12):
-        for fault in (Fault.CRASH, Fault.CRASH_AFTER, Fault.LOST_ANSWER, Fault.UNAVAILABLE):
-            faults = Faults()
+        for fault in (StoreFault.CRASH, StoreFault.CRASH_AFTER, StoreFault.LOST_ANSWER, StoreFault.UNAVAILABLE):
+            faults = FaultPlan()
             faults.at(step, fault)
             process = claim(FaultyObjectStore(store, faults), tmp_path / "one")
             with suppress(SimulatedCrash, RetriableRemoteStorageError):
                 process.ensure()
-            if fault in (Fault.LOST_ANSWER, Fault.UNAVAILABLE):
+            if fault in (StoreFault.LOST_ANSWER, StoreFault.UNAVAILABLE):
                 faults.heal()
                 process.ensure()  # the next turn of a task, in the same process
     claim(store, tmp_path / "one").ensure()
@@ -302,7 +302,7 @@ class Careless(FaultyObjectStore):
 def test_where_a_store_has_no_conditional_puts_the_one_whose_object_was_replaced_sees_it(
     tmp_path: Path,
 ) -> None:
-    store = Careless(ObjectStore.from_url("memory:///"), Faults())
+    store = Careless(ObjectStore.from_url("memory:///"), FaultPlan())
     first = claim(store, tmp_path / "one")
     first.ensure()
     assert replace_owner(store, None, BucketOwner("other", "at the same time")) is not None
@@ -415,7 +415,7 @@ def test_a_store_that_cannot_be_reached_is_asked_again_at_the_next_copy(tmp_path
     with World(tmp_path) as world:
         owned(world)
         world.append(60)
-        world.faults.always(Fault.UNAVAILABLE)
+        world.faults.always(StoreFault.UNAVAILABLE)
         with pytest.raises(RetriableRemoteStorageError):
             world.tier()
         world.faults.heal()

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.config.topic import LogConfig
-from stratalog.remote.tier.status import Failure, Reason, TierFacts, partition_status
+from stratalog.remote.tier.status import Reason, TaskFailure, TierFacts, partition_status
 from stratalog.remote.tier.watchdog import Step, StepKind
 
 NOW_MS = 1_000_000
@@ -83,7 +83,7 @@ def test_the_copy_lag_keeps_young_segments_back_and_everything_behind_them() -> 
 
 
 def test_a_copy_that_fails_says_how_often_and_with_what() -> None:
-    failure = Failure("copy", 3, 5, "the bucket orders does not exist")
+    failure = TaskFailure("copy", 3, 5, "the bucket orders does not exist")
     status = partition_status(facts(failures=[failure]))
     assert status.reason is Reason.FAILING
     assert status.is_failing
@@ -92,12 +92,12 @@ def test_a_copy_that_fails_says_how_often_and_with_what() -> None:
 
 
 def test_a_failure_counts_also_while_the_next_attempt_is_under_way() -> None:
-    status = partition_status(facts(failures=[Failure("copy", 1, 5, "denied")], step=COPYING))
+    status = partition_status(facts(failures=[TaskFailure("copy", 1, 5, "denied")], step=COPYING))
     assert status.reason is Reason.FAILING
 
 
 def test_a_failure_of_another_task_is_a_failure_but_no_reason() -> None:
-    status = partition_status(facts(failures=[Failure("expiration", 1, 5, "denied")]))
+    status = partition_status(facts(failures=[TaskFailure("expiration", 1, 5, "denied")]))
     assert status.reason is Reason.WAITING
     assert status.is_failing
 

@@ -15,7 +15,7 @@ from stratalog.remote.api.plugin import StoredSegment
 from stratalog.remote.api.segment_state import RemoteLogSegmentState
 from stratalog.remote.metadata.serde import TRUE_SIZE_TAG, encode
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
-from stratalog.remote.reading.unclamped_sizes import KeepsTotals, TrueSizes
+from stratalog.remote.reading.unclamped_sizes import KeepsTotals, UnclampedSizes
 from stratalog.remote.tier.tier_facts import RemoteSizes
 from stratalog.util.varint import encode_unsigned
 from tests.remote.values import PARTITION, segment, update
@@ -59,12 +59,12 @@ def without_true_size(value: bytes) -> bytes:
     return value[:count] + b"\x01" + value[count + 1 : at] + value[at + len(tag) + 8 :]
 
 
-def sizes(rlmm: TrueSizes) -> list[int]:
+def sizes(rlmm: UnclampedSizes) -> list[int]:
     return [found.segment_size_bytes for found in rlmm.list_remote_log_segments(PARTITION)]
 
 
-def over(rlmm: TopicBasedRemoteLogMetadataManager, storage: object) -> TrueSizes:
-    return TrueSizes(rlmm, storage)  # type: ignore[arg-type]
+def over(rlmm: TopicBasedRemoteLogMetadataManager, storage: object) -> UnclampedSizes:
+    return UnclampedSizes(rlmm, storage)  # type: ignore[arg-type]
 
 
 def test_every_lookup_has_the_size_of_the_manifest_and_asks_for_it_once() -> None:

@@ -31,7 +31,7 @@ from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.remote.tier.log_view import topic_id_partition
 from stratalog.remote.tier.manager import RemoteLogManager, RunResult
 from stratalog.testing.clock import ManualClock
-from stratalog.testing.faulty_store import Faults, FaultyObjectStore
+from stratalog.testing.faulty_store import FaultPlan, FaultyObjectStore
 from stratalog.util.filesystem import File, FileSystem, StrPath
 
 TOPIC_ID = UUID("75f713d9-1cd5-4da6-b690-a65bd55318b6")
@@ -67,11 +67,11 @@ class UnsyncedFileSystem(FileSystem):
 class MemoryMetadataLog:
     """A metadata log in memory that survives the process; an append is one step of `faults`."""
 
-    def __init__(self, partition_count: int = 3, faults: Faults | None = None) -> None:
+    def __init__(self, partition_count: int = 3, faults: FaultPlan | None = None) -> None:
         self.partition_count = partition_count
         self.values: list[list[bytes]] = [[] for _ in range(partition_count)]
         self.snapshots: dict[int, bytes] = {}
-        self._faults = faults or Faults()
+        self._faults = faults or FaultPlan()
 
     def append(self, partition: int, value: bytes, timestamp_ms: int) -> int:
         self._faults.step("append metadata", lambda: self.values[partition].append(value))
@@ -111,7 +111,7 @@ class World:
     ) -> None:
         self.path = tmp_path
         self.clock = clock or ManualClock()
-        self.faults = Faults()
+        self.faults = FaultPlan()
         self.inner = store or ObjectStore.from_url("memory:///")
         self.store = FaultyObjectStore(self.inner, self.faults)
         self.metadata_log = self._metadata_log()

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
-from stratalog.testing.faulty_store import Faults, FaultyObjectStore
+from stratalog.testing.faulty_store import FaultPlan, FaultyObjectStore
 
 #: Of the store of the one broker that runs.
-FAULTS = Faults()
+FAULTS = FaultPlan()
 
 
 class FaultyStorage(ObjectStoreRemoteStorageManager):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.testing.faulty_store import Fault
+from stratalog.testing.faulty_store import StoreFault
 from tests.scenarios.faulty_plugin import FAULTS
 from tests.scenarios.tiered_story import TieredStory
 
@@ -39,9 +39,9 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.THROTTLED, Fault.DENIED, Fault.HANG])
+@pytest.mark.parametrize("fault", [StoreFault.UNAVAILABLE, StoreFault.THROTTLED, StoreFault.DENIED, StoreFault.HANG])
 def test_a_store_that_does_not_work_costs_no_local_record_and_one_line(
-    story: TieredStory, caplog: pytest.LogCaptureFixture, fault: Fault
+    story: TieredStory, caplog: pytest.LogCaptureFixture, fault: StoreFault
 ) -> None:
     a = story.create_topic("a", batches_per_segment=1)
     a.produce(*keys(0, 3))
@@ -60,8 +60,8 @@ def test_a_store_that_does_not_work_costs_no_local_record_and_one_line(
     a.expect_consumed(from_offset=0, keys=keys(0, 6), of_them_remote=5)
 
 
-@pytest.mark.parametrize("fault", [Fault.SHORT, Fault.WRONG])
-def test_a_store_whose_answers_are_damaged_is_not_believed(story: TieredStory, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [StoreFault.SHORT, StoreFault.WRONG])
+def test_a_store_whose_answers_are_damaged_is_not_believed(story: TieredStory, fault: StoreFault) -> None:
     a = story.create_topic("a", batches_per_segment=1)
     a.produce(*keys(0, 3))
     a.expect_earliest_local_offset(2)
@@ -73,7 +73,14 @@ def test_a_store_whose_answers_are_damaged_is_not_believed(story: TieredStory, f
 
 def test_clients_see_every_record_once_while_the_store_fails_at_random(story: TieredStory) -> None:
     chance = random.Random(5)
-    faults = [Fault.UNAVAILABLE, Fault.THROTTLED, Fault.DENIED, Fault.LOST_ANSWER, Fault.SHORT, Fault.WRONG]
+    faults = [
+        StoreFault.UNAVAILABLE,
+        StoreFault.THROTTLED,
+        StoreFault.DENIED,
+        StoreFault.LOST_ANSWER,
+        StoreFault.SHORT,
+        StoreFault.WRONG,
+    ]
     FAULTS.by(lambda _: chance.choice(faults) if chance.random() < 0.1 else None)
     a = story.create_topic("a", batches_per_segment=1)
     for number in range(0, 12, 3):

@@ -25,16 +25,23 @@ from stratalog.records.batch import iter_batches
 from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
 from stratalog.remote.api.segment_state import RemoteLogSegmentState
 from stratalog.remote.metadata.serde import decode
-from stratalog.testing.faulty_store import Fault, SimulatedCrash
+from stratalog.testing.faulty_store import SimulatedCrash, StoreFault
 from tests.remote.audit_world import KnownDirs, later
 from tests.remote.world import BATCH_MS, World
 
 SEED = int(os.environ.get("STRATALOG_SEED", "1"))
 
 #: Faults that let no caller wait come often; the others cost a deadline each.
-QUICK = [Fault.UNAVAILABLE, Fault.THROTTLED, Fault.DENIED, Fault.LOST_ANSWER, Fault.SHORT, Fault.WRONG]
-SLOW = [Fault.HANG, Fault.LATE]
-DEADLY = [Fault.CRASH, Fault.CRASH_AFTER]
+QUICK = [
+    StoreFault.UNAVAILABLE,
+    StoreFault.THROTTLED,
+    StoreFault.DENIED,
+    StoreFault.LOST_ANSWER,
+    StoreFault.SHORT,
+    StoreFault.WRONG,
+]
+SLOW = [StoreFault.HANG, StoreFault.LATE]
+DEADLY = [StoreFault.CRASH, StoreFault.CRASH_AFTER]
 
 EVENTS = 14
 DEADLINE_MS = 60
@@ -79,7 +86,7 @@ class Life:
                 world.faults.heal()
         self.settle()
 
-    def _fault(self, what: str) -> Fault | None:
+    def _fault(self, what: str) -> StoreFault | None:
         """Rarely enough that several steps in a row may go well."""
         die = self.chance.random()
         if die < 0.06:

@@ -16,7 +16,7 @@ from stratalog.wire.client import (
     AbortedRange,
     ConnectionOptions,
     FetchedRecords,
-    FoundOffset,
+    ListedOffset,
     PartitionInfo,
     TopicInfo,
 )
@@ -49,8 +49,8 @@ class LogCluster:
 
     def list_offsets(
         self, timestamps: Mapping[tuple[str, int], int], *, read_committed: bool = False
-    ) -> dict[tuple[str, int], FoundOffset]:
-        return {key: FoundOffset(self._find(each, read_committed), -1, 0) for key, each in timestamps.items()}
+    ) -> dict[tuple[str, int], ListedOffset]:
+        return {key: ListedOffset(self._find(each, read_committed), -1, 0) for key, each in timestamps.items()}
 
     def _find(self, timestamp: int, read_committed: bool) -> int:
         if timestamp == EARLIEST_OFFSET:

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.datasource import GreaterThanOrEqual
 
 from stratalog.log.opening import open_log
-from stratalog.spark.model.place import Place, Tier
+from stratalog.spark.model.place import Place, PlaceTier
 from stratalog.spark.model.split_plan import Piece
 from stratalog.spark.options.data_loss import DataLossError
 from stratalog.spark.planning.intervals import EVERYTHING
@@ -70,7 +70,7 @@ def test_blocks_may_end_anywhere(name: str) -> None:
     offsets = kafkas(name, "offset")
     end = offsets[-1] + 1
     piece = Piece(
-        log=Place(Tier.LOCAL, name),
+        log=Place(PlaceTier.LOCAL, name),
         start_position=0,
         end_position=len(data),
         start=0,

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.records.batch_builder import build_batch
-from stratalog.spark.model.place import Place, Tier
+from stratalog.spark.model.place import Place, PlaceTier
 from stratalog.spark.model.segment import Segment
 from stratalog.spark.planning.local_segments import LocalSegments
 from stratalog.spark.planning.tiers import merge_tiers
 from tests.spark.partitions import T0, Batch, Partition, record, scan, steady
 
 
-def segment(tier: Tier, base: int, end: int, epoch: int = 0) -> Segment:
+def segment(tier: PlaceTier, base: int, end: int, epoch: int = 0) -> Segment:
     place = Place(tier, f"{tier.value}-{base}-{end}-{epoch}")
     return Segment(base, end, 100, None, place, None, None, None, None, epoch=epoch)
 
@@ -24,7 +24,7 @@ def segment(tier: Tier, base: int, end: int, epoch: int = 0) -> Segment:
 segments = st.lists(
     st.builds(
         lambda tier, base, size, epoch: segment(tier, base, base + size, epoch),
-        st.sampled_from(Tier),
+        st.sampled_from(PlaceTier),
         st.integers(0, 30),
         st.integers(0, 12),
         st.integers(0, 2),
@@ -51,9 +51,9 @@ def test_every_offset_is_served_once_and_locally_if_it_can_be(segments: list[Seg
         if holders:
             assert served[offset] in holders
             tiers = {s.tier for s in holders}
-            best = next(tier for tier in (Tier.LOCAL, Tier.REMOTE, Tier.BROKER) if tier in tiers)
+            best = next(tier for tier in (PlaceTier.LOCAL, PlaceTier.REMOTE, PlaceTier.BROKER) if tier in tiers)
             assert served[offset].tier is best
-            if best is Tier.REMOTE:
+            if best is PlaceTier.REMOTE:
                 assert served[offset].epoch == max(s.epoch for s in holders if s.tier is best)
 
 

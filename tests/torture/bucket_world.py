@@ -49,7 +49,7 @@ from stratalog.spark.sink.bucket import BucketTarget
 from stratalog.spark.sink.options import SinkOptions
 from stratalog.spark.sink.writer import BulkWriter
 from stratalog.testing.clock import ManualClock
-from stratalog.testing.faulty_store import Fault, Faults, FaultyObjectStore, SimulatedCrash
+from stratalog.testing.faulty_store import FaultPlan, FaultyObjectStore, SimulatedCrash, StoreFault
 from tests.remote.world import (
     CONFIG,
     RECORDS_IN_BATCH,
@@ -68,7 +68,7 @@ COMPACTED = {
     "segment.bytes": "1048576",
     "min.compaction.lag.ms": "0",
 }
-FAULTS = (Fault.CRASH, Fault.CRASH_AFTER, Fault.UNAVAILABLE, Fault.LOST_ANSWER)
+FAULTS = (StoreFault.CRASH, StoreFault.CRASH_AFTER, StoreFault.UNAVAILABLE, StoreFault.LOST_ANSWER)
 
 
 class EventLog(MemoryMetadataLog):
@@ -289,7 +289,7 @@ class BucketLife:
             self.killed(node.faults, node.tier, 60)
             node.kill()
 
-    def killed(self, faults: Faults, work: Callable[[], object], steps_max: int) -> bool:
+    def killed(self, faults: FaultPlan, work: Callable[[], object], steps_max: int) -> bool:
         """Do it with a fault at some step; whether it came to its end."""
         faults.at(self.random.randint(1, steps_max), self.random.choice(FAULTS))
         try:
@@ -422,7 +422,7 @@ class BucketLife:
         node.close()
 
     def bulk_write(self) -> None:
-        faults = Faults()
+        faults = FaultPlan()
         self.sink_store = FaultyObjectStore(self.store, faults)
         rows = [f"{next(self.numbers)}" for _ in range(self.random.randint(1, 60))]
         half = len(rows) // 2
@@ -462,7 +462,7 @@ class BucketLife:
         node = self.any() if self.random.random() < 0.7 else None
         if node is not None and self.owner_cluster() == node.cluster and not self.is_owner(node):
             return  # two copies of one directory run, and nothing tells a job which of them it talks to
-        faults = Faults()
+        faults = FaultPlan()
         store = FaultyObjectStore(self.store, faults)
         may = node is not None and self.owner_cluster() == node.cluster
         before = self.segments()

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.s3_server import S3Server, require_s3_server
 
 from stratalog.broker.server.server import Broker
-from stratalog.engine.metrics.metrics import read_metrics
+from stratalog.engine.metrics.catalogue import read_metrics
 from stratalog.engine.tiering.tier_status import tier_statuses
 from stratalog.remote.tier.status import Reason, TierStatus
 

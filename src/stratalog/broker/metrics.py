@@ -10,7 +10,7 @@ from stratalog.broker.groups import GroupState
 from stratalog.broker.services import BrokerServices
 from stratalog.broker.transactions import TransactionState
 from stratalog.config import METADATA_VERSION
-from stratalog.engine.metrics import Kind, Metric, Sample, kafka_metric, own_metric, single
+from stratalog.engine.metrics import Metric, MetricKind, Sample, kafka_metric, own_metric, single
 
 _PURGATORY = "kafka.server:type=DelayedOperationPurgatory,name="
 _CONTROLLER = "kafka.controller:type=KafkaController,name="
@@ -100,6 +100,6 @@ METRICS: tuple[Metric[BrokerServices], ...] = (
     kafka_metric(_MARKERS + "LogAppendRetryQueueSize", lambda broker: single(broker.transactions.unfinished),
                  "Transactions whose outcome is decided, and whose end cannot be written at the moment."),
     own_metric("transactional_ids", _transactional_ids, "Transactional ids, by the state of their transactions.",
-               ("state",), kind=Kind.GAUGE),
-    own_metric("build_info", _build, "1, with the version of the broker.", ("version",), kind=Kind.GAUGE),
+               ("state",), kind=MetricKind.GAUGE),
+    own_metric("build_info", _build, "1, with the version of the broker.", ("version",), kind=MetricKind.GAUGE),
 )  # fmt: skip

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from stratalog.broker.fetch import RemoteReads
+from stratalog.broker.fetch import SharedRemoteReads
 from stratalog.broker.groups import GroupCoordinator
 from stratalog.broker.metadata import MetadataStore
 from stratalog.broker.producer_ids import ProducerIds
@@ -17,7 +17,7 @@ from stratalog.broker.purgatory import Purgatory
 from stratalog.broker.settings import BrokerSettings
 from stratalog.broker.storage import TIERING_KEY, BrokerStorage
 from stratalog.broker.topic_deletions import TopicDeletions
-from stratalog.broker.topics import Topics
+from stratalog.broker.topics import TopicManager
 from stratalog.broker.transactions import TransactionCoordinator
 from stratalog.broker.workers import Workers
 from stratalog.config import BrokerConfig
@@ -54,11 +54,11 @@ class BrokerServices:
     settings: BrokerSettings
     metadata: MetadataStore
     logs: LogManager
-    topics: Topics
+    topics: TopicManager
     producer_ids: ProducerIds
     workers: Workers
     purgatory: Purgatory
-    remote_reads: RemoteReads
+    remote_reads: SharedRemoteReads
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     topic_deletions: TopicDeletions
@@ -94,7 +94,7 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         undo.callback(workers.close)
         undo.callback(storage.logs.take_no_new_ones)
         storage.topics.finish_internal_deletions()
-        remote_reads = RemoteReads(loop, _remote_readers(storage, listener))
+        remote_reads = SharedRemoteReads(loop, _remote_readers(storage, listener))
         undo.callback(remote_reads.close)
         groups = GroupCoordinator(storage, workers)
         undo.callback(groups.close)

@@ -12,7 +12,7 @@ from stratalog.engine import LogManager
 from stratalog.errors import InvalidConfigError
 
 if TYPE_CHECKING:
-    from stratalog.broker.topics import Topics
+    from stratalog.broker.topics import TopicManager
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class BrokerSettings:
         return is_large_index_format_supported(self._store.metadata_version)
 
     def set(
-        self, node_id: int | None, configs: Mapping[str, str], topics: Topics, *, validate_only: bool = False
+        self, node_id: int | None, configs: Mapping[str, str], topics: TopicManager, *, validate_only: bool = False
     ) -> None:
         """Replace the dynamic configuration of one broker or (None) of all, in force at once.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from stratalog.broker.metadata import STORE_FILE, MetadataStore, check_rules, is_tiered
 from stratalog.broker.producer_ids import ProducerIds
 from stratalog.broker.settings import BrokerSettings
-from stratalog.broker.topics import Topics
+from stratalog.broker.topics import TopicManager
 from stratalog.config import (
     INITIAL_METADATA_VERSION,
     LARGE_SEGMENTS_LEVEL,
@@ -39,7 +39,7 @@ class BrokerStorage:
     settings: BrokerSettings
     metadata: MetadataStore
     logs: LogManager
-    topics: Topics
+    topics: TopicManager
     producer_ids: ProducerIds
     load_report: LoadReport
 
@@ -90,7 +90,7 @@ def _load(
     data_dirs: list[Path], config: BrokerConfig, clock: Clock, store: MetadataStore, logs: LogManager
 ) -> BrokerStorage:
     settings = BrokerSettings(config, store, logs)
-    topics = Topics(store, logs, lambda: settings.current, clock)
+    topics = TopicManager(store, logs, lambda: settings.current, clock)
     if settings.current[PRODUCE_VALIDATION] == "header":
         logger.warning(
             "%s=header: records of clients are not looked at; one faulty client can make a partition unreadable",

@@ -23,7 +23,7 @@ from stratalog.errors import StratalogError
 if TYPE_CHECKING:
     from stratalog.broker.groups import GroupCoordinator
     from stratalog.broker.metadata import Topic
-    from stratalog.broker.topics import Topics
+    from stratalog.broker.topics import TopicManager
     from stratalog.broker.workers import Workers
     from stratalog.engine import Partition
 
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 class TopicDeletions:
     """See the module. Belongs to the loop's thread."""
 
-    def __init__(self, topics: Topics, groups: GroupCoordinator, workers: Workers) -> None:
+    def __init__(self, topics: TopicManager, groups: GroupCoordinator, workers: Workers) -> None:
         self._topics = topics
         self._groups = groups
         self._workers = workers

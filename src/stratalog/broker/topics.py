@@ -70,7 +70,7 @@ def _conflicts(topic: Topic, stored: StoredConfig) -> Iterator[str]:
         )
 
 
-class Topics:
+class TopicManager:
     """Creates, changes and deletes topics. Thread-safe; every method is durable when it returns, and may block on disk.
 
     A failure half-way is undone, or finished at the next start.

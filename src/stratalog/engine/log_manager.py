@@ -20,9 +20,9 @@ from stratalog.engine.cleaning import CleanerManager, LogCleaner
 from stratalog.engine.dirs import (
     ALL_CHECKPOINTS,
     DataDir,
+    DirCheckpoints,
     LoadJob,
     LogDirs,
-    OffsetCheckpoints,
     TopicSpec,
     load_side_by_side,
     make_room,
@@ -107,7 +107,7 @@ class LogManager:
         self._lock = threading.RLock()
         self._scheduler = Scheduler("stratalog-housekeeping", clock)
         self.dirs = LogDirs(data_dirs, cluster_id=cluster_id, node_id=config["node.id"], fs=fs)
-        self._checkpoints = OffsetCheckpoints(self.dirs)
+        self._checkpoints = DirCheckpoints(self.dirs)
         paths = [data_dir.path for data_dir in self.dirs.live]
         #: Who works on a compacted log; also without a cleaner.
         self.cleaning = CleanerManager(paths, self._logs, fs, on_disk_error=self._fail)

@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from stratalog.remote.api import RemoteLogSegmentId, RemoteLogSegmentMetadata, RemotePartitionDeleteState
-from stratalog.remote.storage import DELETION_ORDER, Layout, ObjectInfo, ObjectKey, ObjectKind, SegmentManifest
+from stratalog.remote.storage import DELETION_ORDER, ObjectInfo, ObjectKey, ObjectKind, ObjectLayout, SegmentManifest
 from stratalog.remote.storage.aiven import keys as aiven_keys
 
 #: Without one of these no copy is complete, by layout.
 _REQUIRED = {
-    Layout.STRATALOG: ("log", "index", "timeindex", "leader-epoch-checkpoint"),
-    Layout.AIVEN: (aiven_keys.LOG, aiven_keys.INDEXES),
+    ObjectLayout.STRATALOG: ("log", "index", "timeindex", "leader-epoch-checkpoint"),
+    ObjectLayout.AIVEN: (aiven_keys.LOG, aiven_keys.INDEXES),
 }
 #: In the order of a deletion: the manifest first.
 _DELETED = {
-    Layout.STRATALOG: tuple(kind.value for kind in DELETION_ORDER),
-    Layout.AIVEN: aiven_keys.SUFFIXES,
+    ObjectLayout.STRATALOG: tuple(kind.value for kind in DELETION_ORDER),
+    ObjectLayout.AIVEN: aiven_keys.SUFFIXES,
 }
 REMAKEABLE = (ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX)
 
@@ -43,12 +43,12 @@ class SegmentObjects:
     objects: Mapping[str, ObjectInfo] = field(hash=False)
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> ObjectLayout:
         """Whose they are. Records alone are taken for ours: both layouts give them the same key."""
         if ObjectKind.MANIFEST.value in self.objects:
-            return Layout.STRATALOG
+            return ObjectLayout.STRATALOG
         is_aiven = aiven_keys.MANIFEST in self.objects or aiven_keys.INDEXES in self.objects
-        return Layout.AIVEN if is_aiven else Layout.STRATALOG
+        return ObjectLayout.AIVEN if is_aiven else ObjectLayout.STRATALOG
 
     @property
     def bytes(self) -> int:
@@ -67,7 +67,7 @@ class SegmentObjects:
     def manifest_key(self) -> str:
         """Where its manifest is or ought to be."""
         key = ObjectKey(self.segment_id, self.start_offset, ObjectKind.MANIFEST)
-        return str(key) if self.layout is Layout.STRATALOG else aiven_keys.object_key(key)
+        return str(key) if self.layout is ObjectLayout.STRATALOG else aiven_keys.object_key(key)
 
     @property
     def has_manifest_object(self) -> bool:

@@ -22,7 +22,7 @@ from stratalog.errors import KafkaStorageError, ResourceShortageError, is_shorta
 from stratalog.log.format import DELETED_SUFFIX, LogOffset
 from stratalog.log.producers import ProducerStateManager
 from stratalog.log.recovery import CondemnedFiles, LoadedLog
-from stratalog.log.segment import LogSegment, Segments
+from stratalog.log.segment import LogSegment, SegmentTable
 from stratalog.util import Clock, FileSystem
 
 logger = logging.getLogger(__name__)
@@ -216,9 +216,9 @@ class LocalLog:
         """
         self._condemn_files(self.active)
         segment = self._new_segment(base_offset)
-        self._install(Segments((*self.segments.all[:-1], segment)), base_offset)
+        self._install(SegmentTable((*self.segments.all[:-1], segment)), base_offset)
 
-    def _install(self, segments: Segments, end_offset: int) -> None:
+    def _install(self, segments: SegmentTable, end_offset: int) -> None:
         """Publish a new row of segments, whose end is at `end_offset`."""
         at_end = self.high_watermark.offset >= self.end.offset
         self.segments = segments
@@ -250,7 +250,7 @@ class LocalLog:
         self.truncations += 1
         try:
             behind = self.segments.all[len(kept) :]
-            self._install(Segments(kept), offset)
+            self._install(SegmentTable(kept), offset)
             for segment in reversed(behind):
                 self._condemn_segment(segment)
             if behind:
@@ -258,7 +258,7 @@ class LocalLog:
             kept[-1].truncate_to(offset)
             self.log_start_offset = min(offset, self.log_start_offset)
             self.local_log_start_offset = min(offset, self.local_log_start_offset)
-            self._install(Segments(kept), offset)
+            self._install(SegmentTable(kept), offset)
         finally:
             self.truncations += 1
 
@@ -267,7 +267,7 @@ class LocalLog:
         self.truncations += 1
         try:
             before = self.segments.all[:-1]
-            self.segments = Segments((self.active,))
+            self.segments = SegmentTable((self.active,))
             for segment in before:
                 self._condemn_files(segment)
             self._replace_active(offset)
@@ -293,7 +293,7 @@ class LocalLog:
         """
         going = set(old)
         row = [*(segment for segment in self.segments if segment not in going), *new]
-        self.segments = Segments(tuple(sorted(row, key=lambda segment: segment.base_offset)))
+        self.segments = SegmentTable(tuple(sorted(row, key=lambda segment: segment.base_offset)))
         begun = {segment.base_offset for segment in new}
         if self.high_watermark.segment_base_offset in {segment.base_offset for segment in old}:
             self.high_watermark = LogOffset(self.high_watermark.offset, UNKNOWN_POSITION, UNKNOWN_POSITION)
@@ -322,4 +322,4 @@ class LocalLog:
         self.closed = True
         for segment in self.segments:
             segment.close()
-        self.segments = Segments(())
+        self.segments = SegmentTable(())

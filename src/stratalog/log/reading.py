@@ -23,7 +23,7 @@ from stratalog.log.format import (
 )
 from stratalog.log.index import AbortedTransaction
 from stratalog.log.local_log import UNKNOWN_POSITION, LocalLog
-from stratalog.log.segment import LogSegment, Segments
+from stratalog.log.segment import LogSegment, SegmentTable
 
 _Found = TypeVar("_Found")
 
@@ -187,7 +187,7 @@ def _locate(local: LocalLog, offset: int) -> LogOffset:
 
 
 def _aborted_within(
-    segments: Segments, first: LogSegment, start: OffsetPosition, size: int, end_offset: int
+    segments: SegmentTable, first: LogSegment, start: OffsetPosition, size: int, end_offset: int
 ) -> list[AbortedTransaction]:
     """The aborted transactions that overlap `size` bytes of segment `first` from `start` on."""
     index = segments.all.index(first)
@@ -205,7 +205,7 @@ def _aborted_within(
     return found
 
 
-def _find_timestamp(segments: Segments, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
+def _find_timestamp(segments: SegmentTable, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
     """The first record from `start_offset` on that is not older than `timestamp_ms`; None if all are older."""
     for segment in segments:
         is_there = segment.largest_timestamp() >= timestamp_ms
@@ -216,7 +216,7 @@ def _find_timestamp(segments: Segments, timestamp_ms: int, start_offset: int) ->
     return None
 
 
-def _find_max_timestamp(segments: Segments) -> TimestampOffset | None:
+def _find_max_timestamp(segments: SegmentTable) -> TimestampOffset | None:
     """The first record with the largest timestamp; None if no record has one."""
     largest: LogSegment | None = None
     for segment in segments:

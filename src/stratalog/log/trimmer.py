@@ -20,7 +20,7 @@ from stratalog.log.retention import (
     is_tiered,
     plan_retention,
 )
-from stratalog.log.segment import Segments
+from stratalog.log.segment import SegmentTable
 
 logger = logging.getLogger(__name__)
 
@@ -147,7 +147,7 @@ class Trimmer:
             local.first_unstable_offset = producers.first_unstable_offset
 
 
-def _plan(segments: Segments, limits: RetentionLimits, now_ms: int) -> RetentionPlan:
+def _plan(segments: SegmentTable, limits: RetentionLimits, now_ms: int) -> RetentionPlan:
     """What may go. Nothing goes for its age on the word of a time index alone."""
     while True:
         plan = plan_retention(segments.all, limits, now_ms)

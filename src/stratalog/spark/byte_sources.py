@@ -12,7 +12,7 @@ from typing_extensions import Buffer
 from stratalog.errors import RemoteResourceNotFoundError
 from stratalog.log.format import DELETED_SUFFIX, SWAP_SUFFIX
 from stratalog.remote.storage import PlainView, open_bucket
-from stratalog.spark.model import Mark, Place, PlaceChangedError, PlaceMissingError, Tier
+from stratalog.spark.model import Mark, Place, PlaceChangedError, PlaceMissingError, PlaceTier
 from stratalog.util import REAL_FILESYSTEM, File, FileSystem
 from stratalog.wire.client import Cluster, ConnectionOptions
 
@@ -75,13 +75,13 @@ class ByteSources:
 
     def describe(self, place: Place) -> str:
         """Path, URL or partition, for messages."""
-        if place.tier is Tier.REMOTE:
+        if place.tier is PlaceTier.REMOTE:
             return f"{self.remote_url}/{place.name}"
-        return place.name if place.tier is Tier.LOCAL else f"{place.name} through the broker"
+        return place.name if place.tier is PlaceTier.LOCAL else f"{place.name} through the broker"
 
     def read(self, place: Place) -> bytes:
         """All bytes of a small file or object. PlaceMissingError, RemoteStorageError, OSError."""
-        if place.tier is Tier.LOCAL:
+        if place.tier is PlaceTier.LOCAL:
             with self.open_local(place) as file:
                 data = file.pread(file.size(), 0)
         else:
@@ -94,7 +94,7 @@ class ByteSources:
 
     def read_range(self, place: Place, start: int, end: int) -> Buffer:
         """Bytes [start, end), fewer only where the file or object ends. Errors as `read`."""
-        if place.tier is Tier.LOCAL:
+        if place.tier is PlaceTier.LOCAL:
             with self.open_local(place) as file:
                 data: Buffer = file.pread(end - start, start)
         else:

@@ -61,7 +61,7 @@ class StratalogDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = ReadOptions.parse(self.options)
         pushes = self._pushes_filters if options.push_filters is None else options.push_filters
-        return FilteringBatchReader(options, schema) if pushes else BatchReader(options, schema)
+        return FilteringBatchReader(options, schema) if pushes else BatchScanReader(options, schema)
 
     @without_traceback()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
@@ -98,7 +98,7 @@ class Split(InputPartition):
         self.size = f"stratalog.bytes={plan.size};"
 
 
-class BatchReader(DataSourceReader):
+class BatchScanReader(DataSourceReader):
     """Plans on the driver side (`partitions`), reads on workers (`read`); pickled in between."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
@@ -131,7 +131,7 @@ class BatchReader(DataSourceReader):
             yield from read_rows(plan, self._options, self._byte_sources, self._schema, self._constraints)
 
 
-class FilteringBatchReader(BatchReader):
+class FilteringBatchReader(BatchScanReader):
     """Takes filters too. Spark refuses such a reader where `spark.sql.python.filterPushdown.enabled` is false."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802

@@ -24,7 +24,7 @@ from stratalog.remote.storage import ForwardingObjectStore, ObjectInfo, ObjectSt
 _Result = TypeVar("_Result")
 
 
-class Fault(Enum):
+class StoreFault(Enum):
     """What a call does instead of what it should."""
 
     UNAVAILABLE = "fails in a way that may pass, and has done nothing"
@@ -43,29 +43,29 @@ class SimulatedCrash(BaseException):
     """The process is dead: whoever catches this is the test, and goes on with a new process."""
 
 
-class Faults:
+class FaultPlan:
     """Counts the steps of whatever consults it, and says which of them fail. Thread-safe."""
 
     def __init__(self) -> None:
         self.steps: list[str] = []
-        self._planned: dict[int, Fault] = {}
-        self._by: Callable[[str], Fault | None] = _no_fault
+        self._planned: dict[int, StoreFault] = {}
+        self._by: Callable[[str], StoreFault | None] = _no_fault
         self._dead = False
         self._lock = threading.Lock()
         self._healed = threading.Event()
         self._late = 0
         self._changed = threading.Condition(self._lock)
 
-    def at(self, step: int, fault: Fault) -> None:
+    def at(self, step: int, fault: StoreFault) -> None:
         """Let the `step`-th call from now on (1 is the next) fail."""
         with self._lock:
             self._planned[len(self.steps) + step] = fault
 
-    def always(self, fault: Fault) -> None:
+    def always(self, fault: StoreFault) -> None:
         """Let every call fail."""
         self.by(lambda _: fault)
 
-    def by(self, choose: Callable[[str], Fault | None]) -> None:
+    def by(self, choose: Callable[[str], StoreFault | None]) -> None:
         """Let each call do what `choose` says of it; it is called within a lock, with what the call is."""
         with self._lock:
             self._by = choose
@@ -82,25 +82,25 @@ class Faults:
     def step(self, what: str, work: Callable[[], _Result]) -> _Result:
         """Do one step, or what is planned instead; SHORT and WRONG are for `bend` to see to."""
         fault, healed = self._next(what)
-        if fault in (Fault.CRASH, Fault.CRASH_AFTER):
-            if fault is Fault.CRASH_AFTER:
+        if fault in (StoreFault.CRASH, StoreFault.CRASH_AFTER):
+            if fault is StoreFault.CRASH_AFTER:
                 work()
             with self._lock:
                 self._dead = True
             raise SimulatedCrash(what)
-        if fault is Fault.HANG:
+        if fault is StoreFault.HANG:
             healed.wait()
             raise RetriableRemoteStorageError(f"{what}: hung, and was let go")
-        if fault is Fault.LATE:
+        if fault is StoreFault.LATE:
             return self._work_late(work, healed)
-        if fault is Fault.UNAVAILABLE:
+        if fault is StoreFault.UNAVAILABLE:
             raise RetriableRemoteStorageError(f"{what}: the store answered 503 ServiceUnavailable")
-        if fault is Fault.THROTTLED:
+        if fault is StoreFault.THROTTLED:
             raise RetriableRemoteStorageError(f"{what}: the store answered 429 SlowDown")
-        if fault is Fault.DENIED:
+        if fault is StoreFault.DENIED:
             raise RemoteStorageError(f"{what}: access is denied")
         result = work()
-        if fault is Fault.LOST_ANSWER:
+        if fault is StoreFault.LOST_ANSWER:
             raise RetriableRemoteStorageError(f"{what}: the connection to the store broke")
         return bend(result, fault)
 
@@ -126,7 +126,7 @@ class Faults:
                 self._late -= 1
                 self._changed.notify_all()
 
-    def _next(self, what: str) -> tuple[Fault | None, threading.Event]:
+    def _next(self, what: str) -> tuple[StoreFault | None, threading.Event]:
         with self._lock:
             if self._dead:
                 raise SimulatedCrash(f"{what}: the process is dead")
@@ -136,16 +136,16 @@ class Faults:
             return self._planned.pop(len(self.steps), chosen), self._healed
 
 
-def _no_fault(_: str) -> Fault | None:
+def _no_fault(_: str) -> StoreFault | None:
     return None
 
 
-def bend(result: _Result, fault: Fault | None) -> _Result:
+def bend(result: _Result, fault: StoreFault | None) -> _Result:
     """`result` cut or with a bit flipped, when it is bytes and the fault says so."""
-    if fault not in (Fault.SHORT, Fault.WRONG) or not isinstance(result, (bytes, bytearray, memoryview)):
+    if fault not in (StoreFault.SHORT, StoreFault.WRONG) or not isinstance(result, (bytes, bytearray, memoryview)):
         return result
     data = bytearray(result)
-    if fault is Fault.SHORT:
+    if fault is StoreFault.SHORT:
         del data[len(data) // 2 :]
     elif data:
         data[len(data) // 2] ^= 0x10
@@ -155,7 +155,7 @@ def bend(result: _Result, fault: Fault | None) -> _Result:
 class FaultyObjectStore(ForwardingObjectStore):
     """`inner`, with the faults of `faults`. Thread-safe."""
 
-    def __init__(self, inner: ObjectStore, faults: Faults) -> None:
+    def __init__(self, inner: ObjectStore, faults: FaultPlan) -> None:
         super().__init__(inner)
         self.faults = faults
 

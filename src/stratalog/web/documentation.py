@@ -12,7 +12,7 @@ from typing import Any
 
 from stratalog.broker import metrics as broker_metrics
 from stratalog.engine.metrics import ABSENT, Metric
-from stratalog.engine.metrics import metrics as engine_metrics
+from stratalog.engine.metrics import catalogue as engine_metrics
 from stratalog.remote.tier import MEANING
 
 _HEAD = """\

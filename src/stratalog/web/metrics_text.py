@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from stratalog.broker import BrokerServices
 from stratalog.broker import metrics as broker_metrics
-from stratalog.engine.metrics import Kind, Metric, Sample, read_metrics
+from stratalog.engine.metrics import Metric, MetricKind, Sample, read_metrics
 
 #: How long a scrape waits for the loop, which is this late only when something is badly wrong.
 _LOOP_TIMEOUT_S = 5.0
@@ -46,7 +46,7 @@ def family(metric: Metric[Any], samples: Iterable[Sample]) -> Family:
     made = Family(metric.name.removesuffix("_total"), metric.help, metric.kind.value)
     for sample in samples:
         labels = {name: value for name, value in zip(metric.labels, sample.labels, strict=True) if value}
-        if metric.kind is Kind.TIMER:
+        if metric.kind is MetricKind.TIMER:
             made.add_sample(f"{metric.name}_count", labels, sample.times)
             made.add_sample(f"{metric.name}_sum", labels, sample.value)
         else:

@@ -11,7 +11,7 @@ from .protocol import (
     REQUEST_HEAD as REQUEST_HEAD,
 )
 from .protocol import (
-    Encoded as Encoded,
+    EncodedResponse as EncodedResponse,
 )
 from .protocol import (
     Tagged as Tagged,

@@ -210,7 +210,7 @@ class Tagged:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedResponse:
     """A response of which the bytes are there already: see `with_parts`."""
 
     body: bytes
@@ -236,9 +236,9 @@ def with_parts(encoded: bytes, parts: Sequence[bytes], *, flexible: bool, behind
 def write_response(key: ApiKey, correlation_id: int, response: Any) -> bytes:
     """A whole response frame, size included.
 
-    `response` is a message, one that is `Tagged`, or one that is `Encoded`.
+    `response` is a message, one that is `Tagged`, or one that is `EncodedResponse`.
     """
-    if isinstance(response, Encoded):
+    if isinstance(response, EncodedResponse):
         tags = b"\0" if response.is_flexible else b""
         size = INT32.pack(INT32.size + len(tags) + len(response.body))
         return b"".join((size, INT32.pack(correlation_id), tags, response.body))

@@ -16,7 +16,7 @@ from tests.broker.transactions.cases import Script, script
 from stratalog.broker.coordinator_log import CoordinatorLog, read_contents
 from stratalog.broker.groups.offsets import TopicPartition
 from stratalog.broker.server.server import Broker
-from stratalog.broker.transactions.markers import Markers
+from stratalog.broker.transactions.markers import MarkerWriter
 from stratalog.broker.transactions.records import decode_key
 from stratalog.wire.api_keys import ApiKey
 
@@ -56,7 +56,7 @@ def steps(moments: Moments, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     with monkeypatch.context() as patch:
         patch.setattr(CoordinatorLog, "append", watched(CoordinatorLog.append))
-        patch.setattr(Markers, "write", watched(Markers.write))
+        patch.setattr(MarkerWriter, "write", watched(MarkerWriter.write))
         yield
     moments.take()
 

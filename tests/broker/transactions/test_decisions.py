@@ -11,7 +11,7 @@ import pytest
 from stratalog.broker.groups.offsets import TopicPartition
 from stratalog.broker.transactions import decisions
 from stratalog.broker.transactions.states import PREVIOUS_STATES, TransactionState
-from stratalog.broker.transactions.transaction import EPOCH_MAX, Producer, Transaction
+from stratalog.broker.transactions.transaction import EPOCH_MAX, ProducerIdAndEpoch, Transaction
 from stratalog.errors import (
     ConcurrentTransactionsError,
     InvalidTxnStateError,
@@ -36,15 +36,17 @@ def ongoing(epoch: int = 0, client_version: int = 2) -> Transaction:
     return fresh(epoch).with_partitions([ONE], client_version, 3)
 
 
-def init(known: Transaction, expected: Producer | None = None, *, version: int = 2) -> Transaction:
+def init(known: Transaction, expected: ProducerIdAndEpoch | None = None, *, version: int = 2) -> Transaction:
     return decisions.on_init_producer_id(known, expected, 60_000, 10, ids(), transaction_version=version)
 
 
-def end(known: Transaction, producer: Producer, *, committed: bool = True, version: int = 2) -> Transaction | None:
+def end(
+    known: Transaction, producer: ProducerIdAndEpoch, *, committed: bool = True, version: int = 2
+) -> Transaction | None:
     return decisions.on_end(known, producer, version, 10, ids(), committed=committed)
 
 
-def ended(known: Transaction, producer: Producer, *, committed: bool = True, version: int = 2) -> Transaction:
+def ended(known: Transaction, producer: ProducerIdAndEpoch, *, committed: bool = True, version: int = 2) -> Transaction:
     done = end(known, producer, committed=committed, version=version)
     assert done is not None
     return done
@@ -79,29 +81,29 @@ def test_what_was_decided_is_what_is_completed() -> None:
 
 
 def test_the_epoch_rises_with_each_end_of_a_new_client_and_not_of_an_old_one() -> None:
-    assert ended(ongoing(3), Producer(ID, 3)).completed(5).producer == Producer(ID, 4)
-    assert ended(ongoing(3), Producer(ID, 3), version=0).completed(5).producer == Producer(ID, 3)
+    assert ended(ongoing(3), ProducerIdAndEpoch(ID, 3)).completed(5).producer == ProducerIdAndEpoch(ID, 4)
+    assert ended(ongoing(3), ProducerIdAndEpoch(ID, 3), version=0).completed(5).producer == ProducerIdAndEpoch(ID, 3)
 
 
 def test_the_last_epoch_gives_way_to_a_new_producer_id_and_a_retry_is_known() -> None:
-    last = Producer(ID, EPOCH_MAX - 1)
+    last = ProducerIdAndEpoch(ID, EPOCH_MAX - 1)
     prepared = ended(ongoing(last.epoch), last)
-    assert prepared.producer == Producer(ID, EPOCH_MAX)
+    assert prepared.producer == ProducerIdAndEpoch(ID, EPOCH_MAX)
     done = prepared.completed(5)
-    assert done.producer == Producer(100, 0)
+    assert done.producer == ProducerIdAndEpoch(100, 0)
     assert end(done, last) is None
     with pytest.raises(InvalidTxnStateError):
         end(done, last, committed=False)
     with pytest.raises(KafkaError):
-        end(done, Producer(ID, EPOCH_MAX))
+        end(done, ProducerIdAndEpoch(ID, EPOCH_MAX))
 
 
 def test_an_init_at_the_last_epoch_gets_a_new_producer_id() -> None:
-    last = Producer(ID, EPOCH_MAX - 1)
-    assert init(fresh(last.epoch)).producer == Producer(100, 0)
+    last = ProducerIdAndEpoch(ID, EPOCH_MAX - 1)
+    assert init(fresh(last.epoch)).producer == ProducerIdAndEpoch(100, 0)
     rotated = init(fresh(last.epoch), last)
-    assert rotated.producer == Producer(100, 0)
-    assert init(rotated, last).producer == Producer(100, 0)  # a retry: the same again
+    assert rotated.producer == ProducerIdAndEpoch(100, 0)
+    assert init(rotated, last).producer == ProducerIdAndEpoch(100, 0)  # a retry: the same again
 
 
 @pytest.mark.parametrize("version", [0, 2])
@@ -112,7 +114,7 @@ def test_a_fence_raises_the_epoch_once_and_never_beyond_the_largest(version: int
     assert init(ongoing(EPOCH_MAX), version=version).producer_epoch == EPOCH_MAX
     again = init(init(ongoing(EPOCH_MAX - 1), version=version).completed(11), version=version)
     # Under version 2 the end has brought the new id.
-    assert again.producer == Producer(100, 1 if version == 2 else 0)
+    assert again.producer == ProducerIdAndEpoch(100, 1 if version == 2 else 0)
 
 
 def test_a_fence_at_the_last_epoch_gives_way_to_a_new_producer_id() -> None:
@@ -128,7 +130,7 @@ def test_a_fence_at_the_last_epoch_gives_way_to_a_new_producer_id() -> None:
     assert (fenced.state, fenced.producer) == (TransactionState.PREPARE_ABORT, (ID, EPOCH_MAX))
     done = fenced.completed(5)
     assert (done.producer, done.next_producer_id) == ((100, 0), -1)
-    retried = init(done, Producer(ID, EPOCH_MAX - 1))
+    retried = init(done, ProducerIdAndEpoch(ID, EPOCH_MAX - 1))
     assert retried.producer == (100, 0)
     assert init(done, None).producer == (100, 1)
 
@@ -144,13 +146,13 @@ def test_time_that_is_over_at_the_last_epoch_gives_way_to_a_new_producer_id() ->
 
 
 def test_nobody_gets_in_while_the_markers_are_not_all_written() -> None:
-    prepared = ended(ongoing(), Producer(ID, 0))
+    prepared = ended(ongoing(), ProducerIdAndEpoch(ID, 0))
     with pytest.raises(ConcurrentTransactionsError):
         init(prepared)
     with pytest.raises(ConcurrentTransactionsError):
-        end(prepared, Producer(ID, 0))
+        end(prepared, ProducerIdAndEpoch(ID, 0))
     with pytest.raises(InvalidTxnStateError):
-        end(prepared, Producer(ID, 0), committed=False)
+        end(prepared, ProducerIdAndEpoch(ID, 0), committed=False)
     with pytest.raises(ConcurrentTransactionsError):
         decisions.on_add_partitions(prepared, prepared.producer, [ONE], 2, 5)
     with pytest.raises(ConcurrentTransactionsError):
@@ -169,11 +171,11 @@ def test_partitions_are_added_once_and_asked_for() -> None:
 
 
 def test_a_commit_can_be_repeated_until_the_next_transaction_ends() -> None:
-    done = ended(ongoing(), Producer(ID, 0)).completed(5)
-    assert end(done, Producer(ID, 0)) is None
+    done = ended(ongoing(), ProducerIdAndEpoch(ID, 0)).completed(5)
+    assert end(done, ProducerIdAndEpoch(ID, 0)) is None
     following = done.with_partitions([TWO], 2, 6)
     with pytest.raises(ProducerFencedError):
-        end(following, Producer(ID, 0))
+        end(following, ProducerIdAndEpoch(ID, 0))
 
 
 def test_time_ends_what_is_open_and_forgets_what_rests() -> None:

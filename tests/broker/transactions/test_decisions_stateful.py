@@ -14,7 +14,7 @@ from stratalog.broker.groups.offsets import TopicPartition
 from stratalog.broker.transactions import decisions
 from stratalog.broker.transactions.records import decode_key, decode_value, encode_key, encode_value
 from stratalog.broker.transactions.states import TransactionState
-from stratalog.broker.transactions.transaction import EPOCH_MAX, Producer, Transaction
+from stratalog.broker.transactions.transaction import EPOCH_MAX, ProducerIdAndEpoch, Transaction
 from stratalog.errors import KafkaError
 
 PARTITIONS = st.frozensets(st.builds(TopicPartition, st.sampled_from(["a", "b"]), st.integers(0, 2)), min_size=1)
@@ -34,7 +34,7 @@ class TransactionalId(RuleBasedStateMachine):
         self.known = Transaction.new("tx", 0, 60_000, self.now)
         if epoch >= 0:
             self.known = self.known.initialised(epoch, -1, 60_000, self.now)
-        self.producers: list[Producer] = [self.known.producer]
+        self.producers: list[ProducerIdAndEpoch] = [self.known.producer]
         #: The highest epoch of each producer id so far.
         self.highest: dict[int, int] = {}
         self.decided: bool | None = None

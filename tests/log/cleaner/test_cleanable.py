@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from stratalog.log.cleaner.cleanable import (
+    CleanableLog,
     Dirtiness,
-    LogFacts,
     compaction_delay_ms,
     dirtiness,
     first_dirty_offset,
@@ -36,10 +36,10 @@ def facts(
     min_lag: int = 0,
     max_lag: int = 2**63 - 1,
     deletes: bool = False,
-) -> LogFacts:
+) -> CleanableLog:
     """A log of these segments, the last one active, with ten offsets each."""
     end = segments[-1].base_offset + 10
-    return LogFacts(segments, start, end, end if stable is None else stable, min_lag, max_lag, deletes)
+    return CleanableLog(segments, start, end, end if stable is None else stable, min_lag, max_lag, deletes)
 
 
 LOG = facts(Segment(0), Segment(10), Segment(20), Segment(30))

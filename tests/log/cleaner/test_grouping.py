@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from stratalog.log.cleaner.grouping import SegmentFacts, group_by_size
+from stratalog.log.cleaner.grouping import SegmentSizes, group_by_size
 
 NO_LIMIT = 1 << 62
 GIB = 1 << 30
 
 
 def groups(
-    segments: list[SegmentFacts],
+    segments: list[SegmentSizes],
     *,
     size_max: int = NO_LIMIT,
     index_size_max: int = NO_LIMIT,
@@ -24,8 +24,8 @@ def groups(
     return [list(group) for group in found]
 
 
-def row(*sizes: int, index: int = 8, time_index: int = 12) -> list[SegmentFacts]:
-    return [SegmentFacts(10 * n, size, index, time_index) for n, size in enumerate(sizes)]
+def row(*sizes: int, index: int = 8, time_index: int = 12) -> list[SegmentSizes]:
+    return [SegmentSizes(10 * n, size, index, time_index) for n, size in enumerate(sizes)]
 
 
 def test_no_segments_make_no_groups() -> None:
@@ -57,18 +57,18 @@ def test_segments_past_two_gib_are_counted_as_they_are() -> None:
 def test_offsets_of_a_group_fit_an_index_entry() -> None:
     """The last offset of a segment is at most one less than the base offset of the next."""
     far = 2**31
-    segments = [SegmentFacts(0, 1, 0, 0), SegmentFacts(far - 1, 1, 0, 0), SegmentFacts(far, 1, 0, 0)]
+    segments = [SegmentSizes(0, 1, 0, 0), SegmentSizes(far - 1, 1, 0, 0), SegmentSizes(far, 1, 0, 0)]
     assert groups(segments, first_uncleanable_offset=far + 10) == [[0, 1], [2]]
     assert groups(segments, first_uncleanable_offset=far) == [[0, 1, 2]]
 
 
 def test_the_last_segment_ends_before_what_cannot_be_cleaned() -> None:
-    segments = [SegmentFacts(0, 1, 0, 0), SegmentFacts(10, 1, 0, 0)]
+    segments = [SegmentSizes(0, 1, 0, 0), SegmentSizes(10, 1, 0, 0)]
     assert groups(segments, first_uncleanable_offset=2**31) == [[0, 1]]
     assert groups(segments, first_uncleanable_offset=2**31 + 1) == [[0], [1]]
 
 
 def test_an_empty_segment_brings_no_offsets() -> None:
     far = 2**31
-    segments = [SegmentFacts(0, 1, 0, 0), SegmentFacts(far + 5, 0, 0, 0), SegmentFacts(2 * far, 1, 0, 0)]
+    segments = [SegmentSizes(0, 1, 0, 0), SegmentSizes(far + 5, 0, 0, 0), SegmentSizes(2 * far, 1, 0, 0)]
     assert groups(segments, first_uncleanable_offset=2 * far + 9) == [[0, 1], [2]]

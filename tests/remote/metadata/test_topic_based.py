@@ -11,7 +11,7 @@ from stratalog.remote.api.interfaces import RemotePartitionDeleteMetadata
 from stratalog.remote.api.segment_state import RemoteLogSegmentState, RemotePartitionDeleteState
 from stratalog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from stratalog.testing.clock import ManualClock
-from stratalog.testing.faulty_store import Fault, Faults
+from stratalog.testing.faulty_store import FaultPlan, StoreFault
 from tests.remote.values import PARTITION, segment, update
 from tests.remote.world import MemoryMetadataLog
 
@@ -135,9 +135,9 @@ def test_an_update_of_an_unknown_segment_fails_and_writes_nothing() -> None:
 
 
 def test_an_append_that_fails_fails_the_future_and_a_later_one_works() -> None:
-    faults = Faults()
+    faults = FaultPlan()
     rlmm = _manager(MemoryMetadataLog(faults=faults))
-    faults.at(1, Fault.UNAVAILABLE)
+    faults.at(1, StoreFault.UNAVAILABLE)
     with pytest.raises(RetriableRemoteStorageError):
         rlmm.add_remote_log_segment_metadata(segment(1, 0, 9)).result()
     assert rlmm.list_remote_log_segments(PARTITION) == []
@@ -146,9 +146,9 @@ def test_an_append_that_fails_fails_the_future_and_a_later_one_works() -> None:
 
 
 def test_after_a_lost_answer_the_event_is_seen_all_the_same() -> None:
-    faults = Faults()
+    faults = FaultPlan()
     rlmm = _manager(MemoryMetadataLog(faults=faults))
-    faults.at(1, Fault.LOST_ANSWER)
+    faults.at(1, StoreFault.LOST_ANSWER)
     with pytest.raises(RetriableRemoteStorageError):
         rlmm.add_remote_log_segment_metadata(segment(1, 0, 9)).result()
     rlmm.update_remote_log_segment_metadata(update(1, FINISHED)).result()

@@ -29,7 +29,7 @@ from stratalog.remote.storage.object_names import ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore, Uploaded
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.testing.failing_filesystem import EVERYTHING, FailingFileSystem
-from stratalog.testing.faulty_store import Fault, Faults, FaultyObjectStore
+from stratalog.testing.faulty_store import FaultPlan, FaultyObjectStore, StoreFault
 from tests.remote.storage.segments import make_segment
 
 KEY = bytes(range(32))
@@ -66,16 +66,16 @@ def expect_stored(store: ObjectStore, rsm: ObjectStoreRemoteStorageManager, segm
         assert store.head(manifest.key(kind)).size == stored.stored_size
 
 
-@pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.LOST_ANSWER])
+@pytest.mark.parametrize("fault", [StoreFault.UNAVAILABLE, StoreFault.LOST_ANSWER])
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_segments_are_copied_as_by_a_new_process_after_a_store_that_failed_at_any_step(
-    tmp_path: Path, name: str, fault: Fault
+    tmp_path: Path, name: str, fault: StoreFault
 ) -> None:
     first, other = segments(tmp_path)
     step = 0
     while True:
         step += 1
-        faults = Faults()
+        faults = FaultPlan()
         inner = ObjectStore.from_url("memory:///")
         rsm = ObjectStoreRemoteStorageManager(
             FaultyObjectStore(inner, faults), encoding=ENCODINGS[name], keys=ReadKeys(KEYRING)
@@ -147,7 +147,7 @@ def test_an_upload_that_broke_off_between_chunks_leaves_nothing_to_the_next(
     monkeypatch.setattr("stratalog.remote.storage.encoder.UPLOAD_PART_BYTES", 1_000)
     first, other = segments(tmp_path)
     inner = ObjectStore.from_url("memory:///")
-    store = BrokenUpload(inner, Faults())
+    store = BrokenUpload(inner, FaultPlan())
     rsm = ObjectStoreRemoteStorageManager(store, encoding=ENCODINGS[name], keys=ReadKeys(KEYRING))
     store.pieces = pieces
     with pytest.raises(RetriableRemoteStorageError):
@@ -179,10 +179,10 @@ def test_a_chunk_decodes_the_same_after_one_that_failed_anywhere(
 
 
 # No checksum covers a manifest itself: of flipped bits only those are found that make it impossible.
-@pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.DENIED, Fault.LOST_ANSWER, Fault.SHORT])
+@pytest.mark.parametrize("fault", [StoreFault.UNAVAILABLE, StoreFault.DENIED, StoreFault.LOST_ANSWER, StoreFault.SHORT])
 @pytest.mark.parametrize("bytes_max", [None, 9_000])
 def test_manifests_are_listed_as_without_a_cache_after_a_store_that_failed_at_any_step(
-    tmp_path: Path, fault: Fault, bytes_max: int | None
+    tmp_path: Path, fault: StoreFault, bytes_max: int | None
 ) -> None:
     inner = ObjectStore.from_url("memory:///")
     rsm = ObjectStoreRemoteStorageManager(inner)
@@ -194,7 +194,7 @@ def test_manifests_are_listed_as_without_a_cache_after_a_store_that_failed_at_an
     step = 0
     while True:
         step += 1
-        cache, faults = ManifestCache(bytes_max), Faults()
+        cache, faults = ManifestCache(bytes_max), FaultPlan()
         store = FaultyObjectStore(inner, faults)
         faults.at(step, fault)
         with contextlib.suppress(StratalogError):

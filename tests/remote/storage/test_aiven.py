@@ -26,7 +26,7 @@ from stratalog.remote.api.interfaces import IndexType
 from stratalog.remote.storage.aiven import chunk_sizes
 from stratalog.remote.storage.aiven.manifest import decode
 from stratalog.remote.storage.layouts import stored_objects
-from stratalog.remote.storage.manifest import Layout, SegmentManifest
+from stratalog.remote.storage.manifest import ObjectLayout, SegmentManifest
 from stratalog.remote.storage.object_names import KIND_OF_INDEX, ObjectKind
 from stratalog.remote.storage.plain_view import PlainView, open_bucket
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
@@ -71,7 +71,7 @@ def test_the_catalog_lists_what_the_plugin_stored(bucket: Path) -> None:
     found = list_remote_segments(open_bucket(bucket.as_uri()), topics=["flights"])
     assert [(m.base_offset, m.end_offset) for m in found] == [(0, 199), (200, 399), (400, 599), (600, 799)]
     for manifest in found:
-        assert manifest.layout is Layout.AIVEN
+        assert manifest.layout is ObjectLayout.AIVEN
         assert (manifest.topic, manifest.partition, manifest.broker_id) == ("flights", 3, 1)
         assert manifest.max_timestamp == 1_700_000_000_000 + manifest.end_offset
         assert manifest.leader_epochs == {0: manifest.base_offset}

@@ -10,7 +10,7 @@ import pytest
 from stratalog.errors import RemoteResourceNotFoundError
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
-from stratalog.testing.faulty_store import Faults, FaultyObjectStore
+from stratalog.testing.faulty_store import FaultPlan, FaultyObjectStore
 from tests.remote.world import World
 from tests.support.s3_server import S3Server, require_s3_server
 
@@ -44,7 +44,7 @@ class Requests(FaultyObjectStore):
     """Counts deletions by request."""
 
     def __init__(self, inner: ObjectStore) -> None:
-        super().__init__(inner, Faults())
+        super().__init__(inner, FaultPlan())
         self.deletions: list[list[str]] = []
 
     def delete(self, keys: Sequence[str]) -> None:

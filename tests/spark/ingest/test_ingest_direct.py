@@ -18,8 +18,8 @@ from stratalog.log.format.file_names import parse_partition_dir
 from stratalog.records.columns import decode_columns
 from stratalog.spark.ingest import IngestError, Rows, SourceFile, direct, ingest
 from stratalog.spark.ingest.parquet_plan import (
+    ColumnKind,
     Indirect,
-    Kind,
     ParquetInput,
     check_directories,
     local_path,
@@ -330,7 +330,7 @@ def test_values_that_a_dictionary_abbreviates_come_in_small_batches(tmp_path: Pa
         rows += batch.num_rows
         if rows > 2000:
             break
-    assert file.columns[0].kind is Kind.TEXT
+    assert file.columns[0].kind is ColumnKind.TEXT
 
 
 @given(

@@ -14,7 +14,7 @@ from stratalog.errors import UsageError
 from stratalog.log.format.checkpoints import encode_partition_metadata
 from stratalog.spark.export.ranges import new_ranges, reading_options
 from stratalog.spark.ingest import parquet_rows
-from stratalog.spark.ingest.parquet_plan import FileColumn, Kind, ParquetInput, RowGroups
+from stratalog.spark.ingest.parquet_plan import ColumnKind, FileColumn, ParquetInput, RowGroups
 from stratalog.spark.pipelines.stats_segment import SegmentTask, measure
 from tests.spark.partitions import T0, Batch, Partition, scan, steady
 
@@ -50,7 +50,7 @@ def test_a_file_that_is_replaced_just_before_it_is_opened_is_told(
     path = tmp_path / "rows.parquet"
     parquet.write_table(pa.table({"value": ["old"] * 100}), path)
     found = path.stat()
-    columns = (FileColumn("value", "value", Kind.TEXT),)
+    columns = (FileColumn("value", "value", ColumnKind.TEXT),)
     file = ParquetInput(path, found.st_size, found.st_mtime_ns // 1_000_000, columns, ((100, 1000),))
     opened = parquet_rows.open_parquet
 

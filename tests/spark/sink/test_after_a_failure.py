@@ -29,12 +29,12 @@ from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.spark.sink.bucket import BucketStager
 from stratalog.spark.sink.directory import DirectoryStager
 from stratalog.spark.sink.options import SinkOptions
-from stratalog.spark.sink.plan import TaskSegments, WritePlan
+from stratalog.spark.sink.plan import BulkTaskResult, WritePlan
 from stratalog.spark.sink.producing import BatchProducer
 from stratalog.spark.sink.rows import RowSplitter, SinkColumns
 from stratalog.spark.sink.task import Stager, TaskWriter
 from stratalog.testing.failing_filesystem import EVERYTHING, FailingFileSystem
-from stratalog.testing.faulty_store import Fault, Faults, FaultyObjectStore
+from stratalog.testing.faulty_store import FaultPlan, FaultyObjectStore, StoreFault
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
 from stratalog.util.uuids import random_uuid
 from stratalog.wire.client.transactions import ProducerIdentity
@@ -67,7 +67,7 @@ def options_of(**more: str) -> SinkOptions:
 
 def run(
     options: SinkOptions, stager: Stager, batches: Iterable[pa.RecordBatch], fs: FileSystem = REAL_FILESYSTEM
-) -> TaskSegments:
+) -> BulkTaskResult:
     plan = WritePlan(random_uuid(), {}, 2)
     splitter = RowSplitter(COLUMNS, None, plan.partitions_of, 0)
     return TaskWriter(options, plan, splitter, stager, fs).run(batches)
@@ -143,16 +143,16 @@ def test_files_that_cannot_be_removed_do_not_hide_why_a_task_failed(
     expect_of_topic(logs_in(tmp_path / "second"), "public")
 
 
-@pytest.mark.parametrize("fault", [Fault.DENIED, Fault.LOST_ANSWER])
+@pytest.mark.parametrize("fault", [StoreFault.DENIED, StoreFault.LOST_ANSWER])
 def test_a_task_writes_into_a_bucket_as_in_a_new_process_after_a_store_that_failed_at_any_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: StoreFault
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     options = options_of(remote="memory:///")
     step = 0
     while True:
         step += 1
-        faults = Faults()
+        faults = FaultPlan()
         inner = ObjectStore.from_url("memory:///")
         store = FaultyObjectStore(inner, faults)
         plan = WritePlan(random_uuid(), {}, 2)

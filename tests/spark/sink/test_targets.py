@@ -19,8 +19,8 @@ from stratalog.records.columns import decode_columns
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.transactions import bucket_transaction
 from stratalog.spark.sink.options import SinkOptions
-from stratalog.spark.sink.plan import TaskSegments
-from stratalog.spark.sink.writer import BulkStreamWriter, BulkWrite, BulkWriter
+from stratalog.spark.sink.plan import BulkTaskResult
+from stratalog.spark.sink.writer import BulkStreamWriter, BulkWriter, StagedWrite
 from tests.spark.sink.schemas import schema_of
 
 SCHEMA = schema_of("key string, value string, partition int, timestamp timestamp")
@@ -158,7 +158,7 @@ def failing(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def test_a_task_that_fails_leaves_nothing(place: Place) -> None:
     write(place, [[rows(["before"])]])
     before = place.files()
-    writer = BulkWrite(place.options(segmentBytes=700, batchBytes=200), SCHEMA)
+    writer = StagedWrite(place.options(segmentBytes=700, batchBytes=200), SCHEMA)
     with pytest.raises(RuntimeError, match="the input broke"):
         writer.run(failing(rows([f"{n:050}" for n in range(100)])))
     writer.discard([], None)
@@ -225,7 +225,7 @@ def test_a_commit_that_fails_shows_nothing_and_the_abort_that_follows_cleans_up(
 def test_an_abort_after_the_one_step_takes_nothing_away(place: Place) -> None:
     """Spark aborts a job whose commit raised, though everything may be visible by then."""
     writer = BulkWriter(place.options(), SCHEMA, overwrite=False)
-    tasks: list[TaskSegments | None] = [writer.write(iter([rows(["a"])]))]
+    tasks: list[BulkTaskResult | None] = [writer.write(iter([rows(["a"])]))]
     writer.commit(list(tasks))
     writer.abort(list(tasks))
     assert place.records() == {0: [(0, "a")]}
@@ -312,7 +312,7 @@ def test_a_topic_keeps_its_id_and_its_partitions(place: Place) -> None:
     else:
         assert len({m.topic_id for m in list_remote_segments(ObjectStore.from_url(place.directory.as_uri()))}) == 1
     with pytest.raises(UsageError, match="option partitions=2: topic t has 4 partitions already"):
-        BulkWrite(place.options(partitions=2), SCHEMA)
+        StagedWrite(place.options(partitions=2), SCHEMA)
 
 
 def test_an_empty_table_publishes_nothing(place: Place) -> None:
@@ -333,7 +333,7 @@ def test_a_stream_needs_a_name(place: Place) -> None:
 def test_a_place_that_is_not_there_is_named_before_any_task(tmp_path: Path) -> None:
     options = replace(SinkOptions.parse({"path": str(tmp_path / "none"), "topic": "t"}))
     with pytest.raises(UsageError, match="none is no directory"):
-        BulkWrite(options, SCHEMA)
+        StagedWrite(options, SCHEMA)
 
 
 def test_segments_that_do_not_lie_first_are_moved_and_no_object_is_left(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import stratalog
 from stratalog.errors import MessageTooLargeError, UsageError
 from stratalog.records.batch import RecordBatch, iter_batches
 from stratalog.spark.sink.batch_marks import BatchMark, TaskTransaction, encode_mark
-from stratalog.spark.sink.broker import BrokerStreamWriter, BrokerWrite, BrokerWriter, TaskWrites
+from stratalog.spark.sink.broker import BrokerStreamWriter, BrokerTaskResult, BrokerWriter, ProducingWrite
 from stratalog.spark.sink.broker_options import BrokerSinkOptions
 from stratalog.spark.sink.errors import FencedWriterError, LostTransactionError, RefusedRecordsError
 from stratalog.spark.sink.partitioner import Partitioner
@@ -46,8 +46,8 @@ def options(broker: stratalog.Broker, topic: str, **more: str) -> dict[str, str]
     return {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": topic, **more}
 
 
-def write_of(broker: stratalog.Broker, topic: str, **more: str) -> BrokerWrite:
-    return BrokerWrite(BrokerSinkOptions.parse(options(broker, topic, **more)), SCHEMA)
+def write_of(broker: stratalog.Broker, topic: str, **more: str) -> ProducingWrite:
+    return ProducingWrite(BrokerSinkOptions.parse(options(broker, topic, **more)), SCHEMA)
 
 
 def rows(*values: str) -> list[pa.RecordBatch]:
@@ -87,7 +87,7 @@ def _of_partition(cluster: Cluster, topic: str, partition: int, committed: bool)
                 values += [(record.value or b"").decode() for record in batch.records()]
 
 
-def task(write: BrokerWrite, *values: str) -> TaskWrites:
+def task(write: ProducingWrite, *values: str) -> BrokerTaskResult:
     return write.run(rows(*values))
 
 

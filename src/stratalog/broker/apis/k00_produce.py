@@ -30,7 +30,7 @@ from stratalog.broker.produce import (
 from stratalog.broker.server import ApiKey, Caller, Chunk, Deferred, handles_frames
 from stratalog.broker.services import BrokerServices
 from stratalog.broker.topics import INTERNAL_TOPICS
-from stratalog.broker.transactions import ClientSupport, Producer, admit
+from stratalog.broker.transactions import ClientSupport, ProducerIdAndEpoch, admit
 from stratalog.engine import Partition
 from stratalog.errors import (
     InvalidRequiredAcksError,
@@ -181,7 +181,7 @@ def _admission(state: BrokerServices, transactional_id: bytes | None, version: i
 
     def ask(partition: Partition, records: memoryview) -> VerificationGuard | None:
         producer_id, epoch, sequence = _PRODUCER.unpack_from(records, fmt.PRODUCER_ID_AT)
-        return admit(state, partition, name, Producer(producer_id, epoch), sequence, support)
+        return admit(state, partition, name, ProducerIdAndEpoch(producer_id, epoch), sequence, support)
 
     return ask
 

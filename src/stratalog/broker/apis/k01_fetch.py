@@ -19,7 +19,7 @@ from stratalog.broker.fetch import (
     PendingFetch,
     PendingRemoteFetch,
     Results,
-    Wanted,
+    WantedPartition,
     WantedTopic,
     count_fetched,
     encode_fetch,
@@ -94,7 +94,9 @@ def _plan(state: BrokerServices, request: FetchRequest, version: int) -> FetchPl
         else:
             name = str(key, "utf-8")
         get = state.logs.get
-        topics.append(WantedTopic(key, [Wanted(get(name, entry.partition), entry, error) for entry in partitions]))
+        topics.append(
+            WantedTopic(key, [WantedPartition(get(name, entry.partition), entry, error) for entry in partitions])
+        )
     max_bytes = min(request.max_bytes, state.config["fetch.max.bytes"])
     isolation = Isolation.TXN_COMMITTED if request.isolation_level == 1 else Isolation.HIGH_WATERMARK
     return FetchPlan(

@@ -11,7 +11,7 @@ from typing import Any
 
 from stratalog.broker.groups import to_ms
 from stratalog.broker.server import ApiKey, RequestContext, handles
-from stratalog.broker.transactions import Producer, code_for
+from stratalog.broker.transactions import ProducerIdAndEpoch, code_for
 from stratalog.errors import InvalidRequestError, KafkaError
 from stratalog.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
@@ -28,14 +28,14 @@ def init_producer_id(ctx: RequestContext, request: Any) -> Any:
     return ctx.respond(producer_id=producer.id, producer_epoch=producer.epoch)
 
 
-def _begin(ctx: RequestContext, request: Any) -> Producer:
-    old = Producer(
+def _begin(ctx: RequestContext, request: Any) -> ProducerIdAndEpoch:
+    old = ProducerIdAndEpoch(
         getattr(request, "producer_id", NO_PRODUCER_ID), getattr(request, "producer_epoch", NO_PRODUCER_EPOCH)
     )
     if (old.id == NO_PRODUCER_ID) != (old.epoch == NO_PRODUCER_EPOCH):
         raise InvalidRequestError(f"producer id {old.id} with epoch {old.epoch}, expected both or neither")
     if request.transactional_id is None:
-        return Producer(ctx.broker.producer_ids.next(), 0)
+        return ProducerIdAndEpoch(ctx.broker.producer_ids.next(), 0)
     return ctx.broker.transactions.init_producer_id(
         request.transactional_id,
         to_ms(request.transaction_timeout),

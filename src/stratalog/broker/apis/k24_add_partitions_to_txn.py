@@ -13,7 +13,7 @@ from typing import Any
 from stratalog.broker.groups import TopicPartition
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.broker.topics import INTERNAL_TOPICS
-from stratalog.broker.transactions import EPOCH_BUMP_FROM, Producer, code_for
+from stratalog.broker.transactions import EPOCH_BUMP_FROM, ProducerIdAndEpoch, code_for
 from stratalog.errors import (
     KafkaError,
     OperationNotAttemptedError,
@@ -36,7 +36,7 @@ def add_partitions_to_txn(ctx: RequestContext, request: Any) -> Any:
                     topic_results=_add(
                         ctx,
                         asked.transactional_id,
-                        Producer(asked.producer_id, asked.producer_epoch),
+                        ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch),
                         asked.topics,
                         verify_only=asked.verify_only,
                     ),
@@ -48,7 +48,7 @@ def add_partitions_to_txn(ctx: RequestContext, request: Any) -> Any:
         results_by_topic_v3_and_below=_add(
             ctx,
             request.v3_and_below_transactional_id,
-            Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
+            ProducerIdAndEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
             request.v3_and_below_topics,
             verify_only=False,
         )
@@ -58,7 +58,7 @@ def add_partitions_to_txn(ctx: RequestContext, request: Any) -> Any:
 def _add(
     ctx: RequestContext,
     transactional_id: str,
-    producer: Producer,
+    producer: ProducerIdAndEpoch,
     topics: Iterable[Any],
     *,
     verify_only: bool,
@@ -91,7 +91,7 @@ def _impossible(ctx: RequestContext, wanted: Iterable[TopicPartition]) -> dict[T
     return codes
 
 
-def _verify(ctx: RequestContext, transactional_id: str, producer: Producer, partition: TopicPartition) -> int:
+def _verify(ctx: RequestContext, transactional_id: str, producer: ProducerIdAndEpoch, partition: TopicPartition) -> int:
     try:
         ctx.broker.transactions.check_in_transaction(transactional_id, producer, partition)
     except KafkaError as error:

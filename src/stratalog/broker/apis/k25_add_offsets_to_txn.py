@@ -10,7 +10,7 @@ from typing import Any
 
 from stratalog.broker.groups import TopicPartition
 from stratalog.broker.server import ApiKey, RequestContext, handles
-from stratalog.broker.transactions import Producer, code_for
+from stratalog.broker.transactions import ProducerIdAndEpoch, code_for
 from stratalog.errors import KafkaError
 
 _FENCED_FROM = 2
@@ -21,7 +21,7 @@ async def add_offsets_to_txn(ctx: RequestContext, request: Any) -> Any:
     offsets = ctx.broker.groups.log
     await offsets.ensure()
     partition = TopicPartition(offsets.topic, offsets.partition_number(request.group_id))
-    producer = Producer(request.producer_id, request.producer_epoch)
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     try:
         ctx.broker.transactions.add_partitions(request.transactional_id, producer, [partition], 0)
     except KafkaError as error:

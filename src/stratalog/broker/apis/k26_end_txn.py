@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from stratalog.broker.server import ApiKey, RequestContext, handles
-from stratalog.broker.transactions import EPOCH_BUMP_FROM, Producer, code_for
+from stratalog.broker.transactions import EPOCH_BUMP_FROM, ProducerIdAndEpoch, code_for
 from stratalog.errors import KafkaError
 from stratalog.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
@@ -25,7 +25,7 @@ def end_txn(ctx: RequestContext, request: Any) -> Any:
     try:
         producer = ctx.broker.transactions.end(
             request.transactional_id,
-            Producer(request.producer_id, request.producer_epoch),
+            ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
             client_version,
             committed=request.committed,
         )

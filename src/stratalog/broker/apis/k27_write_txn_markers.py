@@ -11,18 +11,18 @@ from typing import Any
 
 from stratalog.broker.groups import TopicPartition
 from stratalog.broker.server import ApiKey, RequestContext, handles
-from stratalog.broker.transactions import Marker, Markers, Producer
+from stratalog.broker.transactions import Marker, MarkerWriter, ProducerIdAndEpoch
 
 
 @handles(ApiKey.WRITE_TXN_MARKERS, versions=(1, 2))
 def write_txn_markers(ctx: RequestContext, request: Any) -> Any:
-    markers = Markers(ctx.broker.logs, ctx.broker.clock, ctx.broker.groups)
+    markers = MarkerWriter(ctx.broker.logs, ctx.broker.clock, ctx.broker.groups)
     return ctx.respond(markers=[_write(ctx, markers, asked) for asked in request.markers])
 
 
-def _write(ctx: RequestContext, markers: Markers, asked: Any) -> Any:
+def _write(ctx: RequestContext, markers: MarkerWriter, asked: Any) -> Any:
     marker = Marker(
-        Producer(asked.producer_id, asked.producer_epoch),
+        ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch),
         asked.transaction_result,
         asked.coordinator_epoch,
         getattr(asked, "transaction_version", 0),

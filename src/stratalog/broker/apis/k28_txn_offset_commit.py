@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from stratalog.broker.coordinator_log import TransactionalWrite
 from stratalog.broker.groups import NO_GENERATION, UNKNOWN_MEMBER_ID, CommittedOffset, TopicPartition, requested_topic
 from stratalog.broker.server import ApiKey, RequestContext, handles
-from stratalog.broker.transactions import ClientSupport, Producer, admit
+from stratalog.broker.transactions import ClientSupport, ProducerIdAndEpoch, admit
 from stratalog.errors import (
     CoordinatorLoadInProgressError,
     KafkaError,
@@ -55,7 +55,7 @@ async def txn_offset_commit(ctx: RequestContext, request: Any) -> Any:
 async def _store(
     ctx: RequestContext, request: Any, commits: dict[TopicPartition, CommittedOffset]
 ) -> dict[TopicPartition, int]:
-    producer = Producer(request.producer_id, request.producer_epoch)
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     support = ClientSupport.of_commit(ctx.version)
 
     def begin(partition: Partition) -> TransactionalWrite:

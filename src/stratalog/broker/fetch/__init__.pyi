@@ -29,7 +29,7 @@ from .fetching import (
     Results as Results,
 )
 from .fetching import (
-    Wanted as Wanted,
+    WantedPartition as WantedPartition,
 )
 from .fetching import (
     WantedTopic as WantedTopic,
@@ -41,5 +41,5 @@ from .fetching import (
     read_plan as read_plan,
 )
 from .remote_reads import (
-    RemoteReads as RemoteReads,
+    SharedRemoteReads as SharedRemoteReads,
 )

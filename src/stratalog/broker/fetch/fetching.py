@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 Results = list[tuple[bytes, list[FetchedPartition]]]
 
 
-class Wanted(NamedTuple):
+class WantedPartition(NamedTuple):
     """One partition of a request: found, or the error that says why it was not."""
 
     partition: Partition | None
@@ -45,7 +45,7 @@ class Wanted(NamedTuple):
 
 class WantedTopic(NamedTuple):
     key: bytes
-    partitions: list[Wanted]
+    partitions: list[WantedPartition]
 
 
 class FetchPlan(NamedTuple):
@@ -65,7 +65,7 @@ class RemoteRead(NamedTuple):
 
     topic_index: int
     partition_index: int
-    wanted: Wanted
+    wanted: WantedPartition
     max_bytes: int
 
 
@@ -128,7 +128,7 @@ def count_fetched(plan: FetchPlan, results: Results) -> None:
                     traffic.failed_fetch_requests += 1
 
 
-def _refusal(partition: Partition, wanted: Wanted, plan: FetchPlan) -> FetchedPartition | None:
+def _refusal(partition: Partition, wanted: WantedPartition, plan: FetchPlan) -> FetchedPartition | None:
     """What the request got wrong about the partition, if anything."""
     try:
         return _check(partition, wanted.request, plan)
@@ -165,7 +165,7 @@ def _check(partition: Partition, request: FetchPartition, plan: FetchPlan) -> Fe
     return None
 
 
-def _read(wanted: Wanted, plan: FetchPlan, limit: int, *, min_one_message: bool) -> FetchedPartition:
+def _read(wanted: WantedPartition, plan: FetchPlan, limit: int, *, min_one_message: bool) -> FetchedPartition:
     partition, request, error = wanted
     index = request.partition
     if partition is None:
@@ -337,7 +337,7 @@ class PendingRemoteFetch(Deferred):
     """A request that waits for the remote tier, for `remote.fetch.max.wait.ms` at most.
 
     What has not come by then is answered as empty; the read goes on, and a client that asks again for the same offset
-    gets its result (see `RemoteReads`). Belongs to the loop's thread.
+    gets its result (see `SharedRemoteReads`). Belongs to the loop's thread.
     """
 
     def __init__(

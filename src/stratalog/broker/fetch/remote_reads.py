@@ -48,7 +48,7 @@ class _Read:
     result: RemoteResult | None = None
 
 
-class RemoteReads:
+class SharedRemoteReads:
     """Shares reads between everyone who asks for the same place. Belongs to the loop's thread.
 
     A request that gives up waiting does not stop its read: the client will ask again for the same offset, and finds the

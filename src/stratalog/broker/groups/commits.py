@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from stratalog.broker.coordinator_log import CoordinatorLog, KeyValue, TransactionalWrite, in_batches
 from stratalog.broker.groups.offsets import (
     CommittedOffset,
-    CommittedOffsets,
+    LatestCommits,
     TopicPartition,
     expired_partitions,
 )
@@ -29,7 +29,7 @@ _MINUTE_MS = 60_000
 _PIECE = 500
 
 
-class Commits:
+class GroupCommits:
     """The commits of all groups. Belongs to the loop's thread.
 
     `committed` are those that count; `pending` those of open transactions. Methods that write raise what the log
@@ -39,7 +39,7 @@ class Commits:
     def __init__(self, log: CoordinatorLog, config: BrokerConfig) -> None:
         self._log = log
         self._config = config
-        self.committed = CommittedOffsets()
+        self.committed = LatestCommits()
         self.pending = PendingOffsets()
 
     def load(self, key: OffsetKey, commit: CommittedOffset, producer_id: int | None) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from stratalog.broker.coordinator_loading import CoordinatorLoading, in_pieces
 from stratalog.broker.coordinator_log import Contents, CoordinatorLog, TransactionalWrite
-from stratalog.broker.groups.commits import Commits
+from stratalog.broker.groups.commits import GroupCommits
 from stratalog.broker.groups.group import ClassicGroup
 from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
 from stratalog.broker.groups.offsets_log import offsets_log
@@ -132,7 +132,7 @@ class GroupCoordinator:
         self._expiration: asyncio.TimerHandle | None = None
         self._closed = False
         self.log: CoordinatorLog = offsets_log(storage, workers)
-        self.commits = Commits(self.log, config)
+        self.commits = GroupCommits(self.log, config)
         self.loading = CoordinatorLoading(storage, workers, self.log, decode=_decode, take=self._take)
         #: Transactions (producer id, committed) whose marker was written while its partition was read, by its number.
         self._ended_while_loading: dict[int, list[tuple[int, bool]]] = {}
@@ -174,7 +174,7 @@ class GroupCoordinator:
             self._groups[group_id] = ClassicGroup(group_id, self._settings, now)
 
     def transaction_ended(self, producer_id: int, number: int, *, committed: bool) -> None:
-        """`Commits.transaction_ended`, now or when what is in the partition has been loaded."""
+        """`GroupCommits.transaction_ended`, now or when what is in the partition has been loaded."""
         if self.loading.is_loading(number):
             self._ended_while_loading.setdefault(number, []).append((producer_id, committed))
         else:

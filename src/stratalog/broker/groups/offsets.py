@@ -51,7 +51,7 @@ class CommittedOffset:
         return self.topic_id is None or self.topic_id == topic_id
 
 
-class CommittedOffsets:
+class LatestCommits:
     """The latest commit of each group for each partition. Not thread-safe.
 
     Every method costs as much as it returns, however many commits there are.

@@ -9,7 +9,7 @@ from stratalog.records import Codec
 
 if TYPE_CHECKING:
     from stratalog.broker.storage import BrokerStorage
-    from stratalog.broker.topics import Topics
+    from stratalog.broker.topics import TopicManager
     from stratalog.broker.workers import Workers
     from stratalog.config import BrokerConfig
 
@@ -27,7 +27,7 @@ def offsets_log(storage: BrokerStorage, workers: Workers) -> CoordinatorLog:
     )
 
 
-def create_consumer_offsets(topics: Topics, config: BrokerConfig) -> object:
+def create_consumer_offsets(topics: TopicManager, config: BrokerConfig) -> object:
     """Create the topic, configured as Kafka does. May block."""
     return topics.ensure(
         CONSUMER_OFFSETS_TOPIC,

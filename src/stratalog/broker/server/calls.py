@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 _QUEUE_CHUNKS_MAX: Final = 256
 
 
-class Host(Protocol):
+class CallHost(Protocol):
     """What calls need of the server."""
 
     state: BrokerServices
@@ -93,7 +93,7 @@ class Calls:
         "out",
     )
 
-    def __init__(self, host: Host, line: Line) -> None:
+    def __init__(self, host: CallHost, line: Line) -> None:
         self._host = host
         self._line = line
         self.broker = host.state

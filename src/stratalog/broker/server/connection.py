@@ -40,7 +40,7 @@ _SENDFILE: Callable[[int, int, int, int], int] | None = getattr(os, "sendfile", 
 _NO_SENDFILE_ERRNOS = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP}
 
 
-class Host(calls.Host, framing.Buffers, Protocol):
+class Host(calls.CallHost, framing.Buffers, Protocol):
     """What a connection needs of its server."""
 
     request_bytes_max: int

@@ -27,7 +27,15 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from stratalog.errors import KafkaError, wire_code
 from stratalog.log.format import FileSlice
-from stratalog.wire import ApiKey, Encoded, make_message, message_module, response_class, with_parts, write_message
+from stratalog.wire import (
+    ApiKey,
+    EncodedResponse,
+    make_message,
+    message_module,
+    response_class,
+    with_parts,
+    write_message,
+)
 
 if TYPE_CHECKING:
     from stratalog.broker.services import BrokerServices
@@ -216,9 +224,9 @@ class RequestContext:
         """The bytes of a message of this response, with `parts` as its last array: see `with_parts`."""
         return with_parts(write_message(message), parts, flexible=type(message).__flexible__, behind=behind)
 
-    def respond_encoded(self, body: bytes) -> Encoded:
+    def respond_encoded(self, body: bytes) -> EncodedResponse:
         """The top-level response, of which the bytes are there already."""
-        return Encoded(body, response_class(self.key, self.version).__flexible__)
+        return EncodedResponse(body, response_class(self.key, self.version).__flexible__)
 
     def error_response(self, error: BaseException) -> Any | None:
         """The response that says nothing but `error`; None when this API has no place for it at its top level."""

@@ -11,7 +11,7 @@ from .markers import (
     Marker as Marker,
 )
 from .markers import (
-    Markers as Markers,
+    MarkerWriter as MarkerWriter,
 )
 from .states import (
     STATES_BY_TITLE as STATES_BY_TITLE,
@@ -23,7 +23,7 @@ from .transaction import (
     EPOCH_BUMP_FROM as EPOCH_BUMP_FROM,
 )
 from .transaction import (
-    Producer as Producer,
+    ProducerIdAndEpoch as ProducerIdAndEpoch,
 )
 from .transaction import (
     Transaction as Transaction,

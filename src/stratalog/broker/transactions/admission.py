@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from stratalog.broker.groups import TopicPartition
-from stratalog.broker.transactions.transaction import EPOCH_BUMP_FROM, Producer
+from stratalog.broker.transactions.transaction import EPOCH_BUMP_FROM, ProducerIdAndEpoch
 from stratalog.errors import (
     ConcurrentTransactionsError,
     CoordinatorLoadInProgressError,
@@ -66,7 +66,7 @@ def admit(
     broker: BrokerServices,
     partition: Partition,
     transactional_id: str | None,
-    producer: Producer,
+    producer: ProducerIdAndEpoch,
     sequence: int,
     support: ClientSupport,
 ) -> VerificationGuard | None:

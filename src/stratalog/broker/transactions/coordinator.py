@@ -21,7 +21,7 @@ from stratalog.broker.coordinator_loading import CoordinatorLoading, in_pieces
 from stratalog.broker.coordinator_log import Contents, CoordinatorLog
 from stratalog.broker.groups import TopicPartition
 from stratalog.broker.transactions import decisions
-from stratalog.broker.transactions.markers import Marker, Markers
+from stratalog.broker.transactions.markers import Marker, MarkerWriter
 from stratalog.broker.transactions.records import (
     decode_key,
     decode_value,
@@ -30,7 +30,7 @@ from stratalog.broker.transactions.records import (
     value_version,
 )
 from stratalog.broker.transactions.states import TransactionState
-from stratalog.broker.transactions.transaction import Producer, Transaction
+from stratalog.broker.transactions.transaction import ProducerIdAndEpoch, Transaction
 from stratalog.broker.transactions.transaction_log import transaction_log
 from stratalog.config import TRANSACTION_VERSION
 from stratalog.errors import (
@@ -79,7 +79,7 @@ class TransactionCoordinator:
         self._transactions: dict[str, Transaction] = {}
         #: Partitions that still need their marker, by transactional id, of transactions that are prepared.
         self._unmarked: dict[str, frozenset[TopicPartition]] = {}
-        self._markers = Markers(storage.logs, storage.clock, groups)
+        self._markers = MarkerWriter(storage.logs, storage.clock, groups)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._closed = False
         self.log: CoordinatorLog = transaction_log(storage, workers)
@@ -167,7 +167,9 @@ class TransactionCoordinator:
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    def init_producer_id(self, transactional_id: str, timeout_ms: int, expected: Producer | None) -> Producer:
+    def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None
+    ) -> ProducerIdAndEpoch:
         """A producer begins: whoever was there before is fenced, and what it left open is aborted.
 
         ConcurrentTransactionsError when something was open: the client asks again. Other errors as of
@@ -202,7 +204,7 @@ class TransactionCoordinator:
     def add_partitions(
         self,
         transactional_id: str | None,
-        producer: Producer,
+        producer: ProducerIdAndEpoch,
         partitions: Iterable[TopicPartition],
         client_version: int,
     ) -> None:
@@ -212,11 +214,15 @@ class TransactionCoordinator:
         if changed is not None:
             self._store(changed)
 
-    def check_in_transaction(self, transactional_id: str | None, producer: Producer, partition: TopicPartition) -> None:
+    def check_in_transaction(
+        self, transactional_id: str | None, producer: ProducerIdAndEpoch, partition: TopicPartition
+    ) -> None:
         """Raise unless the partition takes part in the producer's transaction."""
         decisions.check_in_transaction(self._known(transactional_id), producer, partition)
 
-    def end(self, transactional_id: str, producer: Producer, client_version: int, *, committed: bool) -> Producer:
+    def end(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, client_version: int, *, committed: bool
+    ) -> ProducerIdAndEpoch:
         """Commit or abort; the producer as it goes on. Whoever asks again for the same outcome is told the same.
 
         The outcome is durable, and its markers are written, or are tried again until they are.
@@ -232,7 +238,7 @@ class TransactionCoordinator:
         )
         return known.producer if changed is None else self._end(changed)
 
-    def _end(self, prepared: Transaction) -> Producer:
+    def _end(self, prepared: Transaction) -> ProducerIdAndEpoch:
         self._store(prepared)
         self._complete(prepared, prepared.partitions)
         return prepared.completed(prepared.last_update_ms).producer

@@ -13,7 +13,7 @@ from stratalog.broker.transactions.states import TransactionState
 from stratalog.broker.transactions.transaction import (
     EPOCH_BUMP_FROM,
     EPOCH_MAX,
-    Producer,
+    ProducerIdAndEpoch,
     Transaction,
     is_epoch_exhausted,
 )
@@ -29,7 +29,7 @@ from stratalog.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 def on_init_producer_id(
     known: Transaction,
-    expected: Producer | None,
+    expected: ProducerIdAndEpoch | None,
     timeout_ms: int,
     now_ms: int,
     new_producer_id: Callable[[], int],
@@ -72,7 +72,7 @@ def on_fence(
     return known.fenced(transaction_version, now_ms, next_id)
 
 
-def _may_go_on(known: Transaction, expected: Producer) -> bool:
+def _may_go_on(known: Transaction, expected: ProducerIdAndEpoch) -> bool:
     """A new id, the same producer id, or a retry after the rise that used up the producer id before."""
     return (
         known.producer_epoch == NO_PRODUCER_EPOCH
@@ -83,7 +83,7 @@ def _may_go_on(known: Transaction, expected: Producer) -> bool:
 
 def on_add_partitions(
     known: Transaction,
-    producer: Producer,
+    producer: ProducerIdAndEpoch,
     partitions: Iterable[TopicPartition],
     client_version: int,
     now_ms: int,
@@ -96,7 +96,7 @@ def on_add_partitions(
     return known.with_partitions(added, client_version, now_ms)
 
 
-def check_in_transaction(known: Transaction, producer: Producer, partition: TopicPartition) -> None:
+def check_in_transaction(known: Transaction, producer: ProducerIdAndEpoch, partition: TopicPartition) -> None:
     """Raise unless the partition takes part in the producer's transaction."""
     _check_producer(known, producer)
     if partition not in known.partitions:
@@ -105,7 +105,7 @@ def check_in_transaction(known: Transaction, producer: Producer, partition: Topi
         )
 
 
-def _check_producer(known: Transaction, producer: Producer) -> None:
+def _check_producer(known: Transaction, producer: ProducerIdAndEpoch) -> None:
     if known.producer_id != producer.id:
         raise _other_producer_id(known, producer)
     if known.producer_epoch != producer.epoch:
@@ -116,7 +116,7 @@ def _check_producer(known: Transaction, producer: Producer) -> None:
 
 def on_end(
     known: Transaction,
-    producer: Producer,
+    producer: ProducerIdAndEpoch,
     client_version: int,
     now_ms: int,
     new_producer_id: Callable[[], int],
@@ -141,7 +141,7 @@ def on_end(
 
 def _on_end_with_rise(
     known: Transaction,
-    producer: Producer,
+    producer: ProducerIdAndEpoch,
     client_version: int,
     now_ms: int,
     new_producer_id: Callable[[], int],
@@ -183,13 +183,13 @@ def _check_same_outcome(known: Transaction, *, committed: bool, is_retry: bool =
         )
 
 
-def _other_producer_id(known: Transaction, producer: Producer) -> InvalidProducerIdMappingError:
+def _other_producer_id(known: Transaction, producer: ProducerIdAndEpoch) -> InvalidProducerIdMappingError:
     return InvalidProducerIdMappingError(
         f"{known.transactional_id}: producer id {producer.id}, but {known.producer_id} is current"
     )
 
 
-def _fenced(known: Transaction, producer: Producer) -> ProducerFencedError:
+def _fenced(known: Transaction, producer: ProducerIdAndEpoch) -> ProducerFencedError:
     return ProducerFencedError(
         f"{known.transactional_id}: producer {producer.id} epoch {producer.epoch} is fenced by"
         f" producer {known.producer_id} epoch {known.producer_epoch}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stratalog.broker.groups import CONSUMER_OFFSETS_TOPIC, TopicPartition
-from stratalog.broker.transactions.transaction import Producer
+from stratalog.broker.transactions.transaction import ProducerIdAndEpoch
 from stratalog.errors import (
     InvalidProducerEpochError,
     KafkaError,
@@ -42,13 +42,13 @@ _FINAL_ERRORS = frozenset(
 class Marker:
     """The end of a producer's transaction; `transaction_version` is that of the client."""
 
-    producer: Producer
+    producer: ProducerIdAndEpoch
     committed: bool
     coordinator_epoch: int
     transaction_version: int
 
 
-class Markers:
+class MarkerWriter:
     """Appends markers. Belongs to the loop's thread."""
 
     def __init__(self, logs: LogManager, clock: Clock, groups: GroupCoordinator) -> None:

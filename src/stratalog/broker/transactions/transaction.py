@@ -22,7 +22,7 @@ EPOCH_BUMP_FROM: Final = 2
 NO_TIME: Final = -1
 
 
-class Producer(NamedTuple):
+class ProducerIdAndEpoch(NamedTuple):
     """Who writes: a producer id and one of its epochs."""
 
     id: int
@@ -67,8 +67,8 @@ class Transaction:
         )
 
     @property
-    def producer(self) -> Producer:
-        return Producer(self.producer_id, self.producer_epoch)
+    def producer(self) -> ProducerIdAndEpoch:
+        return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
     @property
     def is_epoch_exhausted(self) -> bool:

@@ -9,7 +9,7 @@ from stratalog.records import Codec
 
 if TYPE_CHECKING:
     from stratalog.broker.storage import BrokerStorage
-    from stratalog.broker.topics import Topics
+    from stratalog.broker.topics import TopicManager
     from stratalog.broker.workers import Workers
     from stratalog.config import BrokerConfig
 
@@ -27,7 +27,7 @@ def transaction_log(storage: BrokerStorage, workers: Workers) -> CoordinatorLog:
     )
 
 
-def create_transaction_state(topics: Topics, config: BrokerConfig) -> object:
+def create_transaction_state(topics: TopicManager, config: BrokerConfig) -> object:
     """Create the topic, configured as Kafka does. May block."""
     return topics.ensure(
         TRANSACTION_STATE_TOPIC,

@@ -95,12 +95,12 @@ def export(
     to = str(Path(to).absolute()) if table_format == "parquet" and "://" not in to else to
 
     from stratalog.spark import export as pipeline
-    from stratalog.spark.export import Layout
+    from stratalog.spark.export import ExportLayout
     from stratalog.spark.options import ReadOptions
     from stratalog.spark.pipelines import terminal_progress
 
     ReadOptions.parse({name: str(value) for name, value in source.items()})  # before a session is started
-    Layout.of(columns)
+    ExportLayout.of(columns)
     with spark_session("stratalog spark export", master, remote_session, conf) as spark:
         result = pipeline.export(
             spark,

@@ -17,7 +17,7 @@ from pathlib import Path
 from stratalog.engine.cleaning.cleaner_checkpoints import CleanerCheckpoints
 from stratalog.errors import StratalogError
 from stratalog.log import PartitionLog
-from stratalog.log.cleaner import IDLE, Candidate, CleaningAborted, CleaningState, Event, LogFacts, Phase, filthiest
+from stratalog.log.cleaner import IDLE, Candidate, CleanableLog, CleaningAborted, CleaningState, Event, Phase, filthiest
 from stratalog.log.format import TopicPartition
 from stratalog.util import FileSystem
 
@@ -135,7 +135,7 @@ class CleanerManager:
         try:
             found = Candidate.of(
                 partition,
-                LogFacts.of(log),
+                CleanableLog.of(log),
                 checkpointed=self._checkpoints.get(data_dir, partition),
                 min_cleanable_ratio=log.config.min_cleanable_dirty_ratio,
                 now_ms=now_ms,

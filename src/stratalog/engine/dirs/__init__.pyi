@@ -44,5 +44,5 @@ from .offset_checkpoints import (
     ALL_CHECKPOINTS as ALL_CHECKPOINTS,
 )
 from .offset_checkpoints import (
-    OffsetCheckpoints as OffsetCheckpoints,
+    DirCheckpoints as DirCheckpoints,
 )

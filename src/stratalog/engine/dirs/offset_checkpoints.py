@@ -40,7 +40,7 @@ class Checkpointed(NamedTuple):
     log_start_offset: int
 
 
-class OffsetCheckpoints:
+class DirCheckpoints:
     """See the module. Thread-safe."""
 
     def __init__(self, dirs: LogDirs) -> None:

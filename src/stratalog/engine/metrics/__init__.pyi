@@ -1,11 +1,14 @@
 from . import (
-    metrics as metrics,
+    catalogue as catalogue,
 )
-from .metric import (
-    Kind as Kind,
+from .catalogue import (
+    read_metrics as read_metrics,
 )
 from .metric import (
     Metric as Metric,
+)
+from .metric import (
+    MetricKind as MetricKind,
 )
 from .metric import (
     Sample as Sample,
@@ -18,9 +21,6 @@ from .metric import (
 )
 from .metric import (
     single as single,
-)
-from .metrics import (
-    read_metrics as read_metrics,
 )
 from .metrics_absent import (
     ABSENT as ABSENT,

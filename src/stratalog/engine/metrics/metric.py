@@ -22,7 +22,7 @@ _PER_SECOND = "PerSec"
 _MBEAN = re.compile(r"(?P<domain>[\w.]+):type=(?P<type>[\w-]+)(,name=(?P<name>[\w-]+))?")
 
 
-class Kind(Enum):
+class MetricKind(Enum):
     """A counter only grows, from 0 at the start of the broker; a timer is how often and how long in all."""
 
     GAUGE = "gauge"
@@ -49,7 +49,7 @@ class Metric(Generic[WorldT]):
     """
 
     name: str
-    kind: Kind
+    kind: MetricKind
     help: str
     labels: tuple[str, ...]
     read: Callable[[WorldT], Iterable[Sample]]
@@ -64,11 +64,11 @@ def kafka_metric(
     labels: tuple[str, ...] = (),
     *,
     attribute: str = "",
-    kind: Kind | None = None,
+    kind: MetricKind | None = None,
 ) -> Metric[WorldT]:
     """One of Kafka's; `kind` follows from the name unless it is given."""
     name = exported_name(mbean, attribute)
-    kind = kind or (Kind.COUNTER if name.endswith("_total") else Kind.GAUGE)
+    kind = kind or (MetricKind.COUNTER if name.endswith("_total") else MetricKind.GAUGE)
     return Metric(name, kind, help_text, labels, read, f"{mbean} {attribute}".strip())
 
 
@@ -78,7 +78,7 @@ def own_metric(
     help_text: str,
     labels: tuple[str, ...] = (),
     *,
-    kind: Kind = Kind.GAUGE,
+    kind: MetricKind = MetricKind.GAUGE,
 ) -> Metric[WorldT]:
     """One that Kafka has not."""
     return Metric(f"stratalog_{name}", kind, help_text, labels, read)

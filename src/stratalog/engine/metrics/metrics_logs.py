@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from stratalog.engine.log_manager import LogManager
-from stratalog.engine.metrics.metric import Kind, Metric, Sample, kafka_metric, own_metric, single
+from stratalog.engine.metrics.metric import Metric, MetricKind, Sample, kafka_metric, own_metric, single
 from stratalog.engine.partition import Partition
 from stratalog.log import PartitionLog
 from stratalog.log.retention import is_tiered
@@ -88,7 +88,7 @@ METRICS: tuple[Metric[LogManager], ...] = (
         "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs",
         lambda logs: [Sample((), logs.flush_times().total_ms, logs.flush_times().times)],
         "Flushes of logs, and the milliseconds that they took.",
-        kind=Kind.TIMER,
+        kind=MetricKind.TIMER,
     ),
     kafka_metric(_MANAGER + "OfflineLogDirectoryCount", lambda logs: single(len(logs.dirs.offline)),
                  "Log directories that failed."),

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from stratalog.engine.log_manager import LogManager
-from stratalog.engine.metrics.metric import Kind, Metric, Sample, exported_name
-from stratalog.remote.api import PluginMetric, PluginMetrics
+from stratalog.engine.metrics.metric import Metric, MetricKind, Sample, exported_name
+from stratalog.remote.api import PluginMetrics, RegisteredMetric
 
 logger = logging.getLogger(__name__)
 
@@ -29,12 +29,12 @@ def read_plugin_metrics(logs: LogManager) -> Iterator[tuple[Metric[Any], Iterabl
                 continue
             name = exported_name(_MBEAN, metric.name)
             labels = (*_LABELS, *metric.tags)
-            made: Metric[Any] = Metric(name, Kind.GAUGE, metric.description or metric.name, labels, lambda _: ())
+            made: Metric[Any] = Metric(name, MetricKind.GAUGE, metric.description or metric.name, labels, lambda _: ())
             families.setdefault((name, labels), (made, []))[1].append(sample)
     yield from families.values()
 
 
-def _sample(plugin: PluginMetrics, metric: PluginMetric) -> Sample | None:
+def _sample(plugin: PluginMetrics, metric: RegisteredMetric) -> Sample | None:
     try:
         value = float(metric.read())
     except Exception as error:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from stratalog.engine.log_manager import LogManager
-from stratalog.engine.metrics.metric import Kind, Metric, Sample, kafka_metric, own_metric, single
+from stratalog.engine.metrics.metric import Metric, MetricKind, Sample, kafka_metric, own_metric, single
 from stratalog.engine.metrics.metrics_logs import PARTITION
 from stratalog.engine.metrics.metrics_traffic import BY_TOPIC
 from stratalog.engine.tiering import tier_statuses
@@ -150,7 +150,7 @@ METRICS: tuple[Metric[RemoteView], ...] = (
                  _remote(lambda remote: remote.followers.idle_ratio),
                  "Share of the follower tasks' threads that have nothing to do, from 0 to 1, now."),
     kafka_metric(_MANAGER + "RemoteLogReaderFetchRateAndTimeMs", _reader_time,
-                 "Remote reads that have ended, and the milliseconds that they took.", kind=Kind.TIMER),
+                 "Remote reads that have ended, and the milliseconds that they took.", kind=MetricKind.TIMER),
     kafka_metric(_MANAGER + "RetentionSizeInPercent", _retention_percent,
                  "Size in both tiers, what is in both counted once, in percent of retention.bytes; 0 without a bound.",
                  PARTITION),

@@ -9,7 +9,7 @@ from typing import Any
 from stratalog.engine.log_manager import LogManager
 from stratalog.engine.partition import Partition
 from stratalog.errors import KafkaStorageError, StratalogError
-from stratalog.remote.tier import Failure, TierFacts, TierStatus, partition_status
+from stratalog.remote.tier import TaskFailure, TierFacts, TierStatus, partition_status
 
 
 def tier_statuses(logs: LogManager, topic: str | None = None) -> list[TierStatus]:
@@ -29,13 +29,13 @@ def _facts(partition: Partition, now_ms: int) -> TierFacts:
     log, remote = partition.log, partition.remote
     step = None
     segments, size = 0, 0
-    failures: list[Failure] = []
+    failures: list[TaskFailure] = []
     is_stopped = False
     if remote is not None:
         identity = partition.topic_id_partition
         step = remote.copy_step(identity)
         failures = [
-            Failure(task, trouble.times, trouble.since_ms, trouble.message)
+            TaskFailure(task, trouble.times, trouble.since_ms, trouble.message)
             for (whose, task), trouble in remote.health.troubles.items()
             if whose == identity
         ]
@@ -45,7 +45,7 @@ def _facts(partition: Partition, now_ms: int) -> TierFacts:
             segments, size = sizes.readable_segments, sizes.readable_bytes
         except StratalogError as error:  # its metadata is still being read
             if not failures:
-                failures = [Failure("metadata", 1, now_ms, str(error))]
+                failures = [TaskFailure("metadata", 1, now_ms, str(error))]
     return TierFacts(
         topic=partition.topic,
         partition=partition.partition,

@@ -17,7 +17,7 @@ from stratalog.errors import DamagedRemoteObjectError, RemoteResourceNotFoundErr
 from stratalog.inspect import REMAKEABLE
 from stratalog.jobs.audit.contents import ContentFault, Expected, IndexEntries, RecordsWalk, check_small
 from stratalog.jobs.audit.findings import Kind
-from stratalog.remote.storage import Layout, ObjectKind, ObjectStore, SegmentManifest
+from stratalog.remote.storage import ObjectKind, ObjectLayout, ObjectStore, SegmentManifest
 
 #: Whole blocks of every size that a manifest may name up to here.
 RANGE_BYTES = 8 * 1024 * 1024
@@ -114,4 +114,4 @@ def _damaged(kind: ObjectKind) -> ContentFault:
 
 def _has_no_entries(manifest: SegmentManifest, kind: ObjectKind) -> bool:
     """The layout of Aiven has an index without entries as no bytes at all."""
-    return manifest.layout is Layout.AIVEN and manifest.objects[kind].size == 0
+    return manifest.layout is ObjectLayout.AIVEN and manifest.objects[kind].size == 0

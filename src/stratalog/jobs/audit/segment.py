@@ -21,10 +21,10 @@ from stratalog.jobs.audit.findings import (
 from stratalog.remote.api import INT32_MAX, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from stratalog.remote.storage import (
     CONTENTS,
-    Layout,
     ObjectInfo,
     ObjectKey,
     ObjectKind,
+    ObjectLayout,
     SegmentManifest,
     object_key,
     stored_objects,
@@ -285,7 +285,7 @@ def _lost_manifest(facts: SegmentFacts, kind: Kind, text: str) -> Finding:
     if known is None or log is None or not _sizes_agree(log.size, known.segment_size_bytes):
         text += ", and its records are not there" if log is None else ""
         return facts.finding(Severity.ERROR, Kind.MISSING_SEGMENT if log is None else kind, text, _LOOK_FOR_RECORDS)
-    if facts.stored.layout is not Layout.STRATALOG:
+    if facts.stored.layout is not ObjectLayout.STRATALOG:
         return facts.finding(Severity.ERROR, kind, text, "look for the manifest in an older version of the bucket")
     return facts.finding(
         Severity.ERROR,
@@ -324,7 +324,7 @@ def misfits(stored: SegmentObjects, manifest: SegmentManifest) -> Iterator[tuple
     """Objects that are missing or of another size than the manifest says: key, what is there, and the size expected."""
     for key, size in stored_objects(manifest).items():
         found = stored.at(key)
-        if found is None or found.size < size or (found.size != size and manifest.layout is Layout.STRATALOG):
+        if found is None or found.size < size or (found.size != size and manifest.layout is ObjectLayout.STRATALOG):
             yield key, found, size
 
 
@@ -353,7 +353,7 @@ def object_finding(
     size = stored_objects(manifest)[key] if found is None else found.size
     parsed = ObjectKey.parse(key)
     kind = None if parsed is None else parsed.kind
-    if kind in CONTENTS[1:] and sound_records and manifest.layout is Layout.STRATALOG:
+    if kind in CONTENTS[1:] and sound_records and manifest.layout is ObjectLayout.STRATALOG:
         mend = RemakeIndexes(manifest.key(ObjectKind.MANIFEST), (kind,))
         return facts.finding(
             Severity.ERROR, what, text, _REMADE.get(kind, _FROM_RECORDS), mend=mend, key=key, size=size
@@ -375,7 +375,7 @@ def _unlisted(facts: SegmentFacts, manifest: SegmentManifest, info: ObjectInfo) 
     parsed = ObjectKey.parse(info.key)
     kind = None if parsed is None else parsed.kind
     wanted = kind is ObjectKind.TXN_INDEX and not manifest.txn_index_empty
-    is_ours = manifest.layout is Layout.STRATALOG and kind is not None
+    is_ours = manifest.layout is ObjectLayout.STRATALOG and kind is not None
     mend = DeleteObjects((info.key,)) if is_ours and not wanted and kind not in REMAKEABLE else None
     return facts.finding(
         Severity.WARNING,

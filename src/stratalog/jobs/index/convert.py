@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from stratalog.errors import DamagedRemoteObjectError
 from stratalog.log.format import OffsetIndexFormat, detect, format_of, offset_index_format, used_size
-from stratalog.remote.storage import Layout, ObjectKind, PlainView, SegmentManifest, StoredObject
+from stratalog.remote.storage import ObjectKind, ObjectLayout, PlainView, SegmentManifest, StoredObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Converted:
 
 def why_untouchable(manifest: SegmentManifest) -> str | None:
     """Why a segment's indexes are not changed, None where they may be."""
-    if manifest.layout is not Layout.STRATALOG:
+    if manifest.layout is not ObjectLayout.STRATALOG:
         return "it is of Aiven's layout, which is not written here"
     return "it is encrypted" if manifest.encryption is not None else None
 

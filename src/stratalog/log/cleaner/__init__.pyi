@@ -17,7 +17,7 @@ from .chunk_kernel import (
     check_batch as check_batch,
 )
 from .cleanable import (
-    LogFacts as LogFacts,
+    CleanableLog as CleanableLog,
 )
 from .cleaner import (
     Cleaner as Cleaner,
@@ -74,7 +74,7 @@ from .filter_plain import (
     empty_batch as empty_batch,
 )
 from .grouping import (
-    SegmentFacts as SegmentFacts,
+    SegmentSizes as SegmentSizes,
 )
 from .grouping import (
     group_by_size as group_by_size,

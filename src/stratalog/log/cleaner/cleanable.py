@@ -19,7 +19,7 @@ from stratalog.config import LogConfig
 from stratalog.log.partition_log import PartitionLog
 
 
-class SegmentFacts(Protocol):
+class CleanableSegment(Protocol):
     """What must be known of a segment. Asking for the timestamps may read a file, so it is done last."""
 
     @property
@@ -37,10 +37,10 @@ class SegmentFacts(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class LogFacts:
+class CleanableLog:
     """A log as it is now. `segments` are in order and end with the active one."""
 
-    segments: Sequence[SegmentFacts]
+    segments: Sequence[CleanableSegment]
     log_start_offset: int
     log_end_offset: int
     #: Not above the high watermark.
@@ -51,7 +51,7 @@ class LogFacts:
     deletes_by_retention: bool
 
     @classmethod
-    def of(cls, log: PartitionLog) -> LogFacts:
+    def of(cls, log: PartitionLog) -> CleanableLog:
         config: LogConfig = log.config
         return cls(
             segments=log.segments,
@@ -63,12 +63,12 @@ class LogFacts:
             deletes_by_retention="delete" in config.cleanup_policy,
         )
 
-    def sealed_from(self, offset: int) -> Sequence[SegmentFacts]:
+    def sealed_from(self, offset: int) -> Sequence[CleanableSegment]:
         """The segments from the one that holds `offset` on, without the active one."""
         return self.segments[_floor(self.segments, offset) : -1]
 
 
-def _floor(segments: Sequence[SegmentFacts], offset: int) -> int:
+def _floor(segments: Sequence[CleanableSegment], offset: int) -> int:
     """The place of the segment that would hold `offset`; 0 if all begin behind it."""
     return max(bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
 
@@ -82,7 +82,7 @@ class FirstDirty(NamedTuple):
     is_unexpected: bool = False
 
 
-def first_dirty_offset(facts: LogFacts, checkpointed: int | None) -> FirstDirty:
+def first_dirty_offset(facts: CleanableLog, checkpointed: int | None) -> FirstDirty:
     """Where the last cleaning ended, as far as that can be true; else the log start, so that all is cleaned."""
     start = facts.log_start_offset
     if checkpointed is None:
@@ -96,7 +96,7 @@ def first_dirty_offset(facts: LogFacts, checkpointed: int | None) -> FirstDirty:
     return FirstDirty(checkpointed, None)
 
 
-def first_uncleanable_offset(facts: LogFacts, first_dirty: int, now_ms: int) -> int:
+def first_uncleanable_offset(facts: CleanableLog, first_dirty: int, now_ms: int) -> int:
     """Where the cleanable part ends; not below `first_dirty`."""
     bounds = [facts.last_stable_offset, facts.segments[-1].base_offset]
     if facts.min_compaction_lag_ms > 0:
@@ -108,7 +108,7 @@ def first_uncleanable_offset(facts: LogFacts, first_dirty: int, now_ms: int) -> 
     return max(first_dirty, min(bounds))
 
 
-def compaction_delay_ms(facts: LogFacts, first_dirty: int, now_ms: int) -> int:
+def compaction_delay_ms(facts: CleanableLog, first_dirty: int, now_ms: int) -> int:
     """For how long the oldest dirty segment should have been compacted by `max.compaction.lag.ms`; 0: not yet."""
     timestamps = (segment.first_batch_timestamp for segment in facts.sealed_from(first_dirty))
     due_ms = now_ms - facts.max_compaction_lag_ms
@@ -134,7 +134,7 @@ class Dirtiness(NamedTuple):
         return self.cleanable_bytes / self.total_bytes
 
 
-def dirtiness(facts: LogFacts, first_dirty: int, first_uncleanable: int) -> Dirtiness:
+def dirtiness(facts: CleanableLog, first_dirty: int, first_uncleanable: int) -> Dirtiness:
     """In whole segments: one that holds `first_dirty` counts in both parts, one that holds `first_uncleanable` in
     none."""
     behind = [*facts.sealed_from(first_uncleanable), facts.segments[-1]][0].base_offset
@@ -142,7 +142,7 @@ def dirtiness(facts: LogFacts, first_dirty: int, first_uncleanable: int) -> Dirt
     return Dirtiness(clean, _size(facts.segments, min(first_dirty, behind), behind), behind)
 
 
-def _size(segments: Sequence[SegmentFacts], start: int, end: int) -> int:
+def _size(segments: Sequence[CleanableSegment], start: int, end: int) -> int:
     """Of the segments from the one that holds offset `start` on, as far as they begin below `end`."""
     if start >= end:
         return 0

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from stratalog.log.cleaner.filter_plain import FilterRules
-from stratalog.log.cleaner.grouping import SegmentFacts, group_by_size
+from stratalog.log.cleaner.grouping import SegmentSizes, group_by_size
 from stratalog.log.cleaner.log_view import aborted_transactions, last_records, segments_between
 from stratalog.log.cleaner.map_building import MapBuilder
 from stratalog.log.cleaner.offset_map import OffsetMap
@@ -175,7 +175,7 @@ def _legacy_horizon_ms(log: PartitionLog, first_dirty_offset: int) -> int:
 def _groups(log: PartitionLog, end_offset: int, first_uncleanable_offset: int) -> list[list[LogSegment]]:
     segments = segments_between(log.segments, 0, end_offset)
     facts = [
-        SegmentFacts(
+        SegmentSizes(
             segment.base_offset,
             segment.size_bytes,
             segment.offset_index.size_in_bytes,

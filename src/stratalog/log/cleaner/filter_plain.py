@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing_extensions import Buffer
 
 from stratalog.log.cleaner.superseded import NewerRecords
-from stratalog.log.cleaner.verdict import Verdict
+from stratalog.log.cleaner.verdict import BatchVerdict
 from stratalog.records import Record, RecordBatch, build_batch
 from stratalog.records import batch_format as fmt
 from stratalog.util import crc32c
@@ -39,7 +39,7 @@ class FilteredBatch:
     keyless: int
 
 
-def filter_batch(batch: RecordBatch, verdict: Verdict, rules: FilterRules) -> FilteredBatch:
+def filter_batch(batch: RecordBatch, verdict: BatchVerdict, rules: FilterRules) -> FilteredBatch:
     """Filter one batch. CorruptRecordError, InvalidRecordError for records that are none; ValueError for records whose
     offsets do not ascend."""
     if verdict.is_deletion:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from stratalog.log.append import RELATIVE_OFFSET_MAX
 
 
-class SegmentFacts(NamedTuple):
+class SegmentSizes(NamedTuple):
     """What grouping needs to know of a segment. Sizes are bytes, of any magnitude."""
 
     base_offset: int
@@ -18,7 +18,7 @@ class SegmentFacts(NamedTuple):
 
 
 def group_by_size(
-    segments: Sequence[SegmentFacts],
+    segments: Sequence[SegmentSizes],
     *,
     size_max: int,
     index_size_max: int,

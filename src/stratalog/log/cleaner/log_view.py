@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from stratalog.log.cleaner.values import LastRecord
 from stratalog.log.index import AbortedTransaction
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.segment import LogSegment, Segments
+from stratalog.log.segment import LogSegment, SegmentTable
 
 
 def segments_between(segments: Sequence[LogSegment], start_offset: int, end_offset: int) -> list[LogSegment]:
     """The segments that may hold offsets from `start_offset` to `end_offset` (exclusive), in order."""
     if start_offset >= end_offset:
         return []
-    row = Segments(tuple(segments))
+    row = SegmentTable(tuple(segments))
     return [segment for segment in row.from_offset(start_offset) if segment.base_offset < end_offset]
 
 
@@ -26,7 +26,7 @@ def aborted_transactions(log: PartitionLog, start_offset: int, end_offset: int) 
     filled: older records with its keys then stay for another cleaning. Nothing is lost by that.
     """
     found: list[AbortedTransaction] = []
-    for segment in Segments(tuple(log.segments)).from_offset(start_offset):
+    for segment in SegmentTable(tuple(log.segments)).from_offset(start_offset):
         within = segment.txn_index.collect(log.log_start_offset, end_offset)
         found += within.transactions
         if within.is_complete:

@@ -16,7 +16,7 @@ from stratalog.log.cleaner.filter_plain import FilteredBatch, FilterRules, empty
 from stratalog.log.cleaner.throttle import Throttle
 from stratalog.log.cleaner.transactions import CleanedTransactions
 from stratalog.log.cleaner.values import CleanerStats, LastRecord
-from stratalog.log.cleaner.verdict import Verdict, judge
+from stratalog.log.cleaner.verdict import BatchVerdict, judge
 from stratalog.log.segment import LogSegment
 from stratalog.records import Codec, RecordBatch, compress
 from stratalog.records import batch_format as fmt
@@ -148,7 +148,7 @@ class SegmentRewriter:
         if filtered.data is not None:
             self._wrote(self._output.add(filtered.data, RecordBatch(filtered.data)))
 
-    def _take_natively(self, batch: RecordBatch, verdict: Verdict) -> bool:
+    def _take_natively(self, batch: RecordBatch, verdict: BatchVerdict) -> bool:
         """Filter a batch in a loop of its own; False, and nothing is done, for one that the plain twin must take."""
         import numpy as np
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from stratalog.log.cleaner.cleanable import (
+    CleanableLog,
     Dirtiness,
     FirstDirty,
-    LogFacts,
     compaction_delay_ms,
     dirtiness,
     first_dirty_offset,
@@ -34,7 +34,7 @@ class Candidate:
     def of(
         cls,
         partition: TopicPartition,
-        facts: LogFacts,
+        facts: CleanableLog,
         *,
         checkpointed: int | None,
         min_cleanable_ratio: float,

@@ -14,7 +14,7 @@ from stratalog.records import RecordBatch
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class BatchVerdict:
     """`discard`: none of its records stay, whatever they are. `keep_empty`: its header stays even without records.
 
     `is_marker_of_nothing`: a marker whose transaction has no data left; it gets a delete horizon, if it has none.
@@ -37,7 +37,7 @@ def judge(
     *,
     high_watermark: int,
     now_ms: int,
-) -> Verdict:
+) -> BatchVerdict:
     """The verdict on the next batch of the log.
 
     Data of aborted transactions goes, and a marker of nothing whose delete horizon is over. The header stays for the
@@ -52,7 +52,7 @@ def judge(
         is_marker_of_nothing = False
         discard = transactions.on_data(batch)
     keep_empty = batch.next_offset == high_watermark or _is_last_of_producer(batch, last_records)
-    return Verdict(discard, keep_empty, is_marker_of_nothing)
+    return BatchVerdict(discard, keep_empty, is_marker_of_nothing)
 
 
 def _is_last_of_producer(batch: RecordBatch, last_records: Mapping[int, LastRecord]) -> bool:

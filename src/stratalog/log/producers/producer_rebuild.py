@@ -9,7 +9,7 @@ import logging
 
 from stratalog.errors import CorruptRecordError, InvalidRecordError, InvalidTxnStateError
 from stratalog.log.producers.producer_state import ProducerStateManager
-from stratalog.log.segment import LogSegment, Segments
+from stratalog.log.segment import LogSegment, SegmentTable
 from stratalog.records import LOG_OVERHEAD
 
 logger = logging.getLogger(__name__)
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 def rebuild_producer_state(
     producers: ProducerStateManager,
-    segments: Segments,
+    segments: SegmentTable,
     *,
     log_start_offset: int,
     last_offset: int,

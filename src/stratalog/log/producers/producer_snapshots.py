@@ -17,7 +17,7 @@ class SnapshotFile(NamedTuple):
     path: Path
 
 
-class SnapshotFiles:
+class SnapshotDirectory:
     """By the log end offset in their names."""
 
     def __init__(self, directory: StrPath, fs: FileSystem) -> None:

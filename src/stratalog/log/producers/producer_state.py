@@ -22,13 +22,13 @@ from stratalog.log.format import producer_snapshot
 from stratalog.log.index import AbortedTransaction
 from stratalog.log.producers.packed_producers import MANY_PRODUCERS, PackedProducers
 from stratalog.log.producers.producer_entry import ProducerEntry
-from stratalog.log.producers.producer_snapshots import SnapshotFile, SnapshotFiles
+from stratalog.log.producers.producer_snapshots import SnapshotDirectory, SnapshotFile
 from stratalog.log.producers.producer_updates import (
     AppendOrigin,
     DuplicateOf,
     ProducerUpdates,
 )
-from stratalog.log.producers.producer_verification import VerificationGuard, Verifications
+from stratalog.log.producers.producer_verification import OpenVerifications, VerificationGuard
 from stratalog.records import NO_TIMESTAMP, RecordBatch
 from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, StrPath
 
@@ -61,7 +61,7 @@ class ProducerStateManager:
         self.max_transaction_timeout_ms = max_transaction_timeout_ms
         #: Whether the first batch of a transaction must bring the guard of its verification.
         self.verification_required = verification_required
-        self.verifications = Verifications()
+        self.verifications = OpenVerifications()
         self.map_end_offset = 0
         self._last_snapshot_offset = 0
         self._clock = clock
@@ -75,7 +75,7 @@ class ProducerStateManager:
         self._ongoing: dict[int, int] = {}
         #: First offset -> offset of the marker, for transactions whose marker is not below the high watermark yet.
         self._unreplicated: dict[int, int] = {}
-        self._snapshots = SnapshotFiles(directory, fs)
+        self._snapshots = SnapshotDirectory(directory, fs)
         #: Offsets of the snapshots that were taken without a sync.
         self._unsynced: set[int] = set()
 

@@ -18,7 +18,7 @@ from stratalog.errors import (
     TransactionCoordinatorFencedError,
 )
 from stratalog.log.producers.producer_entry import BatchMetadata, ProducerEntry
-from stratalog.log.producers.producer_verification import VerificationGuard, Verifications
+from stratalog.log.producers.producer_verification import OpenVerifications, VerificationGuard
 from stratalog.records import (
     CONTROL_BIT,
     NO_PRODUCER_EPOCH,
@@ -88,7 +88,7 @@ class ProducerUpdates:
         origin: AppendOrigin,
         name: str,
         *,
-        verifications: Verifications,
+        verifications: OpenVerifications,
         guard: VerificationGuard | None = None,
         guard_required: bool = False,
     ) -> None:

@@ -34,7 +34,7 @@ class Verification:
             self.lowest_sequence = min(self.lowest_sequence, sequence)
 
 
-class Verifications(dict[int, Verification]):
+class OpenVerifications(dict[int, Verification]):
     """The open questions of a partition, by producer id."""
 
     def start(

@@ -23,7 +23,7 @@ from stratalog.log.leader_epochs import UNDEFINED_EPOCH, LeaderEpochCache
 from stratalog.log.local_log import LocalLog
 from stratalog.log.producers import ProducerStateManager
 from stratalog.log.recovery.recovery import LoadedLog, LogLoader
-from stratalog.log.segment import Segments
+from stratalog.log.segment import SegmentTable
 from stratalog.util import Clock, FileSystem
 
 logger = logging.getLogger(__name__)
@@ -130,7 +130,7 @@ def _restore_epochs(epochs: LeaderEpochCache, loaded: LoadedLog, name: str) -> N
     epochs.truncate_from_start(loaded.log_start_offset)
 
 
-def _fit(epochs: LeaderEpochCache, segments: Segments) -> bool:
+def _fit(epochs: LeaderEpochCache, segments: SegmentTable) -> bool:
     """Whether the epochs are true of the first batch, not before the first epoch, of the last segment that has one."""
     earliest = epochs.earliest_entry
     first_known = 0 if earliest is None else earliest.start_offset

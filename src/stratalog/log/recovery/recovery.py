@@ -34,7 +34,7 @@ from stratalog.log.recovery.kept_cuts import has_content, keep_log, keep_tail
 from stratalog.log.recovery.overflow import split_overflowed, split_segment
 from stratalog.log.recovery.segment_recovery import OverflowedSegmentError, SoundBatches
 from stratalog.log.resumption import content_end
-from stratalog.log.segment import LogSegment, Segments
+from stratalog.log.segment import LogSegment, SegmentTable
 from stratalog.records import RecordBatch
 from stratalog.util import Clock, FileSystem
 
@@ -48,7 +48,7 @@ _NO_END: Final = 0x7FFF_FFFF_FFFF_FFFF
 class LoadedLog:
     """What `load_log` found and made."""
 
-    segments: Segments
+    segments: SegmentTable
     log_start_offset: int
     recovery_point: int
     log_end_offset: int
@@ -134,7 +134,7 @@ class LogLoader:
             log_start_offset = max(log_start_offset, self._segments[0].base_offset)
         self._epochs.truncate_from_end(log_end_offset)
         self._epochs.truncate_from_start(self._log_start_offset)
-        segments = Segments(tuple(self._segments))
+        segments = SegmentTable(tuple(self._segments))
         self._producers.remove_stray_snapshots([segment.base_offset for segment in segments])
         rebuild_producer_state(
             self._producers,
@@ -221,7 +221,7 @@ class LogLoader:
             segment.release_indexes()
 
     def _unflushed(self) -> tuple[LogSegment, ...]:
-        return Segments(tuple(self._segments)).from_offset(self._recovery_point)
+        return SegmentTable(tuple(self._segments)).from_offset(self._recovery_point)
 
     def _recover_unflushed(self) -> None:
         for segment in self._unflushed():
@@ -242,7 +242,7 @@ class LogLoader:
         )
         rebuild_producer_state(
             producers,
-            Segments(tuple(row)),
+            SegmentTable(tuple(row)),
             log_start_offset=self._log_start_offset,
             last_offset=segment.base_offset,
             now_ms=self._clock.now_ms(),

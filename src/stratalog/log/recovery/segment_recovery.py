@@ -52,7 +52,7 @@ class OverflowedSegmentError(StratalogError):
         self.base_offset = base_offset
 
 
-class Damage(NamedTuple):
+class DamagedRange(NamedTuple):
     """A place in a `.log` that is no sound batch and was left as it is."""
 
     position: int
@@ -81,7 +81,7 @@ class SoundBatches(NamedTuple):
     #: The offset behind the last sound batch.
     next_offset: int
     #: Where something is wrong in what is kept.
-    damage: tuple[Damage, ...]
+    damage: tuple[DamagedRange, ...]
     #: Why the segment ends before the file does; None if it does not.
     flaw: str | None
 
@@ -115,7 +115,7 @@ def index_sound_batches(
     )
     largest, largest_offset = NO_TIMESTAMP, base_offset
     recent: dict[int, deque[int]] = {}
-    damage: list[Damage] = []
+    damage: list[DamagedRange] = []
     flaw: str | None = None
     gap: _Gap | None = None
     while position < limit:
@@ -157,7 +157,7 @@ def index_sound_batches(
                 indexes.truncate_to(expected_offset - 1)
                 expected_offset, largest, largest_offset = gap[1:]
                 if expected_offset < flushed_to:
-                    damage.append(Damage(gap.position, position, expected_offset, header[0], flaw))
+                    damage.append(DamagedRange(gap.position, position, expected_offset, header[0], flaw))
                     gap = flaw = None
                     continue
                 position = gap.position
@@ -167,7 +167,7 @@ def index_sound_batches(
             resumed, found_offset = next_sound(view, position, expected_offset, highest)
             if found_offset < 0 and synced_to is not None and expected_offset >= synced_to:
                 break
-            damage.append(Damage(position, resumed, expected_offset, found_offset, flaw))
+            damage.append(DamagedRange(position, resumed, expected_offset, found_offset, flaw))
             flaw, position, gap = None, resumed, None
             last_index_entry = position - index_interval_bytes - 1  # readers get there by an entry of its own
             continue

@@ -11,7 +11,7 @@ from .decision import (
     RetentionPlan as RetentionPlan,
 )
 from .decision import (
-    SegmentFacts as SegmentFacts,
+    RetentionSegment as RetentionSegment,
 )
 from .decision import (
     is_tiered as is_tiered,

@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 from stratalog.config import LogConfig
 
 
-class SegmentFacts(Protocol):
+class RetentionSegment(Protocol):
     """What retention must know of a segment; asking for the timestamp may read the time index, so it is asked last."""
 
     @property
@@ -108,7 +108,7 @@ class RetentionPlan:
     roll_active: bool
 
 
-def plan_retention(segments: Sequence[SegmentFacts], limits: RetentionLimits, now_ms: int) -> RetentionPlan:
+def plan_retention(segments: Sequence[RetentionSegment], limits: RetentionLimits, now_ms: int) -> RetentionPlan:
     """Decide about `segments`, all of a log in order with the active one last.
 
     `deletions[i]` is the reason for `segments[i]`; the active segment may be among them, and is then replaced by an
@@ -124,7 +124,7 @@ def plan_retention(segments: Sequence[SegmentFacts], limits: RetentionLimits, no
 
 
 def _apply(
-    reason: DeletionReason, segments: Sequence[SegmentFacts], first: int, limits: RetentionLimits, now_ms: int
+    reason: DeletionReason, segments: Sequence[RetentionSegment], first: int, limits: RetentionLimits, now_ms: int
 ) -> tuple[int, bool]:
     """How many segments from `first` on one rule takes, and whether it wants the active one rolled."""
     breaches = _breaches(reason, segments, first, limits, now_ms)
@@ -154,7 +154,7 @@ def _is_expendable(end_offset: int, is_active: bool, limits: RetentionLimits) ->
 
 
 def _breaches(
-    reason: DeletionReason, segments: Sequence[SegmentFacts], first: int, limits: RetentionLimits, now_ms: int
+    reason: DeletionReason, segments: Sequence[RetentionSegment], first: int, limits: RetentionLimits, now_ms: int
 ) -> Iterator[bool]:
     """Whether each segment from `first` on breaches one rule."""
     if reason is DeletionReason.LOG_START_OFFSET:

@@ -37,12 +37,12 @@ from .segment import (
 from .segment_indexes import (
     SegmentIndexes as SegmentIndexes,
 )
+from .segment_table import (
+    SegmentTable as SegmentTable,
+)
 from .segment_writer import (
     SegmentWriter as SegmentWriter,
 )
 from .segment_writer import (
     WrittenSegment as WrittenSegment,
-)
-from .segments import (
-    Segments as Segments,
 )

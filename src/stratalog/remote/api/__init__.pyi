@@ -89,10 +89,10 @@ from .plugin_metrics import (
     Monitorable as Monitorable,
 )
 from .plugin_metrics import (
-    PluginMetric as PluginMetric,
+    PluginMetrics as PluginMetrics,
 )
 from .plugin_metrics import (
-    PluginMetrics as PluginMetrics,
+    RegisteredMetric as RegisteredMetric,
 )
 from .segment_state import (
     RemoteLogSegmentState as RemoteLogSegmentState,

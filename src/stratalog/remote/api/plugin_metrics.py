@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
-class PluginMetric:
+class RegisteredMetric:
     """One metric. `read` gives its value now; it must be quick, and may be called by any thread."""
 
     name: str
@@ -33,7 +33,7 @@ class PluginMetrics:
         self.config = config
         self.class_name = class_name
         self._lock = threading.Lock()
-        self._metrics: dict[tuple[str, frozenset[tuple[str, str]]], PluginMetric] = {}
+        self._metrics: dict[tuple[str, frozenset[tuple[str, str]]], RegisteredMetric] = {}
 
     def add_metric(
         self,
@@ -43,7 +43,7 @@ class PluginMetrics:
         tags: Mapping[str, str] | None = None,
     ) -> None:
         """Show what `read` gives whenever metrics are read. ValueError for a name that is there with these tags."""
-        metric = PluginMetric(name, read, description, dict(tags or {}))
+        metric = RegisteredMetric(name, read, description, dict(tags or {}))
         with self._lock:
             if _key(metric) in self._metrics:
                 raise ValueError(f"a metric {name} with the tags {metric.tags} is there already")
@@ -54,7 +54,7 @@ class PluginMetrics:
         with self._lock:
             self._metrics.pop((name, frozenset((tags or {}).items())), None)
 
-    def metrics(self) -> list[PluginMetric]:
+    def metrics(self) -> list[RegisteredMetric]:
         """What there is, by name."""
         with self._lock:
             return sorted(self._metrics.values(), key=lambda metric: metric.name)
@@ -69,5 +69,5 @@ class Monitorable(Protocol):
         ...
 
 
-def _key(metric: PluginMetric) -> tuple[str, frozenset[tuple[str, str]]]:
+def _key(metric: RegisteredMetric) -> tuple[str, frozenset[tuple[str, str]]]:
     return metric.name, frozenset(metric.tags.items())

@@ -28,7 +28,7 @@ from stratalog.remote.ownership.bucket_owner import (
     replace_owner,
 )
 from stratalog.remote.ownership.owner_file import OwnershipFile
-from stratalog.remote.storage import Layout, ObjectStore
+from stratalog.remote.storage import ObjectLayout, ObjectStore
 from stratalog.util import SYSTEM_CLOCK, Clock, random_uuid, uuid_from_base64, uuid_to_base64
 
 logger = logging.getLogger(__name__)
@@ -153,7 +153,7 @@ class BrokerOwnership:
         for directory, maker in makers(self._store).items():
             if maker is None:
                 continue
-            if maker is Layout.AIVEN:
+            if maker is ObjectLayout.AIVEN:
                 raise NotOwnerError(
                     f"{self._store.url}/{directory} is in the layout of Aiven's plugin: such a bucket is only read; "
                     "give"

@@ -25,8 +25,8 @@ from stratalog.errors import (
     RemoteStorageError,
 )
 from stratalog.remote.storage import (
-    Layout,
     ObjectInfo,
+    ObjectLayout,
     ObjectStore,
     SegmentManifest,
     parse_manifest_key,
@@ -152,7 +152,7 @@ def take_over(
     Aiven's plugin, which is only read.
     """
     for maker in makers(store).values():
-        if maker is Layout.AIVEN:
+        if maker is ObjectLayout.AIVEN:
             raise NotOwnerError(
                 f"{store.url} has segments in the layout of Aiven's plugin: such a bucket is only read; bring the "
                 "topics"
@@ -282,13 +282,13 @@ def made_by_brokers(store: ObjectStore) -> bool:
     return any(maker is not None for maker in makers(store).values())
 
 
-def makers(store: ObjectStore) -> dict[str, Layout | None]:
+def makers(store: ObjectStore) -> dict[str, ObjectLayout | None]:
     """Who made what lies in each directory of a topic: a broker with the layout named, None for a bulk job or no
     segment.
 
     One segment of each is looked at.
     """
-    found: dict[str, Layout | None] = {}
+    found: dict[str, ObjectLayout | None] = {}
     try:
         directories = store.list_level("").directories
     except MissingBucketError:
@@ -298,8 +298,8 @@ def makers(store: ObjectStore) -> dict[str, Layout | None]:
             manifest = _first_manifest(store, directory)
             is_bulk = manifest is None or manifest.broker_id == BULK_BROKER_ID
             found[directory] = None if manifest is None or is_bulk else manifest.layout
-            if manifest is not None and manifest.layout is Layout.AIVEN:
-                found[directory] = Layout.AIVEN
+            if manifest is not None and manifest.layout is ObjectLayout.AIVEN:
+                found[directory] = ObjectLayout.AIVEN
     return found
 
 

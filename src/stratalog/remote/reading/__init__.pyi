@@ -26,5 +26,5 @@ from .unclamped_sizes import (
     KeepsVersions as KeepsVersions,
 )
 from .unclamped_sizes import (
-    TrueSizes as TrueSizes,
+    UnclampedSizes as UnclampedSizes,
 )

@@ -49,7 +49,7 @@ class KeepsVersions(Protocol):
         ...
 
 
-class TrueSizes:
+class UnclampedSizes:
     """`inner`, with true sizes in all that it answers where they can be had. Thread-safe.
 
     A store that cannot be asked leaves the clamped size, and is asked again with the next lookup.

@@ -38,7 +38,7 @@ from .manifest import (
     BLOCK_BYTES as BLOCK_BYTES,
 )
 from .manifest import (
-    Layout as Layout,
+    ObjectLayout as ObjectLayout,
 )
 from .manifest import (
     SegmentManifest as SegmentManifest,

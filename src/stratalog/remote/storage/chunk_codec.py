@@ -23,7 +23,7 @@ import cramjam
 from typing_extensions import Buffer
 
 from stratalog.errors import DamagedRemoteObjectError
-from stratalog.remote.storage.chunks import Chunk
+from stratalog.remote.storage.chunks import StoredChunk
 from stratalog.util import random_bytes
 
 NONCE_BYTES = 12
@@ -94,7 +94,7 @@ class ChunkCodec:
             return self.cipher.seal(data, associated_data(object_key, number, count))
         return bytes(data)
 
-    def decode(self, object_key: str, chunk: Chunk, count: int, stored: Buffer) -> Buffer:
+    def decode(self, object_key: str, chunk: StoredChunk, count: int, stored: Buffer) -> Buffer:
         """The content of one chunk. DamagedRemoteObjectError names the object and the chunk that does not give it."""
         data: Buffer = stored
         try:

@@ -15,7 +15,7 @@ from itertools import accumulate
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class StoredChunk:
     """Content [start, end) as bytes [stored_start, stored_end) of the object."""
 
     number: int
@@ -59,10 +59,10 @@ class ChunkIndex:
         """Bytes of all chunks in the object."""
         return self._ends[-1] - self.position
 
-    def chunk(self, number: int) -> Chunk:
+    def chunk(self, number: int) -> StoredChunk:
         """The chunk of this number, from 0."""
         start = number * self.chunk_bytes
-        return Chunk(
+        return StoredChunk(
             number,
             start,
             min(start + self.chunk_bytes, self.size),
@@ -70,7 +70,7 @@ class ChunkIndex:
             self._ends[number + 1],
         )
 
-    def chunks(self, start: int, end: int) -> list[Chunk]:
+    def chunks(self, start: int, end: int) -> list[StoredChunk]:
         """Those that hold the content [start, end), which is clipped to what there is."""
         end = min(end, self.size)
         if start >= end:

@@ -27,7 +27,7 @@ from stratalog.remote.storage.aiven import keys as aiven_keys
 from stratalog.remote.storage.aiven import manifest as aiven_manifest
 from stratalog.remote.storage.chunk_codec import AesGcm, ChunkCodec, Compression
 from stratalog.remote.storage.keyring import Keyring
-from stratalog.remote.storage.manifest import Encryption, Layout, SegmentManifest
+from stratalog.remote.storage.manifest import Encryption, ObjectLayout, SegmentManifest
 from stratalog.remote.storage.object_names import ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.util import REAL_FILESYSTEM, FileSystem
@@ -99,7 +99,7 @@ def read_replaced(store: ObjectStore, segment: ObjectKey) -> SegmentManifest:
 def object_key(manifest: SegmentManifest, kind: ObjectKind) -> str:
     """The key of the object that holds a content; several contents may share one."""
     key = manifest.key(kind)
-    if manifest.layout is Layout.STRATALOG:
+    if manifest.layout is ObjectLayout.STRATALOG:
         return key
     parsed = ObjectKey.parse(key)
     return key if parsed is None else aiven_keys.object_key(parsed)
@@ -241,7 +241,7 @@ class SegmentReader:
         return data
 
     def _codec(self, manifest: SegmentManifest, kind: ObjectKind) -> ChunkCodec:
-        if manifest.layout is Layout.AIVEN and kind is not ObjectKind.LOG:
+        if manifest.layout is ObjectLayout.AIVEN and kind is not ObjectKind.LOG:
             return ChunkCodec(Compression.NONE, self._segment_codec(manifest).cipher)
         return self._segment_codec(manifest)
 
@@ -283,7 +283,7 @@ class SegmentReader:
             found = self.store.head(key)
         except RemoteStorageError:
             return None
-        if found.size != size and (manifest.layout is Layout.STRATALOG or found.size < size):
+        if found.size != size and (manifest.layout is ObjectLayout.STRATALOG or found.size < size):
             what = f"it has {found.size} bytes, and {size} were stored"
         elif noted.etag is not None and found.etag is not None and found.etag != noted.etag:
             what = f"its entity tag is {found.etag}, and {noted.etag} was stored"

@@ -42,7 +42,7 @@ ENCODED_VERSION = 2
 BLOCK_BYTES = 1024 * 1024
 
 
-class Layout(Enum):
+class ObjectLayout(Enum):
     """Whose objects they are."""
 
     STRATALOG = "stratalog"
@@ -110,7 +110,7 @@ class SegmentManifest:
     block_timestamps: BlockTimestamps | None = None
     compression: Compression = Compression.NONE
     encryption: Encryption | None = None
-    layout: Layout = Layout.STRATALOG
+    layout: ObjectLayout = ObjectLayout.STRATALOG
 
     @classmethod
     def of(

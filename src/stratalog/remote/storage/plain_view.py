@@ -9,7 +9,7 @@ from typing_extensions import Buffer
 
 from stratalog.errors import RemoteResourceNotFoundError, RemoteStorageError
 from stratalog.remote.storage.layouts import ReadKeys, SegmentReader, object_key, parse_manifest_key
-from stratalog.remote.storage.manifest import Layout, SegmentManifest
+from stratalog.remote.storage.manifest import ObjectLayout, SegmentManifest
 from stratalog.remote.storage.object_names import CONTENTS, ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ForwardingObjectStore, ObjectInfo, ObjectStore
 from stratalog.util import REAL_FILESYSTEM, FileSystem
@@ -102,7 +102,7 @@ class PlainView(ForwardingObjectStore):
             manifest = self.reader.manifest(parsed)
         except RemoteResourceNotFoundError:
             return
-        if manifest.encryption is not None or manifest.layout is not Layout.STRATALOG:
+        if manifest.encryption is not None or manifest.layout is not ObjectLayout.STRATALOG:
             raise RemoteStorageError(
                 f"{self.url}/{key} is of a segment that is encrypted or of another layout; it is not changed in place"
             )

@@ -29,7 +29,7 @@ from .status import (
     MEANING as MEANING,
 )
 from .status import (
-    Failure as Failure,
+    TaskFailure as TaskFailure,
 )
 from .status import (
     TierFacts as TierFacts,

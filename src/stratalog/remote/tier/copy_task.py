@@ -35,7 +35,7 @@ from stratalog.remote.tier.log_view import LogView
 from stratalog.remote.tier.segment_check import CheckedSegment, check_segment
 from stratalog.remote.tier.segment_deletion import delete_segment
 from stratalog.remote.tier.services import TierServices
-from stratalog.remote.tier.watchdog import Progress, StepKind
+from stratalog.remote.tier.watchdog import StepKind, TaskProgress
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ _QUOTA_POLL_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CopyCandidate:
     """A sealed segment and the base offset of the one after it."""
 
     segment: LogSegment
@@ -52,13 +52,13 @@ class Candidate:
 
 def candidates(
     segments: Sequence[LogSegment], from_offset: int, last_stable_offset: int, config: LogConfig, now_ms: int
-) -> list[Candidate]:
+) -> list[CopyCandidate]:
     """The segments to copy, in order: sealed, holding `from_offset` or later ones, all below the last stable offset.
 
     Stops at the first one that the copy lag keeps back: it is younger than `remote.copy.lag.ms`, and fewer than
     `remote.copy.lag.bytes` follow it. Either being 0 means at once; -1 means as long as local retention allows.
     """
-    found: list[Candidate] = []
+    found: list[CopyCandidate] = []
     after = sum(segment.size_bytes for segment in segments)
     for segment, following in itertools.pairwise(segments):
         after -= segment.size_bytes
@@ -66,7 +66,7 @@ def candidates(
             continue
         if following.base_offset > last_stable_offset or not _is_due(segment, after, config, now_ms):
             break
-        found.append(Candidate(segment, following.base_offset))
+        found.append(CopyCandidate(segment, following.base_offset))
     return found
 
 
@@ -91,7 +91,7 @@ class CopyTask:
         log: LogView,
         partition: TopicIdPartition,
         *,
-        progress: Progress,
+        progress: TaskProgress,
         cancelled: Cancellation,
     ) -> None:
         self._services = services
@@ -142,7 +142,7 @@ class CopyTask:
                 return False
         return True
 
-    def _copy_counted(self, candidate: Candidate) -> None:
+    def _copy_counted(self, candidate: CopyCandidate) -> None:
         counts = self._services.counts.topic(self._partition.topic)
         counts.copy_requests += 1
         try:
@@ -152,7 +152,7 @@ class CopyTask:
             raise
         counts.copy_bytes += candidate.segment.size_bytes
 
-    def _copy(self, candidate: Candidate) -> None:
+    def _copy(self, candidate: CopyCandidate) -> None:
         segment_id = RemoteLogSegmentId.generate_new(self._partition)
         self._services.in_flight.begin(segment_id)
         try:
@@ -160,7 +160,7 @@ class CopyTask:
         finally:
             self._services.in_flight.end(segment_id)
 
-    def _copy_as(self, segment_id: RemoteLogSegmentId, candidate: Candidate) -> None:
+    def _copy_as(self, segment_id: RemoteLogSegmentId, candidate: CopyCandidate) -> None:
         segment, end_offset = candidate.segment, candidate.next_base_offset - 1
         ensure_reachable(self._services.rsm, segment.log_path, segment.size_bytes)
         ensure_owner(self._services.rsm)
@@ -188,7 +188,7 @@ class CopyTask:
         logger.info("Copied %s to the remote tier as %s", segment.log_path.name, segment_id)
 
     def _started(
-        self, segment_id: RemoteLogSegmentId, candidate: Candidate, size_bytes: int
+        self, segment_id: RemoteLogSegmentId, candidate: CopyCandidate, size_bytes: int
     ) -> RemoteLogSegmentMetadata:
         segment = candidate.segment
         epochs = self._log.leader_epochs.entries_in_range(segment.base_offset, candidate.next_base_offset)
@@ -209,7 +209,7 @@ class CopyTask:
             txn_index_empty=segment.txn_index.is_empty,
         )
 
-    def _data(self, candidate: Candidate, checked: CheckedSegment) -> LogSegmentData:
+    def _data(self, candidate: CopyCandidate, checked: CheckedSegment) -> LogSegmentData:
         segment = candidate.segment
         snapshot = self._log.directory / snapshot_file(candidate.next_base_offset)
         epochs = self._log.leader_epochs.entries_up_to(candidate.next_base_offset)

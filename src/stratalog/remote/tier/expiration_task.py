@@ -29,7 +29,7 @@ from stratalog.remote.tier.retention import (
 from stratalog.remote.tier.segment_deletion import delete_segment
 from stratalog.remote.tier.services import TierServices
 from stratalog.remote.tier.tier_facts import DeleteLag, RemoteTally
-from stratalog.remote.tier.watchdog import Progress, StepKind
+from stratalog.remote.tier.watchdog import StepKind, TaskProgress
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class ExpirationTask:
         log: LogView,
         partition: TopicIdPartition,
         *,
-        progress: Progress,
+        progress: TaskProgress,
         cancelled: Cancellation,
     ) -> None:
         self._services = services

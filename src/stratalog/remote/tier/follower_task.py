@@ -7,7 +7,7 @@ from stratalog.remote.tier.cancellation import Cancellation
 from stratalog.remote.tier.copied_offset import find_highest_remote_offset
 from stratalog.remote.tier.log_view import LogView
 from stratalog.remote.tier.services import TierServices
-from stratalog.remote.tier.watchdog import Progress, StepKind
+from stratalog.remote.tier.watchdog import StepKind, TaskProgress
 
 
 class FollowerTask:
@@ -19,7 +19,7 @@ class FollowerTask:
         log: LogView,
         partition: TopicIdPartition,
         *,
-        progress: Progress,
+        progress: TaskProgress,
         cancelled: Cancellation,
     ) -> None:
         self._services = services

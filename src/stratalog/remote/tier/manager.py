@@ -26,7 +26,7 @@ from stratalog.remote.api import (
     name_of,
     position_max,
 )
-from stratalog.remote.reading import RemoteIndexCache, RemoteLogReader, RemoteReadResult, SegmentBlocks, TrueSizes
+from stratalog.remote.reading import RemoteIndexCache, RemoteLogReader, RemoteReadResult, SegmentBlocks, UnclampedSizes
 from stratalog.remote.tier.counters import RemoteCounts
 from stratalog.remote.tier.health import RemoteHealth
 from stratalog.remote.tier.log_view import LogView, topic_id_partition
@@ -85,7 +85,7 @@ class RemoteLogManager:
         self._plain_rlmm = rlmm
         #: What plugins show of themselves; filled by those who made them.
         self.plugin_metrics: list[PluginMetrics] = []
-        self._rlmm = TrueSizes(rlmm, rsm)
+        self._rlmm = UnclampedSizes(rlmm, rsm)
         self._clock = clock
         self.health = RemoteHealth(clock)
         self.counts = RemoteCounts()

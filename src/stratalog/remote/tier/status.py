@@ -14,7 +14,7 @@ from enum import Enum
 from typing import cast
 
 from stratalog.config import LogConfig
-from stratalog.log.retention import SegmentFacts
+from stratalog.log.retention import RetentionSegment
 from stratalog.log.segment import LogSegment
 from stratalog.remote.tier.copy_task import candidates
 from stratalog.remote.tier.watchdog import Step, StepKind
@@ -56,7 +56,7 @@ MEANING = {
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class TaskFailure:
     """A task whose last turn failed: how many in a row, since when, and what it said last."""
 
     task: str
@@ -75,7 +75,7 @@ class TierFacts:
     topic: str
     partition: int
     config: LogConfig
-    segments: Sequence[SegmentFacts]
+    segments: Sequence[RetentionSegment]
     log_start_offset: int
     local_log_start_offset: int
     last_stable_offset: int
@@ -90,13 +90,13 @@ class TierFacts:
     is_stopped: bool = False
     #: What the copy task waits for; None while it is idle.
     step: Step | None = None
-    failures: Sequence[Failure] = ()
+    failures: Sequence[TaskFailure] = ()
     remote_segments: int = 0
     remote_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentStatus:
+class LocalSegmentStatus:
     """One local segment, and why it is (only) here. `last_offset` is one below `base_offset` for an empty one."""
 
     base_offset: int
@@ -126,8 +126,8 @@ class TierStatus:
     local_bytes: int
     remote_segments: int
     remote_bytes: int
-    failures: tuple[Failure, ...] = ()
-    segments: tuple[SegmentStatus, ...] = field(default=(), repr=False)
+    failures: tuple[TaskFailure, ...] = ()
+    segments: tuple[LocalSegmentStatus, ...] = field(default=(), repr=False)
 
     @property
     def is_failing(self) -> bool:
@@ -163,7 +163,7 @@ def partition_status(facts: TierFacts) -> TierStatus:
     )
 
 
-def _segment_statuses(facts: TierFacts) -> list[SegmentStatus]:
+def _segment_statuses(facts: TierFacts) -> list[LocalSegmentStatus]:
     segments, highest = facts.segments, facts.highest_remote_offset
     ends = [following.base_offset for _, following in itertools.pairwise(segments)] + [facts.log_end_offset]
     first_local = max(highest + 1, facts.log_start_offset)
@@ -174,7 +174,7 @@ def _segment_statuses(facts: TierFacts) -> list[SegmentStatus]:
         reason = reasons.get(at, Reason.LOCAL_RETENTION)
         if at + 1 == len(segments):
             reason = _of_active(facts, is_empty=end <= segment.base_offset)
-        found.append(SegmentStatus(segment.base_offset, end - 1, segment.size_bytes, reason))
+        found.append(LocalSegmentStatus(segment.base_offset, end - 1, segment.size_bytes, reason))
     return found
 
 
@@ -226,7 +226,7 @@ def _of_due(facts: TierFacts, *, is_first: bool) -> Reason:
     return Reason.QUOTA if facts.step.kind is StepKind.QUOTA else Reason.COPYING
 
 
-def _text(reason: Reason, head: SegmentStatus | None, facts: TierFacts) -> str:
+def _text(reason: Reason, head: LocalSegmentStatus | None, facts: TierFacts) -> str:
     where = "" if head is None or reason is Reason.UP_TO_DATE else f"offset {head.base_offset} on: "
     if reason is Reason.FAILING:
         copying = next((failure for failure in facts.failures if failure.task == "copy"), None)

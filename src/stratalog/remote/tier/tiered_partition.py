@@ -18,7 +18,7 @@ from stratalog.remote.tier.log_view import LogView, segments_not_remote
 from stratalog.remote.tier.schedule import Job
 from stratalog.remote.tier.services import TierServices
 from stratalog.remote.tier.tier_facts import CopyLag, DeleteLag, PartitionGauges
-from stratalog.remote.tier.watchdog import Progress, Step
+from stratalog.remote.tier.watchdog import Step, TaskProgress
 
 #: The names of tasks, as they are reported.
 COPY, EXPIRATION, FOLLOWER = "copy", "expiration", "follower task"
@@ -33,9 +33,9 @@ class PartitionTasks:
     copy: CopyTask
     expiration: ExpirationTask
     follower: FollowerTask
-    copying: Progress
-    expiring: Progress
-    following: Progress
+    copying: TaskProgress
+    expiring: TaskProgress
+    following: TaskProgress
     cancelled: Cancellation
 
 
@@ -158,7 +158,7 @@ def tier_partition(
 
 
 @contextmanager
-def _turn(progress: Progress) -> Iterator[None]:
+def _turn(progress: TaskProgress) -> Iterator[None]:
     try:
         yield
     finally:

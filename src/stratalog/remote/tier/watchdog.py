@@ -39,7 +39,7 @@ class Stall:
     waiting_for: str
 
 
-class Progress:
+class TaskProgress:
     """How far one task is. The task notes its steps; anybody may look. Idle between two turns."""
 
     def __init__(self, clock: Clock) -> None:
@@ -80,14 +80,14 @@ class Watchdog:
     def __init__(self, stall_ms: int, clock: Clock) -> None:
         self._stall_ms = stall_ms
         self._clock = clock
-        self._watched: dict[tuple[TopicIdPartition, str], Progress] = {}
+        self._watched: dict[tuple[TopicIdPartition, str], TaskProgress] = {}
         self._lock = threading.Lock()
         #: The tasks that stand still.
         self.stalls: dict[tuple[TopicIdPartition, str], Stall] = {}
 
-    def watch(self, partition: TopicIdPartition, task: str) -> Progress:
+    def watch(self, partition: TopicIdPartition, task: str) -> TaskProgress:
         """The progress of a new task, which takes the place of an earlier one of the partition."""
-        progress = Progress(self._clock)
+        progress = TaskProgress(self._clock)
         with self._lock:
             self._watched[partition, task] = progress
         return progress

@@ -26,5 +26,5 @@ from .job import (
     read_table as read_table,
 )
 from .layout import (
-    Layout as Layout,
+    ExportLayout as ExportLayout,
 )

@@ -16,7 +16,7 @@ from stratalog.spark.export.commits import Commit
 from stratalog.spark.export.counts import Counts
 from stratalog.spark.export.layout import UNDECODED
 from stratalog.spark.export.parquet_table import OverlappingRunsError
-from stratalog.spark.export.targets import Outcome, Target
+from stratalog.spark.export.targets import CommitResult, ExportTarget
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,7 +63,7 @@ def check_engine(spark: SparkSession, kind: str) -> None:
         )
 
 
-class EngineTarget(Target):
+class EngineTarget(ExportTarget):
     """What the two have in common."""
 
     def __init__(self, spark: SparkSession, to: str) -> None:
@@ -73,7 +73,7 @@ class EngineTarget(Target):
     def recover(self) -> Commit | None:
         return self._last()  # files of runs that died are the engine's to clean: `VACUUM`, `remove_orphan_files`
 
-    def add(self, rows: DataFrame, commit: Commit, progress: Progress) -> Outcome:
+    def add(self, rows: DataFrame, commit: Commit, progress: Progress) -> CommitResult:
         try:
             self._append(rows, commit)
         except Exception:
@@ -83,7 +83,7 @@ class EngineTarget(Target):
         self._remember(commit)
         counts = self._count(commit)
         progress.advance(sum(counts.records.values()))
-        return Outcome(counts, *self._size_of_last())
+        return CommitResult(counts, *self._size_of_last())
 
     def _check_alone(self, last: Commit | None, commit: Commit) -> None:
         """OverlappingRunsError when `last` is of another run that took this commit's place."""

@@ -12,10 +12,10 @@ from stratalog.spark.builder import absolute
 from stratalog.spark.export.commits import Commit, OffsetRange, next_commit
 from stratalog.spark.export.counts import Counts
 from stratalog.spark.export.decoding import Decoding, Json, infer_json_schema
-from stratalog.spark.export.layout import DECODED, Layout
+from stratalog.spark.export.layout import DECODED, ExportLayout
 from stratalog.spark.export.ranges import new_ranges, steps
 from stratalog.spark.export.rows import records, table_rows
-from stratalog.spark.export.targets import Outcome, Target, open_target
+from stratalog.spark.export.targets import CommitResult, ExportTarget, open_target
 from stratalog.spark.options import ReadOptions
 from stratalog.spark.pipelines import SILENT, Column, Progress, Report
 from stratalog.util import random_uuid
@@ -109,7 +109,7 @@ def export(
     """
     options = {name: _option_value(value) for name, value in source.items()}
     options |= {name: absolute(text) for name, text in options.items() if name.lower() == "path"}
-    layout = Layout.of(partition_by)
+    layout = ExportLayout.of(partition_by)
     if offsets_per_commit is not None and offsets_per_commit < 1:
         raise UsageError(f"offsets per commit {offsets_per_commit}: expected a number greater than 0")
     _check_decoding(spark, decode)
@@ -135,9 +135,9 @@ class _Run:
 
     spark: SparkSession
     options: Mapping[str, str]
-    target: Target
+    target: ExportTarget
     to: str
-    layout: Layout
+    layout: ExportLayout
     decode: Decoding | str | None
     progress: Progress
 
@@ -161,7 +161,7 @@ class _Run:
 
     def _step(
         self, last: Commit | None, step: Sequence[OffsetRange], decoding: Decoding | None
-    ) -> tuple[Outcome, Commit]:
+    ) -> tuple[CommitResult, Commit]:
         rows = table_rows(records(self.spark, self.options, step), self.layout, decoding)
         _check_schema(last, rows)
         decoded = decoding.text if decoding is not None else None
@@ -190,7 +190,7 @@ class _Run:
                 "this one is"
             )
 
-    def _result(self, ranges: Sequence[OffsetRange], outcomes: Sequence[Outcome]) -> ExportResult:
+    def _result(self, ranges: Sequence[OffsetRange], outcomes: Sequence[CommitResult]) -> ExportResult:
         counts = sum((each.counts for each in outcomes), Counts())
         partitions = tuple(
             ExportedPartition(

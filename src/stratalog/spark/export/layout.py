@@ -34,13 +34,13 @@ UNDECODED: Final = "undecoded"
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ExportLayout:
     """`partition_by` in the order of directories."""
 
     partition_by: tuple[str, ...] = ("date",)
 
     @classmethod
-    def of(cls, partition_by: Sequence[str]) -> Layout:
+    def of(cls, partition_by: Sequence[str]) -> ExportLayout:
         """UsageError for a column that cannot be one, or is there twice."""
         names = tuple(partition_by)
         for name in names:

@@ -14,7 +14,7 @@ from stratalog.spark.export.counts import Counts
 from stratalog.spark.export.files import open_table_files
 from stratalog.spark.export.parquet_read import read_files
 from stratalog.spark.export.parquet_table import ParquetTable
-from stratalog.spark.export.targets import Outcome, Target
+from stratalog.spark.export.targets import CommitResult, ExportTarget
 from stratalog.spark.pipelines import stream_column
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stratalog.spark.pipelines import Progress
 
 
-class ParquetTarget(Target):
+class ParquetTarget(ExportTarget):
     """See `parquet_table` for what makes it exactly once."""
 
     name = "parquet"
@@ -36,7 +36,7 @@ class ParquetTarget(Target):
     def recover(self) -> Commit | None:
         return self._table.recover()
 
-    def add(self, rows: DataFrame, commit: Commit, progress: Progress) -> Outcome:
+    def add(self, rows: DataFrame, commit: Commit, progress: Progress) -> CommitResult:
         self._table.begin(commit.run_id)
         try:
             files, counts = self._write(rows, commit, progress)
@@ -44,11 +44,11 @@ class ParquetTarget(Target):
             self._table.abandon(commit.run_id)
             raise
         self._table.commit(replace(commit, files=tuple(files)))
-        return Outcome(counts, len(files), sum(each.size for each in files))
+        return CommitResult(counts, len(files), sum(each.size for each in files))
 
     def _write(self, rows: DataFrame, commit: Commit, progress: Progress) -> tuple[list[DataFile], Counts]:
         """The files of tasks that were done; those of tasks that Spark gave up are left for the commit to delete."""
-        from stratalog.spark.export.parquet_write import ParquetWriter, Written
+        from stratalog.spark.export.parquet_write import ParquetWriter, WrittenFiles
 
         writer = ParquetWriter(self._files, commit.run_id, tuple(commit.partition_by))
         written = rows.mapInArrow(writer, "written binary")
@@ -56,7 +56,7 @@ class ParquetTarget(Target):
         counts = Counts()
         with closing(stream_column(self._spark, written)) as tasks:
             for data in tasks:
-                task: Written = pickle.loads(data)
+                task: WrittenFiles = pickle.loads(data)
                 files += task.files
                 counts += task.counts
                 progress.advance(sum(task.counts.records.values()))

@@ -32,7 +32,7 @@ _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenFiles:
     """What one task wrote."""
 
     files: tuple[DataFile, ...]
@@ -70,7 +70,7 @@ class _OpenFile:
 
 @dataclass(frozen=True, slots=True)
 class ParquetWriter:
-    """For `DataFrame.mapInArrow`: takes rows, gives one row of pickled `Written`."""
+    """For `DataFrame.mapInArrow`: takes rows, gives one row of pickled `WrittenFiles`."""
 
     files: TableFiles
     run_id: str
@@ -81,7 +81,7 @@ class ParquetWriter:
         written = pickle.dumps(self.write(batches))
         yield pa.RecordBatch.from_arrays([pa.array([written], pa.binary())], ["written"])
 
-    def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, batches: Iterator[pa.RecordBatch]) -> WrittenFiles:
         """Files that are whole and durable, if it returns; if it fails, none is left half-written."""
         task = _Task(self)
         try:
@@ -114,10 +114,10 @@ class _Task:
             if len(self._open) > _OPEN_FILES_MAX:
                 self._done.append(self._open.pop(next(iter(self._open))).close())
 
-    def finish(self) -> Written:
+    def finish(self) -> WrittenFiles:
         while self._open:
             self._done.append(self._open.popitem()[1].close())
-        return Written(tuple(self._done), self.counts)
+        return WrittenFiles(tuple(self._done), self.counts)
 
     def give_up(self, error: BaseException) -> None:
         """Drop what is not whole; whole files are deleted with the run's next commit."""

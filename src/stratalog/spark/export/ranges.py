@@ -31,7 +31,7 @@ _COLUMNS: Final = ("columns",)
 _TOPIC_ID: Final = "topicId"
 
 
-class Found(NamedTuple):
+class ExportableRanges(NamedTuple):
     """What there is to export, and the ids of the topics that have it, as far as they are known."""
 
     ranges: tuple[OffsetRange, ...]
@@ -44,7 +44,7 @@ class Found(NamedTuple):
         return {**kept, _TOPIC_ID: ids} if ids else dict(options)
 
 
-def new_ranges(options: Mapping[str, str], done: Mapping[TopicPartition, int]) -> Found:
+def new_ranges(options: Mapping[str, str], done: Mapping[TopicPartition, int]) -> ExportableRanges:
     """The offsets to export, by topic and partition; partitions without new ones are left out.
 
     A partition that was exported before goes on where it stopped; the starting options are for the others. UsageError,
@@ -54,13 +54,13 @@ def new_ranges(options: Mapping[str, str], done: Mapping[TopicPartition, int]) -
     parsed = ReadOptions.parse(options)
     byte_sources = ByteSources.of(parsed)
 
-    def look() -> Found:
+    def look() -> ExportableRanges:
         resolver = LimitResolver(byte_sources, IndexAccess(byte_sources), on_data_loss(parsed.fail_on_data_loss))
         reader = SnapshotReader(parsed, byte_sources)
         reader.discover(lambda _topic, _partition: True)
         there = reader.partitions()
         ranges = (_range(parsed, byte_sources, resolver, snapshot, done) for snapshot in there)
-        return Found(
+        return ExportableRanges(
             tuple(each for each in ranges if each.start < each.end),
             frozenset(each.topic_id for each in there if each.topic_id is not None),
         )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from stratalog.spark.export.commits import OffsetRange
-from stratalog.spark.export.layout import RECORD_COLUMNS, Layout
+from stratalog.spark.export.layout import RECORD_COLUMNS, ExportLayout
 from stratalog.spark.export.ranges import reading_options
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def records(spark: SparkSession, options: Mapping[str, str], ranges: Sequence[Of
     return found.select(*(name for name in RECORD_COLUMNS if name in found.columns))
 
 
-def table_rows(found: DataFrame, layout: Layout, decoding: Decoding | None) -> DataFrame:
+def table_rows(found: DataFrame, layout: ExportLayout, decoding: Decoding | None) -> DataFrame:
     """What is written."""
     from pyspark.sql import functions as F
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CommitResult:
     """What a commit added. `files` and `size` in bytes are None where the engine does not tell."""
 
     counts: Counts
@@ -25,7 +25,7 @@ class Outcome:
     size: int | None
 
 
-class Target(ABC):
+class ExportTarget(ABC):
     """A table that gets rows and the memory of them in one step."""
 
     name: str
@@ -38,7 +38,7 @@ class Target(ABC):
         """
 
     @abstractmethod
-    def add(self, rows: DataFrame, commit: Commit, progress: Progress) -> Outcome:
+    def add(self, rows: DataFrame, commit: Commit, progress: Progress) -> CommitResult:
         """Append the rows and remember the commit, which follows the last one; both or none. OverlappingRunsError."""
 
     @abstractmethod
@@ -46,7 +46,7 @@ class Target(ABC):
         """The table. UsageError when there is none."""
 
 
-def open_target(spark: SparkSession, kind: str, to: str, options: Mapping[str, str]) -> Target:
+def open_target(spark: SparkSession, kind: str, to: str, options: Mapping[str, str]) -> ExportTarget:
     """`kind` is parquet, delta or iceberg. UsageError when `to` cannot be one, or the session lacks the engine."""
     from stratalog.errors import UsageError
 

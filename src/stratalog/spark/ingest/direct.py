@@ -28,7 +28,7 @@ from stratalog.spark.ingest.through_spark import Source, reason
 from stratalog.spark.ingest.values import IngestError, SourceFile, shown_files
 from stratalog.spark.pipelines import Progress, TaskError, parallelism, run_tasks
 from stratalog.spark.reading import run_ahead
-from stratalog.spark.sink import BulkWrite, SinkOptions, TaskSegments
+from stratalog.spark.sink import BulkTaskResult, SinkOptions, StagedWrite
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,9 +64,9 @@ class DirectReader:
         inputs = self._inputs(files)
         names = shown_files([file.path for file in files])
         options = SinkOptions.parse(sink)
-        write, batch = BulkWrite(options, sink_schema(inputs[0].columns)), options.numbered_batch
+        write, batch = StagedWrite(options, sink_schema(inputs[0].columns)), options.numbered_batch
         tasks = read_tasks(inputs, parallelism(self.spark), TASK_BYTES)
-        found: list[TaskSegments | None] = [None] * len(tasks)
+        found: list[BulkTaskResult | None] = [None] * len(tasks)
         try:
             self._run(write, tasks, found)
             if None in found:
@@ -109,7 +109,7 @@ class DirectReader:
                 raise Indirect(f"column {name} is not of one type in all files")
         return inputs
 
-    def _run(self, write: BulkWrite, tasks: Sequence[ReadTask], found: list[TaskSegments | None]) -> None:
+    def _run(self, write: StagedWrite, tasks: Sequence[ReadTask], found: list[BulkTaskResult | None]) -> None:
         outcomes = run_tasks(
             self.spark,
             tasks,
@@ -127,10 +127,10 @@ class DirectReader:
 class _Load:
     """On the executors."""
 
-    def __init__(self, write: BulkWrite) -> None:
+    def __init__(self, write: StagedWrite) -> None:
         self._write = write
 
-    def __call__(self, task: ReadTask) -> tuple[int, TaskSegments]:
+    def __call__(self, task: ReadTask) -> tuple[int, BulkTaskResult]:
         try:
             return task.number, self._write.run(run_ahead(read_rows(task), _BATCHES_AHEAD))
         except IngestError:

@@ -25,7 +25,7 @@ from stratalog.spark.ingest.parquet_plan import Indirect
 from stratalog.spark.ingest.through_spark import Source, list_files, write_through_spark
 from stratalog.spark.ingest.values import IngestResult, Round, Rows, SourceFile
 from stratalog.spark.pipelines import SILENT, Progress, State
-from stratalog.spark.sink import SinkOptions, Target, target_of
+from stratalog.spark.sink import SinkOptions, WriteTarget, target_of
 from stratalog.util import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def ingest(
     return IngestResult(topic, tuple(done), len(listed) - len(fresh), tuple(changed))
 
 
-def _target(options: Mapping[str, str], topic: str, query: str) -> Target:
+def _target(options: Mapping[str, str], topic: str, query: str) -> WriteTarget:
     """Checked: options, place, number of partitions. UsageError, RemoteStorageError."""
     target = target_of(SinkOptions.parse({**options, "queryId": query}))
     target.plan(topic).partitions_of(topic)

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from stratalog.spark.ingest.values import SourceFile
 from stratalog.spark.pipelines import State
-from stratalog.spark.sink import NumberedBatch, Target, stream_name
+from stratalog.spark.sink import NumberedBatch, WriteTarget, stream_name
 
 
 class Memory:
     """Of the loads into one topic. Without a state it only remembers."""
 
-    def __init__(self, state: State | None, target: Target, topic: str, query: str) -> None:
+    def __init__(self, state: State | None, target: WriteTarget, topic: str, query: str) -> None:
         self._state = state
         self._name = f"ingest-{topic}"
         self._query = query

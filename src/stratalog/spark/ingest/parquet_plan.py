@@ -33,7 +33,7 @@ class Indirect(Exception):
     """Why Spark has to read the files."""
 
 
-class Kind(Enum):
+class ColumnKind(Enum):
     """What a column of a file is, as far as a record is concerned."""
 
     TEXT = "text"
@@ -49,12 +49,12 @@ class Kind(Enum):
 
 
 #: What each column of a record can be made of.
-_ALLOWED: Final[Mapping[str, frozenset[Kind]]] = {
-    "value": frozenset({Kind.TEXT, Kind.BINARY, Kind.INTEGER, Kind.SMALL}),
-    "key": frozenset({Kind.TEXT, Kind.BINARY, Kind.INTEGER, Kind.SMALL}),
-    "timestamp": frozenset({Kind.INSTANT, Kind.LOCAL, Kind.INTEGER}),
-    "headers": frozenset({Kind.HEADERS}),
-    "partition": frozenset({Kind.INTEGER, Kind.SMALL}),
+_ALLOWED: Final[Mapping[str, frozenset[ColumnKind]]] = {
+    "value": frozenset({ColumnKind.TEXT, ColumnKind.BINARY, ColumnKind.INTEGER, ColumnKind.SMALL}),
+    "key": frozenset({ColumnKind.TEXT, ColumnKind.BINARY, ColumnKind.INTEGER, ColumnKind.SMALL}),
+    "timestamp": frozenset({ColumnKind.INSTANT, ColumnKind.LOCAL, ColumnKind.INTEGER}),
+    "headers": frozenset({ColumnKind.HEADERS}),
+    "partition": frozenset({ColumnKind.INTEGER, ColumnKind.SMALL}),
 }
 
 
@@ -64,7 +64,7 @@ class FileColumn:
 
     target: str
     name: str
-    kind: Kind
+    kind: ColumnKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,17 +219,17 @@ def _column(file: parquet.ParquetFile, target: str, name: str, *, case_sensitive
     return FileColumn(target, found[0].name, kind)
 
 
-def _headers_kind(field: Any) -> Kind | None:
+def _headers_kind(field: Any) -> ColumnKind | None:
     import pyarrow as pa
 
     kind = field.type
     if not pa.types.is_list(kind) or not pa.types.is_struct(kind.value_type):
         return None
     found = [(each.name, each.type) for each in kind.value_type]
-    return Kind.HEADERS if found == [("key", pa.string()), ("value", pa.binary())] else None
+    return ColumnKind.HEADERS if found == [("key", pa.string()), ("value", pa.binary())] else None
 
 
-def _flat_kind(schema: Any, field: Any) -> Kind | None:
+def _flat_kind(schema: Any, field: Any) -> ColumnKind | None:
     """By the type of the file, which is all that Spark goes by, and by what Arrow reads it as."""
     import pyarrow as pa
 
@@ -241,14 +241,14 @@ def _flat_kind(schema: Any, field: Any) -> Kind | None:
     arrow = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     if physical == "BYTE_ARRAY":
         if logical.type in ("STRING", "ENUM", "JSON") and _is_text(arrow):
-            return Kind.TEXT
-        return Kind.BINARY if logical.type == "NONE" and _is_binary(arrow) else None
+            return ColumnKind.TEXT
+        return ColumnKind.BINARY if logical.type == "NONE" and _is_binary(arrow) else None
     if physical == "INT96":
-        return Kind.INSTANT if pa.types.is_timestamp(arrow) else None
+        return ColumnKind.INSTANT if pa.types.is_timestamp(arrow) else None
     if logical.type == "TIMESTAMP" and pa.types.is_timestamp(arrow) and arrow.unit in ("ms", "us"):
-        return Kind.INSTANT if "isAdjustedToUTC=true" in details else Kind.LOCAL
+        return ColumnKind.INSTANT if "isAdjustedToUTC=true" in details else ColumnKind.LOCAL
     if logical.type in ("NONE", "INT") and pa.types.is_signed_integer(arrow):
-        return Kind.INTEGER if arrow.bit_width >= 32 else Kind.SMALL
+        return ColumnKind.INTEGER if arrow.bit_width >= 32 else ColumnKind.SMALL
     return None
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.spark.ingest.parquet_plan import (
     PARQUET_ERRORS,
+    ColumnKind,
     FileColumn,
-    Kind,
     ParquetInput,
     ReadTask,
     RowGroups,
@@ -125,20 +125,20 @@ def _converted(array: Any, column: FileColumn) -> Any:
             return array
 
 
-def _content(array: Any, kind: Kind) -> Any:
+def _content(array: Any, kind: ColumnKind) -> Any:
     """Of a key or value: bytes; a number in digits."""
     import pyarrow as pa
 
-    if kind in (Kind.INTEGER, Kind.SMALL):
+    if kind in (ColumnKind.INTEGER, ColumnKind.SMALL):
         array = array.cast(pa.string())
     return array if array.type == pa.binary() else array.cast(pa.binary())
 
 
-def _timestamps(array: Any, kind: Kind) -> Any:
+def _timestamps(array: Any, kind: ColumnKind) -> Any:
     """Microseconds; of a number, which is milliseconds. ArrowInvalid (a ValueError) for one that is too large."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if kind is Kind.INTEGER:
+    if kind is ColumnKind.INTEGER:
         return pc.multiply_checked(array.cast(pa.int64()), 1000).cast(pa.timestamp("us", "UTC"))
     return array.cast(pa.timestamp("us", array.type.tz))

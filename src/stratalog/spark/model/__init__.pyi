@@ -11,7 +11,7 @@ from .place import (
     PlaceMissingError as PlaceMissingError,
 )
 from .place import (
-    Tier as Tier,
+    PlaceTier as PlaceTier,
 )
 from .segment import (
     Segment as Segment,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from stratalog.util import File
 
 
-class Tier(enum.Enum):
+class PlaceTier(enum.Enum):
     LOCAL = "local"
     REMOTE = "remote"
     #: What neither has: the brokers are asked for it.
@@ -39,7 +39,7 @@ class Place:
     name.
     """
 
-    tier: Tier
+    tier: PlaceTier
     name: str
     mark: Mark | None = field(default=None, compare=False)
 

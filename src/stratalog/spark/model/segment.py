@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stratalog.remote.storage import ObjectKind, SegmentManifest
-from stratalog.spark.model.place import Place, Tier
+from stratalog.spark.model.place import Place, PlaceTier
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Segment:
     manifest: SegmentManifest | None = None
 
     @property
-    def tier(self) -> Tier:
+    def tier(self) -> PlaceTier:
         return self.log.tier
 
 
@@ -48,14 +48,14 @@ def remote_segment(manifest: SegmentManifest) -> Segment:
     """What a manifest says."""
 
     def place(kind: ObjectKind) -> Place | None:
-        return Place(Tier.REMOTE, manifest.key(kind)) if kind in manifest.objects else None
+        return Place(PlaceTier.REMOTE, manifest.key(kind)) if kind in manifest.objects else None
 
     return Segment(
         base_offset=manifest.base_offset,
         end_offset=manifest.end_offset + 1,
         size=manifest.segment_size_in_bytes,
         max_timestamp_ms=manifest.max_timestamp if manifest.max_timestamp >= 0 else None,
-        log=Place(Tier.REMOTE, manifest.key()),
+        log=Place(PlaceTier.REMOTE, manifest.key()),
         index=place(ObjectKind.OFFSET_INDEX),
         time_index=place(ObjectKind.TIME_INDEX),
         txn_index=None if manifest.txn_index_empty else place(ObjectKind.TXN_INDEX),
@@ -67,7 +67,7 @@ def remote_segment(manifest: SegmentManifest) -> Segment:
 
 def broker_segment(topic: str, partition: int, start: int, end: int) -> Segment:
     """All of a partition, as the brokers have it: a segment of unknown size without indexes."""
-    place = Place(Tier.BROKER, f"{topic}-{partition}")
+    place = Place(PlaceTier.BROKER, f"{topic}-{partition}")
     return Segment(start, end, 0, None, place, None, None, None, None)
 
 

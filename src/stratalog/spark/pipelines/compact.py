@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from stratalog.config import LogConfig
 from stratalog.errors import RemoteStorageError, UsageError
 from stratalog.inspect import list_remote_segments
-from stratalog.remote.storage import Layout, SegmentManifest
+from stratalog.remote.storage import ObjectLayout, SegmentManifest
 from stratalog.remote.transactions import finish_publications, remove_objects
 from stratalog.spark.byte_sources import ByteSources
 from stratalog.spark.pipelines.compaction import (
@@ -160,7 +160,7 @@ def _visible(places: ByteSources, topics: Sequence[str]) -> list[SegmentManifest
     found = list_remote_segments(places.store, topics, covered=True)
     _check_all_there(places, topics, found)
     for each in found:
-        if each.layout is not Layout.STRATALOG:
+        if each.layout is not ObjectLayout.STRATALOG:
             raise UsageError(
                 f"{places.remote_url}/{each.key()} is of the layout of Aiven's plugin, of which nothing is ever "
                 "written;"

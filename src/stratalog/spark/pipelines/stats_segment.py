@@ -15,7 +15,7 @@ from stratalog.log import scan_headers
 from stratalog.records import HEADER_SIZE, LOG_APPEND_TIME, Codec, RecordBatch, batch_at, compress, walk
 from stratalog.remote.storage import open_bucket
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import Place, PlaceMissingError, Tier
+from stratalog.spark.model import Place, PlaceMissingError, PlaceTier
 from stratalog.util import File
 
 _RANGE_BYTES: Final = 8 * 1024 * 1024
@@ -133,7 +133,7 @@ def measure(task: SegmentTask) -> SegmentStats:
     if task.url is not None:
         return _measured(task, stats, _remote(task), task.size)
     try:
-        with ByteSources().open_local(Place(Tier.LOCAL, task.key)) as log:
+        with ByteSources().open_local(Place(PlaceTier.LOCAL, task.key)) as log:
             return _measured(task, stats, _local(log, _every(task)), log.size())
     except PlaceMissingError:
         return stats

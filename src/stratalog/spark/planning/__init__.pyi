@@ -44,10 +44,10 @@ from .local_segments import (
     LocalSpan as LocalSpan,
 )
 from .planner import (
-    Planner as Planner,
+    PartitionRead as PartitionRead,
 )
 from .planner import (
-    Wanted as Wanted,
+    Planner as Planner,
 )
 from .snapshot import (
     PartitionSnapshot as PartitionSnapshot,

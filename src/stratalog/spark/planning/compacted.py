@@ -21,16 +21,16 @@ from stratalog.log.format import (
     parse_partition_dir,
 )
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import PlaceMissingError, Segment, Tier, has_compact_policy
+from stratalog.spark.model import PlaceMissingError, PlaceTier, Segment, has_compact_policy
 from stratalog.util import FileSystem
 
 
 def explains(before: Segment, after: Segment, byte_sources: ByteSources) -> bool:
     """Whether compaction may have taken everything between two segments that follow each other."""
-    remote = [each for each in (before, after) if each.tier is Tier.REMOTE]
+    remote = [each for each in (before, after) if each.tier is PlaceTier.REMOTE]
     if remote:
         return all(map(has_compact_policy, remote))
-    local = [each for each in (before, after) if each.tier is Tier.LOCAL]
+    local = [each for each in (before, after) if each.tier is PlaceTier.LOCAL]
     return bool(local) and (
         _is_cleaned(Path(local[0].log.name).parent, byte_sources.fs)
         or any(_has_gaps(each, byte_sources) for each in local)

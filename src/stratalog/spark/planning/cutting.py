@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from stratalog.records import RecordBatch
 from stratalog.records import batch_format as fmt
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import Piece, Place, PlaceMissingError, Segment, SegmentRange, Tier
+from stratalog.spark.model import Piece, Place, PlaceMissingError, PlaceTier, Segment, SegmentRange
 from stratalog.spark.planning.index_access import IndexAccess
 from stratalog.spark.planning.splits import apart, cut_segment, needs_index
 from stratalog.util import File
@@ -30,7 +30,7 @@ class Cutter:
         """Pieces of about `split_bytes` that together are the range. `copy` has the same bytes in the other tier."""
         entries = self.indexes.offset_entries(wanted.segment) if needs_index(wanted, split_bytes) else None
         pieces = cut_segment(wanted, entries, split_bytes, copy)
-        if wanted.segment.tier is Tier.REMOTE:
+        if wanted.segment.tier is PlaceTier.REMOTE:
             return pieces if entries is None else apart(pieces, entries, wanted.segment)
         try:
             proved = self._prove(wanted.segment, pieces)

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from stratalog.errors import RemoteStorageError
 from stratalog.remote.storage import ObjectKind
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import Place, PlaceMissingError, Segment, Tier
+from stratalog.spark.model import Place, PlaceMissingError, PlaceTier, Segment
 from stratalog.spark.planning.indexes import OffsetEntries, TimeEntries, offset_entries, time_entries
 from stratalog.spark.planning.local_segments import proves_timestamp
 
@@ -49,7 +49,7 @@ class IndexAccess:
 
     def proves(self, segment: Segment, timestamp_ms: int, offset: int) -> bool:
         """Whether an entry of a time index may be trusted. A remote index has its checksum; a local one has the log."""
-        if segment.tier is Tier.REMOTE:
+        if segment.tier is PlaceTier.REMOTE:
             return True
         position = self.offset_entries(segment).position_before(offset)
         try:
@@ -77,6 +77,6 @@ class IndexAccess:
         except RemoteStorageError as error:
             logger.warning("%s; the segment is read without this index", error)
             return b""
-        if segment.tier is Tier.LOCAL and not self._byte_sources.is_in_place(segment.log):
+        if segment.tier is PlaceTier.LOCAL and not self._byte_sources.is_in_place(segment.log):
             return b""
         return data

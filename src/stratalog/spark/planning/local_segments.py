@@ -11,7 +11,7 @@ from stratalog.log import SegmentFiles, list_segments_once, scan_headers, undist
 from stratalog.log.format import LARGE, LEGACY
 from stratalog.log.index import time_index
 from stratalog.records import HEADER_SIZE, RecordBatch
-from stratalog.spark.model import Mark, Place, Segment, Tier
+from stratalog.spark.model import Mark, Place, PlaceTier, Segment
 from stratalog.spark.options import OnDataLoss
 from stratalog.spark.planning.indexes import offset_entries
 from stratalog.util import REAL_FILESYSTEM, File, FileSystem
@@ -129,7 +129,7 @@ class LocalSegments:
             end_offset=tail.end_offset if next_base is None else min(tail.end_offset, next_base),
             size=tail.end_position,
             max_timestamp_ms=newest,
-            log=Place(Tier.LOCAL, str(files.log), tail.mark),
+            log=Place(PlaceTier.LOCAL, str(files.log), tail.mark),
             index=_local(files.index),
             time_index=_local(files.timeindex),
             txn_index=None if files.txnindex is None else _local(files.txnindex),
@@ -182,7 +182,7 @@ class LocalSegments:
 
 
 def _local(path: Path) -> Place:
-    return Place(Tier.LOCAL, str(path))
+    return Place(PlaceTier.LOCAL, str(path))
 
 
 def _last_nonzero(file: File, entries: int, entry_size: int) -> bytes | None:

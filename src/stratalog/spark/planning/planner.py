@@ -9,7 +9,7 @@ from typing import Final
 
 from stratalog.log.index import AbortedTransaction
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import Piece, SegmentRange, SplitPlan, Tier
+from stratalog.spark.model import Piece, PlaceTier, SegmentRange, SplitPlan
 from stratalog.spark.options import OnDataLoss, ReadOptions, on_data_loss
 from stratalog.spark.planning.broker_ranges import BrokerRanges
 from stratalog.spark.planning.compacted import explains
@@ -27,7 +27,7 @@ _SPLIT_BYTES_MIN: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PartitionRead:
     """What is read of one partition."""
 
     snapshot: PartitionSnapshot
@@ -73,7 +73,7 @@ class Planner:
             check_names_all(limit, subscribed)
         return self.split([self._narrow(snapshot) for snapshot in reader.partitions()])
 
-    def _narrow(self, snapshot: PartitionSnapshot) -> Wanted:
+    def _narrow(self, snapshot: PartitionSnapshot) -> PartitionRead:
         """Starting and ending options, transactions and filters on offsets and time."""
         options = self._options
         aborted: tuple[AbortedTransaction, ...] = ()
@@ -85,7 +85,7 @@ class Planner:
 
     def between(
         self, snapshot: PartitionSnapshot, start: int, end: int, aborted: tuple[AbortedTransaction, ...] = ()
-    ) -> Wanted:
+    ) -> PartitionRead:
         """What of the offsets [start, end) the filters leave; tells of those that no segment has."""
         for low, high in holes(
             snapshot.ranges, start, end, lambda before, after: explains(before, after, self._byte_sources)
@@ -94,7 +94,7 @@ class Planner:
         ranges: list[SegmentRange] = []
         for low, high in self._constraints.offsets:
             ranges += snapshot.between(max(low, start), min(high + 1, end))
-        return Wanted(snapshot, tuple(self._narrow_by_time(snapshot, ranges)), aborted)
+        return PartitionRead(snapshot, tuple(self._narrow_by_time(snapshot, ranges)), aborted)
 
     def _narrow_by_time(self, snapshot: PartitionSnapshot, ranges: list[SegmentRange]) -> list[SegmentRange]:
         times = self._constraints.timestamps_ms
@@ -107,7 +107,7 @@ class Planner:
         self._indexes.for_all([each.segment for each in kept], self._indexes.time_entries)
         narrowed: list[SegmentRange] = []
         for each in kept:
-            if each.segment.tier is Tier.BROKER and self._broker is not None:
+            if each.segment.tier is PlaceTier.BROKER and self._broker is not None:
                 key = snapshot.topic, snapshot.partition
                 narrowed += self._broker.within_time(key, each, times, disorder_ms)
                 continue
@@ -124,7 +124,7 @@ class Planner:
 
     # --- splits -----------------------------------------------------------------------------------------------------
 
-    def split(self, wanted: Sequence[Wanted]) -> list[SplitPlan]:
+    def split(self, wanted: Sequence[PartitionRead]) -> list[SplitPlan]:
         """Splits of `splitBytes`; smaller ones, by bytes and then by offsets, to come to `minPartitions`."""
         options = self._options
         plans = self._split_by(wanted, options.split_bytes, options.max_records_per_partition)
@@ -141,7 +141,7 @@ class Planner:
             records_max = min(records_max, options.max_records_per_partition)
         return self._split_by(wanted, split_bytes, records_max)
 
-    def _split_by(self, wanted: Sequence[Wanted], split_bytes: int, records_max: int | None) -> list[SplitPlan]:
+    def _split_by(self, wanted: Sequence[PartitionRead], split_bytes: int, records_max: int | None) -> list[SplitPlan]:
         plans = []
         for part in wanted:
             ranges = list(limit_records(part.ranges, records_max))
@@ -161,7 +161,7 @@ class Planner:
         return plans
 
     def _pieces(self, snapshot: PartitionSnapshot, wanted: SegmentRange, split_bytes: int) -> list[Piece]:
-        if wanted.segment.tier is Tier.BROKER and self._broker is not None:
+        if wanted.segment.tier is PlaceTier.BROKER and self._broker is not None:
             return self._broker.cut((snapshot.topic, snapshot.partition), wanted, split_bytes)
         copy = snapshot.copies.get(wanted.segment.log)
         return Cutter(self._byte_sources, self._indexes).cut(wanted, split_bytes, copy)

@@ -29,7 +29,7 @@ from stratalog.log.format import (
 )
 from stratalog.remote.storage import SegmentManifest, parse_topic_directory
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import Place, Segment, SegmentRange, Tier, broker_segment, remote_segment
+from stratalog.spark.model import Place, PlaceTier, Segment, SegmentRange, broker_segment, remote_segment
 from stratalog.spark.options import OnDataLoss, ReadOptions, TopicPartition, on_data_loss
 from stratalog.spark.planning.broker_view import BrokerPartition, BrokerView
 from stratalog.spark.planning.incarnations import choose, of_topic_ids
@@ -64,7 +64,9 @@ class PartitionSnapshot:
     def segments(self) -> list[Segment]:
         """Those that are files or objects."""
         return list(
-            {id(each.segment): each.segment for each in self.ranges if each.segment.tier is not Tier.BROKER}.values()
+            {
+                id(each.segment): each.segment for each in self.ranges if each.segment.tier is not PlaceTier.BROKER
+            }.values()
         )
 
     def between(self, start: int, end: int) -> list[SegmentRange]:

@@ -16,14 +16,14 @@ from uuid import UUID
 import numpy as np
 
 from stratalog.log.index import AbortedTransaction
-from stratalog.spark.model import Piece, Place, Segment, SegmentRange, SplitPlan, Tier
+from stratalog.spark.model import Piece, Place, PlaceTier, Segment, SegmentRange, SplitPlan
 from stratalog.spark.planning.indexes import OffsetEntries, TimeEntries
 
 
 def needs_index(wanted: SegmentRange, split_bytes: int) -> bool:
     """Whether the offset index can spare bytes or cut this range."""
     segment = wanted.segment
-    if segment.tier is Tier.BROKER:
+    if segment.tier is PlaceTier.BROKER:
         return False
     return segment.size > split_bytes or wanted.start > segment.base_offset or wanted.end < segment.end_offset
 

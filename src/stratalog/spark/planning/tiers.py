@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Final
 
-from stratalog.spark.model import Segment, SegmentRange, Tier
+from stratalog.spark.model import PlaceTier, Segment, SegmentRange
 
-_TIER_RANK: Final = {Tier.BROKER: 0, Tier.REMOTE: 1, Tier.LOCAL: 2}
+_TIER_RANK: Final = {PlaceTier.BROKER: 0, PlaceTier.REMOTE: 1, PlaceTier.LOCAL: 2}
 
 
 def merge_tiers(segments: Iterable[Segment]) -> list[SegmentRange]:

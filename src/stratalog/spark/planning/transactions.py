@@ -23,7 +23,7 @@ from stratalog.log.index import AbortedTransaction, decode_entries
 from stratalog.records import ControlType, RecordBatch, parse_control_key
 from stratalog.remote.storage import ObjectKind
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import Place, PlaceChangedError, Segment, Tier
+from stratalog.spark.model import Place, PlaceChangedError, PlaceTier, Segment
 from stratalog.spark.options import DataLossError
 from stratalog.spark.planning.broker_view import was_aborted
 from stratalog.spark.planning.snapshot import PartitionSnapshot
@@ -33,14 +33,14 @@ _READERS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionState:
+class DecidedTransactions:
     """Everything before `last_stable_offset` is decided; what of it was aborted, in the order of the markers."""
 
     last_stable_offset: int
     aborted: tuple[AbortedTransaction, ...]
 
 
-def transaction_state(snapshot: PartitionSnapshot, byte_sources: ByteSources, start: int = 0) -> TransactionState:
+def transaction_state(snapshot: PartitionSnapshot, byte_sources: ByteSources, start: int = 0) -> DecidedTransactions:
     """What is known of the offsets from `start` on. Raises DataLossError when the producer state that is needed is
     damaged, CorruptIndexError.
 
@@ -60,7 +60,7 @@ def transaction_state(snapshot: PartitionSnapshot, byte_sources: ByteSources, st
             stable = min([stable, *open_.values()])
         else:
             aborted.update(_decided_later(snapshot, end, open_, byte_sources))
-    return TransactionState(stable, tuple(sorted(aborted, key=lambda each: each.last_offset)))
+    return DecidedTransactions(stable, tuple(sorted(aborted, key=lambda each: each.last_offset)))
 
 
 def last_stable_offset(snapshot: PartitionSnapshot, byte_sources: ByteSources) -> int:
@@ -78,9 +78,9 @@ def _ends_of_files(snapshot: PartitionSnapshot) -> Iterator[tuple[list[Segment],
     before: list[Segment] = []
     for each, after in pairwise([*snapshot.ranges, None]):
         assert each is not None
-        if each.segment.tier is not Tier.BROKER:
+        if each.segment.tier is not PlaceTier.BROKER:
             before.append(each.segment)
-            if after is None or after.segment.tier is Tier.BROKER:
+            if after is None or after.segment.tier is PlaceTier.BROKER:
                 yield before, each.end
 
 
@@ -94,7 +94,7 @@ def _at_end(segments: Sequence[Segment], byte_sources: ByteSources) -> tuple[lis
     replayed: list[Segment] = []
     open_: dict[int, int] = {}
     for each in reversed(segments):
-        if each.tier is Tier.REMOTE:
+        if each.tier is PlaceTier.REMOTE:
             if each.snapshot is None:
                 raise DataLossError(
                     f"isolationLevel=read_committed needs the producer state of {byte_sources.describe(each.log)}, "

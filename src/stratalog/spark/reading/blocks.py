@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from typing_extensions import Buffer
 
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import Place, Tier
+from stratalog.spark.model import Place, PlaceTier
 
 LOCAL_BLOCK_BYTES: Final = 8 * 1024 * 1024
 REMOTE_BLOCK_BYTES: Final = 8 * 1024 * 1024
@@ -33,7 +33,7 @@ def read_blocks(byte_sources: ByteSources, place: Place, start: int, end: int) -
 
     Raises PlaceMissingError before the first block if there is no such file or object; OSError, RemoteStorageError.
     """
-    return (_local_blocks if place.tier is Tier.LOCAL else _remote_blocks)(byte_sources, place, start, end)
+    return (_local_blocks if place.tier is PlaceTier.LOCAL else _remote_blocks)(byte_sources, place, start, end)
 
 
 def _local_blocks(byte_sources: ByteSources, place: Place, start: int, end: int) -> Iterator[Block]:

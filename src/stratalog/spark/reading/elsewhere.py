@@ -15,7 +15,7 @@ from pathlib import Path
 from stratalog.inspect import list_remote_segments
 from stratalog.log.format import noted_topic_id
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import Piece, Place, SegmentRange, SplitPlan, Tier, has_compact_policy, remote_segment
+from stratalog.spark.model import Piece, Place, PlaceTier, SegmentRange, SplitPlan, has_compact_policy, remote_segment
 from stratalog.spark.options import OnDataLoss
 from stratalog.spark.planning import Cutter, IndexAccess, LocalSegments, LocalSpan, explains, merge_tiers, of_topic_ids
 
@@ -50,7 +50,7 @@ class Elsewhere:
         if piece.copy is not None:
             return [replace(piece, log=piece.copy, copy=None)]
         lost = f"{self.byte_sources.describe(piece.log)} {why} since the query was planned"
-        if piece.log.tier is not Tier.LOCAL:
+        if piece.log.tier is not PlaceTier.LOCAL:
             return self._beyond(piece, lost)
         if not self._is_same_topic(piece.log):
             return self._beyond(piece, f"{lost}, and what is there now is not known to be of the same topic")
@@ -95,7 +95,7 @@ class Elsewhere:
     def _beyond(self, piece: Piece, lost: str) -> list[Piece]:
         """Through the brokers, which know where their records are, in either tier; else from the remote tier."""
         if self.byte_sources.broker is not None:
-            return [replace(piece, log=Place(Tier.BROKER, self.name), copy=None)]
+            return [replace(piece, log=Place(PlaceTier.BROKER, self.name), copy=None)]
         return self.in_remote_tier(piece, lost)
 
     def in_remote_tier(self, piece: Piece, lost: str) -> list[Piece]:

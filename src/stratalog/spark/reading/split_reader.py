@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import Piece, PlaceChangedError, PlaceMissingError, SplitPlan, Tier
+from stratalog.spark.model import Piece, PlaceChangedError, PlaceMissingError, PlaceTier, SplitPlan
 from stratalog.spark.options import OnDataLoss
 from stratalog.spark.reading.blocks import read_blocks
 from stratalog.spark.reading.broker_read import BrokerReader, Missing
@@ -39,12 +39,12 @@ class SplitReader:
         self, plan: SplitPlan, piece: Piece, selection: Selection, again: int = _LOOKS_AGAIN
     ) -> Iterator[pa.RecordBatch]:
         """One piece, wherever it is; `again` is how often that may be looked for again."""
-        if piece.log.tier is Tier.BROKER:
+        if piece.log.tier is PlaceTier.BROKER:
             yield from self._read_from_broker(plan, piece, selection, again)
             return
         decoder = PieceDecoder(piece, self.byte_sources.describe(piece.log), selection, self.on_data_loss)
         why = "is of another topic"
-        if piece.log.tier is not Tier.LOCAL or is_of_topic(plan, piece.log, self.byte_sources):
+        if piece.log.tier is not PlaceTier.LOCAL or is_of_topic(plan, piece.log, self.byte_sources):
             blocks = read_blocks(self.byte_sources, piece.log, piece.start_position, piece.end_position)
             try:
                 yield from decoder.decode(blocks)

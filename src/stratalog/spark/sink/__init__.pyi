@@ -20,19 +20,19 @@ from .options import (
     stream_name as stream_name,
 )
 from .plan import (
-    TaskSegments as TaskSegments,
+    BulkTaskResult as BulkTaskResult,
 )
 from .writer import (
     BulkStreamWriter as BulkStreamWriter,
 )
 from .writer import (
-    BulkWrite as BulkWrite,
-)
-from .writer import (
     BulkWriter as BulkWriter,
 )
 from .writer import (
-    Target as Target,
+    StagedWrite as StagedWrite,
+)
+from .writer import (
+    WriteTarget as WriteTarget,
 )
 from .writer import (
     target_of as target_of,

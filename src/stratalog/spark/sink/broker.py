@@ -46,7 +46,7 @@ _BATCHES_AHEAD = 16
 
 
 @dataclass
-class TaskWrites(WriterCommitMessage):
+class BrokerTaskResult(WriterCommitMessage):
     """What one task has written: `topics` with the numbers of their partitions; its open transaction, if it has one."""
 
     records: int = 0
@@ -58,7 +58,7 @@ class TaskWrites(WriterCommitMessage):
     query: str = ""
 
 
-class BrokerWrite:
+class ProducingWrite:
     """What a write of a batch and one of a stream have in common. Pickled from the driver to the tasks."""
 
     def __init__(self, options: BrokerSinkOptions, schema: StructType) -> None:
@@ -75,7 +75,7 @@ class BrokerWrite:
 
     # --- tasks ------------------------------------------------------------------------------------------------------
 
-    def run(self, rows: Iterable[pa.RecordBatch]) -> TaskWrites:
+    def run(self, rows: Iterable[pa.RecordBatch]) -> BrokerTaskResult:
         """One task; without rows it writes nothing and begins nothing."""
         settle_worker()
         context = TaskContext.get()
@@ -83,7 +83,7 @@ class BrokerWrite:
         filled = (batch for batch in rows if batch.num_rows)
         first = next(filled, None)
         if first is None:
-            return TaskWrites(query=_query(context))
+            return BrokerTaskResult(query=_query(context))
         with self._connect() as cluster:
             if self._options.is_transactional and self._options.stream is not None:
                 self._finish_decided(Coordinators(cluster))
@@ -97,7 +97,7 @@ class BrokerWrite:
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
         """All of it, once: what of a numbered batch was written before is aborted now."""
-        writes = [message for message in messages if isinstance(message, TaskWrites)]
+        writes = [message for message in messages if isinstance(message, BrokerTaskResult)]
         transactions = tuple(each.transaction for each in writes if each.transaction is not None)
         if not self._options.is_transactional:
             return
@@ -200,7 +200,7 @@ class _TaskWriting:
     ) -> None:
         self._cluster = cluster
         self._task = task
-        self._written = TaskWrites()
+        self._written = BrokerTaskResult()
         coordinators = Coordinators(cluster)
         try:
             self._identity = coordinators.init_producer(transactional_id, options.transaction_timeout_ms)
@@ -221,7 +221,7 @@ class _TaskWriting:
             is_transactional=transactional_id is not None,
         )
 
-    def run(self, rows: Iterable[pa.RecordBatch]) -> TaskWrites:
+    def run(self, rows: Iterable[pa.RecordBatch]) -> BrokerTaskResult:
         """An open transaction is left to the driver.
 
         If this fails, to the next attempt, or to whoever aborts the job.
@@ -258,9 +258,9 @@ class BrokerWriter(DataSourceArrowWriter):
                 "mode overwrite is not supported: a log only grows; delete the topic first, or use mode append"
             )
         self._batch = options.batch
-        self._write = BrokerWrite(options if self._batch is not None else replace(options, stream=None), schema)
+        self._write = ProducingWrite(options if self._batch is not None else replace(options, stream=None), schema)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWrites:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> BrokerTaskResult:
         return self._write.run(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -279,9 +279,9 @@ class BrokerStreamWriter(DataSourceStreamArrowWriter):
                 "a stream needs option checkpointLocation (or queryId): by it the sink knows which batches it has "
                 "written"
             )
-        self._write = BrokerWrite(options, schema)
+        self._write = ProducingWrite(options, schema)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWrites:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> BrokerTaskResult:
         return self._write.run(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803

@@ -25,7 +25,7 @@ from stratalog.remote.ownership import check_no_owner
 from stratalog.remote.storage import ObjectStore, ObjectStoreRemoteStorageManager, SegmentManifest
 from stratalog.remote.transactions import Lineage, bucket_transaction, move, new_job, stage, sweep
 from stratalog.spark.sink.options import NumberedBatch, SinkOptions, tell_written
-from stratalog.spark.sink.plan import KnownTopic, TaskSegment, TaskSegments, WritePlan, in_log_order
+from stratalog.spark.sink.plan import BulkTaskResult, ExistingTopic, TaskSegment, WritePlan, in_log_order
 from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, FileSystem, uuid_to_base64
 
 #: Of one task: segments on their way to the store, and so on the local disk.
@@ -62,7 +62,7 @@ class BucketTarget:
     def stager(self, plan: WritePlan) -> BucketStager:
         return BucketStager(self._open(), self.options, plan)
 
-    def commit(self, plan: WritePlan, tasks: list[TaskSegments], batch: NumberedBatch | None) -> None:
+    def commit(self, plan: WritePlan, tasks: list[BulkTaskResult], batch: NumberedBatch | None) -> None:
         """Move what does not lie where it belongs, and publish; with `batch`, at most once.
 
         Should another job be published between the look at the ends and the publication, it is done again.
@@ -100,7 +100,7 @@ class BucketTarget:
             bucket_transaction.finish_publications(store)
             sweep(store, plan.job, self.options.topic)
 
-    def abort(self, plan: WritePlan, tasks: list[TaskSegments], batch: NumberedBatch | None) -> None:
+    def abort(self, plan: WritePlan, tasks: list[BulkTaskResult], batch: NumberedBatch | None) -> None:
         """Remove what was staged, unless it was published after all."""
         store = self._open()
         if bucket_transaction.is_published(store, *plan.label(batch)):
@@ -184,7 +184,7 @@ def _placed(
     manager: ObjectStoreRemoteStorageManager,
     job: UUID,
     staged: Mapping[tuple[str, UUID, int], list[SegmentManifest]],
-    known: Mapping[str, KnownTopic],
+    known: Mapping[str, ExistingTopic],
     made: list[SegmentManifest],
 ) -> dict[tuple[str, UUID, int], list[SegmentManifest]]:
     """The segments with offsets as they are to be. What is put for that comes to those that were `made`."""
@@ -219,7 +219,7 @@ def _all(placed: Mapping[tuple[str, UUID, int], list[SegmentManifest]]) -> list[
     return [manifest for manifests in placed.values() for manifest in manifests]
 
 
-def _known_topics(store: ObjectStore, topics: list[str] | None) -> dict[str, KnownTopic]:
+def _known_topics(store: ObjectStore, topics: list[str] | None) -> dict[str, ExistingTopic]:
     """The topics that have segments; of those that were made again under their name, the one copied to last."""
     by_topic: dict[str, list[SegmentManifest]] = {}
     found = list_remote_segments(store, topics, covered=True)
@@ -230,7 +230,7 @@ def _known_topics(store: ObjectStore, topics: list[str] | None) -> dict[str, Kno
     return {topic: _known(manifests) for topic, manifests in by_topic.items()}
 
 
-def _known(manifests: list[SegmentManifest]) -> KnownTopic:
+def _known(manifests: list[SegmentManifest]) -> ExistingTopic:
     topic_id = max(manifests, key=lambda m: m.event_timestamp).topic_id
     ends: dict[int, int] = {}
     epochs: dict[int, dict[int, int]] = {}
@@ -243,16 +243,16 @@ def _known(manifests: list[SegmentManifest]) -> KnownTopic:
         partition: Lineage(tuple(EpochEntry(epoch, start) for epoch, start in sorted(found.items())))
         for partition, found in epochs.items()
     }
-    return KnownTopic(topic_id, max(ends) + 1, ends, lineages)
+    return ExistingTopic(topic_id, max(ends) + 1, ends, lineages)
 
 
-def _lineage(known: KnownTopic | None, partition: int, base_offset: int) -> Lineage:
+def _lineage(known: ExistingTopic | None, partition: int, base_offset: int) -> Lineage:
     """That of a partition; a new one begins with epoch 0."""
     found = None if known is None else known.lineages.get(partition)
     return found or Lineage((EpochEntry(0, base_offset),))
 
 
-def _check_ids(staged: Iterable[tuple[str, UUID, int]], known: Mapping[str, KnownTopic]) -> None:
+def _check_ids(staged: Iterable[tuple[str, UUID, int]], known: Mapping[str, ExistingTopic]) -> None:
     for topic, topic_id, _ in staged:
         there = known.get(topic)
         if there is not None and there.topic_id != topic_id:
@@ -262,7 +262,7 @@ def _check_ids(staged: Iterable[tuple[str, UUID, int]], known: Mapping[str, Know
             )
 
 
-def _manifests(tasks: list[TaskSegments]) -> list[SegmentManifest]:
+def _manifests(tasks: list[BulkTaskResult]) -> list[SegmentManifest]:
     return [_manifest(segment) for task in tasks for segment in task.segments]
 
 

@@ -10,7 +10,7 @@ from uuid import UUID
 from stratalog.errors import UsageError
 from stratalog.log.segment import StagedPartition, WrittenSegment, directory_transaction, staging_directory
 from stratalog.spark.sink.options import NumberedBatch, SinkOptions, tell_written
-from stratalog.spark.sink.plan import KnownTopic, TaskSegment, TaskSegments, WritePlan, in_log_order
+from stratalog.spark.sink.plan import BulkTaskResult, ExistingTopic, TaskSegment, WritePlan, in_log_order
 from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, FileSystem, random_uuid
 
 #: Longer than Spark waits for a worker whose task is to end.
@@ -42,13 +42,13 @@ class DirectoryTarget:
             if count:
                 if topic_id is None:
                     raise UsageError(f"the partitions of topic {name} in {self.path} do not say whose they are")
-                topics[name] = KnownTopic(topic_id, count)
+                topics[name] = ExistingTopic(topic_id, count)
         return WritePlan(random_uuid(), topics, self.options.partitions)
 
     def stager(self, plan: WritePlan) -> DirectoryStager:
         return DirectoryStager(staging_directory(self.path, plan.job) / random_uuid().hex, plan)
 
-    def commit(self, plan: WritePlan, tasks: list[TaskSegments], batch: NumberedBatch | None) -> None:
+    def commit(self, plan: WritePlan, tasks: list[BulkTaskResult], batch: NumberedBatch | None) -> None:
         """Publish; with `batch`, at most once."""
         staged = [
             StagedPartition(topic, topic_id, partition, tuple(_written(each) for each in segments))
@@ -60,7 +60,7 @@ class DirectoryTarget:
             tell_written(self.options, number)
             directory_transaction.discard(self.path, plan.job)
 
-    def abort(self, plan: WritePlan, tasks: list[TaskSegments], batch: NumberedBatch | None) -> None:
+    def abort(self, plan: WritePlan, tasks: list[BulkTaskResult], batch: NumberedBatch | None) -> None:
         """Remove what was staged, unless it was published after all."""
         del tasks  # all of it lies in one directory, which a publication takes away
         if directory_transaction.is_unfinished(self.path, plan.label(batch)[0]):

@@ -20,7 +20,7 @@ _EXPECTED_ID = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class KnownTopic:
+class ExistingTopic:
     """A topic that is there: its id, its number of partitions as far as can be seen, and the end of each."""
 
     topic_id: UUID
@@ -34,7 +34,7 @@ class WritePlan:
     """What is known of the target when the job begins. `job` is its id; `partitions` the option."""
 
     job: UUID
-    topics: Mapping[str, KnownTopic]
+    topics: Mapping[str, ExistingTopic]
     partitions: int | None
 
     def partitions_of(self, topic: str) -> int:
@@ -84,7 +84,7 @@ class TaskSegment:
 
 
 @dataclass
-class TaskSegments(WriterCommitMessage):
+class BulkTaskResult(WriterCommitMessage):
     """Everything that one task has staged, in the order of its rows within each partition."""
 
     segments: tuple[TaskSegment, ...]
@@ -94,7 +94,7 @@ class TaskSegments(WriterCommitMessage):
     is_retry: bool = False
 
 
-def in_log_order(tasks: list[TaskSegments], *, by_time: bool) -> dict[tuple[str, UUID, int], list[TaskSegment]]:
+def in_log_order(tasks: list[BulkTaskResult], *, by_time: bool) -> dict[tuple[str, UUID, int], list[TaskSegment]]:
     """The segments of each partition in the order of their offsets: by task and row, or by their first timestamps."""
     found: dict[tuple[str, UUID, int], list[TaskSegment]] = {}
     for task in tasks:

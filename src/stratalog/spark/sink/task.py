@@ -18,7 +18,7 @@ from stratalog.log.segment import SegmentWriter, WrittenSegment
 from stratalog.records import BatchSettings, encode_batches
 from stratalog.records import batch_format as fmt
 from stratalog.spark.sink.options import SinkOptions
-from stratalog.spark.sink.plan import TaskSegment, TaskSegments, WritePlan
+from stratalog.spark.sink.plan import BulkTaskResult, TaskSegment, WritePlan
 from stratalog.spark.sink.rows import RowSplitter
 from stratalog.util import REAL_FILESYSTEM, FileSystem
 
@@ -93,7 +93,7 @@ class TaskWriter:
             else max(_PARTITION_BUFFER_BYTES, options.batch_bytes)
         )
 
-    def run(self, batches: Iterable[pa.RecordBatch]) -> TaskSegments:
+    def run(self, batches: Iterable[pa.RecordBatch]) -> BulkTaskResult:
         """Everything is staged, or nothing is left of it."""
         try:
             for rows in batches:
@@ -104,7 +104,7 @@ class TaskWriter:
                 partition.writer.roll()
             for (topic, number), partition in self._partitions.items():
                 self._end_segment(topic, number, partition)
-            return TaskSegments(self._stager.finish())
+            return BulkTaskResult(self._stager.finish())
         except BaseException:
             self._abort()
             raise

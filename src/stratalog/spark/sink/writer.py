@@ -17,27 +17,27 @@ from pyspark.sql.types import StructType
 
 from stratalog.errors import UsageError
 from stratalog.spark.sink.options import NumberedBatch, SinkOptions, stream_name
-from stratalog.spark.sink.plan import TaskSegments, WritePlan
+from stratalog.spark.sink.plan import BulkTaskResult, WritePlan
 from stratalog.spark.sink.rows import RowSplitter, SinkColumns
 from stratalog.spark.sink.settled import settle_worker
 from stratalog.spark.sink.task import Stager, TaskWriter
 
 
-class Target(Protocol):
+class WriteTarget(Protocol):
     """Where segments go: a data directory or a bucket. Picklable."""
 
     def plan(self, topic: str | None) -> WritePlan: ...
 
     def stager(self, plan: WritePlan) -> Stager: ...
 
-    def commit(self, plan: WritePlan, tasks: list[TaskSegments], batch: NumberedBatch | None) -> None: ...
+    def commit(self, plan: WritePlan, tasks: list[BulkTaskResult], batch: NumberedBatch | None) -> None: ...
 
-    def abort(self, plan: WritePlan, tasks: list[TaskSegments], batch: NumberedBatch | None) -> None: ...
+    def abort(self, plan: WritePlan, tasks: list[BulkTaskResult], batch: NumberedBatch | None) -> None: ...
 
     def is_published(self, batch: NumberedBatch) -> bool: ...
 
 
-class BulkWrite:
+class StagedWrite:
     """What a write of a batch and one of a stream have in common."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
@@ -48,7 +48,7 @@ class BulkWrite:
         if options.topic is not None:
             self._plan.partitions_of(options.topic)  # a wrong number is told before any task begins
 
-    def run(self, rows: Iterator[pa.RecordBatch]) -> TaskSegments:
+    def run(self, rows: Iterator[pa.RecordBatch]) -> BulkTaskResult:
         """One task."""
         settle_worker()
         context = TaskContext.get()
@@ -78,9 +78,9 @@ class BulkWriter(DataSourceArrowWriter):
                 "mode overwrite is not supported: a log only grows; delete the topic first, or use mode append"
             )
         self._batch = options.numbered_batch
-        self._write = BulkWrite(options, schema)
+        self._write = StagedWrite(options, schema)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskSegments:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> BulkTaskResult:
         return self._write.run(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -104,9 +104,9 @@ class BulkStreamWriter(DataSourceStreamArrowWriter):
                 "published"
             )
         self._options = options
-        self._write = BulkWrite(options, schema)
+        self._write = StagedWrite(options, schema)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskSegments:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> BulkTaskResult:
         return self._write.run(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -121,7 +121,7 @@ class BulkStreamWriter(DataSourceStreamArrowWriter):
         return NumberedBatch(self._options.query or stream_name(told or None) or self._options.checkpoint or "", number)
 
 
-def target_of(options: SinkOptions) -> Target:
+def target_of(options: SinkOptions) -> WriteTarget:
     if options.path is not None:
         from stratalog.spark.sink.directory import DirectoryTarget
 
@@ -131,6 +131,6 @@ def target_of(options: SinkOptions) -> Target:
     return BucketTarget(options)
 
 
-def segments_of(messages: Sequence[WriterCommitMessage | None]) -> list[TaskSegments]:
+def segments_of(messages: Sequence[WriterCommitMessage | None]) -> list[BulkTaskResult]:
     """What was told by tasks that were done."""
-    return [message for message in messages if isinstance(message, TaskSegments)]
+    return [message for message in messages if isinstance(message, BulkTaskResult)]

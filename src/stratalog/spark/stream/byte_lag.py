@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from stratalog.spark.model import SegmentRange, Tier
+from stratalog.spark.model import PlaceTier, SegmentRange
 from stratalog.spark.planning import BrokerRanges, IndexAccess, PartitionSnapshot
 
 
@@ -32,7 +32,7 @@ class ByteLag:
         taken_to = start
         for each in snapshot.between(start, end):
             low, high = self._positions(snapshot, each)
-            if high - low > budget and each.segment.tier is Tier.BROKER:
+            if high - low > budget and each.segment.tier is PlaceTier.BROKER:
                 offsets = (each.end - each.start) * budget // (high - low)
                 return each.start + max(offsets, 1 if taken_to == start else 0)
             if high - low > budget:
@@ -57,7 +57,7 @@ class ByteLag:
     def _positions(self, snapshot: PartitionSnapshot, wanted: SegmentRange) -> tuple[int, int]:
         """Where a task begins and ends to read for this range."""
         segment = wanted.segment
-        if segment.tier is Tier.BROKER:
+        if segment.tier is PlaceTier.BROKER:
             if self._brokers is None:
                 return 0, 0
             key = snapshot.topic, snapshot.partition

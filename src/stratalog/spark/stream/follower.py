@@ -17,15 +17,15 @@ from stratalog.spark.planning import (
     BrokerRanges,
     Constraints,
     LimitResolver,
+    PartitionRead,
     PartitionSnapshot,
     Planner,
     SnapshotMemory,
-    Wanted,
     again_while_changing,
 )
 from stratalog.spark.stream.admission import limited_by_offsets, must_wait, shares, total_lag
 from stratalog.spark.stream.byte_lag import ByteLag
-from stratalog.spark.stream.index_memory import IndexMemory
+from stratalog.spark.stream.index_memory import StreamIndexMemory
 from stratalog.spark.stream.losses import Losses
 from stratalog.spark.stream.offsets import Offsets, name
 from stratalog.spark.stream.options import StreamOptions
@@ -50,7 +50,7 @@ class Follower:
         memory = SnapshotMemory(options.remote_poll_interval_ms, self._clock.now_ms)
         self._viewer = Viewer(self._read, self._byte_sources, memory, self.losses)
         self._memory = memory
-        self._indexes = IndexMemory(self._byte_sources)
+        self._indexes = StreamIndexMemory(self._byte_sources)
         self._view = View()
         self._initial: Initial | None = None
         #: until the first batch, which brings the initial offsets to the checkpoint
@@ -163,11 +163,11 @@ class Follower:
         ]
         return planner.split([each for each in wanted if each.ranges])
 
-    def _wanted(self, planner: Planner, snapshot: PartitionSnapshot, start: Offsets, until: int) -> Wanted:
+    def _wanted(self, planner: Planner, snapshot: PartitionSnapshot, start: Offsets, until: int) -> PartitionRead:
         first = max(start.get((snapshot.topic, snapshot.partition), 0), snapshot.log_start)
         until = min(until, snapshot.end)
         if first >= until:
-            return Wanted(snapshot, (), ())
+            return PartitionRead(snapshot, (), ())
         return planner.between(snapshot, first, until, self._viewer.aborted(snapshot, first))
 
     # --- what is there, and what is not -----------------------------------------------------------------------------

@@ -27,7 +27,7 @@ _ANCHORS_KEPT: Final = 8
 _ENTRIES_KEPT: Final = 4_000_000  # of sealed segments, 16 bytes each
 
 
-class IndexMemory:
+class StreamIndexMemory:
     """For one thread; the access that it gives is as thread-safe as any."""
 
     def __init__(self, byte_sources: ByteSources) -> None:
@@ -94,7 +94,9 @@ class IndexMemory:
 class _RememberedAccess(IndexAccess):
     """Reads what the memory has not."""
 
-    def __init__(self, byte_sources: ByteSources, memory: IndexMemory, anchored: dict[Place, OffsetEntries]) -> None:
+    def __init__(
+        self, byte_sources: ByteSources, memory: StreamIndexMemory, anchored: dict[Place, OffsetEntries]
+    ) -> None:
         super().__init__(byte_sources)
         self._memory = memory
         self._anchored = anchored

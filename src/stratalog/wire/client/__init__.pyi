@@ -53,7 +53,7 @@ from .offsets import (
     MAX_TIMESTAMP_OFFSET as MAX_TIMESTAMP_OFFSET,
 )
 from .offsets import (
-    FoundOffset as FoundOffset,
+    ListedOffset as ListedOffset,
 )
 from .offsets import (
     TopicPartition as TopicPartition,

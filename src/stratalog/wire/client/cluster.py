@@ -22,7 +22,7 @@ from stratalog.wire.client import fetching, offsets
 from stratalog.wire.client.connection import Client
 from stratalog.wire.client.errors import RefusedError, UnreachableError, check, wire_error
 from stratalog.wire.client.fetching import FetchedRecords
-from stratalog.wire.client.offsets import FoundOffset, TopicPartition
+from stratalog.wire.client.offsets import ListedOffset, TopicPartition
 from stratalog.wire.client.options import ConnectionOptions, addresses
 
 T = TypeVar("T")
@@ -216,15 +216,15 @@ class Cluster:
 
     def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], *, read_committed: bool = False
-    ) -> dict[TopicPartition, FoundOffset]:
+    ) -> dict[TopicPartition, ListedOffset]:
         """For each partition the offset of the first record as new as the timestamp, or what a special one means.
 
         All leaders are asked; those partitions again that did not get an answer. UnknownTopicOrPartitionError and other
         errors of Kafka; UsageError when a broker is too old for a special timestamp.
         """
-        found: dict[TopicPartition, FoundOffset] = {}
+        found: dict[TopicPartition, ListedOffset] = {}
 
-        def ask() -> dict[TopicPartition, FoundOffset]:
+        def ask() -> dict[TopicPartition, ListedOffset]:
             by_leader: dict[int, dict[TopicPartition, int]] = {}
             for key in timestamps.keys() - found.keys():
                 by_leader.setdefault(self._led_by(*key).leader, {})[key] = timestamps[key]
@@ -243,7 +243,7 @@ class Cluster:
 
     def _ask_offsets(
         self, node: int, timestamps: Mapping[TopicPartition, int], read_committed: bool
-    ) -> dict[TopicPartition, tuple[int, FoundOffset]]:
+    ) -> dict[TopicPartition, tuple[int, ListedOffset]]:
         low, high = offsets.versions_for(timestamps)
         fields = offsets.request_fields(
             timestamps, read_committed=read_committed, timeout_s=self.options.request_timeout_s

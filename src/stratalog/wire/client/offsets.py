@@ -25,7 +25,7 @@ _VERSIONS: Final = (1, 11)
 _VERSION_OF: Final = {MAX_TIMESTAMP_OFFSET: 7, EARLIEST_LOCAL_OFFSET: 8, LATEST_TIERED_OFFSET: 9}
 
 
-class FoundOffset(NamedTuple):
+class ListedOffset(NamedTuple):
     """`offset` -1 where there is none: no record as new as a timestamp, or nothing tiered."""
 
     offset: int
@@ -52,12 +52,12 @@ def request_fields(
     }
 
 
-def answers(response: Any) -> dict[TopicPartition, tuple[int, FoundOffset]]:
+def answers(response: Any) -> dict[TopicPartition, tuple[int, ListedOffset]]:
     """Error code and finding of each partition."""
     return {
         (str(topic.name), int(each.partition_index)): (
             int(each.error_code),
-            FoundOffset(int(each.offset), _milliseconds(each.timestamp), int(getattr(each, "leader_epoch", -1))),
+            ListedOffset(int(each.offset), _milliseconds(each.timestamp), int(getattr(each, "leader_epoch", -1))),
         )
         for topic in response.topics
         for each in topic.partitions

@@ -13,14 +13,14 @@ from stratalog.records.batch_builder import build_batch
 from stratalog.records.compression import Codec
 from stratalog.records.record import Record
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model.place import Place, Tier
+from stratalog.spark.model.place import Place, PlaceTier
 from stratalog.spark.pipelines.compaction.keys import KeyCollector, Packed, SegmentSummary
 from stratalog.spark.pipelines.compaction.values import KeysTask, SourceSegment
 
 
 def task_of(path: Path, batches: list[bytes], end_offset: int) -> KeysTask:
     path.write_bytes(b"".join(batches))
-    source = SourceSegment(0, end_offset, path.stat().st_size, Place(Tier.LOCAL, str(path)), str(path), 0)
+    source = SourceSegment(0, end_offset, path.stat().st_size, Place(PlaceTier.LOCAL, str(path)), str(path), 0)
     return KeysTask(0, 0, source, ByteSources(), [], 0, 3)
 
 

@@ -20,7 +20,7 @@ from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model.place import Place, Tier
+from stratalog.spark.model.place import Place, PlaceTier
 from stratalog.spark.pipelines.compaction import bucket, keys, local, sources
 from stratalog.spark.pipelines.compaction.bucket import bucket_plan
 from stratalog.spark.pipelines.compaction.bucket_job import BucketJob
@@ -94,7 +94,7 @@ def test_entries_leave_in_pieces_when_there_is_no_more_room(tmp_path: Path, monk
     ]
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(b"".join(batches))
-    source = SourceSegment(0, 105, path.stat().st_size, Place(Tier.LOCAL, str(path)), str(path), 0)
+    source = SourceSegment(0, 105, path.stat().st_size, Place(PlaceTier.LOCAL, str(path)), str(path), 0)
     task = KeysTask(0, 0, source, ByteSources(), [], 7, 3)
     whole = list(KeyCollector().collect(task))
     for name in ("_ENTRIES_MIN", "_ENTRIES_MAX", "_ENTRIES_A_BUCKET"):
@@ -203,7 +203,7 @@ def test_the_last_batch_is_found_from_headers(tmp_path: Path) -> None:
     path = tmp_path / "x.log"
     batches = [build_batch([Record(n, 5, b"k", b"v" * 200)], base_offset=n) for n in range(3)]
     path.write_bytes(b"".join(batches))
-    source = SourceSegment(0, 3, path.stat().st_size, Place(Tier.LOCAL, str(path)), str(path), 0)
+    source = SourceSegment(0, 3, path.stat().st_size, Place(PlaceTier.LOCAL, str(path)), str(path), 0)
     with sources.open_records(source, ByteSources()) as records:
         last = sources.last_batch(records)
         assert last is not None

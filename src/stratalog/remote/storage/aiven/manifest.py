@@ -24,7 +24,7 @@ from stratalog.errors import ManifestFromTheFutureError, RemoteStorageError
 from stratalog.remote.storage.aiven.chunk_sizes import decode_text
 from stratalog.remote.storage.chunk_codec import NONCE_BYTES, TAG_BYTES, Compression
 from stratalog.remote.storage.chunks import ChunkIndex
-from stratalog.remote.storage.manifest import Encryption, Layout, SegmentManifest, StoredObject
+from stratalog.remote.storage.manifest import Encryption, ObjectLayout, SegmentManifest, StoredObject
 from stratalog.remote.storage.object_names import ObjectKind
 from stratalog.util import uuid_from_base64
 
@@ -86,7 +86,7 @@ def _manifest(document: Mapping[str, Any]) -> SegmentManifest:
         block_crc32c=None,
         compression=compression,
         encryption=encryption,
-        layout=Layout.AIVEN,
+        layout=ObjectLayout.AIVEN,
     )
 
 

@@ -20,7 +20,7 @@ from stratalog.log.index import AbortedTransaction, decode_entries
 from stratalog.remote.api import TopicIdPartition, is_within_lineage, lineage_of
 from stratalog.remote.storage import ObjectKind, PlainView, SegmentManifest
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import Place, Tier
+from stratalog.spark.model import Place, PlaceTier
 from stratalog.spark.pipelines.compaction.plan import PartitionPlan, topic_config
 from stratalog.spark.pipelines.compaction.upload import Upload
 from stratalog.spark.pipelines.compaction.values import Rewritten, SourceSegment
@@ -143,7 +143,7 @@ def _source(manifest: SegmentManifest, end_offset: int) -> SourceSegment:
         base_offset=manifest.base_offset,
         end_offset=end_offset,
         size=manifest.segment_size_in_bytes,
-        place=Place(Tier.REMOTE, manifest.key()),
+        place=Place(PlaceTier.REMOTE, manifest.key()),
         name=manifest.key(),
         last_modified_ms=manifest.max_timestamp,
         offset_index_size=size(ObjectKind.OFFSET_INDEX),

@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 from stratalog.config import LogConfig
 from stratalog.log import PartitionLog
-from stratalog.log.cleaner import Candidate, LogFacts, last_records
+from stratalog.log.cleaner import Candidate, CleanableLog, last_records
 from stratalog.log.format import CLEANED_SUFFIX, LARGE
 from stratalog.log.producers import NEVER
 from stratalog.log.segment import LogSegment
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import Place, Tier
+from stratalog.spark.model import Place, PlaceTier
 from stratalog.spark.pipelines.compaction.data_dirs import LocalPartition, clear_attempts, note_cleaned
 from stratalog.spark.pipelines.compaction.plan import PartitionPlan
 from stratalog.spark.pipelines.compaction.values import Rewritten, SourceSegment
@@ -63,7 +63,7 @@ def plan_of(partition: LocalPartition, config: LogConfig, clock: Clock, fs: File
     clear_attempts(partition.path, fs)
     now_ms = clock.now_ms()
     with opened(partition, config, clock, fs) as log:
-        facts = LogFacts.of(log)
+        facts = CleanableLog.of(log)
         candidate = Candidate.of(
             (partition.topic, partition.partition),
             facts,
@@ -107,7 +107,7 @@ def _source(segment: LogSegment, end_offset: int) -> SourceSegment:
         base_offset=segment.base_offset,
         end_offset=end_offset,
         size=segment.size_bytes,
-        place=Place(Tier.LOCAL, str(segment.log_path)),
+        place=Place(PlaceTier.LOCAL, str(segment.log_path)),
         name=str(segment.log_path),
         last_modified_ms=segment.last_modified_ms,
         offset_index_size=segment.offset_index.size_in_bytes,

@@ -12,7 +12,7 @@ from typing import Final
 
 from stratalog.config import LogConfig
 from stratalog.errors import KafkaError
-from stratalog.log.cleaner import LastRecord, MetData, SegmentFacts, group_by_size
+from stratalog.log.cleaner import LastRecord, MetData, SegmentSizes, group_by_size
 from stratalog.log.index import AbortedTransaction
 from stratalog.records import HEADER_SIZE, LOG_OVERHEAD, MAGIC, RecordBatch
 from stratalog.remote.api import INT32_MAX
@@ -79,7 +79,7 @@ class PartitionPlan:
     def groups(self) -> list[range]:
         """The runs of segments, by their numbers, that become one segment each."""
         facts = [
-            SegmentFacts(each.base_offset, each.size, each.offset_index_size, each.time_index_size)
+            SegmentSizes(each.base_offset, each.size, each.offset_index_size, each.time_index_size)
             for each in self.sources
         ]
         return group_by_size(

@@ -15,7 +15,7 @@ from stratalog.errors import RemoteResourceNotFoundError
 from stratalog.log.cleaner import Readable
 from stratalog.records import HEADER_SIZE, MAGIC, MAGIC_AT, RecordBatch, batch_at, checked_batch_size
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import Place, PlaceMissingError, Tier
+from stratalog.spark.model import Place, PlaceMissingError, PlaceTier
 from stratalog.spark.pipelines.compaction.values import SourceSegment
 
 #: Bytes that a task reads at a time, and asks a store for.
@@ -36,7 +36,7 @@ class OpenRecords:
 @contextmanager
 def open_records(source: SourceSegment, places: ByteSources) -> Iterator[OpenRecords]:
     """The records of a segment. RemoteResourceNotFoundError or FileNotFoundError, naming it, when it is gone."""
-    if source.place.tier is Tier.LOCAL:
+    if source.place.tier is PlaceTier.LOCAL:
         with places.open_local(source.place) as file:
             yield OpenRecords(source.name, source.size, file)
         return

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from stratalog.log.segment.segment import LogSegment
 
 
-class Segments:
+class SegmentTable:
     """Segments by ascending base offset; the last one is the active one. Never changes: writers make a new one."""
 
     __slots__ = ("_base_offsets", "all")
@@ -37,9 +37,9 @@ class Segments:
     def size_bytes(self) -> int:
         return sum(segment.size_bytes for segment in self.all)
 
-    def added(self, segment: LogSegment) -> Segments:
+    def added(self, segment: LogSegment) -> SegmentTable:
         """With one more at the end."""
-        return Segments((*self.all, segment))
+        return SegmentTable((*self.all, segment))
 
-    def without_first(self, count: int) -> Segments:
-        return Segments(self.all[count:])
+    def without_first(self, count: int) -> SegmentTable:
+        return SegmentTable(self.all[count:])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.log.segment.segment import LogSegment
-from stratalog.log.segment.segments import Segments
+from stratalog.log.segment.segment_table import SegmentTable
 
 
 @dataclass
@@ -19,8 +19,8 @@ class FakeSegment:
     size_bytes: int = 0
 
 
-def segments_at(base_offsets: Sequence[int], size_bytes: int = 0) -> Segments:
-    return Segments(tuple(cast(LogSegment, FakeSegment(base, size_bytes)) for base in base_offsets))
+def segments_at(base_offsets: Sequence[int], size_bytes: int = 0) -> SegmentTable:
+    return SegmentTable(tuple(cast(LogSegment, FakeSegment(base, size_bytes)) for base in base_offsets))
 
 
 def bases(segments: Sequence[LogSegment]) -> list[int]:
