@@ -114,7 +114,9 @@ def test_a_large_batch_waits_others_do_not_and_the_order_stays(broker: Broker, w
     assert answer(wire) == [(OK, 0), (OK, 0), (OK, 0)]
     assert [answer(wire), answer(wire)] == [[(OK, 2)], [(OK, 3)]]
     assert [len(values_in(broker, number)) for number in range(3)] == [4, 20, 1]
-    assert broker.state.partition("t", 1).traffic.produce_requests == 6  # of the topic, each once
+    partition = broker.state.partition("t", 1)
+    assert partition is not None
+    assert partition.traffic.produce_requests == 6  # of the topic, each once
 
 
 def test_requests_that_are_like_one_before_wait_in_their_order(broker: Broker, wire: Wire, loading: Loading) -> None:

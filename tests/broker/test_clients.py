@@ -87,7 +87,7 @@ def confluent_produce(broker: Broker, topic: str, sent: list[Message], **config:
     return offsets
 
 
-def confluent_consume(broker: Broker, topic: str, count: int, offset: int = 0, **config: Any) -> list[Message]:
+def confluent_consume(broker: Broker, topic: str, count: int, offset: int = 0, /, **config: Any) -> list[Message]:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "unused", **config})
     consumer.assign([TopicPartition(topic, 0, offset)])
     got: list[Message] = []
@@ -121,7 +121,7 @@ def test_confluent_kafka_with_each_acks(broker: Broker, topic: str, acks: str) -
 def test_confluent_kafka_idempotent_producer(broker: Broker, topic: str) -> None:
     sent = messages()
     assert confluent_produce(broker, topic, sent, **{"enable.idempotence": True}) == list(range(COUNT))
-    assert confluent_consume(broker, topic, COUNT, **{"isolation.level": "read_committed"}) == sent
+    assert confluent_consume(broker, topic, COUNT, 0, **{"isolation.level": "read_committed"}) == sent
 
 
 def test_confluent_kafka_checks_crcs_and_seeks(broker: Broker, topic: str) -> None:

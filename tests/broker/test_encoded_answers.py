@@ -169,7 +169,7 @@ def test_topics_and_partitions_are_listed_as_by_the_message_library(
 def test_commits_are_answered_as_by_the_message_library(broker: Broker, version: int) -> None:
     tuned = broker.state.metadata.topic("tuned")
     assert tuned is not None
-    names = [{"name": "tuned"}, {"name": "missing"}]
+    names: list[dict[str, Any]] = [{"name": "tuned"}, {"name": "missing"}]
     if version >= 10:
         names = [{"topic_id": tuned.topic_id}, {"topic_id": UUID(int=5)}]
     partitions = [

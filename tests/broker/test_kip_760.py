@@ -24,7 +24,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 def attempts(wire: Wire, topic: str, key: str, value: str, *, validate_only: bool = False) -> list[Any]:
     """CreateTopics of another topic, IncrementalAlterConfigs and AlterConfigs of this one."""
-    config = {key.replace(".", "_"): value}
+    config: dict[str, Any] = {key.replace(".", "_"): value}
     return [
         create(wire, f"{topic}-new", validate_only=validate_only, **config),
         alter(wire, TOPIC, topic, (key, SET, value), validate_only=validate_only),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.broker.admin import alter, create
@@ -16,8 +17,8 @@ from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 
 INVALID_CONFIG = 40
 LIMIT = 2**31 - 1
-TIERED = {"remote.storage.enable": "true"}
-LARGE = {"segment.bytes": str(4 * 2**30), "segment.index.bytes": str(64 * 2**20)}
+TIERED: dict[str, Any] = {"remote.storage.enable": "true"}
+LARGE: dict[str, Any] = {"segment.bytes": str(4 * 2**30), "segment.index.bytes": str(64 * 2**20)}
 
 
 class NarrowStorage(ObjectStoreRemoteStorageManager):

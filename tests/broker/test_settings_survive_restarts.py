@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.broker.admin import alter, create, described, replace_configs
@@ -40,7 +41,7 @@ TIERING = {
     "remote.log.manager.task.interval.ms": "3600000",
 }
 
-TOPICS = {
+TOPICS: dict[str, dict[str, Any]] = {
     "tiered": {"remote_storage_enable": "true"},
     "tiered-own": {
         "remote_storage_enable": "true",
@@ -223,7 +224,7 @@ def test_settings_that_fit_only_together_count_together() -> None:
 def test_a_topic_in_conflict_with_a_changed_file_keeps_its_last_good_configuration(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, file: dict[str, str]
 ) -> None:
-    own = {"local_retention_ms": "1000", "local_retention_bytes": "7", "retention_bytes": "70"}
+    own: dict[str, Any] = {"local_retention_ms": "1000", "local_retention_bytes": "7", "retention_bytes": "70"}
     with Broker(tmp_path / "data", config=TIERING) as broker, Wire(broker.bootstrap_servers) as wire:
         create(wire, "t", remote_storage_enable="true", **own)
         create(wire, "plain")
@@ -275,13 +276,13 @@ def test_a_topic_that_breaks_newer_rules_is_served_and_nothing_of_it_is_deleted_
         _store(tmp_path / "data", "UPDATE topics SET configs = ? WHERE name = ?", configs, topic)
     with Broker(tmp_path / "data", config=TIERING) as broker, Wire(broker.bootstrap_servers) as wire:
         logs = broker.state.logs
-        configs = {name: logs.partitions(name)[0].log.config for name in TOPICS}
+        served = {name: logs.partitions(name)[0].log.config for name in TOPICS}
         for topic in broken:
             assert f"Topic {topic} is served, but its configuration is in conflict" in caplog.text
-        assert configs["tiered"].cleanup_policy == frozenset()
-        assert configs["tiered"].remote_storage_enable
-        assert configs["compacted"].min_compaction_lag_ms == 2**63 - 1
-        assert configs["plain"].segment_bytes == 2**31 - 1
+        assert served["tiered"].cleanup_policy == frozenset()
+        assert served["tiered"].remote_storage_enable
+        assert served["compacted"].min_compaction_lag_ms == 2**63 - 1
+        assert served["plain"].segment_bytes == 2**31 - 1
         assert described(wire, TOPIC, "tiered")["flush.ms"].value == "x"
         mended = replace_configs(wire, TOPIC, "tiered", remote_storage_enable="true")
         assert mended.error_code == 0

@@ -64,7 +64,7 @@ def test_remote_log_metadata_is_printed_the_same(capfdbinary: Captured, tmp_path
     partition = TopicIdPartition(uuid.UUID(int=2**100 + 7), "orders", 3)
     segment_id = RemoteLogSegmentId(partition, uuid.UUID(int=2**110 + 9))
     state, deletion = RemoteLogSegmentState, RemotePartitionDeleteState
-    events = [
+    events: list[RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate | RemotePartitionDeleteMetadata] = [
         RemoteLogSegmentMetadata(segment_id, 0, 99, T0, 1, T0 + 1, 1000, {0: 0, 5: 50}),
         RemoteLogSegmentMetadata(
             segment_id, 0, 99, T0, 1, T0 + 1, 1000, {7: 0}, custom_metadata=CustomMetadata(b"abc")

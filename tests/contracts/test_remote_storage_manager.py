@@ -198,8 +198,8 @@ def _segment(
         "txnindex": b"a" * 34,
         "snapshot": b"s" * 99,
     }
-    for suffix, data in files.items():
-        (tmp_path / f"0.{suffix}").write_bytes(data)
+    for suffix, content in files.items():
+        (tmp_path / f"0.{suffix}").write_bytes(content)
     data = LogSegmentData(
         log_segment=tmp_path / "0.log",
         offset_index=tmp_path / "0.index",

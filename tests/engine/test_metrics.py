@@ -263,7 +263,7 @@ def test_a_cleaning_is_told(tmp_path: Path) -> None:
     manager = LogManager([tmp_path / "data"], config, cluster_id="c")
     manager.start([])
     try:
-        compacted = {"cleanup_policy": frozenset({"compact"}), "min_cleanable_dirty_ratio": 0.01}
+        compacted: dict[str, Any] = {"cleanup_policy": frozenset({"compact"}), "min_cleanable_dirty_ratio": 0.01}
         (partition,) = manager.create_topic(spec("t", segment_bytes=1_500, **compacted))
         for _ in range(6):
             partition.append(build_batch([Record(at, 1_000, b"%d" % (at % 3), bytes(100)) for at in range(10)]))

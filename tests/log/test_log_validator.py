@@ -161,7 +161,7 @@ def test_own_records_are_read_again_only_where_a_rule_asks(
     monkeypatch: pytest.MonkeyPatch, configs: dict[str, str], is_read: bool
 ) -> None:
     scanned: list[RecordBatch] = []
-    real = append_validation.scan_records
+    real = record_scan.scan_records
 
     def scan(batch: RecordBatch) -> record_scan.RecordFacts:
         scanned.append(batch)

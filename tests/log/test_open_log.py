@@ -145,16 +145,16 @@ def test_a_flipped_bit_in_flushed_data_costs_its_batch_and_nothing_else(tmp_path
     last = segments[-1]
     batches = list(iter_batches(last.read_bytes()))
     places.append((last.name, last.stat().st_size - 1 if len(batches) > 1 else 20))
-    for number, (name, position) in enumerate(places):
+    for number, (file, position) in enumerate(places):
         data = tmp_path / f"d{number}"
         shutil.copytree(pristine, data)
-        flip(data / "orders-0" / name, position)
+        flip(data / "orders-0" / file, position)
         with stratalog.open_log(data / "orders-0", CONFIG) as again:
             missing = set(range(200)) - readable(again)
-            is_blind = ending.endswith("no checkpoints") and name == last.name
-            assert len(missing) <= (2 if is_blind else 1), (seed, name, position, missing)
+            is_blind = ending.endswith("no checkpoints") and file == last.name
+            assert len(missing) <= (2 if is_blind else 1), (seed, file, position, missing)
             if not is_blind:
-                assert again.append(records(1)).first_offset == 200, (seed, name, position)
+                assert again.append(records(1)).first_offset == 200, (seed, file, position)
                 assert 200 in readable(again)
 
 

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stratalog.jobs.audit.findings import Kind, Severity, plan_repair
-from stratalog.jobs.audit.repair import NotProvedError, carry_out
+from stratalog.jobs.audit.repair import carry_out
+from stratalog.jobs.audit.segment_history import NotProvedError
 from stratalog.remote.api.segment_state import RemoteLogSegmentState
 from stratalog.remote.storage.object_names import ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore

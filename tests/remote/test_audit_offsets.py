@@ -27,7 +27,7 @@ def found(*manifests: SegmentManifest, log: LogFacts | None = None) -> list[tupl
     ]
 
 
-def log_facts(start: int, local_start: int, end: int, lineage: dict[int, int] | None = None) -> LogFacts:
+def log_facts(start: int | None, local_start: int, end: int, lineage: dict[int, int] | None = None) -> LogFacts:
     return LogFacts(start, local_start, end, lineage or {0: start or 0})
 
 

@@ -136,7 +136,7 @@ def test_copies_deletions_and_what_a_follower_does_run_on_their_own_threads(tmp_
         assert (copied_by, deleted_by) == ({"remote-log-copier"}, {"remote-log-expiration"})
         world.manager.stop_partitions([world.partition])
         world.manager.copiers.close()  # what still runs there asks, too
-        world.rlmm.highest_offset_for_epoch = looking  # type: ignore[method-assign]
+        world.rlmm.highest_offset_for_epoch = looking  # type: ignore[method-assign, assignment]
         world.manager.on_leadership_change([], [world.log])
         _eventually(lambda: bool(followed_by), "followed")
         assert followed_by == {"remote-log-follower"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -260,7 +261,7 @@ def test_copy_lag_keeps_young_segments_back(tmp_path: Path) -> None:
         log, now = world.log, world.clock.now_ms()
         sealed = len(log.segments) - 1
 
-        def due(**config: int) -> int:
+        def due(**config: Any) -> int:
             return len(candidates(log.segments, 0, log.log_end_offset, replace(CONFIG, **config), now))
 
         assert due() == sealed

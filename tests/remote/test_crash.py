@@ -32,7 +32,7 @@ def _prepare_expiration(world: World) -> None:
 
 def _delete_partition(world: World) -> object:
     world.manager.stop_partitions([world.partition], delete_remote=True)
-    return world.manager._deletions._deletion(world.partition).run()
+    return world.manager._deletions._delete(world.partition)
 
 
 def _steps(path: Path, prepare: Callable[[World], None], act: Scenario) -> int:
@@ -105,7 +105,7 @@ def test_a_crash_at_any_step_of_a_partitions_deletion_is_made_up_for(tmp_path: P
                 assert world.rlmm.unfinished_partition_deletes() == []  # it never began
                 continue
             for partition in world.rlmm.unfinished_partition_deletes():
-                world.manager._deletions._deletion(partition).run()
+                world.manager._deletions._delete(partition)
             assert world.objects() == []
             assert world.rlmm.unfinished_partition_deletes() == []
 

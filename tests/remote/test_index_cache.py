@@ -250,7 +250,7 @@ class BrokenWrites(FileSystem):
         if create:
             whole = file.write_at
 
-            def half(data: Buffer, position: int) -> None:
+            def half(data: Buffer, position: int) -> int:
                 whole(bytes(data)[: len(bytes(data)) // 2], position)
                 raise OSError(errno.EIO, "Input/output error", str(path))
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from stratalog.config import LogConfig
 from stratalog.errors import DamagedRemoteObjectError, RemoteStorageError
 from stratalog.log.format.offset_index_format import LARGE, LEGACY
 from stratalog.log.index.txn_index import AbortedTransaction, encode_entry
@@ -102,6 +103,7 @@ def test_segments_from_before_and_after_the_upgrade_are_read_side_by_side(
         sizes = []
         for metadata in world.rlmm.list_remote_log_segments(world.partition):
             facts = world.rsm.stored_segment(metadata)
+            assert facts.offset_index_entry_size is not None
             sizes.append(facts.offset_index_entry_size)
             if not noted:
                 forget_entry_size(world, metadata)
@@ -211,8 +213,8 @@ def rebuilt(world: World, tmp_path: Path, entry_size: int | None = None) -> tupl
 
 
 @pytest.mark.parametrize("config", [EIGHT, TWELVE], ids=["8 bytes", "12 bytes"])
-def test_the_indexes_are_byte_for_byte_those_that_the_log_made(tmp_path: Path, config: object) -> None:
-    large = replace(config, segment_bytes=300_000, index_interval_bytes=4096)  # type: ignore[type-var]
+def test_the_indexes_are_byte_for_byte_those_that_the_log_made(tmp_path: Path, config: LogConfig) -> None:
+    large = replace(config, segment_bytes=300_000, index_interval_bytes=4096)
     with World(tmp_path, large) as world:
         world.append(200, value_size=300)
         world.tier()

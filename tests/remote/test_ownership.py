@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +18,7 @@ from stratalog.errors import (
     RemoteStorageError,
     RetriableRemoteStorageError,
 )
+from stratalog.remote.api import RemotePartitionDeleteState
 from stratalog.remote.ownership.broker_ownership import BrokerOwnership, Claimant
 from stratalog.remote.ownership.bucket_owner import (
     DIRECTORY,
@@ -104,11 +105,11 @@ def test_an_owner_reads_as_it_was_written_and_the_last_ones_are_kept(store: Obje
 class SlowStore(FaultyObjectStore):
     """Whoever creates through it is so slow that, before that happens, `meanwhile` does."""
 
-    meanwhile: object = None
+    meanwhile: Callable[[], object] | None = None
 
     def create(self, key: str, data: Buffer) -> bool:
-        if callable(self.meanwhile):
-            self.meanwhile, function = None, self.meanwhile
+        if self.meanwhile is not None:
+            function, self.meanwhile = self.meanwhile, None
             function()
         return super().create(key, data)
 
@@ -355,7 +356,7 @@ def test_a_takeover_while_a_segment_is_on_its_way_leaves_no_manifest_of_it(tmp_p
         world.append(20)
         world.tier()
 
-        taken = []
+        taken: list[object] = []
 
         def choose(what: str) -> None:
             if what.endswith(".log") and not taken:
@@ -378,17 +379,17 @@ def test_the_deletion_of_a_partition_waits_while_another_cluster_owns_the_bucket
         owner = read_owner(world.inner)
         take_over(world.inner, "other")
         before = world.objects()
-        deletion = world.manager._deletions._deletion(world.partition)
-        deletion.mark()
+        deletions = world.manager._deletions
+        deletions._publish(world.partition, RemotePartitionDeleteState.DELETE_PARTITION_MARKED)
         for _ in range(2):
             with pytest.raises(NotOwnerError):
-                deletion.run()
+                deletions._delete(world.partition)
         assert world.objects() == before
         assert owner is not None
         now = read_owner(world.inner)
         assert now is not None
         assert replace_owner(world.inner, now, BucketOwner("production", "back", owner.brokers)) is not None
-        deletion.run()
+        deletions._delete(world.partition)
         assert all(key.startswith(DIRECTORY) for key in world.objects())
 
 

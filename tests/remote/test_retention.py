@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -185,6 +186,8 @@ def test_quiet_ends_exactly_where_the_plan_begins_to_take_something(
     assert quiet.holds(facts.now_ms, facts.only_local_bytes)
     for name, bound in (("now_ms", quiet.now_ms), ("only_local_bytes", quiet.only_local_bytes)):
         far = 10**15 if bound is None else bound - 1
-        assert not plan_expiration(segments, replace(facts, **{name: max(far, getattr(facts, name))})).expirations
+        later: dict[str, Any] = {name: max(far, getattr(facts, name))}
+        assert not plan_expiration(segments, replace(facts, **later)).expirations
         if bound is not None:
-            assert plan_expiration(segments, replace(facts, **{name: bound})).expirations
+            at: dict[str, Any] = {name: bound}
+            assert plan_expiration(segments, replace(facts, **at)).expirations

@@ -116,6 +116,7 @@ def test_what_holds_for_the_topic_holds_for_all_that_is_not_remote() -> None:
         (Reason.FOLLOWER, {"is_leader": False}),
     ]
     for reason, changes in whole:
+        assert isinstance(changes, dict)
         assert reasons(**changes) == [Reason.LOCAL_RETENTION, reason, reason, reason]
 
 

@@ -13,7 +13,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 from stratalog.config.broker import BrokerConfig
@@ -183,7 +183,7 @@ class World:
         self.manager.close()
         self.log.close()
 
-    def __enter__(self) -> World:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

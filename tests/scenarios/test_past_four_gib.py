@@ -86,9 +86,9 @@ def expect_landmarks(wire: Wire, topic: Topic, huge: HugePartition) -> None:
         assert offset_of(wire, topic, huge.timestamp_of(base)) == base
     # The batch before the last landmark: so large that the kernel sends it from the file by itself.
     last = max(huge.landmarks)
-    (batch,) = iter_batches(fetch(wire, topic, last - 1, 1))
-    assert (batch.base_offset, batch.size) == (last - 1, FILLER_BYTES // 2)
-    assert batch.is_crc_valid
+    (before,) = iter_batches(fetch(wire, topic, last - 1, 1))
+    assert (before.base_offset, before.size) == (last - 1, FILLER_BYTES // 2)
+    assert before.is_crc_valid
 
 
 def fetch(wire: Wire, topic: Topic, offset: int, size: int) -> bytes:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -24,9 +25,8 @@ def jvm_stderr(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def spark(jvm_stderr: Path) -> Iterator[SparkSession]:
     with stderr_to(jvm_stderr):
-        session = stratalog.spark.local_session(
-            "stratalog tests", **{"spark.master": "local[2]", "spark.sql.shuffle.partitions": 2}
-        )
+        conf: dict[str, Any] = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": 2}
+        session = stratalog.spark.local_session("stratalog tests", **conf)
     yield session
     session.stop()
     print(jvm_stderr.read_text(), file=sys.stderr)

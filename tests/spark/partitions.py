@@ -271,7 +271,7 @@ class Scan:
         return [row["offset"] for row in self.rows]
 
 
-def scan(filters: Sequence[Filter] = (), **options: Any) -> Scan:
+def scan(filters: Sequence[Filter] = (), /, **options: Any) -> Scan:
     """Plan and read as Spark would, in this process."""
     parsed = ReadOptions.parse({name.replace("__", "."): str(value) for name, value in options.items()})
     constraints, rest = push(filters, Constraints())

@@ -85,15 +85,13 @@ def main(settings: str) -> None:
     asked = json.loads(settings)
     directory, source, target = Path(asked["directory"]), asked["source"], asked["target"]
     (directory / "events").mkdir(parents=True)
-    spark = stratalog.spark.local_session(
-        "secrets",
-        **{
-            "spark.master": "local[2]",
-            "spark.eventLog.enabled": True,
-            "spark.eventLog.compress": False,
-            "spark.eventLog.dir": (directory / "events").as_uri(),
-        },
-    )
+    conf: dict[str, Any] = {
+        "spark.master": "local[2]",
+        "spark.eventLog.enabled": True,
+        "spark.eventLog.compress": False,
+        "spark.eventLog.dir": (directory / "events").as_uri(),
+    }
+    spark = stratalog.spark.local_session("secrets", **conf)
     spark.sparkContext.setLogLevel("INFO")
     found = {
         "environment": use_everything(spark, source, f"{target}/by-environment", directory / "1", {}),

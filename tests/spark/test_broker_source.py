@@ -110,7 +110,7 @@ def test_nothing_shows_a_secret(
     frame.explain(True)
     frame.explain("formatted")
     assert frame.count() == RECORDS - 8
-    plan = frame._jdf.queryExecution().toString()  # type: ignore[operator]
+    plan = frame._jdf.queryExecution().toString()
     shown = capsys.readouterr()
     for text in (shown.out, shown.err, plan, str(ReadOptions.parse(options))):
         assert SECRET not in text

@@ -69,13 +69,13 @@ def test_executors_run_from_the_archive_and_compile_nothing(tmp_path: Path) -> N
 
     Partition(tmp_path / "data").segment(steady(20))
     # No Python of this project is on the executors' way, and a compilation there would be told of.
-    environment = {"PATH": os.defpath, "NUMBA_DEBUG_CACHE": "1", "STRATALOG_PYTHON": sys._base_executable}
+    environment = {"PATH": os.defpath, "NUMBA_DEBUG_CACHE": "1", "STRATALOG_PYTHON": sys._base_executable}  # type: ignore[attr-defined]
     with SparkCluster(tmp_path / "cluster", workers=1, environment=environment) as cluster:
         command = [sys.executable, "-c", DRIVER, cluster.url, str(archive)]
         done = subprocess.run(
             [*command, str(tmp_path / "data"), str(tmp_path / "table")],
             cwd=driver,
-            env=os.environ | {"PYTHONPATH": str(ROOT), "STRATALOG_PYTHON": sys._base_executable},
+            env=os.environ | {"PYTHONPATH": str(ROOT), "STRATALOG_PYTHON": sys._base_executable},  # type: ignore[attr-defined]
             capture_output=True,
             text=True,
             check=False,

@@ -95,7 +95,7 @@ def test_columns_that_are_never_null() -> None:
 
 def test_topics() -> None:
     constraints, rest = push(
-        [In(("topic",), ["a", "b", "c"]), Not(EqualTo(("topic",), "b")), EqualNullSafe(("topic",), "a")],
+        [In(("topic",), ("a", "b", "c")), Not(EqualTo(("topic",), "b")), EqualNullSafe(("topic",), "a")],
         Constraints(),
     )
     assert rest == []
@@ -103,7 +103,7 @@ def test_topics() -> None:
 
 
 def test_very_many_values_narrow_to_their_hull_and_go_back_to_spark() -> None:
-    many = In(("offset",), list(range(0, 10 * SPANS_MAX, 2)))
+    many = In(("offset",), tuple(range(0, 10 * SPANS_MAX, 2)))
     constraints, rest = push([many], Constraints())
     assert rest == [many]
     assert constraints.offsets.spans == ((0, 10 * SPANS_MAX - 2),)

@@ -139,8 +139,8 @@ def test_old_segments_are_not_read_for_a_late_time(tmp_path: Path) -> None:
 
 def test_with_a_known_disorder_an_hour_reads_that_hour(tmp_path: Path) -> None:
     partition = Partition(tmp_path, index_interval=1000)
-    for hour in range(0, 24, 4):  # four hours in a segment
-        partition.segment(steady(800, start=T0 + hour * 3_600_000, step_ms=3600, value_size=100))
+    for begin in range(0, 24, 4):  # four hours in a segment
+        partition.segment(steady(800, start=T0 + begin * 3_600_000, step_ms=3600, value_size=100))
     hour = [
         GreaterThanOrEqual(("timestamp",), time_literal(T0 + 9 * 3_600_000)),
         LessThan(("timestamp",), time_literal(T0 + 10 * 3_600_000)),
@@ -168,7 +168,7 @@ def test_other_partitions_and_topics_are_not_looked_at(tmp_path: Path) -> None:
         for number in range(3):
             Partition(tmp_path, topic, number).segment(steady(3))
     found = scan(
-        [In(("partition",), [0, 2]), Not(EqualTo(("partition",), 0)), Not(EqualTo(("topic",), "visits"))],
+        [In(("partition",), (0, 2)), Not(EqualTo(("partition",), 0)), Not(EqualTo(("topic",), "visits"))],
         path=tmp_path,
         subscribePattern=".*s",
     )

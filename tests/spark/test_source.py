@@ -99,7 +99,7 @@ def test_columns_are_pruned(load: Load, topic: list[Partition], tmp_path: Path) 
 
     def read(found: DataFrame) -> str:
         plan = found._jdf.queryExecution().executedPlan().toString()
-        return plan[plan.index("stratalog[") :].split("]")[0]
+        return str(plan)[str(plan).index("stratalog[") :].split("]")[0]
 
     some = records.filter("offset < 2 and length(key) > 0").select("value", "headers.key")
     assert [name.split("#")[0] for name in read(some)[len("stratalog[") :].split(", ")] == [
@@ -186,7 +186,7 @@ def test_a_corrupt_batch_fails_the_query(load: Load, topic: list[Partition], tmp
     path.write_bytes(data)
     with pytest.raises(PythonException, match=rf"DataLossError: {path}: batch at position 0 .*CRC"):
         load().count()
-    assert load(failOnDataLoss="false").filter("partition = 1").agg(F.min("offset")).first()[0] == 5
+    assert load(failOnDataLoss="false").filter("partition = 1").agg(F.min("offset")).collect()[0][0] == 5
 
 
 def test_limit_reads_only_a_little(load: Load, topic: list[Partition]) -> None:

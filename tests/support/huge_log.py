@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stratalog.log.format.checkpoints import EpochEntry, encode_epochs
+from stratalog.log.format import EpochEntry, encode_epochs
 from stratalog.log.format.file_names import (
     LEADER_EPOCH_CHECKPOINT,
     log_file,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +32,7 @@ from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.columns import decode_columns
 from stratalog.records.record import Record
+from stratalog.remote.api import RemotePartitionDeleteState
 from stratalog.remote.metadata.partitioner import metadata_partition
 from stratalog.remote.ownership.broker_ownership import BrokerOwnership, Claimant
 from stratalog.remote.ownership.bucket_owner import DIRECTORY, give_up, read_owner, take_over
@@ -74,7 +75,7 @@ FAULTS = (StoreFault.CRASH, StoreFault.CRASH_AFTER, StoreFault.UNAVAILABLE, Stor
 class EventLog(MemoryMetadataLog):
     """Takes several events at once, all or none, as one step."""
 
-    def append_all(self, partition: int, values: list[bytes], timestamp_ms: int) -> int:
+    def append_all(self, partition: int, values: Sequence[bytes], timestamp_ms: int) -> int:
         first = len(self.values[partition])
         self._faults.step("append metadata", lambda: self.values[partition].extend(values))
         return first
@@ -414,10 +415,10 @@ class BucketLife:
             return
         node = self.random.choice(others)
         with self.nothing_changes_unless_owner(node):
-            deletion = node.manager._deletions._deletion(node.partition)
-            deletion.mark()
+            deletions = node.manager._deletions
+            deletions._publish(node.partition, RemotePartitionDeleteState.DELETE_PARTITION_MARKED)
             with self.refused():
-                deletion.run()
+                deletions._delete(node.partition)
         self.nodes.remove(node)
         node.close()
 

@@ -25,7 +25,7 @@ from stratalog.broker.metrics import METRICS as BROKER_METRICS
 from stratalog.broker.server.listen_address import ListenAddress
 from stratalog.broker.server.server import Broker
 from stratalog.engine.metrics.catalogue import METRICS
-from stratalog.engine.metrics.metric import MetricKind, Sample, own_metric
+from stratalog.engine.metrics.metric import Metric, MetricKind, Sample, own_metric
 from stratalog.errors import UsageError
 from stratalog.web import server as web_server
 from stratalog.web.documentation import main as documentation
@@ -172,7 +172,7 @@ def test_large_numbers_and_strange_labels_survive_the_text() -> None:
     from prometheus_client.registry import Collector
 
     label = 'a"b\\c\nd {x="y"} ü'
-    metric = own_metric("x", lambda _: [], "Help with \\ and\na line.", ("name",), kind=MetricKind.GAUGE)
+    metric: Metric[Any] = own_metric("x", lambda _: [], "Help with \\ and\na line.", ("name",), kind=MetricKind.GAUGE)
 
     class One(Collector):
         def collect(self) -> Iterator[Any]:

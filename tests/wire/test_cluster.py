@@ -166,7 +166,8 @@ class MovedLeader(Cluster):
 
 def test_a_leader_that_moved_is_looked_for_again(broker: Broker) -> None:
     create_options = ConnectionOptions.of({"kafka.bootstrap.servers": broker.bootstrap_servers})
-    with MovedLeader(create_options) as cluster:
+    cluster = MovedLeader(create_options)
+    with cluster:
         assert cluster.fetch("t", 0, 0, 1000).high_watermark == 100
         assert cluster.asked == 3
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.broker.groups.machine import RANGE, REBALANCE_MS, SESSION_MS, WALL_MS, Machine
 from tests.support.work import lines_of_work
@@ -23,7 +25,7 @@ BOTH = (Protocol("range", b"r"), Protocol("sticky", b"s"))
 STICKY = (Protocol("sticky", b"s"),)
 
 
-def static(machine: Machine, instance: str = "i1", **fields: object) -> tuple[str, str]:
+def static(machine: Machine, instance: str = "i1", **fields: Any) -> tuple[str, str]:
     """A static member alone in a stable group: its id and the token of its sync."""
     token = machine.join(instance_id=instance, **fields)
     machine.wait(machine.settings.initial_rebalance_delay_ms)
@@ -98,7 +100,7 @@ def test_a_member_without_a_shared_protocol_is_refused() -> None:
 
 
 @pytest.mark.parametrize("fields", [{"protocol_type": ""}, {"protocols": ()}])
-def test_an_empty_group_refuses_who_offers_nothing(fields: dict[str, object]) -> None:
+def test_an_empty_group_refuses_who_offers_nothing(fields: dict[str, Any]) -> None:
     machine = Machine()
     assert machine.joined(machine.join(**fields)).error is Answer.INCONSISTENT_GROUP_PROTOCOL
 

@@ -234,5 +234,5 @@ class Group(RuleBasedStateMachine):
 Group.TestCase.settings = settings(deadline=None, max_examples=150, stateful_step_count=40)
 
 
-class TestGroup(Group.TestCase):  # type: ignore[misc]
+class TestGroup(Group.TestCase):  # type: ignore[misc, valid-type]
     """150 lives of 40 events each."""

@@ -204,7 +204,7 @@ def _copy(broker: KillableBroker, total: int, batch: int, *, stop_after: int) ->
     reader = consumer(broker.address, "copy", **{"isolation.level": "read_committed"})
     made = producer(broker.address, "copy")
     place = reader.committed([TopicPartition("in", 0)], WAIT_S)[0]
-    at = max(place.offset, 0)
+    at: int = max(place.offset, 0)
     reader.assign([TopicPartition("in", 0, at)])
     for turn in range(stop_after + 1):
         if at >= total:

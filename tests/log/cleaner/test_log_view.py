@@ -15,7 +15,7 @@ from tests.log.cleaner.compacted import Compacted
 class _WatchedBatches(deque[BatchMetadata]):
     """The batches of a producer, which notes whether somebody else may change them while they are read."""
 
-    def __init__(self, lock: threading.RLock) -> None:  # type: ignore[valid-type]
+    def __init__(self, lock: threading.RLock) -> None:
         super().__init__(maxlen=BATCHES_KEPT)
         self.lock = lock
         self.was_held: list[bool] = []

@@ -169,20 +169,18 @@ def main(root: Path, jars: list[str]) -> None:
     extensions = (
         "io.delta.sql.DeltaSparkSessionExtension,org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
     )
-    spark = stratalog.spark.local_session(
-        "engines",
-        **{
-            "spark.master": "local[2]",
-            "spark.sql.shuffle.partitions": 2,
-            "spark.databricks.delta.snapshotPartitions": 1,
-            "spark.jars": ",".join(jars),
-            "spark.sql.extensions": extensions,
-            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-            "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
-            "spark.sql.catalog.lake.type": "hadoop",
-            "spark.sql.catalog.lake.warehouse": str(root / "lake"),
-        },
-    )
+    conf: dict[str, Any] = {
+        "spark.master": "local[2]",
+        "spark.sql.shuffle.partitions": 2,
+        "spark.databricks.delta.snapshotPartitions": 1,
+        "spark.jars": ",".join(jars),
+        "spark.sql.extensions": extensions,
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.lake.type": "hadoop",
+        "spark.sql.catalog.lake.warehouse": str(root / "lake"),
+    }
+    spark = stratalog.spark.local_session("engines", **conf)
     found = {
         "spark": spark.version,
         "memory": MEMORY,

@@ -158,7 +158,8 @@ def test_what_is_encrypted_is_verified_with_its_key_and_never_written(spark: Spa
     store = ObjectStore.from_url((tmp_path / "bucket").as_uri())
     encoding = Encoding(Compression.ZSTD, Keyring({key_id(key): key}, key_id(key)))
     for base, chosen in zip(partition.bases, (None, encoding, encoding), strict=True):
-        partition.upload_to(store, base, **({} if chosen is None else {"encoding": chosen}))
+        options: dict[str, Any] = {} if chosen is None else {"encoding": chosen}
+        partition.upload_to(store, base, **options)
     without: dict[str, Any] = {"remote": store.url}
     place = without | {"remote_options": {"encryption.key.file": str(key_file)}}
     assert verify_indexes(spark, **place).changes == ()

@@ -13,9 +13,10 @@ from pyarrow import parquet
 from stratalog.errors import UsageError
 from stratalog.log.format.checkpoints import encode_partition_metadata
 from stratalog.spark.export.ranges import new_ranges, reading_options
-from stratalog.spark.ingest import parquet_rows
-from stratalog.spark.ingest.parquet_plan import ColumnKind, FileColumn, ParquetInput, RowGroups
+from stratalog.spark.ingest import IngestError, parquet_rows
+from stratalog.spark.ingest.parquet_plan import ColumnKind, FileColumn, ParquetInput, RowGroups, open_parquet
 from stratalog.spark.pipelines.stats_segment import SegmentTask, measure
+from stratalog.util import REAL_FILESYSTEM
 from tests.spark.partitions import T0, Batch, Partition, scan, steady
 
 
@@ -52,15 +53,15 @@ def test_a_file_that_is_replaced_just_before_it_is_opened_is_told(
     found = path.stat()
     columns = (FileColumn("value", "value", ColumnKind.TEXT),)
     file = ParquetInput(path, found.st_size, found.st_mtime_ns // 1_000_000, columns, ((100, 1000),))
-    opened = parquet_rows.open_parquet
+    opened = open_parquet
 
     def replace_and_open(asked: Path) -> parquet.ParquetFile:
         parquet.write_table(pa.table({"value": ["another"] * 100}), path)
         return opened(asked)
 
     monkeypatch.setattr(parquet_rows, "open_parquet", replace_and_open)
-    with pytest.raises(parquet_rows.IngestError, match="was changed while it was loaded"):
-        list(parquet_rows._rows_of(RowGroups(file, 0, 1), parquet_rows.REAL_FILESYSTEM))
+    with pytest.raises(IngestError, match="was changed while it was loaded"):
+        list(parquet_rows._rows_of(RowGroups(file, 0, 1), REAL_FILESYSTEM))
 
 
 def test_an_export_reads_the_topic_that_it_looked_at(tmp_path: Path) -> None:

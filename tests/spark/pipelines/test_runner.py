@@ -97,7 +97,7 @@ def test_abandoning_the_results_stops_the_job(spark: SparkSession, tmp_path: Pat
 
     results = run_tasks(spark, range(200), work, title="long")
     next(results)
-    results.close()  # type: ignore[attr-defined]
+    results.close()
     tracker = spark.sparkContext.statusTracker()
     while tracker.getActiveJobsIds():
         time.sleep(0.05)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.cli.spark.session import _connect, key_values, spark_session
+from stratalog.cli.options import key_values
+from stratalog.cli.spark.session import _connect, spark_session
 from stratalog.errors import UsageError
 from stratalog.spark.pipelines.report import Column, Report, Unit, shown, size_text, time_text
 from stratalog.spark.pipelines.state import Ledger, State

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from stratalog.errors import UsageError
 from stratalog.inspect import bucket_catalog
 from stratalog.records.control import ControlType
+from stratalog.remote.storage.layouts import read_manifest
 from stratalog.remote.storage.manifest import SegmentManifest
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.spark.options.data_loss import DataLossError
@@ -315,7 +316,7 @@ def test_a_manifest_is_read_once(partition: Partition, tmp_path: Path, monkeypat
     partition.upload(bucket.as_uri(), 0)
     partition.upload(bucket.as_uri(), 40)
     read: list[str] = []
-    original = bucket_catalog.read_manifest
+    original = read_manifest
 
     def counted(store: ObjectStore, key: str) -> SegmentManifest:
         read.append(key)

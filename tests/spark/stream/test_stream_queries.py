@@ -140,7 +140,7 @@ def test_columns_and_rows_are_the_same(streams: Streams, partition: Partition) -
         query = writer.trigger(availableNow=True).start()
         query.awaitTermination()
         assert [each.numInputRows for each in query.recentProgress] == [4 * 60, 4 * 40]
-        return sorted(rows), str(query._jsq.explainInternal(False))  # type: ignore[attr-defined]
+        return sorted(rows), str(query._jsq.explainInternal(False))
 
     try:
         columns, plan = run("true")

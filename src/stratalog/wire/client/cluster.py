@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 from uuid import UUID
 
 from stratalog.errors import KafkaError, UnknownTopicOrPartitionError, UsageError
@@ -94,7 +94,7 @@ class Cluster:
         servers = options.servers
         self._any = self.retry(lambda: self._first_of(servers), "connecting") if patient else self._first_of(servers)
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -14,8 +14,8 @@ from stratalog.records.compression import Codec
 from stratalog.records.record import Record
 from stratalog.spark.byte_sources import ByteSources
 from stratalog.spark.model.place import Place, PlaceTier
-from stratalog.spark.pipelines.compaction.keys import KeyCollector, Packed, SegmentSummary
-from stratalog.spark.pipelines.compaction.values import KeysTask, SourceSegment
+from stratalog.spark.pipelines.compaction.keys import KeyCollector, Packed
+from stratalog.spark.pipelines.compaction.values import KeysTask, SegmentSummary, SourceSegment
 
 
 def task_of(path: Path, batches: list[bytes], end_offset: int) -> KeysTask:
