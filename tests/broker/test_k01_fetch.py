@@ -23,8 +23,8 @@ from stratalog.records.batch_builder import build_batch
 from stratalog.records.control import ControlType, end_transaction_marker
 from stratalog.records.record import Record
 from stratalog.remote.tier.quota import RateQuota
-from stratalog.remote.tier.worker_pool import WorkerPool
 from stratalog.testing.clock import ManualClock
+from stratalog.util.worker_pool import WorkerPool
 from stratalog.wire.api_keys import ApiKey
 
 NOW = 1_700_000_000_000

@@ -14,7 +14,7 @@ from stratalog.broker.server.server import Broker
 from stratalog.engine.partition import FoundOffset, Partition
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
-from stratalog.remote.tier.worker_pool import WorkerPool
+from stratalog.util.worker_pool import WorkerPool
 from stratalog.wire.api_keys import ApiKey
 
 UNKNOWN_SERVER_ERROR, REQUEST_TIMED_OUT = -1, 7

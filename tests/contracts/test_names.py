@@ -41,7 +41,6 @@ ONE_LETTER_APART: dict[tuple[str, str], str] = {
     ("DataDir", "DataDirs"): _MERGE,
     ("LocalSegment", "LocalSegments"): _MERGE,
     ("Place", "Places"): _MERGE,
-    ("Schedule", "Scheduler"): "one of them when the tier and the engine share a scheduler",
     ("Source", "Sources"): _MERGE,
     ("Stat", "State"): _PRINTER,
 }

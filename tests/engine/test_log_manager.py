@@ -14,7 +14,6 @@ from stratalog.config.broker import BrokerConfig
 from stratalog.config.topic import LogConfig
 from stratalog.engine.log_manager import LogManager, TopicSpec
 from stratalog.engine.partition import Partition
-from stratalog.engine.scheduler import Scheduler
 from stratalog.errors import (
     DataDirError,
     FencedLeaderEpochError,
@@ -33,6 +32,7 @@ from stratalog.records.record import Record
 from stratalog.testing.clock import ManualClock
 from stratalog.testing.lossy_filesystem import LossyFileSystem
 from stratalog.util.filesystem import REAL_FILESYSTEM
+from stratalog.util.schedule import Schedule
 
 TOPIC_ID = UUID("11111111-2222-3333-4444-555555555555")
 NOW_MS = 1_700_000_000_000
@@ -265,10 +265,10 @@ def test_log_start_offsets_are_written_down_at_an_interval_of_their_own(
 ) -> None:
     planned: dict[int, Callable[[], object]] = {}
 
-    def schedule(_: Scheduler, name: str, run: Callable[[], object], *, period_ms: int = 0, **__: object) -> None:
-        planned[period_ms] = run
+    def add(_: Schedule, name: str, run: Callable[[], object], *, interval_ms: int = 0, **__: object) -> None:
+        planned[interval_ms] = run
 
-    monkeypatch.setattr(Scheduler, "schedule", schedule)
+    monkeypatch.setattr(Schedule, "add", add)
     intervals = {
         "log.flush.offset.checkpoint.interval.ms": "111",
         "log.flush.start.offset.checkpoint.interval.ms": "222",
@@ -280,10 +280,10 @@ def test_log_start_offsets_are_written_down_at_an_interval_of_their_own(
         "replication-offset-checkpoint",
         "log-start-offset-checkpoint",
     )
-    for period_ms, written in ((111, names[:2]), (222, names[2:])):
+    for interval_ms, written in ((111, names[:2]), (222, names[2:])):
         for name in names:
             (tmp_path / name).unlink(missing_ok=True)
-        planned[period_ms]()
+        planned[interval_ms]()
         assert [name for name in names if (tmp_path / name).exists()] == list(written)
     manager.close()
 

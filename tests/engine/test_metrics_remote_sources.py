@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.remote.test_worker_pool import Gate
 from tests.remote.world import MemoryMetadataLog
+from tests.util.test_worker_pool import Gate
 
 from stratalog.config.broker import BrokerConfig
 from stratalog.config.topic import LogConfig

@@ -58,9 +58,9 @@ def test_the_check_waits_for_its_first_turn_and_then_its_period(
     """log.initial.task.delay.ms and log.retention.check.interval.ms, as Kafka has them."""
     planned: dict[str, tuple[float, object]] = {}
 
-    def schedule(_: object, name: str, task: object, *, delay_ms: float = 0, period_ms: float | None = None) -> None:
-        planned[name] = delay_ms, period_ms
+    def add(_: object, name: str, run: object, *, delay_ms: float = 0, interval_ms: float | None = None) -> None:
+        planned[name] = delay_ms, interval_ms
 
-    monkeypatch.setattr("stratalog.engine.scheduler.Scheduler.schedule", schedule)
+    monkeypatch.setattr("stratalog.util.schedule.Schedule.add", add)
     running.start(spec())
     assert [planned["retention"], planned["checkpoint"]] == [(30_000, 300_000), (30_000, 60_000)]

@@ -17,8 +17,8 @@ from stratalog.broker.apis import k02_list_offsets
 from stratalog.broker.fetch.fetching import FetchRead, PendingRemoteFetch
 from stratalog.errors import QueueFullError
 from tests.remote.test_manager import RunningWorld, _eventually
-from tests.remote.test_worker_pool import Gate
 from tests.remote.world import World
+from tests.util.test_worker_pool import Gate
 
 SETTINGS = {
     "remote.log.manager.copier.thread.pool.size": "3",

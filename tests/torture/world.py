@@ -95,7 +95,7 @@ class World:
         for path in self.dirs:
             data_dir._served_here.discard(path.resolve())
         if manager is not None:
-            manager._scheduler.close()
+            manager._schedule.close()
             for directory in manager.dirs._opened:  # also of those that have failed
                 directory._lock.close()
 

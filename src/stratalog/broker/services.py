@@ -22,8 +22,7 @@ from stratalog.broker.transactions import TransactionCoordinator
 from stratalog.broker.workers import Workers
 from stratalog.config import BrokerConfig
 from stratalog.engine import LoadReport, LogManager
-from stratalog.remote.tier import WorkerPool
-from stratalog.util import Clock, join_host_port
+from stratalog.util import Clock, WorkerPool, join_host_port
 
 if TYPE_CHECKING:
     from stratalog.engine import Partition

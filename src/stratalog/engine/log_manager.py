@@ -35,7 +35,6 @@ from stratalog.engine.housekeeping import Housekeeping
 from stratalog.engine.metrics import Traffic
 from stratalog.engine.partition import OfflinePartition, Partition
 from stratalog.engine.partition_table import PartitionTable
-from stratalog.engine.scheduler import Scheduler
 from stratalog.engine.tiering import allowed_config, tier
 from stratalog.errors import (
     DataDirError,
@@ -48,7 +47,7 @@ from stratalog.errors import (
 from stratalog.log import FlushTimes, PartitionLog
 from stratalog.log.format import DELETE_DIR_SUFFIX, HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, TopicPartition
 from stratalog.log.recovery import plausible_start
-from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem
+from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, Schedule
 
 if TYPE_CHECKING:
     from stratalog.remote.tier import RemoteLogManager
@@ -58,6 +57,8 @@ __all__ = ["LoadReport", "LogManager", "TopicSpec"]
 logger = logging.getLogger(__name__)
 
 _PURGE_PERIOD_MS = 1_000
+#: After which a directory is tried again that could not be put offline.
+_OFFLINE_RETRY_MS = 60_000
 _FLUSH_PERIOD_MS = 1_000
 
 
@@ -105,7 +106,7 @@ class LogManager:
         #: What could not be done for want of file descriptors last.
         self._shortage: str | None = None
         self._lock = threading.RLock()
-        self._scheduler = Scheduler("stratalog-housekeeping", clock)
+        self._schedule = Schedule("stratalog-housekeeping", _OFFLINE_RETRY_MS, clock)
         self.dirs = LogDirs(data_dirs, cluster_id=cluster_id, node_id=config["node.id"], fs=fs)
         self._checkpoints = DirCheckpoints(self.dirs)
         paths = [data_dir.path for data_dir in self.dirs.live]
@@ -163,7 +164,7 @@ class LogManager:
                 self._refuse_shortage()
                 raise
         report_strays(unknown, set_aside)
-        self._schedule()
+        self._begin_housekeeping()
         if self.cleaner is not None:
             self.cleaner.start()
         return LoadReport(len(self._partitions), recovered, (*unknown, *set_aside))
@@ -236,28 +237,31 @@ class LogManager:
             self._partitions.put(partition, log.directory.parent)
         return partition
 
-    def _schedule(self) -> None:
-        every = self._scheduler.schedule
+    def _begin_housekeeping(self) -> None:
+        every = self._schedule.add
         delay = self.config["log.initial.task.delay.ms"]
         every(
-            "retention", self.apply_retention, delay_ms=delay, period_ms=self.config["log.retention.check.interval.ms"]
+            "retention",
+            self.apply_retention,
+            delay_ms=delay,
+            interval_ms=self.config["log.retention.check.interval.ms"],
         )
         every(
             "checkpoint",
             partial(self.write_checkpoints, (RECOVERY_POINTS, HIGH_WATERMARKS)),
             delay_ms=delay,
-            period_ms=self.config["log.flush.offset.checkpoint.interval.ms"],
+            interval_ms=self.config["log.flush.offset.checkpoint.interval.ms"],
         )
         every(
             "log start offsets",
             partial(self.write_checkpoints, (LOG_START_OFFSETS,)),
             delay_ms=delay,
-            period_ms=self.config["log.flush.start.offset.checkpoint.interval.ms"],
+            interval_ms=self.config["log.flush.start.offset.checkpoint.interval.ms"],
         )
-        every("flush", self.flush_due, delay_ms=delay, period_ms=_FLUSH_PERIOD_MS)
+        every("flush", self.flush_due, delay_ms=delay, interval_ms=_FLUSH_PERIOD_MS)
         check_ms = self.config["producer.id.expiration.check.interval.ms"]
-        every("producers", self.expire_producers, delay_ms=check_ms, period_ms=check_ms)
-        every("purge", self.purge, delay_ms=_PURGE_PERIOD_MS, period_ms=_PURGE_PERIOD_MS)
+        every("producers", self.expire_producers, delay_ms=check_ms, interval_ms=check_ms)
+        every("purge", self.purge, delay_ms=_PURGE_PERIOD_MS, interval_ms=_PURGE_PERIOD_MS)
 
     def close(self, *, clean: bool = True) -> None:
         """Flush and close every partition and release the directories. Harmless when called again.
@@ -265,7 +269,7 @@ class LogManager:
         A directory in which every partition was flushed is marked as left cleanly, whatever became of the others. After
         a crash that takes every partition in it to be opened: one that was not is still as the crash left it.
         """
-        self._scheduler.close()
+        self._schedule.close()
         if self.cleaner is not None:
             self.cleaner.close()
         if self.remote is not None:
@@ -341,7 +345,7 @@ class LogManager:
         May be called with a log's lock held, so the rest is left to another thread.
         """
         if self.dirs.fail(directory, reason):
-            self._scheduler.schedule("failed log directory", partial(self.put_offline, directory))
+            self._schedule.add("failed log directory", partial(self.put_offline, directory), once=True)
 
     def put_offline(self, directory: Path) -> None:
         """Stop serving the partitions of a directory that failed, and tell when it was the last one."""
@@ -605,7 +609,7 @@ class LogManager:
         if self._checkpoints.write(data_dir, here, names):
             return True
         if self.dirs.is_offline(data_dir.path):
-            self._scheduler.schedule("failed log directory", partial(self.put_offline, data_dir.path))
+            self._schedule.add("failed log directory", partial(self.put_offline, data_dir.path), once=True)
         return False
 
 

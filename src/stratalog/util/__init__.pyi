@@ -55,6 +55,15 @@ from .filesystem import (
 from .packed import (
     PackedUint32s as PackedUint32s,
 )
+from .schedule import (
+    Job as Job,
+)
+from .schedule import (
+    Retries as Retries,
+)
+from .schedule import (
+    Schedule as Schedule,
+)
 from .topic_counts import (
     TopicCounts as TopicCounts,
 )
@@ -84,4 +93,7 @@ from .varint import (
 )
 from .varint import (
     encode_varint as encode_varint,
+)
+from .worker_pool import (
+    WorkerPool as WorkerPool,
 )

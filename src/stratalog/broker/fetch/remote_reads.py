@@ -17,7 +17,7 @@ from stratalog.errors import (
     RetriableRemoteStorageError,
 )
 from stratalog.log.format import Isolation
-from stratalog.remote.tier import WorkerPool
+from stratalog.util import WorkerPool
 
 logger = logging.getLogger(__name__)
 

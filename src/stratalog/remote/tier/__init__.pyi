@@ -49,6 +49,3 @@ from .tier_facts import (
 from .tier_facts import (
     RemoteTotals as RemoteTotals,
 )
-from .worker_pool import (
-    WorkerPool as WorkerPool,
-)

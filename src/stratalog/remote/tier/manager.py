@@ -32,7 +32,6 @@ from stratalog.remote.tier.health import RemoteHealth
 from stratalog.remote.tier.log_view import LogView, topic_id_partition
 from stratalog.remote.tier.partition_deletion import PartitionDeleter, RemembersDeletions
 from stratalog.remote.tier.quota import RateQuota
-from stratalog.remote.tier.schedule import Retries, Schedule
 from stratalog.remote.tier.services import PartitionCount, TierServices, not_known
 from stratalog.remote.tier.tier_facts import (
     CopyLag,
@@ -44,8 +43,7 @@ from stratalog.remote.tier.tier_facts import (
 )
 from stratalog.remote.tier.tiered_partition import FOLLOWER, READ, TieredPartition, tier_partition
 from stratalog.remote.tier.watchdog import Step, Watchdog
-from stratalog.remote.tier.worker_pool import WorkerPool
-from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem
+from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, Retries, Schedule, WorkerPool
 
 __all__ = ["CopyLag", "RemoteLogManager", "RemoteSizes", "RunResult"]
 
@@ -103,7 +101,8 @@ class RemoteLogManager:
         )
         self._blocks = SegmentBlocks(rsm)
         self._reader = RemoteLogReader(self._rlmm, self.index_cache, self._blocks)
-        self._schedule = Schedule(config["remote.log.manager.task.interval.ms"], clock, _retries(config))
+        interval_ms = config["remote.log.manager.task.interval.ms"]
+        self._schedule = Schedule("remote-log-schedule", interval_ms, clock, _retries(config), held=True)
         self.copiers = WorkerPool("remote-log-copier", config["remote.log.manager.copier.thread.pool.size"])
         self.expirers = WorkerPool("remote-log-expiration", config["remote.log.manager.expiration.thread.pool.size"])
         self.followers = WorkerPool("remote-log-follower", config["remote.log.manager.follower.thread.pool.size"])

@@ -13,11 +13,10 @@ from typing import Protocol, runtime_checkable
 
 from stratalog.errors import StratalogError
 from stratalog.remote.api import RemotePartitionDeleteMetadata, RemotePartitionDeleteState, TopicIdPartition
-from stratalog.remote.tier.schedule import Schedule
 from stratalog.remote.tier.segment_deletion import delete_segment
 from stratalog.remote.tier.services import TierServices
 from stratalog.remote.tier.tiered_partition import TieredPartition
-from stratalog.remote.tier.worker_pool import WorkerPool
+from stratalog.util import Schedule, WorkerPool
 
 
 @runtime_checkable

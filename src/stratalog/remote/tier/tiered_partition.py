@@ -15,10 +15,10 @@ from stratalog.remote.tier.copy_task import CopyTask
 from stratalog.remote.tier.expiration_task import ExpirationTask
 from stratalog.remote.tier.follower_task import FollowerTask
 from stratalog.remote.tier.log_view import LogView, segments_not_remote
-from stratalog.remote.tier.schedule import Job
 from stratalog.remote.tier.services import TierServices
 from stratalog.remote.tier.tier_facts import CopyLag, DeleteLag, PartitionGauges
 from stratalog.remote.tier.watchdog import Step, TaskProgress
+from stratalog.util import Job
 
 #: The names of tasks, as they are reported.
 COPY, EXPIRATION, FOLLOWER = "copy", "expiration", "follower task"

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from stratalog.remote.tier.schedule import Retries, Schedule
-from stratalog.remote.tier.worker_pool import WorkerPool
 from stratalog.util.clock import SYSTEM_CLOCK
+from stratalog.util.schedule import Retries, Schedule
+from stratalog.util.worker_pool import WorkerPool
 
 _LONG_MS = 3_600_000
 
@@ -22,7 +22,7 @@ def pool() -> Iterator[WorkerPool]:
 
 @pytest.fixture
 def schedule() -> Iterator[Schedule]:
-    found = Schedule(_LONG_MS, SYSTEM_CLOCK)
+    found = Schedule("test", _LONG_MS, SYSTEM_CLOCK, Retries(), held=True)
     found.start()
     yield found
     found.close()
@@ -118,10 +118,55 @@ def test_a_cancelled_job_does_not_run_again(schedule: Schedule, pool: WorkerPool
 
 
 def test_nothing_runs_before_start_and_after_close(pool: WorkerPool) -> None:
-    schedule = Schedule(_LONG_MS, SYSTEM_CLOCK)
+    schedule = Schedule("test", _LONG_MS, SYSTEM_CLOCK, Retries(), held=True)
     runs: list[int] = []
     schedule.add("job", lambda: (runs.append(1), True)[1], pool)
     assert schedule.wait_idle(0)
     schedule.close()
     schedule.start()
     assert runs == []
+
+
+# --- without a pool, at a steady pace ---------------------------------------------------------------------------------
+
+
+def test_a_task_runs_again_after_its_period_and_not_after_close() -> None:
+    schedule = Schedule("test", _LONG_MS)
+    ran = threading.Semaphore(0)
+    schedule.add("tick", ran.release, interval_ms=1)
+    assert all(ran.acquire(timeout=10) for _ in range(3))
+    schedule.close()
+    while ran.acquire(blocking=False):
+        continue
+    assert not ran.acquire(timeout=0.05)
+
+
+def test_a_task_that_fails_is_logged_and_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    schedule = Schedule("test", _LONG_MS)
+    twice = threading.Semaphore(0)
+
+    def fail() -> None:
+        twice.release()
+        raise RuntimeError("no luck")
+
+    other = threading.Event()
+    with caplog.at_level(logging.ERROR):
+        schedule.add("unlucky", fail, interval_ms=1)
+        schedule.add("lucky", other.set, delay_ms=5, once=True)
+        assert other.wait(10)
+        assert twice.acquire(timeout=10)
+        assert twice.acquire(timeout=10)
+    schedule.close()
+    assert "unlucky failed" in caplog.text
+    assert "no luck" in caplog.text
+
+
+def test_tasks_run_in_the_order_of_their_time() -> None:
+    schedule = Schedule("test", _LONG_MS)
+    order: list[str] = []
+    done = threading.Event()
+    schedule.add("late", lambda: (order.append("late"), done.set()), delay_ms=40, once=True)
+    schedule.add("early", lambda: order.append("early"), delay_ms=1, once=True)
+    assert done.wait(10)
+    schedule.close()
+    assert order == ["early", "late"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from stratalog.errors import QueueFullError
-from stratalog.remote.tier.worker_pool import WorkerPool
+from stratalog.util.worker_pool import WorkerPool
 
 
 class Gate:

@@ -1,16 +1,18 @@
-"""When the tasks of the remote tier run: each again and again, on a pool, with jitter, and slower while it fails."""
+"""Jobs that run again and again: with jitter, slower while they fail, on a pool or on the thread of the schedule."""
 
 from __future__ import annotations
 
 import heapq
 import itertools
 import logging
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from stratalog.remote.tier.worker_pool import WorkerPool
-from stratalog.util import Clock, crc32c
+from stratalog.util.checksum import crc32c
+from stratalog.util.clock import SYSTEM_CLOCK, Clock
+from stratalog.util.worker_pool import WorkerPool
 
 logger = logging.getLogger(__name__)
 
@@ -42,10 +44,16 @@ class Retries:
         return delay * (1 - self.jitter + 2 * self.jitter * chance)
 
 
-class Job:
-    """One task of one partition. Its state belongs to the schedule's lock."""
+#: The same pause after every run, however it went.
+STEADY = Retries(first_ms=sys.maxsize, max_ms=0, jitter=0.0)
 
-    def __init__(self, name: str, run: Callable[[], bool], pool: WorkerPool, *, once: bool, interval_ms: int) -> None:
+
+class Job:
+    """A job as its schedule knows it. Its state belongs to the schedule's lock."""
+
+    def __init__(
+        self, name: str, run: Callable[[], object], pool: WorkerPool | None, *, once: bool, interval_ms: int
+    ) -> None:
         self.name = name
         self.run = run
         self.pool = pool
@@ -62,14 +70,24 @@ class Job:
 class Schedule:
     """Runs jobs at fixed delays, a job never twice at a time. Thread-safe.
 
-    A job returns whether it went well; one that raises has failed too, and is logged. A job of `once` is over when it
-    went well.
+    A job that returns False or raises has failed; an error is logged. A job of `once` is over when it went well. With
+    `held`, jobs are collected until `start`; otherwise the thread starts with the first job.
     """
 
-    def __init__(self, interval_ms: int, clock: Clock, retries: Retries | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        interval_ms: int,
+        clock: Clock = SYSTEM_CLOCK,
+        retries: Retries = STEADY,
+        *,
+        held: bool = False,
+    ) -> None:
+        self._name = name
         self._interval_ms = interval_ms
-        self._retries = retries or Retries()
+        self._retries = retries
         self._clock = clock
+        self._held = held
         self._changed = threading.Condition()
         self._heap: list[tuple[float, int, Job]] = []
         self._tickets = itertools.count(1)
@@ -79,29 +97,37 @@ class Schedule:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to run jobs; before, they are only collected."""
+        """Begin to run jobs."""
         with self._changed:
-            if self._thread is None and not self._closed:
-                self._thread = threading.Thread(target=self._run, name="remote-log-schedule", daemon=True)
-                self._thread.start()
+            self._held = False
+            self._start()
+
+    def _start(self) -> None:
+        if self._thread is None and not self._closed and not self._held:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
 
     def add(
         self,
         name: str,
-        run: Callable[[], bool],
-        pool: WorkerPool,
+        run: Callable[[], object],
+        pool: WorkerPool | None = None,
         *,
-        once: bool = False,
+        delay_ms: float = 0,
         interval_ms: int | None = None,
+        once: bool = False,
     ) -> Job:
-        """Run a job as soon as its pool has a thread, and from then on at its delays.
+        """Run a job after `delay_ms`, as soon as its pool has a thread, and from then on at its intervals.
 
-        `interval_ms` is the job's own in place of the schedule's.
+        `interval_ms` is the job's own in place of the schedule's. Without a pool it runs on the schedule's thread, on
+        which all others wait for it.
         """
         job = Job(name, run, pool, once=once, interval_ms=interval_ms or self._interval_ms)
         with self._changed:
-            self._jobs.add(job)
-            self._due(job, 0.0)
+            if not self._closed:
+                self._jobs.add(job)
+                self._due(job, delay_ms)
+                self._start()
         return job
 
     def cancel(self, job: Job) -> None:
@@ -125,7 +151,7 @@ class Schedule:
             return self._changed.wait_for(lambda: self._running == 0, timeout_s)
 
     def close(self) -> None:
-        """Start nothing more. Does not wait for what runs."""
+        """Start nothing more. Waits for what runs on the schedule's own thread, not for pools."""
         with self._changed:
             self._closed = True
             self._jobs.clear()
@@ -147,6 +173,9 @@ class Schedule:
                     return
                 job.running = True
                 self._running += 1
+            if job.pool is None:
+                self._run_job(job)
+                continue
             try:
                 job.pool.submit(self._run_job, job)
             except RuntimeError:  # the pool is shut down: so are we
@@ -168,7 +197,7 @@ class Schedule:
         went_well = False
         try:
             if not self._closed and not job.cancelled:
-                went_well = job.run()
+                went_well = job.run() is not False
         except Exception:
             logger.exception("%s failed; it is tried again", job.name)
         finally:
