@@ -1,0 +1,123 @@
+"""The sync phase of a rebalance: the leader's assignments come, are stored, and go out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stratalog.broker.groups.core import GroupCore
+from stratalog.broker.groups.member import Member
+from stratalog.broker.groups.state import GroupState
+from stratalog.broker.groups.values import Answer, Effects, Moment, Store, SyncReply, SyncRequest, Token
+
+
+@dataclass(frozen=True, slots=True)
+class PendingAssignment:
+    """The leader's assignments, being stored."""
+
+    store: Store
+    generation: int
+    assignments: dict[str, bytes]
+
+
+class SyncPhase:
+    """Parks syncs and keeps the time. Whether the group moves on is for `ClassicGroup` to say."""
+
+    def __init__(self, core: GroupCore) -> None:
+        self._core = core
+        #: Members of this generation that have not asked for their assignments yet.
+        self._missing: set[str] = set()
+        self._deadline_ms: int | None = None
+        #: What the leader has assigned last, by member id.
+        self._assignments: dict[str, bytes] = {}
+
+    @property
+    def due_ms(self) -> int | None:
+        return self._deadline_ms
+
+    def begin(self, now: Moment) -> None:
+        """Wait for all members to ask for their assignments."""
+        members = self._core.members
+        self._missing = {member.member_id for member in members}
+        self._deadline_ms = now.monotonic_ms + members.rebalance_timeout_ms
+
+    def stop(self) -> None:
+        self._missing.clear()
+        self._deadline_ms = None
+
+    def missed(self, now: Moment) -> list[str]:
+        """The members that have not asked in time, once."""
+        if self._deadline_ms is None or self._deadline_ms > now.monotonic_ms:
+            return []
+        self._deadline_ms = None
+        return sorted(self._missing)
+
+    def removed(self, member_id: str) -> None:
+        self._missing.discard(member_id)
+
+    def renamed(self, old_id: str, new_id: str) -> None:
+        if old_id in self._missing:
+            self._missing.remove(old_id)
+            self._missing.add(new_id)
+
+    # --- syncs --------------------------------------------------------------------------------------------------------
+
+    def request_error(self, request: SyncRequest) -> Answer | None:
+        """What a request of a member got wrong about its generation."""
+        core = self._core
+        if request.generation != core.generation:
+            return Answer.ILLEGAL_GENERATION
+        if request.protocol_type not in (None, core.protocol_type) or (
+            core.protocol is not None and request.protocol_name not in (None, core.protocol)
+        ):
+            return Answer.INCONSISTENT_GROUP_PROTOCOL
+        return None
+
+    def sync(self, member: Member, request: SyncRequest, token: Token) -> tuple[Effects, PendingAssignment | None]:
+        """Answer a member, or park it; the leader's assignments are to be stored."""
+        core = self._core
+        self._missing.discard(member.member_id)
+        if not self._missing:
+            self._deadline_ms = None
+        if core.state is GroupState.STABLE:
+            return [self._assignment_reply(member, token)], None
+        effects = self.refuse(member, Answer.REBALANCE_IN_PROGRESS)  # the client asked again on another connection
+        member.awaiting_sync = token
+        if core.members.leader != member.member_id:
+            return effects, None
+        given = dict(request.assignments)
+        assignments = {known.member_id: given.get(known.member_id, b"") for known in core.members}
+        store = Store(core.metadata(assignments))
+        return [*effects, store], PendingAssignment(store, core.generation, assignments)
+
+    def stored(self, pending: PendingAssignment) -> None:
+        """The assignments are durable."""
+        self._assignments = pending.assignments
+
+    def assign(self, now: Moment) -> Effects:
+        """Hand out the assignments that were stored last."""
+        effects: Effects = []
+        for member in self._core.members:
+            member.assignment = self._assignments.get(member.member_id, b"")
+            if member.awaiting_sync is not None:
+                effects.append(self._assignment_reply(member, member.awaiting_sync))
+                member.awaiting_sync = None
+                self._core.extend_session(member, now)
+        return effects
+
+    def _assignment_reply(self, member: Member, token: Token) -> SyncReply:
+        return SyncReply(token, Answer.NONE, self._core.protocol_type, self._core.protocol, member.assignment)
+
+    def refuse(self, member: Member, error: Answer) -> Effects:
+        """Answer the member's sync, if it waits."""
+        token, member.awaiting_sync = member.awaiting_sync, None
+        return [] if token is None else [SyncReply(token, error)]
+
+    def refuse_all(self, error: Answer, now: Moment) -> Effects:
+        """No assignment counts any more."""
+        effects: Effects = []
+        for member in self._core.members:
+            member.assignment = b""
+            if member.awaiting_sync is not None:
+                effects += self.refuse(member, error)
+                self._core.extend_session(member, now)
+        return effects
