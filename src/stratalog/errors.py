@@ -368,6 +368,11 @@ class TransactionalIdNotFoundError(KafkaError):
     code = 105
 
 
+class FetchSessionTopicIdError(KafkaError):
+    code = 106
+    retriable = True
+
+
 class OffsetMovedToTieredStorageError(KafkaError):
     code = 109
 

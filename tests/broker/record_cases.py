@@ -10,6 +10,7 @@ import datetime
 import struct
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -33,6 +34,7 @@ TOPICS: dict[str, dict[str, str]] = {
     "stamped": {"message.timestamp.type": "LogAppendTime"},
     "compacted": {"cleanup.policy": "compact"},
     "zstd": {"compression.type": "zstd"},
+    "replicated": {"min.insync.replicas": "2"},
     "past": {"message.timestamp.before.max.ms": "1000"},
 }
 
@@ -195,6 +197,7 @@ def _cases(asker: Asker) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield from _fetch_cases(asker)
     yield from _list_offsets_cases(asker, "plain")
     yield from _other_cases(asker)
+    yield from _session_cases(asker)
 
 
 # --- Produce ----------------------------------------------------------------------------------------------------------
@@ -268,12 +271,7 @@ def _fetch(
             defaults["replica_id"] = -1
         if version >= 7:
             defaults["session_epoch"] = -1
-        response = asker.ask(
-            ApiKey.FETCH, version, **{**defaults, **fields, "topics": [{**key, "partitions": [wanted]}]}
-        )
-        if isinstance(response, dict):
-            response.pop("session_id", None)  # Kafka may open one, we do not
-        return response
+        return asker.ask(ApiKey.FETCH, version, **{**defaults, **fields, "topics": [{**key, "partitions": [wanted]}]})
 
     return ask
 
@@ -381,3 +379,123 @@ def _other_cases(asker: Asker) -> Iterator[tuple[str, Callable[[], Any]]]:
                 ).error_code
             ),
         )
+
+
+# --- fetch sessions ---------------------------------------------------------------------------------------------------
+
+
+class _SessionClient:
+    """Fetches in a session; answers name the session instead of its id, which is chance."""
+
+    def __init__(self, asker: Asker, version: int) -> None:
+        self._asker = asker
+        self.version = version
+        self.session_id = 0
+
+    def ask(
+        self,
+        epoch: int,
+        *partitions: tuple[str, int, int],
+        forget: tuple[tuple[str, int], ...] = (),
+        version: int | None = None,
+        opens: bool = False,
+    ) -> Any:
+        """Fetch (topic, partition, offset); `opens` begins the session that later requests are of."""
+        version = version or self.version
+        fields: dict[str, Any] = {} if version >= 15 else {"replica_id": -1}
+        answer = self._asker.ask(
+            ApiKey.FETCH,
+            version,
+            max_wait=0,
+            min_bytes=1,
+            max_bytes=10_000_000,
+            session_id=0 if opens else self.session_id,
+            session_epoch=epoch,
+            topics=[
+                {
+                    **self._key(topic, version, "topic"),
+                    "partitions": [{"partition": partition, "fetch_offset": offset, "partition_max_bytes": 300}],
+                }
+                for topic, partition, offset in partitions
+            ],
+            forgotten_topics_data=[
+                {**self._key(topic, version, "topic"), "partitions": [partition]} for topic, partition in forget
+            ],
+            **fields,
+        )
+        if isinstance(answer, dict):
+            told = answer["session_id"]
+            if opens:
+                self.session_id = told
+            answer["session_id"] = {0: "none", self.session_id: "the session"}.get(told, "another session")
+        return answer
+
+    def _key(self, topic: str, version: int, name: str) -> dict[str, Any]:
+        return {"topic_id": self._asker.topic_ids.get(topic, UNKNOWN_ID)} if version >= 13 else {name: topic}
+
+
+def _session_cases(asker: Asker) -> Iterator[tuple[str, Callable[[], Any]]]:
+    for version in (7, 11, 12, 13, 18):
+        client = _SessionClient(asker, version)
+        ask = partial(partial, client.ask)
+        other_family = 12 if version >= 13 else 13
+        steps: list[tuple[str, Callable[[], Any]]] = [
+            ("opened", ask(0, ("plain", 0, 0), ("empty", 0, 0), opens=True)),
+            ("nothing new but records", ask(1)),
+            ("another offset", ask(2, ("plain", 0, 1))),
+            ("one forgotten", ask(3, forget=(("plain", 0),))),
+            ("two added, one unknown", ask(4, ("stamped", 9, 0), ("compacted", 1, 0), ("plain", 1, 0))),
+            ("records go to the end", ask(5)),
+            ("an unknown topic", ask(6, ("nobody-knows", 0, 0), forget=(("stamped", 9),))),
+            ("an epoch of before", ask(3)),
+            ("an epoch that is not yet", ask(9)),
+            ("topics in the other way", ask(7, version=other_family)),
+            ("after that", ask(7)),
+            ("out of range", ask(8, ("plain", 1, 10_000))),
+            ("in range again", ask(9, ("plain", 1, 0))),
+            (
+                "all forgotten",
+                ask(
+                    10,
+                    forget=(
+                        ("plain", 1),
+                        ("compacted", 1),
+                        ("stamped", 9),
+                        ("nobody-knows", 0),
+                        ("empty", 0),
+                        ("empty", 1),
+                    ),
+                ),
+            ),
+            ("after all was forgotten", ask(11)),
+            ("opened with nothing", ask(0, opens=True)),
+            ("after that", ask(1, ("plain", 0, 0))),
+            ("opened twice the same", ask(0, ("plain", 0, 0), ("plain", 0, 1), opens=True)),
+            ("the same twice", ask(1, ("empty", 0, 0), ("empty", 0, 0))),
+            ("closed", ask(-1, ("plain", 0, 0))),
+            ("after it was closed", ask(2)),
+            ("opened again", ask(0, ("empty", 0, 0), opens=True)),
+            ("still empty", ask(1)),
+            ("records came", partial(_ask_after_a_record, asker, ask(2))),
+            ("read to the end", partial(_ask_at_the_end, asker, client)),
+            ("still the same", ask(4)),
+            ("a full one in its place", ask(0, ("empty", 1, 0))),
+            ("the one before is gone", ask(5)),
+        ]
+        for number, (name, step) in enumerate(steps):
+            yield f"Fetch session v{version}, {number}: {name}", step
+
+
+def _ask_after_a_record(asker: Asker, ask: Callable[[], Any]) -> Any:
+    _produce(asker, "empty", batch(b"v"))()
+    return ask()
+
+
+def _ask_at_the_end(asker: Asker, client: _SessionClient) -> Any:
+    return client.ask(3, ("empty", 0, _end(asker)))
+
+
+def _end(asker: Asker) -> int:
+    entry = {"partition_index": 0, "timestamp": -1}
+    found = asker.call(ApiKey.LIST_OFFSETS, 1, replica_id=-1, topics=[{"name": "empty", "partitions": [entry]}])
+    return int(found.topics[0].partitions[0].offset)

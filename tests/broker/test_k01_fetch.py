@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
 from stratalog.broker.server.server import Broker
@@ -205,14 +206,41 @@ def test_a_request_for_nothing_is_answered_at_once(broker: Broker, wire: Wire) -
 # --- sessions, epochs, replicas ---------------------------------------------------------------------------------------
 
 
-def test_sessions_are_refused_so_that_clients_send_full_requests(broker: Broker, wire: Wire, topic: str) -> None:
-    append(broker, topic, b"v")
-    topics = [asked(broker, 12, topic, {})]
+def test_a_session_waits_for_all_of_its_partitions_and_tells_what_changed(
+    broker: Broker, wire: Wire, topic: str
+) -> None:
+    topics = [asked(broker, 12, topic, {"partition": 0}, {"partition": 1}, {"partition": 2})]
     opened = call(broker, wire, 12, topics, session_id=0, session_epoch=0)
-    assert (opened.error_code, opened.session_id) == (0, 0)
-    assert values_of(opened.responses[0].partitions[0]) == [b"v"]
-    unknown = call(broker, wire, 12, [], session_id=77, session_epoch=3)
-    assert (unknown.error_code, unknown.session_id, unknown.responses) == (70, 0, ())
+    assert opened.session_id > 0
+    assert [entry.partition_index for entry in opened.responses[0].partitions] == [0, 1, 2]
+    wire.send(
+        ApiKey.FETCH, 12, max_wait=30_000, min_bytes=1, max_bytes=10**6,
+        session_id=opened.session_id, session_epoch=1, topics=[],
+    )  # fmt: skip
+    wait_until(lambda: len(broker.state.purgatory) == 1, "the fetch waits")
+    append(broker, topic, b"a", partition=1)
+    told = wire.receive(ApiKey.FETCH, 12)
+    assert told.session_id == opened.session_id
+    assert [(entry.partition_index, values_of(entry)) for entry in told.responses[0].partitions] == [(1, [b"a"])]
+    again = call(broker, wire, 12, [], session_id=opened.session_id, session_epoch=2)
+    assert [entry.partition_index for entry in again.responses[0].partitions] == [1]
+    entry = {"partition": 1, "fetch_offset": 1}
+    none = call(broker, wire, 12, [asked(broker, 12, topic, entry)], session_id=opened.session_id, session_epoch=3)
+    assert none.responses == ()
+
+
+def test_a_topic_of_a_session_that_is_deleted_is_told_until_it_is_forgotten(
+    broker: Broker, wire: Wire, topic: str
+) -> None:
+    topics = [asked(broker, 13, topic, {})]
+    session = call(broker, wire, 13, topics, session_id=0, session_epoch=0).session_id
+    broker.state.topics.delete(topic)
+    for epoch in (1, 2):
+        told = call(broker, wire, 13, [], session_id=session, session_epoch=epoch)
+        assert [entry.error_code for entry in told.responses[0].partitions] == [100]
+    forget = [{"topic_id": topics[0]["topic_id"], "partitions": [0]}]
+    ended = call(broker, wire, 13, [], session_id=session, session_epoch=3, forgotten_topics_data=forget)
+    assert (ended.error_code, ended.session_id, ended.responses) == (0, 0, ())
 
 
 def test_leader_epochs_are_checked(broker: Broker, wire: Wire, topic: str) -> None:

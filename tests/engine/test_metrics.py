@@ -249,13 +249,15 @@ def test_a_failed_directory_is_told(logs: LogManager, tmp_path: Path) -> None:
     assert ("kafka_log_log_size", "t", "0") not in found
 
 
-def test_too_few_replicas_are_told(logs: LogManager) -> None:
+def test_one_replica_in_sync_is_as_many_as_min_insync_replicas_can_ask_for(logs: LogManager) -> None:
     logs.create_topic(spec("two", min_insync_replicas=2))
     logs.create_topic(spec("one"))
     found = values(logs)
-    assert found["kafka_cluster_partition_underminisr", "two", "0"] == 1
-    assert found["kafka_cluster_partition_underminisr", "one", "0"] == 0
-    assert found["kafka_server_replicamanager_underminisrpartitioncount",] == 1
+    for topic in ("one", "two"):
+        assert found["kafka_cluster_partition_underminisr", topic, "0"] == 0
+        assert found["kafka_cluster_partition_atminisr", topic, "0"] == 1
+    assert found["kafka_server_replicamanager_underminisrpartitioncount",] == 0
+    assert found["kafka_server_replicamanager_atminisrpartitioncount",] == 2
 
 
 def test_a_cleaning_is_told(tmp_path: Path) -> None:

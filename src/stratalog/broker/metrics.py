@@ -16,6 +16,7 @@ _PURGATORY = "kafka.server:type=DelayedOperationPurgatory,name="
 _CONTROLLER = "kafka.controller:type=KafkaController,name="
 _LOADER = "kafka.server:type=MetadataLoader,name="
 _MARKERS = "kafka.coordinator.transaction:type=TransactionMarkerChannelManager,name="
+_FETCH_SESSIONS = "kafka.server:type=FetchSessionCache,name="
 _GROUPS = "kafka.coordinator.group:type=GroupMetadataManager,name="
 
 #: Kafka's number for a broker that serves.
@@ -94,6 +95,13 @@ METRICS: tuple[Metric[BrokerServices], ...] = (
                  "Partitions of all topics."),
     kafka_metric(_CONTROLLER + "OfflinePartitionsCount", lambda broker: single(broker.logs.offline_count()),
                  "Partitions that nobody leads, because their log directory failed."),
+    kafka_metric(_FETCH_SESSIONS + "NumIncrementalFetchSessions", lambda broker: single(len(broker.fetch_sessions)),
+                 "Fetch sessions that are open."),
+    kafka_metric(_FETCH_SESSIONS + "NumIncrementalFetchPartitionsCached",
+                 lambda broker: single(broker.fetch_sessions.partition_count), "Partitions of all fetch sessions."),
+    kafka_metric(_FETCH_SESSIONS + "IncrementalFetchSessionEvictionsPerSec",
+                 lambda broker: single(broker.fetch_sessions.evictions),
+                 "Fetch sessions that had to make room for others."),
     kafka_metric(_GROUPS + "NumGroups", lambda broker: single(len(broker.groups.groups())), "Consumer groups."),
     *(kafka_metric(_GROUPS + f"NumGroups{name}", _groups_in(state), f"Consumer groups in the state {name}.")
       for name, state in _STATES.items()),

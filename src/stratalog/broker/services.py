@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from stratalog.broker.fetch import SharedRemoteReads
+from stratalog.broker.fetch import FetchSessionCache, SharedRemoteReads
 from stratalog.broker.groups import GroupCoordinator
 from stratalog.broker.metadata import MetadataStore
 from stratalog.broker.producer_ids import ProducerIds
@@ -58,6 +58,7 @@ class BrokerServices:
     workers: Workers
     purgatory: Purgatory
     remote_reads: SharedRemoteReads
+    fetch_sessions: FetchSessionCache
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     topic_deletions: TopicDeletions
@@ -120,6 +121,7 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         workers=workers,
         purgatory=Purgatory(loop),
         remote_reads=remote_reads,
+        fetch_sessions=FetchSessionCache(storage.config["max.incremental.fetch.session.cache.slots"]),
         groups=groups,
         transactions=transactions,
         topic_deletions=topic_deletions,

@@ -150,8 +150,7 @@ BROKER_KEYS = ConfigRegistry(
              "Largest number of queued requests.",
              at_least(1), no_effect="requests are not queued: a connection's next request is read when there is room"),
         _key("max.incremental.fetch.session.cache.slots", _INT, 1000,
-             "Number of cached fetch sessions.",
-             at_least(0), no_effect="fetch sessions (KIP-227) are refused, and clients continue without them"),
+             "Largest number of fetch sessions (KIP-227). A client without one sends full requests.", at_least(0)),
         # Producers.
         _key("producer.id.expiration.ms", _INT, 86_400_000,
              "How long the state of an idle producer is kept.", at_least(1), dynamic=True),

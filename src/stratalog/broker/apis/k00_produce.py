@@ -143,7 +143,6 @@ class _Work:
                         partition,
                         name,
                         entry,
-                        acks=self.acks,
                         version=self.version,
                         admit=self._admission,
                         may_wait=may_wait,

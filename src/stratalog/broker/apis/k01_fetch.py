@@ -1,9 +1,9 @@
 """Fetch (1): read batches from partitions, and wait for them when there are none.
 
-v4 to v18. v5: log start offset. v7: sessions (KIP-227), which are refused with session id 0, so that clients go on with
-full requests. v9: leader epochs (KIP-320). v10: zstd. v12: flexible, last fetched epoch (KIP-595). v13: topics by id.
-v15: replica id as a tagged field. Batches are sent from the segment's file by the kernel; a fetch at an offset inside a
-batch gets the whole batch. Below the local log start the remote tier is read on a thread.
+v4 to v18. v5: log start offset. v7: sessions (KIP-227). v9: leader epochs (KIP-320). v10: zstd. v12: flexible, last
+fetched epoch (KIP-595). v13: topics by id. v15: replica id as a tagged field. Batches are sent from the segment's file
+by the kernel; a fetch at an offset inside a batch gets the whole batch. Below the local log start the remote tier is
+read on a thread.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from collections.abc import Sequence
 from stratalog.broker.fetch import (
     FLEXIBLE_FROM,
     TOPIC_IDS_FROM,
+    FetchExchange,
     FetchPlan,
     FetchRead,
     FetchRequest,
+    FetchTopic,
     PendingFetch,
     PendingRemoteFetch,
     Results,
@@ -28,11 +30,8 @@ from stratalog.broker.fetch import (
 )
 from stratalog.broker.server import ApiKey, Caller, Chunk, Deferred, handles_frames
 from stratalog.broker.services import BrokerServices
-from stratalog.errors import FetchSessionIdNotFoundError, KafkaError, UnknownTopicIdError
+from stratalog.errors import KafkaError, UnknownTopicIdError
 from stratalog.log.format import Isolation
-
-#: Session epochs that ask for everything: of a new session, and of none.
-_FULL_EPOCHS = (0, -1)
 
 
 @handles_frames(ApiKey.FETCH, versions=(4, 18), flexible_from=FLEXIBLE_FROM)
@@ -48,16 +47,29 @@ class Fetch:
 
     def answer(self, version: int, correlation_id: int, frame: memoryview, position: int) -> Sequence[Chunk] | Deferred:
         request = parse_fetch(frame, position, version)
-        if request.session_epoch not in _FULL_EPOCHS:
-            return encode_fetch(version, correlation_id, (), error_code=FetchSessionIdNotFoundError.code)
         caller = self._caller
         state = caller.broker
-        plan = _plan(state, request, version)
+        exchange = FetchExchange(
+            state.fetch_sessions, request, by_id=version >= TOPIC_IDS_FROM, now_ms=state.clock.now_ms()
+        )
+        if exchange.error is not None:
+            return encode_fetch(version, correlation_id, (), error_code=exchange.error.code)
+        plan = _plan(state, request, exchange.topics, version)
         read = read_plan(plan)
 
-        def answer_later(results: Results) -> None:
+        def encoded(results: Results) -> Sequence[Chunk]:
             count_fetched(plan, results)
-            caller.respond(encode_fetch(version, correlation_id, results))
+            answered = exchange.answer(results)
+            return encode_fetch(
+                version,
+                correlation_id,
+                answered.results,
+                session_id=answered.session_id,
+                error_code=answered.error_code,
+            )
+
+        def answer_later(results: Results) -> None:
+            caller.respond(encoded(results))
 
         def answer_again() -> None:
             again = read_plan(plan)
@@ -70,8 +82,7 @@ class Fetch:
             return PendingRemoteFetch(state, plan, read, answer_later)
         if _must_wait(plan, read):
             return PendingFetch(state, plan, read, answer_again)
-        count_fetched(plan, read.results)
-        return encode_fetch(version, correlation_id, read.results)
+        return encoded(read.results)
 
 
 def _must_wait(plan: FetchPlan, read: FetchRead) -> bool:
@@ -83,9 +94,9 @@ def _must_wait(plan: FetchPlan, read: FetchRead) -> bool:
     )
 
 
-def _plan(state: BrokerServices, request: FetchRequest, version: int) -> FetchPlan:
+def _plan(state: BrokerServices, request: FetchRequest, wanted: Sequence[FetchTopic], version: int) -> FetchPlan:
     topics = []
-    for key, partitions in request.topics:
+    for key, partitions in wanted:
         error: KafkaError | None = None
         if version >= TOPIC_IDS_FROM:
             name = state.topic_name(key)

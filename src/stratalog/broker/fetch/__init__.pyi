@@ -8,6 +8,9 @@ from .fetch_frames import (
     FetchRequest as FetchRequest,
 )
 from .fetch_frames import (
+    FetchTopic as FetchTopic,
+)
+from .fetch_frames import (
     encode_fetch as encode_fetch,
 )
 from .fetch_frames import (
@@ -42,4 +45,10 @@ from .fetching import (
 )
 from .remote_reads import (
     SharedRemoteReads as SharedRemoteReads,
+)
+from .sessions import (
+    FetchExchange as FetchExchange,
+)
+from .sessions import (
+    FetchSessionCache as FetchSessionCache,
 )

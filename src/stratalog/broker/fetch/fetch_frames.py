@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from stratalog.broker.frame_fields import compact_length, encode_topic, flexible_topic, legacy_topic, varint
 from stratalog.broker.server import Chunk
+from stratalog.errors import InvalidRequestError
 from stratalog.log.format import FileSlice
 from stratalog.wire import INT16, INT32, skip_tagged_fields
 
@@ -70,6 +71,8 @@ class FetchRequest(NamedTuple):
     session_id: int
     session_epoch: int
     topics: list[FetchTopic]
+    #: Partitions that the session is to fetch no more, by the key of their topic.
+    forgotten: Sequence[tuple[bytes, Sequence[int]]] = ()
 
 
 class FetchedPartition(NamedTuple):
@@ -110,15 +113,20 @@ def parse_fetch(frame: memoryview, position: int, version: int) -> FetchRequest:
         session_id, session_epoch = _SESSION.unpack_from(frame, position)
         position += 8
     if version >= FLEXIBLE_FROM:
-        topics, replica = _parse_flexible_topics(frame, position, version)
+        topics, forgotten, replica = _parse_flexible_topics(frame, position, version)
         if replica is not None:
             replica_id = replica
     else:
-        topics = _parse_legacy_topics(frame, position, version)
-    return FetchRequest(replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch, topics)
+        topics, forgotten = _parse_legacy_topics(frame, position, version)
+    return FetchRequest(
+        replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch, topics, forgotten
+    )
 
 
-def _parse_legacy_topics(frame: memoryview, position: int, version: int) -> list[FetchTopic]:
+_Forgotten = list[tuple[bytes, tuple[int, ...]]]
+
+
+def _parse_legacy_topics(frame: memoryview, position: int, version: int) -> tuple[list[FetchTopic], _Forgotten]:
     topics = []
     (topic_count,) = INT32.unpack_from(frame, position)
     position += 4
@@ -137,11 +145,27 @@ def _parse_legacy_topics(frame: memoryview, position: int, version: int) -> list
                 position, epoch = position + 16, -1
             partitions.append(FetchPartition(index, epoch, offset, -1, max_bytes))
         topics.append(FetchTopic(name, partitions))
-    return topics  # forgotten topics and the rack do not matter without sessions and other replicas
+    forgotten: _Forgotten = []
+    if version >= _SESSIONS_FROM:
+        (forgotten_count,) = INT32.unpack_from(frame, position)
+        position += 4
+        for _ in range(forgotten_count):
+            name, count, position = legacy_topic(frame, position)
+            forgotten.append((name, _indexes(frame, position, count)))
+            position += 4 * max(count, 0)
+    return topics, forgotten  # the rack does not matter without other replicas
 
 
-def _parse_flexible_topics(frame: memoryview, position: int, version: int) -> tuple[list[FetchTopic], int | None]:
-    """The topics, and the replica id when it is there as a tagged field."""
+def _indexes(frame: memoryview, position: int, count: int) -> tuple[int, ...]:
+    if position + 4 * count > len(frame):
+        raise InvalidRequestError("forgotten partitions run beyond the end of the request")
+    return struct.unpack_from(f">{max(count, 0)}i", frame, position)
+
+
+def _parse_flexible_topics(
+    frame: memoryview, position: int, version: int
+) -> tuple[list[FetchTopic], _Forgotten, int | None]:
+    """The topics, those to forget, and the replica id when it is there as a tagged field."""
     topics = []
     topic_count, position = compact_length(frame, position)
     for _ in range(topic_count):
@@ -154,20 +178,17 @@ def _parse_flexible_topics(frame: memoryview, position: int, version: int) -> tu
             partitions.append(FetchPartition(index, epoch, offset, last_epoch, max_bytes))
         position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
         topics.append(FetchTopic(key, partitions))
-    return topics, _replica_of_tail(frame, position, version)
+    forgotten: _Forgotten = []
+    forgotten_count, position = compact_length(frame, position)
+    for _ in range(forgotten_count):
+        key, count, position = flexible_topic(frame, position, version >= TOPIC_IDS_FROM)
+        forgotten.append((key, _indexes(frame, position, count)))
+        position = skip_tagged_fields(frame, position + 4 * max(count, 0))
+    return topics, forgotten, _replica_of_tail(frame, position, version)
 
 
 def _replica_of_tail(frame: memoryview, position: int, version: int) -> int | None:
-    """Pass over forgotten topics and rack to the tagged fields; the replica id in there, if any."""
-    forgotten_count, position = compact_length(frame, position)
-    for _ in range(forgotten_count):
-        if version >= TOPIC_IDS_FROM:
-            position += 16
-        else:
-            length, position = compact_length(frame, position)
-            position += length
-        count, position = compact_length(frame, position)
-        position = skip_tagged_fields(frame, position + 4 * max(count, 0))
+    """Pass over the rack to the tagged fields; the replica id in there, if any."""
     length, position = compact_length(frame, position)
     position += max(length, 0)
     if frame[position] == 0:
@@ -217,6 +238,7 @@ def encode_fetch(
     correlation_id: int,
     results: Sequence[tuple[bytes, Sequence[FetchedPartition]]],
     *,
+    session_id: int = 0,
     error_code: int = 0,
 ) -> list[Chunk]:
     """A whole response frame as bytes and file ranges; each topic by its key as in the request."""
@@ -229,7 +251,7 @@ def encode_fetch(
     out += b"\0\0\0\0"  # throttle time
     if version >= _SESSIONS_FROM:
         out += INT16.pack(error_code)
-        out += b"\0\0\0\0"  # no session
+        out += INT32.pack(session_id)
     out += varint(len(results) + 1) if flexible else INT32.pack(len(results))
     for key, partitions in results:
         encode_topic(out, key, len(partitions), flexible=flexible, by_id=version >= TOPIC_IDS_FROM)

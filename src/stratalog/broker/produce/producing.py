@@ -21,7 +21,6 @@ from stratalog.errors import (
     KafkaError,
     KafkaStorageError,
     MessageTooLargeError,
-    NotEnoughReplicasError,
     NotLeaderOrFollowerError,
     RecordListTooLargeError,
     StillLoadingError,
@@ -60,7 +59,6 @@ def append_records(
     topic: str,
     entry: PartitionRecords,
     *,
-    acks: int,
     version: int,
     admit: Admission | None = None,
     may_wait: bool = False,
@@ -72,7 +70,7 @@ def append_records(
     """
     index = entry.partition
     try:
-        accepted = _accepted(partition, topic, entry, acks, version)
+        accepted = _accepted(partition, topic, entry, version)
         assert partition is not None
         log = partition.log
         guard = admit(partition, accepted) if admit is not None and is_transactional(accepted) else None
@@ -133,18 +131,13 @@ def _count_refusal(traffic: TopicTraffic, entry: PartitionRecords, error: KafkaE
             traffic.invalid_offset_or_sequence += 1
 
 
-def _accepted(partition: Partition | None, topic: str, entry: PartitionRecords, acks: int, version: int) -> memoryview:
+def _accepted(partition: Partition | None, topic: str, entry: PartitionRecords, version: int) -> memoryview:
     """The records, when the request as such may bring them."""
     index, records = entry
     if partition is None:
         raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")
     if not records:
         raise InvalidRecordError(f"no record batch for {topic}-{index}, expected exactly one")
-    if acks < 0 and partition.log.config.min_insync_replicas > 1:
-        raise NotEnoughReplicasError(
-            f"{topic}-{index} has 1 replica in sync, but min.insync.replicas asks for "
-            f"{partition.log.config.min_insync_replicas}"
-        )
     if len(records) < fmt.HEADER_SIZE_UP_TO_MAGIC:
         raise InvalidRecordError(f"{len(records)} bytes for {topic}-{index} hold no record batch, expected one")
     if records[fmt.MAGIC_AT] < fmt.MAGIC:

@@ -45,7 +45,6 @@ ABSENT = (
     Absent("kafka.server:type=ControllerServer*", _KRAFT),
     Absent("kafka.server:type=DelayedProduceMetrics*", "no append waits for a follower"),
     Absent("kafka.server:type=Fetch", "quotas of clients are not there"),
-    Absent("kafka.server:type=FetchSessionCache*", "there are no fetch sessions: clients send full requests"),
     Absent("kafka.server:type=ForwardingManager", _KRAFT),
     Absent("kafka.server:type=KafkaRequestHandlerPool*", "there are no handler threads: one event loop does all"),
     Absent("kafka.server:type=KafkaServer,name=ClusterId", "a text; api/topics has it"),

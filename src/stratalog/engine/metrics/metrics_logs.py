@@ -46,14 +46,6 @@ def _has_late_transaction(logs: LogManager) -> Callable[[Partition], bool]:
     return lambda partition: partition.log.producers.has_late_transaction(now_ms)
 
 
-def _is_below_min_isr(partition: Partition) -> bool:
-    return partition.log.config.min_insync_replicas > 1
-
-
-def _is_at_min_isr(partition: Partition) -> bool:
-    return partition.log.config.min_insync_replicas == 1
-
-
 def _dirs(
     read: Callable[[LogManager], Iterable[tuple[str, float]]],
 ) -> Callable[[LogManager], Iterable[Sample]]:
@@ -100,10 +92,10 @@ METRICS: tuple[Metric[LogManager], ...] = (
     kafka_metric(_PARTITION + "ReplicasCount", of_partitions(lambda _: 1), "Replicas.", PARTITION),
     kafka_metric(_PARTITION + "UnderReplicated", of_partitions(lambda _: 0),
                  "1 if a replica is not in sync: never, with one replica.", PARTITION),
-    kafka_metric(_PARTITION + "UnderMinIsr", of_partitions(_is_below_min_isr),
-                 "1 if fewer replicas are in sync than min.insync.replicas asks for.", PARTITION),
-    kafka_metric(_PARTITION + "AtMinIsr", of_partitions(_is_at_min_isr),
-                 "1 if as many replicas are in sync as min.insync.replicas asks for.", PARTITION),
+    kafka_metric(_PARTITION + "UnderMinIsr", of_partitions(lambda _: 0),
+                 "1 if fewer replicas are in sync than min.insync.replicas asks for: never, with one.", PARTITION),
+    kafka_metric(_PARTITION + "AtMinIsr", of_partitions(lambda _: 1),
+                 "1 if as many replicas are in sync as min.insync.replicas asks for: always, with one.", PARTITION),
     kafka_metric(_PARTITION + "LastStableOffsetLag",
                  of_logs(lambda log: max(log.high_watermark - log.last_stable_offset, 0)),
                  "Offsets from the last stable offset to the high watermark.", PARTITION),
@@ -114,10 +106,10 @@ METRICS: tuple[Metric[LogManager], ...] = (
                  "Partitions whose log directory failed."),
     kafka_metric(_REPLICAS + "UnderReplicatedPartitions", lambda _: single(0),
                  "Partitions with a replica that is not in sync: none, with one replica."),
-    kafka_metric(_REPLICAS + "UnderMinIsrPartitionCount", _count(_is_below_min_isr),
-                 "Partitions with fewer replicas in sync than min.insync.replicas asks for."),
-    kafka_metric(_REPLICAS + "AtMinIsrPartitionCount", _count(_is_at_min_isr),
-                 "Partitions with as many replicas in sync as min.insync.replicas asks for."),
+    kafka_metric(_REPLICAS + "UnderMinIsrPartitionCount", lambda _: single(0),
+                 "Partitions with fewer replicas in sync than min.insync.replicas asks for: none."),
+    kafka_metric(_REPLICAS + "AtMinIsrPartitionCount", _count(lambda _: True),
+                 "Partitions with as many replicas in sync as min.insync.replicas asks for: all."),
     kafka_metric(_REPLICAS + "ProducerIdCount",
                  lambda logs: single(sum(len(p.log.producers.producers) for p in logs.partitions())),
                  "Idempotent producers that are known, over all partitions."),

@@ -1,0 +1,306 @@
+"""Fetch sessions (KIP-227): the broker remembers what a client fetches, and says only what has changed.
+
+A client opens a session with a full request (epoch 0). From then on its requests name the session and the next epoch,
+carry only partitions that are new, changed or forgotten, and are answered with only those partitions that have
+something new. Epoch -1 closes a session.
+
+Source: `FetchManager`, `FetchSessionCache` and `FetchContext` of Kafka 4.4. There the slots are divided among eight
+shards, for the sake of locks; here one thread has them all.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from stratalog.broker.fetch.fetch_frames import FetchedPartition, FetchPartition, FetchRequest, FetchTopic
+from stratalog.errors import (
+    FetchSessionIdNotFoundError,
+    FetchSessionTopicIdError,
+    InvalidFetchSessionEpochError,
+    KafkaError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
+
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+
+#: A session is safe from larger ones for so long after it was opened, and goes to any when it was not used for longer.
+EVICTION_MS: Final = 120_000
+
+_INT_MAX: Final = 2**31 - 1
+_MISSING: Final = frozenset({UnknownTopicOrPartitionError.code, UnknownTopicIdError.code})
+
+#: The key of a topic as requests spell it, and a partition's number.
+_PartitionKey = tuple[bytes, int]
+#: What a session is worth: those of brokers more than those of consumers, then large ones more than small ones.
+_Worth = tuple[bool, int, int]
+_TopicResults = Sequence[tuple[bytes, Sequence[FetchedPartition]]]
+
+
+def _next_epoch(epoch: int) -> int:
+    return 1 if epoch == _INT_MAX else epoch + 1
+
+
+@dataclass(slots=True)
+class _SessionPartition:
+    """What a client wants of a partition, and what it was told last."""
+
+    wanted: FetchPartition
+    high_watermark: int = -1
+    log_start_offset: int = -1
+
+    def note(self, answer: FetchedPartition) -> bool:
+        """Remember an answer; whether the client has to see it."""
+        is_news = (
+            answer.size > 0
+            or self.high_watermark != answer.high_watermark
+            or self.log_start_offset != answer.log_start_offset
+        )
+        self.high_watermark = answer.high_watermark
+        self.log_start_offset = answer.log_start_offset
+        if answer.error_code or answer.diverging is not None:
+            self.high_watermark = -1  # so that the partition is told again when all is well
+            return True
+        return is_news
+
+
+@dataclass(slots=True, eq=False)
+class FetchSession:
+    """One client's session. `by_id` is whether its requests name topics by id.
+
+    `size`, the number of partitions, and what it may give way to are as of the last request.
+    """
+
+    id: int
+    is_replica: bool
+    by_id: bool
+    created_ms: int
+    used_ms: int
+    epoch: int = INITIAL_EPOCH + 1
+    partitions: dict[_PartitionKey, _SessionPartition] = field(default_factory=dict)
+    size: int = 0
+    #: Whether it may give way to a session of a consumer, and of a broker.
+    gives_way: tuple[bool, bool] = (False, False)
+
+    @property
+    def worth(self) -> _Worth:
+        return self.is_replica, self.size, self.id
+
+    def update(self, topics: Iterable[FetchTopic], forgotten: Iterable[tuple[bytes, Sequence[int]]]) -> None:
+        for key, partitions in topics:
+            for wanted in partitions:
+                known = self.partitions.get((key, wanted.partition))
+                if known is None:
+                    self.partitions[key, wanted.partition] = _SessionPartition(wanted)
+                else:
+                    known.wanted = wanted
+        for key, indexes in forgotten:
+            for index in indexes:
+                self.partitions.pop((key, index), None)
+
+    def topics(self) -> list[FetchTopic]:
+        """All that is to be fetched, in its order."""
+        return _by_topic((key, known.wanted) for (key, _), known in self.partitions.items())
+
+    def news(self, results: _TopicResults) -> list[tuple[bytes, list[FetchedPartition]]]:
+        """The answers that the client has to see. Partitions that had records go behind the others."""
+        news: list[tuple[bytes, list[FetchedPartition]]] = []
+        for key, answers in results:
+            told = []
+            for answer in answers:
+                place = (key, answer.partition)
+                known = self.partitions.get(place)
+                if known is None or not known.note(answer):
+                    continue
+                told.append(answer)
+                if answer.size:
+                    self.partitions[place] = self.partitions.pop(place)
+            if told:
+                news.append((key, told))
+        return news
+
+
+class FetchSessionCache:
+    """All sessions of the broker, at most `slots`. Belongs to the loop's thread."""
+
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        #: By id, the one that was not used for longest in front.
+        self._sessions: dict[int, FetchSession] = {}
+        #: What the sessions are worth that may give way to one of a consumer, and of a broker; the least in front.
+        self._evictable: tuple[list[_Worth], list[_Worth]] = ([], [])
+        #: Partitions of all sessions, and sessions that had to make room.
+        self.partition_count = 0
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def get(self, session_id: int) -> FetchSession | None:
+        return self._sessions.get(session_id)
+
+    def remove(self, session_id: int) -> None:
+        """Close a session; harmless when there is none."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._count(session, -1)
+
+    def touch(self, session: FetchSession, now_ms: int) -> None:
+        """The session is in use, and may have another size."""
+        session.used_ms = now_ms
+        self._sessions[session.id] = self._sessions.pop(session.id)
+        is_old = now_ms - session.created_ms > EVICTION_MS
+        gives_way = (is_old, is_old or not session.is_replica)
+        if session.size != len(session.partitions) or session.gives_way != gives_way:
+            self._count(session, -1)
+            session.size, session.gives_way = len(session.partitions), gives_way
+            self._count(session, 1)
+
+    def _count(self, session: FetchSession, change: int) -> None:
+        self.partition_count += change * session.size
+        for gives_way, evictable in zip(session.gives_way, self._evictable, strict=True):
+            if gives_way and change > 0:
+                insort(evictable, session.worth)
+            elif gives_way:
+                del evictable[bisect_left(evictable, session.worth)]
+
+    def open(
+        self,
+        topics: Iterable[FetchTopic],
+        results: _TopicResults,
+        *,
+        is_replica: bool,
+        by_id: bool,
+        now_ms: int,
+    ) -> int:
+        """Open a session for a full request that is answered with `results`; its id, or NO_SESSION without room."""
+        size = sum(len(partitions) for _, partitions in results)
+        if len(self._sessions) >= self._slots and not self._make_room((is_replica, size, 0), now_ms):
+            return NO_SESSION
+        session = FetchSession(self._new_id(), is_replica, by_id, now_ms, now_ms)
+        wanted = {(key, entry.partition): entry for key, entries in topics for entry in entries}
+        for key, answers in results:
+            for answer in answers:
+                place = (key, answer.partition)
+                session.partitions[place] = known = _SessionPartition(wanted[place])
+                known.note(answer)
+        self._sessions[session.id] = session
+        self.touch(session, now_ms)
+        return session.id
+
+    def _new_id(self) -> int:
+        while True:
+            session_id = random.randrange(1, _INT_MAX)
+            if session_id not in self._sessions:
+                return session_id
+
+    def _make_room(self, newcomer: _Worth, now_ms: int) -> bool:
+        """Close a session that was not used for long, or else the least that is worth less than the newcomer."""
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        session_id = oldest.id
+        if now_ms - oldest.used_ms <= EVICTION_MS:
+            is_replica = newcomer[0]
+            evictable = self._evictable[is_replica]
+            if not evictable or newcomer < evictable[0]:
+                return False
+            session_id = evictable[0][-1]
+        self.remove(session_id)
+        self.evictions += 1
+        return True
+
+
+class Answered(NamedTuple):
+    """What goes out for a request."""
+
+    results: _TopicResults
+    session_id: int = NO_SESSION
+    error_code: int = 0
+
+
+class FetchExchange:
+    """One request in its session: which partitions it is about, and what of the answers goes out."""
+
+    def __init__(self, sessions: FetchSessionCache, request: FetchRequest, *, by_id: bool, now_ms: int) -> None:
+        self._sessions = sessions
+        self._request = request
+        self._by_id = by_id
+        self._now_ms = now_ms
+        self._session: FetchSession | None = None
+        #: Why nothing is fetched.
+        self.error: KafkaError | None = None
+        self.topics: Sequence[FetchTopic] = _without_doubles(request.topics)
+        if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._go_on()
+        elif request.session_id != NO_SESSION:
+            sessions.remove(request.session_id)  # a full request ends the session that it names
+
+    def _go_on(self) -> None:
+        """The next request of a session."""
+        request = self._request
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            self.error = FetchSessionIdNotFoundError(f"there is no fetch session {request.session_id}")
+        elif session.epoch != request.session_epoch:
+            self.error = InvalidFetchSessionEpochError(
+                f"epoch {request.session_epoch} of fetch session {session.id}, expected {session.epoch}"
+            )
+        elif session.by_id != self._by_id:
+            self.error = FetchSessionTopicIdError(f"fetch session {session.id} names topics by name or by id, not both")
+        else:
+            session.update(request.topics, request.forgotten)
+            if session.partitions:
+                self._session = session
+                session.epoch = _next_epoch(session.epoch)
+                self._sessions.touch(session, self._now_ms)
+                self.topics = session.topics()
+            else:
+                self._sessions.remove(session.id)
+
+    def answer(self, results: _TopicResults) -> Answered:
+        """What goes out of the answers for `topics`."""
+        session, request = self._session, self._request
+        results = _missing_behind(results)
+        if session is not None:
+            if session.epoch != _next_epoch(request.session_epoch):  # the client did not wait for this answer
+                return Answered((), session.id, InvalidFetchSessionEpochError.code)
+            return Answered(session.news(results), session.id)
+        if request.session_epoch != INITIAL_EPOCH:
+            return Answered(results)
+        opened = self._sessions.open(
+            self.topics, results, is_replica=request.replica_id >= 0, by_id=self._by_id, now_ms=self._now_ms
+        )
+        return Answered(results, opened)
+
+
+def _without_doubles(topics: Sequence[FetchTopic]) -> Sequence[FetchTopic]:
+    """Each partition once: as it was asked for last, where it was asked for first."""
+    wanted = {(key, entry.partition): entry for key, entries in topics for entry in entries}
+    if len(wanted) == sum(len(entries) for _, entries in topics):
+        return topics
+    return _by_topic((key, entry) for (key, _), entry in wanted.items())
+
+
+def _by_topic(entries: Iterable[tuple[bytes, FetchPartition]]) -> list[FetchTopic]:
+    topics: list[FetchTopic] = []
+    for key, entry in entries:
+        if not topics or topics[-1].key != key:
+            topics.append(FetchTopic(key, []))
+        topics[-1].partitions.append(entry)
+    return topics
+
+
+def _missing_behind(results: _TopicResults) -> _TopicResults:
+    """Answers for partitions that do not exist come last, as Kafka has them."""
+    if not any(answer.error_code in _MISSING for _, answers in results for answer in answers):
+        return results
+    found = ((key, [each for each in answers if each.error_code not in _MISSING]) for key, answers in results)
+    missing = ((key, [each for each in answers if each.error_code in _MISSING]) for key, answers in results)
+    return [(key, answers) for key, answers in (*found, *missing) if answers]
