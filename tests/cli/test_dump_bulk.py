@@ -34,8 +34,7 @@ def dumped(
     out, problems, source = io.BytesIO(), Problems(), LocalSource(str(path), path)
     made = printer(source, TextOutput(out, options), problems)
     try:
-        for piece in log_dump.windows(source, source.size, window):
-            made.print(piece)
+        made.print(0, source.size, window)
     finally:
         source.close()
     return out.getvalue(), problems.lines, [made.end, made.consecutive.last, made.consecutive.gaps]
@@ -107,9 +106,9 @@ def test_a_large_file_takes_the_native_loops_and_a_small_one_does_not(
         monkeypatch.setattr(
             printer,
             "print",
-            lambda self, window, original=original: (
+            lambda self, start, limit, original=original: (
                 taken.append(type(self).__name__),
-                original(self, window),
+                original(self, start, limit),
             )[1],
         )
     for limit, expected in ((10**9, "PlainPrinter"), (0, "BulkPrinter")):

@@ -32,7 +32,6 @@ TWICE: dict[str, str] = {
     "Step": _PRINTER,
     "SurveyedPartition": _MERGE,
     "TextOutput": _PRINTER,
-    "Window": _MERGE,
 }
 
 #: Pairs that differ in one letter, and why they may. The list only gets shorter.

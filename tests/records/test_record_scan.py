@@ -18,7 +18,7 @@ from stratalog.records import record_scan
 from stratalog.records.batch import RecordBatch
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.compression import Codec, compress
-from stratalog.records.native import scan
+from stratalog.records.native import record_scan as kernel
 from stratalog.records.record import Record
 from stratalog.records.record_scan import RecordFacts, are_regular, scan_plainly, scan_records
 from stratalog.util.varint import encode_varint
@@ -34,9 +34,8 @@ def native() -> None:
 
 def by_pieces(batch: RecordBatch, payload: bytes, cuts: list[int]) -> RecordFacts | None:
     """The facts that the native walk finds when the records come in pieces; None: they are malformed."""
-    kernel = scan
-    table = (ctypes.c_int64 * kernel.SCAN_WORDS)()
-    address = ctypes.addressof(table)
+    found = kernel.RecordScan()
+    address = found.address
     kernel.begin(address, batch.record_count, batch.base_timestamp)
     rest, bounds = b"", [0, *sorted(cuts), len(payload)]
     for begin, end in pairwise(bounds):
@@ -48,9 +47,9 @@ def by_pieces(batch: RecordBatch, payload: bytes, cuts: list[int]) -> RecordFact
             return None
         rest = bytes(piece[used:])
         assert len(rest) < 21
-    if rest or table[kernel.W_RECORDS] != batch.record_count:
+    if rest or found.records != batch.record_count:
         return None
-    return RecordFacts(table[1], table[2], table[3], not table[4])
+    return RecordFacts(found.largest_timestamp, found.smallest_timestamp, found.null_keys, not found.out_of_order)
 
 
 def plainly(batch: RecordBatch, payload: bytes) -> RecordFacts | None:

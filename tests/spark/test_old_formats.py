@@ -91,10 +91,10 @@ def test_the_table_says_what_kafka_says(name: str) -> None:
     table = BatchTable.scan(log_bytes(name))
     assert (table.end, table.bad) == (len(log_bytes(name)), False)
     for field, values in (
-        ("size", table.sizes),
-        ("base_offset", table.base_offsets),
-        ("last_offset", table.last_offsets),
-        ("max_timestamp", table.max_timestamps_ms),
+        ("size", table["size"]),
+        ("base_offset", table["base_offset"]),
+        ("last_offset", table["last_offset"]),
+        ("max_timestamp", table["max_timestamp"]),
     ):
         assert values.tolist() == [batch[field] for batch in KAFKA_READS[name]]
     cut = BatchTable.scan(log_bytes(name)[:-1])

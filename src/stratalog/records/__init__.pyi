@@ -104,6 +104,9 @@ from .columns import (
     decode_columns as decode_columns,
 )
 from .columns import (
+    decode_rows as decode_rows,
+)
+from .columns import (
     warm as warm,
 )
 from .columns_encode import (

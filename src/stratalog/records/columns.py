@@ -1,6 +1,6 @@
 """Bulk decode: the batches of a byte range as Arrow columns.
 
-`decode_columns` walks headers and records in native loops (`columns_kernel`) that write the Arrow buffers directly and
+`decode_columns` walks headers and records in native loops (`native.columns`) that write the Arrow buffers directly and
 hold no interpreter lock; CRC and decompression are native too. `decode_columns_plain` is its slow, clear twin: equal
 results and equal errors on every input (a test holds that). Numba loads with the first decode, not with this module.
 """
@@ -102,25 +102,27 @@ class _Wanted:
 
 
 def _decode_native(source: pa.Buffer, view: memoryview, start: int, wanted: _Wanted) -> tuple[pa.RecordBatch, int]:
-    """The records of format 2 from position `start` on, and where a message of an older format ended that.
+    """The records of format 2 from position `start` on, and where a message of an older format ended that; -1 if
+    none."""
+    headers = _headers()
+    found = headers.scan_window(view, start, start_offset=wanted.start, end_offset=wanted.end)
+    part = _decode_rows(source, view, found.rows, wanted)
+    if found.status not in (headers.NO_BATCH, headers.OLD_FORMAT):
+        return part, -1
+    is_whole = found.end + checked_batch_size(view, found.end) <= len(view)
+    return part, found.end if is_whole else -1
 
-    -1 if none.
+
+def decode_rows(
+    buffer: Buffer, rows: Any, *, start_offset: int, end_offset: int, columns: Collection[str]
+) -> pa.RecordBatch:
+    """As `decode_columns`, of batches of format 2 that were found in this buffer: `rows` of `native.header_scan`.
+
+    Their headers are not looked at again. The rows stay as they are.
     """
-    kernel = _kernel()
-    scan = _scan(kernel, source, start, wanted.start, wanted.end)
-    output = ColumnsOutput(kernel, wanted.schema, rows=scan.rows_max, data_size=scan.data_size)
-    output.context[kernel.C_START_OFFSET] = wanted.start
-    output.context[kernel.C_END_OFFSET] = wanted.end
-    output.context[kernel.C_VERIFY_CRC] = wanted.verify_crc
-    output.context[kernel.C_INCLUDE_CONTROL] = wanted.include_control
-    _run(kernel, source, view, scan.table, output)
-    position = scan.bad_position
-    if position >= 0:
-        if position + checked_batch_size(view, position) > len(view):
-            position = -1
-        elif view[position + fmt.MAGIC_AT] == fmt.MAGIC:
-            raise CorruptRecordError("no batch header", where=f"position {position}")
-    return output.finish(), position
+    wanted = _Wanted(_schema(_wanted(columns)), *_bounds(start_offset, end_offset), True, False)
+    rows = rows[(rows["last_offset"] >= wanted.start) & (rows["base_offset"] < wanted.end)]
+    return _decode_rows(pa.py_buffer(buffer), memoryview(buffer).cast("B"), rows, wanted)
 
 
 def _decode_old(view: memoryview, position: int, wanted: _Wanted) -> tuple[pa.RecordBatch, int]:
@@ -152,27 +154,42 @@ def _joined(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
     return whole[0] if whole else parts[0]
 
 
+def _decode_rows(source: pa.Buffer, view: memoryview, rows: Any, wanted: _Wanted) -> pa.RecordBatch:
+    """The records of the batches that the rows say where they are; the rows are changed on the way."""
+    kernel = _kernel()
+    sizes = rows["payload_size"]
+    rows_expected = int(rows["record_count"].clip(0, sizes // fmt.RECORD_SIZE_MIN).sum())
+    is_compressed = bool((rows["attributes"] & fmt.CODEC_MASK).any())
+    data_size = int(sizes.sum()) * (_COMPRESSION_RATIO if is_compressed else 1)
+    output = ColumnsOutput(kernel, wanted.schema, rows=rows_expected, data_size=data_size)
+    context = output.context
+    context.start_offset, context.end_offset = wanted.start, wanted.end
+    context.verify_crc, context.include_control = wanted.verify_crc, wanted.include_control
+    _run(kernel, source, view, rows, output)
+    return output.finish()
+
+
 def _run(kernel: ModuleType, source: pa.Buffer, view: memoryview, table: Any, output: ColumnsOutput) -> None:
     """Drive the kernel over all batches: it stops for what needs Python."""
-    address, size = source.address, len(table)
+    context, address, size = output.context, source.address, len(table)
     table_address = int(table.ctypes.data)
     payload: pa.Buffer | None = None  # what the kernel reads from: kept until it has
     index = 0
     while True:
-        index = kernel.run(output.context_address, address, table_address, index, size)
-        status = output.context[kernel.C_STATUS]
+        index = kernel.run(context.address, address, table_address, index, size)
+        status = context.status
         if status == kernel.DONE:
             return
-        row = table[index].tolist()
+        row = table[index]
+        position, payload_size = int(row["position"]), int(row["payload_size"])
         if status == kernel.FULL:
-            output.reserve(rows_max(row[kernel.B_RECORD_COUNT], row[kernel.B_PAYLOAD_SIZE]), row[kernel.B_PAYLOAD_SIZE])
+            output.reserve(rows_max(int(row["record_count"]), payload_size), payload_size)
         elif status == kernel.COMPRESSED:
-            payload = _decompressed(view, row[kernel.B_POSITION], row[kernel.B_SIZE], row[kernel.B_ATTRIBUTES])
-            table[index, kernel.B_PAYLOAD :] = payload.address, payload.size
-            table[index, kernel.B_ATTRIBUTES] &= ~fmt.CODEC_MASK
-            table[index, kernel.B_CRC] = kernel.CRC_VERIFIED
+            payload = _decompressed(view, position, int(row["size"]), int(row["attributes"]))
+            row["payload"], row["payload_size"] = payload.address, payload.size
+            row["attributes"] &= ~fmt.CODEC_MASK
         else:  # The plain twin finds the same, and has the words for it.
-            batch = RecordBatch(view, row[kernel.B_POSITION])
+            batch = RecordBatch(view, position)
             if status == kernel.CORRUPT:
                 batch.ensure_valid()
             deque(batch.records(), maxlen=0)
@@ -246,6 +263,13 @@ def _kernel() -> ModuleType:
     return columns
 
 
+@cache
+def _headers() -> ModuleType:
+    from stratalog.records.native import header_scan
+
+    return header_scan
+
+
 def _wanted(columns: Collection[str] | None) -> tuple[str, ...]:
     if columns is None:
         return COLUMN_NAMES
@@ -271,35 +295,6 @@ def _in_range(batches: Iterable[RecordBatch], start: int, end: int) -> Iterator[
             return
         elif to_int64(batch.last_offset) >= start:
             yield batch
-
-
-@dataclass(frozen=True, slots=True)
-class _Scan:
-    """The batches in range, a row each; upper bounds of what they hold; where the next header cannot be one, or -1."""
-
-    table: Any
-    rows_max: int
-    data_size: int
-    bad_position: int
-
-
-def _scan(kernel: ModuleType, source: pa.Buffer, position: int, start: int, end: int) -> _Scan:
-    """The batches from `position` on with offsets from `start` (inclusive) to `end` (exclusive)."""
-    import numpy as np
-
-    result = np.empty(kernel.SCAN_WORDS, np.int64)
-    result_address = int(result.ctypes.data)
-    address, size = source.address + position, source.size - position
-    kernel.scan(address, size, start, end, 0, 0, result_address)
-    count = int(result[kernel.S_COUNT])
-    table = np.empty((count, kernel.BATCH_WORDS), np.int64)
-    kernel.scan(address, size, start, end, int(table.ctypes.data), count, result_address)
-    table = table[: int(result[kernel.S_COUNT])]  # fewer, should the bytes change meanwhile
-    table[:, kernel.B_POSITION] += position
-    compressed = bool((table[:, kernel.B_ATTRIBUTES] & fmt.CODEC_MASK).any())
-    data_size = int(result[kernel.S_PAYLOAD_SIZE]) * (_COMPRESSION_RATIO if compressed else 1)
-    bad = int(result[kernel.S_BAD_POSITION])
-    return _Scan(table, int(result[kernel.S_ROWS_MAX]), data_size, bad if bad < 0 else position + bad)
 
 
 def _bounds(start_offset: int | None, end_offset: int | None) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """Bulk encode: Arrow columns as record batches, the counterpart of `columns`.
 
 The bytes are those that `build_batch` (and so Kafka's `MemoryRecordsBuilder`) makes of the same records in the same
-batches. Records are written in native loops (`columns_encode_kernel`), CRC and compression are native too and hold no
+batches. Records are written in native loops (`native.encode`), CRC and compression are native too and hold no
 interpreter lock; Python sees each batch once. Numba loads with the first encode, not with this module.
 """
 
@@ -28,6 +28,8 @@ BATCH_BYTES: Final = 128 * 1024
 
 _OUTPUT_BYTES: Final = 4 << 20
 _TABLE_ROWS: Final = 4096
+#: Of the table of batches, in the order of `_Encoding._batch`.
+_WANTED: Final = ["position", "size", "base_offset", "last_offset", "max_timestamp", "record_count", "base_sequence"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,53 +109,57 @@ class _Encoding:
         self._k = k = _kernel()
         self._settings = settings
         self._rows = columns.num_rows
-        self._context = c = np.zeros(k.CONTEXT_WORDS, np.int64)
-        self._table: Any = np.empty((_TABLE_ROWS, k.ROW_WORDS), np.int64)
+        self._context = c = k.EncodeContext()
+        self._table: Any = np.empty(_TABLE_ROWS, k.BATCH)
         self._arrays = arrays = _Arrays(columns)
-        c[k.E_KEY : k.E_KEY + 4] = _binary_words(arrays.key)
-        c[k.E_VALUE : k.E_VALUE + 4] = _binary_words(arrays.value)
+        _set_input(c.key, arrays.key)
+        _set_input(c.value, arrays.value)
         if arrays.headers is not None:
-            c[k.E_HEADER_KEY : k.E_HEADER_KEY + 4] = _binary_words(arrays.header_keys)
-            c[k.E_HEADER_VALUE : k.E_HEADER_VALUE + 4] = _binary_words(arrays.header_values)
+            _set_input(c.header_key, arrays.header_keys)
+            _set_input(c.header_value, arrays.header_values)
             validity, offsets = arrays.headers.buffers()[:2]
-            c[k.E_HEADERS] = offsets.address + 4 * arrays.headers.offset
-            c[k.E_HEADERS_VALID] = 0 if validity is None else validity.address
-            c[k.E_HEADERS_BIT] = arrays.headers.offset
-        c[k.E_OFFSET] = 0 if arrays.offset is None else _int64_address(arrays.offset)
-        c[k.E_TIMESTAMP] = _int64_address(arrays.timestamp)
-        c[k.E_FIRST_OFFSET] = first_offset
-        c[k.E_ROWS] = self._rows
-        c[k.E_BATCH_BYTES] = settings.batch_bytes
-        c[k.E_BATCH_RECORDS] = settings.batch_records
-        c[k.E_ATTRIBUTES] = fmt.TRANSACTIONAL_BIT if settings.is_transactional else 0
-        c[k.E_LEADER_EPOCH] = settings.partition_leader_epoch
-        c[k.E_PRODUCER_ID] = settings.producer_id
-        c[k.E_PRODUCER_EPOCH] = settings.producer_epoch
-        c[k.E_SEQUENCE] = settings.base_sequence
-        c[k.E_WITH_CRC] = settings.codec is Codec.NONE
-        c[k.E_TABLE] = self._table.ctypes.data
-        c[k.E_TABLE_ROWS] = _TABLE_ROWS
+            c.headers.offsets = offsets.address + 4 * arrays.headers.offset
+            c.headers.valid = 0 if validity is None else validity.address
+            c.headers.bit = arrays.headers.offset
+        c.offset = 0 if arrays.offset is None else _int64_address(arrays.offset)
+        c.timestamp = _int64_address(arrays.timestamp)
+        c.first_offset, c.rows = first_offset, self._rows
+        c.batch_bytes, c.batch_records = settings.batch_bytes, settings.batch_records
+        c.attributes = fmt.TRANSACTIONAL_BIT if settings.is_transactional else 0
+        c.leader_epoch = settings.partition_leader_epoch
+        c.producer_id, c.producer_epoch = settings.producer_id, settings.producer_epoch
+        c.sequence = settings.base_sequence
+        c.with_crc = settings.codec is Codec.NONE
+        c.table, c.table_rows = self._table.ctypes.data, _TABLE_ROWS
 
     def batches(self) -> Iterator[EncodedBatch]:
         k, c = self._k, self._context
         row, size = 0, max(_OUTPUT_BYTES, 2 * self._settings.batch_bytes)
         while row < self._rows:
             output = pa.allocate_buffer(size)
-            c[k.E_OUT], c[k.E_OUT_SIZE], c[k.E_BATCHES] = output.address, size, 0
-            stopped = k.encode(c.ctypes.data, row)
-            status, count = int(c[k.E_STATUS]), int(c[k.E_BATCHES])
+            c.out, c.out_size, c.batches = output.address, size, 0
+            row = k.encode(c.address, row)
+            status, count = c.status, c.batches
             view = memoryview(output)
-            for entry in self._table[:count].tolist():
-                yield self._batch(view, entry)
-            row = stopped
+            for entry in self._table[:count][_WANTED].tolist():
+                yield self._batch(view, *entry)
             if status == k.ROOM:
                 if not count:
-                    size = max(2 * size, int(c[k.E_NEEDED]))
+                    size = max(2 * size, c.needed)
             elif status != k.DONE:
                 raise self._error(status, row)
 
-    def _batch(self, output: memoryview, entry: list[int]) -> EncodedBatch:
-        position, size, base_offset, last_offset, _, max_timestamp, count, sequence = entry
+    def _batch(
+        self,
+        output: memoryview,
+        position: int,
+        size: int,
+        base_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        count: int,
+        sequence: int,
+    ) -> EncodedBatch:
         data: Buffer = output[position : position + size]
         if self._settings.codec is not Codec.NONE:
             data = self._compressed(output[position : position + size])
@@ -249,19 +255,17 @@ def _cast(array: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
         raise ValueError(f"column {name} is {array.type}, expected {kind}: {error}") from error
 
 
-def _binary_words(array: pa.Array | None) -> list[int]:
-    """Addresses of offsets, data and validity, and the number of the first row in the latter."""
+def _set_input(column: Any, array: pa.Array | None) -> None:
+    """Let an input of the native loop be this array; None, and one without content, stays all null."""
     if array is None:
-        return [0, 0, 0, 0]
+        return
     validity, offsets, data = array.buffers()
     if offsets is None or not len(array):
-        return [0, 0, 0, 0]
-    return [
-        offsets.address + 4 * array.offset,
-        0 if data is None else data.address,
-        0 if validity is None else validity.address,
-        array.offset,
-    ]
+        return
+    column.offsets = offsets.address + 4 * array.offset
+    column.data = 0 if data is None else data.address
+    column.valid = 0 if validity is None else validity.address
+    column.bit = array.offset
 
 
 def _int64_address(array: pa.Array) -> int:

@@ -1,4 +1,4 @@
-"""The Arrow buffers that `columns_kernel` fills: reserved before each call, made into arrays at the end."""
+"""The Arrow buffers that `native.columns` fills: reserved before each call, made into arrays at the end."""
 
 from __future__ import annotations
 
@@ -14,22 +14,55 @@ from stratalog.errors import RecordListTooLargeError
 ELEMENTS_MAX: Final = 0x7FFF_FFFF
 """What one Arrow array with 32-bit offsets can hold: bytes of data, or elements."""
 
-_HEADER_SIZE_MIN = 2  # bytes of the smallest record header: empty key, null value
 _KEY_SHARE = 8  # of what records take, keys are expected to take one part in this many
+#: Bytes per element of the columns of fixed width.
+_FIXED_WIDTHS: Final = {
+    "offset": 8,
+    "timestamp": 8,
+    "timestamp_type": 4,
+    "producer_id": 8,
+    "producer_epoch": 2,
+    "sequence": 4,
+    "leader_epoch": 4,
+}
+
+
+@dataclass(slots=True)
+class _Room:
+    """What some buffers grow with: `used` and `capacity` are in `memory`, which the kernel sees."""
+
+    memory: Any
+    #: One element more for so many bytes of records; 0: for each record.
+    bytes_each: int
+    #: Elements that are expected in all.
+    expected: int
+
+    def more(self, rows: int, size: int) -> int:
+        """The most elements that so many records in so many bytes can add."""
+        return size // self.bytes_each if self.bytes_each else rows
 
 
 @dataclass(slots=True)
 class _Slot:
-    """One growing buffer: `bits` for each element of its `dimension` (a word of the context, counting what is used)."""
+    """One growing buffer, of `bits` for each element of its room. Its address is field `field` of `owner`."""
 
-    address: int
-    dimension: int
+    owner: Any
+    field: str
+    room: _Room
     bits: int
     buffer: Any = None
 
     def size_of(self, elements: int) -> int:
         """Bytes of so many elements, the one more that offsets have included."""
         return (elements * self.bits + 7 >> 3) + 4
+
+    def grow(self, used: int, capacity: int, slack: int) -> None:
+        """A new buffer for `capacity` elements; only what is used is copied."""
+        grown = pa.allocate_buffer(self.size_of(capacity) + slack)
+        if used:
+            ctypes.memmove(grown.address, self.buffer.address, self.size_of(used))
+        self.buffer = grown
+        setattr(self.owner, self.field, grown.address)
 
 
 class ColumnsOutput:
@@ -40,28 +73,57 @@ class ColumnsOutput:
     """
 
     def __init__(self, kernel: ModuleType, schema: pa.Schema, *, rows: int, data_size: int) -> None:
-        import numpy as np
-
-        self._kernel = kernel
+        self._slack: int = kernel.DATA_SLACK
         self._schema = schema
-        self._slots = {slot.address: slot for name in schema.names for slot in _slots(kernel, name)}
-        wanted = {slot.dimension for slot in self._slots.values()}
-        self._dimensions = sorted(wanted)
-        self._expected = [rows, data_size // _KEY_SHARE, data_size, 0, 0, 0]
-        self.context = np.zeros(kernel.CONTEXT_WORDS, np.int64)
-        self.context_address = int(self.context.ctypes.data)
-        for dimension in range(kernel.DIMENSIONS):
-            if dimension not in wanted:
-                self.context[kernel.C_CAPACITY + dimension] = kernel.UNLIMITED
+        self.context = c = kernel.DecodeContext()
+        self._rooms = {
+            "rows": _Room(c.rows, 0, rows),
+            "key": _Room(c.key.bytes, 1, data_size // _KEY_SHARE),
+            "value": _Room(c.value.bytes, 1, data_size),
+            "headers": _Room(c.headers, kernel.HEADER_BYTES_MIN, 0),
+            "header_key": _Room(c.header_key.bytes, 1, 0),
+            "header_value": _Room(c.header_value.bytes, 1, 0),
+        }
+        self._slots = {(name, slot.field): slot for column in schema.names for name, slot in self._slots_of(column)}
+        for room in self._rooms.values():
+            if not self._slots_in(room):
+                room.memory.capacity = kernel.UNLIMITED
+
+    def _slots_of(self, name: str) -> list[tuple[str, _Slot]]:
+        """The buffers of one column, each with the name of the part of the context that has its address."""
+        if name in _FIXED_WIDTHS:
+            return [("", _Slot(self.context, name, self._rooms["rows"], 8 * _FIXED_WIDTHS[name]))]
+        if name != "headers":
+            return self._bytes_slots(name, self._rooms["rows"])
+        return [
+            ("", _Slot(self.context, "headers_offsets", self._rooms["rows"], 32)),
+            ("", _Slot(self.context, "headers_valid", self._rooms["rows"], 1)),
+            *self._bytes_slots("header_key", self._rooms["headers"]),
+            *self._bytes_slots("header_value", self._rooms["headers"]),
+        ]
+
+    def _bytes_slots(self, name: str, elements: _Room) -> list[tuple[str, _Slot]]:
+        column = getattr(self.context, name)
+        slots = [
+            _Slot(column, "offsets", elements, 32),
+            _Slot(column, "data", self._rooms[name], 8),
+            _Slot(column, "valid", elements, 1),
+        ]
+        return [(name, slot) for slot in slots]
+
+    def _slots_in(self, room: _Room) -> list[_Slot]:
+        return [slot for slot in self._slots.values() if slot.room is room]
 
     def reserve(self, rows: int, size: int) -> None:
         """Make room for up to `rows` more records that lie in `size` bytes; RecordListTooLargeError beyond Arrow's
         limit.
         """
-        more = (rows, size, size, size // _HEADER_SIZE_MIN, size, size)
-        for dimension in self._dimensions:
-            needed = int(self.context[dimension]) + more[dimension]
-            capacity = int(self.context[self._kernel.C_CAPACITY + dimension])
+        for room in self._rooms.values():
+            slots = self._slots_in(room)
+            if not slots:
+                continue
+            used, capacity = room.memory.used, room.memory.capacity
+            needed = used + room.more(rows, size)
             if needed > ELEMENTS_MAX:
                 raise RecordListTooLargeError(
                     f"a column would hold up to {needed} bytes or elements, Arrow's limit is {ELEMENTS_MAX}:"
@@ -69,25 +131,13 @@ class ColumnsOutput:
                 )
             if needed > capacity:
                 # A quarter more: the next batch is often a few bytes larger.
-                wanted = max(needed + needed // 4, 2 * capacity, self._expected[dimension])
-                self._grow(dimension, min(ELEMENTS_MAX, wanted))
-
-    def _grow(self, dimension: int, capacity: int) -> None:
-        """New buffers for `capacity` elements; only what is used is copied."""
-        used = int(self.context[dimension])
-        for slot in self._slots.values():
-            if slot.dimension != dimension:
-                continue
-            grown = pa.allocate_buffer(slot.size_of(capacity) + int(self._kernel.DATA_SLACK))
-            if used:
-                ctypes.memmove(grown.address, slot.buffer.address, slot.size_of(used))
-            slot.buffer = grown
-            self.context[slot.address] = grown.address
-        self.context[self._kernel.C_CAPACITY + dimension] = capacity
+                room.memory.capacity = min(ELEMENTS_MAX, max(needed + needed // 4, 2 * capacity, room.expected))
+                for slot in slots:
+                    slot.grow(used, room.memory.capacity, self._slack)
 
     def finish(self) -> pa.RecordBatch:
         """The columns; the buffers become theirs."""
-        rows = int(self.context[self._kernel.C_ROWS])
+        rows = self.context.rows.used
         if not rows:
             return pa.RecordBatch.from_pylist([], schema=self._schema)
         if not self._schema.names:
@@ -95,50 +145,40 @@ class ColumnsOutput:
         return pa.RecordBatch.from_arrays([self._array(name, rows) for name in self._schema.names], schema=self._schema)
 
     def _array(self, name: str, rows: int) -> pa.Array:
-        k = self._kernel
-        if name == "key":
-            return self._binary(pa.binary(), rows, k.C_KEY_SIZE, k.C_KEY_OFFSETS, k.C_KEY_NULLS)
-        if name == "value":
-            return self._binary(pa.binary(), rows, k.C_VALUE_SIZE, k.C_VALUE_OFFSETS, k.C_VALUE_NULLS)
         if name == "headers":
             return self._headers(rows)
-        word, width = _fixed_columns(k)[name]
-        buffer = self._take(word, rows * width)
+        if name not in _FIXED_WIDTHS:
+            return self._binary(name, rows)
+        buffer = self._take("", name, rows * _FIXED_WIDTHS[name])
         return pa.Array.from_buffers(self._schema.field(name).type, rows, [None, buffer], 0)
 
-    def _binary(self, kind: pa.DataType, rows: int, size: int, offsets: int, nulls: int) -> pa.Array:
-        """A variable-length column: `offsets` is the first of its three address words (offsets, data, validity);
-        without `nulls` there is no validity.
-        """
-        null_count = int(self.context[nulls]) if nulls else 0
+    def _binary(self, name: str, rows: int) -> pa.Array:
+        """A variable-length column."""
+        column = getattr(self.context, name)
         buffers = [
-            self._take(offsets + 2, rows + 7 >> 3) if null_count else None,
-            self._take(offsets, 4 * (rows + 1)),
-            self._take(offsets + 1, int(self.context[size])),
+            self._take(name, "valid", rows + 7 >> 3) if column.nulls else None,
+            self._take(name, "offsets", 4 * (rows + 1)),
+            self._take(name, "data", column.bytes.used),
         ]
-        return pa.Array.from_buffers(kind, rows, buffers, null_count)
+        return pa.Array.from_buffers(pa.binary(), rows, buffers, column.nulls)
 
     def _headers(self, rows: int) -> pa.Array:
-        k = self._kernel
-        kind = self._schema.field("headers").type
-        null_count = int(self.context[k.C_HEADERS_NULLS])
+        kind, context = self._schema.field("headers").type, self.context
+        null_count = context.headers_nulls
         if null_count == rows:
             return pa.nulls(rows, kind)
-        count = int(self.context[k.C_HEADERS])
-        keys = self._binary(pa.binary(), count, k.C_HEADER_KEY_SIZE, k.C_HEADER_KEY_OFFSETS, 0)
-        keys = _as_text(keys) if self.context[k.C_NOT_ASCII] else keys.view(pa.string())
-        values = self._binary(
-            pa.binary(), count, k.C_HEADER_VALUE_SIZE, k.C_HEADER_VALUE_OFFSETS, k.C_HEADER_VALUE_NULLS
-        )
+        keys = self._binary("header_key", context.headers.used)
+        keys = _as_text(keys) if context.not_ascii else keys.view(pa.string())
+        values = self._binary("header_value", context.headers.used)
         buffers = [
-            self._take(k.C_HEADERS_VALID, rows + 7 >> 3) if null_count else None,
-            self._take(k.C_HEADERS_OFFSETS, 4 * (rows + 1)),
+            self._take("", "headers_valid", rows + 7 >> 3) if null_count else None,
+            self._take("", "headers_offsets", 4 * (rows + 1)),
         ]
         headers = pa.StructArray.from_arrays([keys, values], fields=list(kind.value_type))
         return pa.Array.from_buffers(kind, rows, buffers, null_count, children=[headers])
 
-    def _take(self, word: int, size: int) -> pa.Buffer:
-        return self._slots[word].buffer.slice(0, size)
+    def _take(self, part: str, field: str, size: int) -> pa.Buffer:
+        return self._slots[part, field].buffer.slice(0, size)
 
 
 def rows_without_columns(rows: int) -> pa.RecordBatch:
@@ -154,44 +194,3 @@ def _as_text(keys: pa.Array) -> pa.Array:
     except pa.ArrowInvalid:
         return pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string())
     return text
-
-
-def _fixed_columns(k: ModuleType) -> dict[str, tuple[int, int]]:
-    """Address word and bytes per element of the columns of fixed width."""
-    return {
-        "offset": (k.C_OFFSET, 8),
-        "timestamp": (k.C_TIMESTAMP, 8),
-        "timestamp_type": (k.C_TIMESTAMP_TYPE, 4),
-        "producer_id": (k.C_PRODUCER_ID, 8),
-        "producer_epoch": (k.C_PRODUCER_EPOCH, 2),
-        "sequence": (k.C_SEQUENCE, 4),
-        "leader_epoch": (k.C_LEADER_EPOCH, 4),
-    }
-
-
-def _slots(k: ModuleType, name: str) -> list[_Slot]:
-    """The buffers of one column."""
-    if name == "key":
-        return [
-            _Slot(k.C_KEY_OFFSETS, k.C_ROWS, 32),
-            _Slot(k.C_KEY_DATA, k.C_KEY_SIZE, 8),
-            _Slot(k.C_KEY_VALID, k.C_ROWS, 1),
-        ]
-    if name == "value":
-        return [
-            _Slot(k.C_VALUE_OFFSETS, k.C_ROWS, 32),
-            _Slot(k.C_VALUE_DATA, k.C_VALUE_SIZE, 8),
-            _Slot(k.C_VALUE_VALID, k.C_ROWS, 1),
-        ]
-    if name == "headers":
-        return [
-            _Slot(k.C_HEADERS_OFFSETS, k.C_ROWS, 32),
-            _Slot(k.C_HEADERS_VALID, k.C_ROWS, 1),
-            _Slot(k.C_HEADER_KEY_OFFSETS, k.C_HEADERS, 32),
-            _Slot(k.C_HEADER_KEY_DATA, k.C_HEADER_KEY_SIZE, 8),
-            _Slot(k.C_HEADER_VALUE_OFFSETS, k.C_HEADERS, 32),
-            _Slot(k.C_HEADER_VALUE_DATA, k.C_HEADER_VALUE_SIZE, 8),
-            _Slot(k.C_HEADER_VALUE_VALID, k.C_HEADERS, 1),
-        ]
-    word, width = _fixed_columns(k)[name]
-    return [_Slot(word, k.C_ROWS, 8 * width)]

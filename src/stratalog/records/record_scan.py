@@ -47,8 +47,6 @@ _INT64_MAX: Final = 0x7FFF_FFFF_FFFF_FFFF
 _PLAIN_RECORDS_MAX: Final = 5_000
 #: What a thread keeps to unpack batches in.
 _SCRATCH_BYTES_MAX: Final = 4 * 1024 * 1024
-#: Words of the native loops' table.
-_RECORDS, _LARGEST, _SMALLEST, _NULL_KEYS, _OUT_OF_ORDER = range(5)
 #: More than that in one batch take it too long, at two to three microseconds each.
 _PLAIN_RECORDS_AT_ONCE: Final = 20_000
 #: What may be unpacked as a whole, and how much of a larger batch is at a time.
@@ -83,11 +81,11 @@ class RecordFacts:
 
 
 class _Words(threading.local):
-    """A thread's table for the native loops."""
+    """A thread's memory for the native loops."""
 
     def __init__(self) -> None:
-        self.table = (ctypes.c_int64 * _kernel().SCAN_WORDS)()
-        self.address = ctypes.addressof(self.table)
+        self.found = _kernel().RecordScan()
+        self.address: int = self.found.address
         self._scratch = memoryview(b"")
 
     def scratch(self, size: int) -> memoryview:
@@ -108,9 +106,9 @@ _waiting: list[Callable[[], object]] = []
 
 
 def _kernel() -> ModuleType:
-    from stratalog.records.native import scan
+    from stratalog.records.native import record_scan
 
-    return scan
+    return record_scan
 
 
 def load_native() -> None:
@@ -201,12 +199,12 @@ def _scan_whole(batch: RecordBatch, payload: memoryview) -> RecordFacts:
         if records > _PLAIN_RECORDS_AT_ONCE:
             raise _not_yet(batch)
         return scan_plainly(batch, payload)
-    table = words.table
+    found = words.found
     native.begin(words.address, batch.record_count, batch.base_timestamp)
     used = native.scan_piece(_address(payload), payload.nbytes, words.address)
-    if used != payload.nbytes or table[_RECORDS] != batch.record_count:
-        raise _malformed(batch, payload, table[_RECORDS])
-    return _facts(table)
+    if used != payload.nbytes or found.records != batch.record_count:
+        raise _malformed(batch, payload, found.records)
+    return _facts(found)
 
 
 def _scan_large(batch: RecordBatch, codec: Codec, payload: memoryview) -> RecordFacts:
@@ -227,7 +225,7 @@ def _scan_pieces(batch: RecordBatch, pieces: Iterable[Buffer]) -> RecordFacts:
     if native is None or words is None:
         _note_plain_work(_PLAIN_RECORDS_MAX + 1)
         raise _not_yet(batch)
-    table, address = words.table, words.address
+    found, address = words.found, words.address
     size_max = unpacked_size_max(batch.size)
     size = 0
     rest = b""
@@ -241,11 +239,11 @@ def _scan_pieces(batch: RecordBatch, pieces: Iterable[Buffer]) -> RecordFacts:
         piece = memoryview(rest + bytes(unpacked) if rest else unpacked)
         used = native.scan_piece(_address(piece), piece.nbytes, address)
         if used < 0:
-            raise _malformed(batch, None, table[_RECORDS])
+            raise _malformed(batch, None, found.records)
         rest = bytes(piece[used:])
-    if rest or table[_RECORDS] != batch.record_count:
-        raise _malformed(batch, None, table[_RECORDS])
-    return _facts(table)
+    if rest or found.records != batch.record_count:
+        raise _malformed(batch, None, found.records)
+    return _facts(found)
 
 
 def _not_yet(batch: RecordBatch) -> StillLoadingError:
@@ -289,8 +287,8 @@ def _name(batch: RecordBatch) -> str:
     return f"batch at position {batch.start} (base offset {batch.base_offset})"
 
 
-def _facts(table: Any) -> RecordFacts:
-    return RecordFacts(table[_LARGEST], table[_SMALLEST], table[_NULL_KEYS], not table[_OUT_OF_ORDER])
+def _facts(found: Any) -> RecordFacts:
+    return RecordFacts(found.largest_timestamp, found.smallest_timestamp, found.null_keys, not found.out_of_order)
 
 
 _char_at = ctypes.c_char.from_buffer

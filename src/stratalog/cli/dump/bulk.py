@@ -1,26 +1,38 @@
 """Large logs: many batches at once through native loops (`bulk_kernel`), line by line what `PlainPrinter` prints.
 
-Python only steps over headers, checks CRCs and decompresses. A batch that the loops leave (control records, malformed
-ones) goes the plain way.
+Headers and CRCs come from the native scan; Python only decompresses. A batch that the loops leave (control records,
+malformed ones) goes the plain way.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
 from stratalog.cli.dump import bulk_kernel as kernel
-from stratalog.cli.dump.log_dump import PlainPrinter, Window
+from stratalog.cli.dump.log_dump import WINDOW_SIZE, PlainPrinter
 from stratalog.cli.dump.output import Problems, TextOutput
 from stratalog.cli.dump.source import Source
 from stratalog.errors import StratalogError
-from stratalog.records import Codec, RecordBatch, batch_at
-from stratalog.records import batch_format as fmt
-from stratalog.util import crc32c
+from stratalog.records import CODEC_MASK, CONTROL_BIT, MAGIC, RECORD_SIZE_MIN, Codec, RecordBatch
+from stratalog.records.native import header_scan
 
 #: Text is written out when about this much may have come together.
 TEXT_SIZE: Final = 16 * 1024 * 1024
+_FIELDS: Final = ["attributes", "record_count", "payload_size"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """Bytes from `position` of the file on, and the rows of the batches in them."""
+
+    data: memoryview
+    position: int
+    rows: Any
+    #: Decompressed records that rows point to.
+    payloads: list[Any] = field(default_factory=list)
 
 
 class BulkPrinter(PlainPrinter):
@@ -31,158 +43,89 @@ class BulkPrinter(PlainPrinter):
         self._deep = self._options.is_deep
         self._with_data = self._options.shows_data
         self._out = np.empty(TEXT_SIZE, np.uint8)
-        self._state = np.zeros(kernel.STATE_WORDS, np.int64)
+        self._state = kernel.TextState()
         self._gaps = np.empty(2 * kernel.GAPS_MAX, np.int64)
 
-    def print(self, window: Window) -> None:
-        run = _Run(memoryview(window.data))
-        view, at = run.view, 0
-        while at < window.end:
-            if view[at + fmt.MAGIC_AT] != fmt.MAGIC:
-                at = self._print_old(run, window, at)
-                continue
-            length, attributes, count = _length_attributes_count(view, at)
-            size = length + fmt.LOG_OVERHEAD
-            is_plain = not self._can_take(attributes, size)
-            needed = kernel.BATCH_TEXT_MAX
-            if not is_plain and self._deep:
-                payload_size = run.add_payload(attributes, at, size)
-                is_plain = payload_size < 0
-                most = min(max(count, 0), payload_size // kernel.RECORD_SIZE_MIN)
-                needed += most * kernel.RECORD_TEXT_MAX + payload_size * kernel.PAYLOAD_TEXT_FACTOR
-            if is_plain:
-                self._flush(run, window)
-                self.print_batch(RecordBatch(view, at), window.position + at)
+    def print(self, start: int, limit: int, window_size: int = WINDOW_SIZE) -> None:
+        self.end = start
+        while self.end < limit:
+            position = self.end
+            data = memoryview(self._source.read(position, min(limit, position + window_size)))
+            found = header_scan.scan_window(data, with_crc=True)
+            if len(found.rows):
+                self._print_window(_Window(data, position, found.rows))
+                self.end = position + found.end
             else:
-                run.add(at, view, size, needed)
-                if run.needed >= TEXT_SIZE:
-                    self._flush(run, window)
-            at += size
-            self.end = window.position + at
-        self._flush(run, window)
+                self._print_others(position, limit, window_size)
+                if self.end == position:
+                    return
 
-    def _print_old(self, run: _Run, window: Window, at: int) -> int:
-        """Print a message of format 0 or 1 the plain way; return the position behind it."""
-        self._flush(run, window)
-        batch = batch_at(run.view, at)
-        self.print_batch(batch, window.position + at)
-        self.end = window.position + at + batch.size
-        return at + batch.size
+    def _print_others(self, start: int, limit: int, window_size: int) -> None:
+        """Print the plain way what the scan leaves: messages of old formats, a batch that is larger than a window."""
+        for position, batch in self._batches(start, limit, window_size):
+            if position > start and batch.magic == MAGIC and batch.size <= window_size:
+                return
+            self.print_batch(batch, position)
+            self.end = position + batch.size
 
-    def _can_take(self, attributes: int, size: int) -> bool:
-        is_known = attributes & fmt.CODEC_MASK <= Codec.ZSTD
-        return is_known and size >= fmt.HEADER_SIZE and not (self._deep and attributes & fmt.CONTROL_BIT)
+    def _print_window(self, window: _Window) -> None:
+        first = needed = 0
+        for n, (attributes, count, payload_size) in enumerate(window.rows[_FIELDS].tolist()):
+            size = payload_size
+            if self._deep and attributes & CODEC_MASK:
+                size = self._decompress(window, n)
+            if size < 0 or attributes & CODEC_MASK > Codec.ZSTD or (self._deep and attributes & CONTROL_BIT):
+                self._flush(window, first, n, needed)
+                self._print_row(window, n)
+                first, needed = n + 1, 0
+                continue
+            needed += kernel.BATCH_TEXT_MAX
+            if self._deep:
+                needed += min(max(count, 0), size // RECORD_SIZE_MIN) * kernel.RECORD_TEXT_MAX
+                needed += size * kernel.PAYLOAD_TEXT_FACTOR
+            if needed >= TEXT_SIZE:
+                self._flush(window, first, n + 1, needed)
+                first, needed = n + 1, 0
+        self._flush(window, first, len(window.rows), needed)
 
-    def _flush(self, run: _Run, window: Window) -> None:
-        """Print what the run holds, and empty it."""
-        if run.needed > len(self._out):
-            self._out = np.empty(run.needed, np.uint8)
-        done, last = 0, len(run.starts)
-        arrays = run.arrays()
-        while done < last:
-            reached = self._format(window, arrays, done, last)
-            for n in range(done, reached):
-                if not arrays.valid[n]:
-                    self._report_crc(RecordBatch(run.view, run.starts[n]), window.position + run.starts[n])
-            if reached < last:
-                self.print_batch(RecordBatch(run.view, run.starts[reached]), window.position + run.starts[reached])
-                reached += 1
-            done = reached
-        run.clear()
-
-    def _format(self, window: Window, arrays: _Arrays, first: int, last: int) -> int:
-        """Write the lines of batches [first, last) as far as the native loops take them; the first one not written."""
-        state, before = self._state, self.consecutive.last
-        state[:] = (0, before, 0)
-        reached = int(
-            kernel.format_batches(
-                arrays.data,
-                window.position,
-                arrays.starts,
-                arrays.valid,
-                arrays.payloads,
-                arrays.payload_starts,
-                arrays.payload_ends,
-                first,
-                last,
-                self._deep,
-                self._with_data,
-                self._out,
-                state,
-                self._gaps,
-            )
-        )
-        self._output.lines(self._out[: int(state[kernel.S_USED])].data)
-        self.consecutive.last = int(state[kernel.S_LAST_OFFSET])
-        gaps = self._gaps[: 2 * int(state[kernel.S_GAPS])].reshape(-1, 2)
-        self.consecutive.gaps += [(int(a), int(b)) for a, b in gaps]
-        return reached
-
-
-class _Run:
-    """Batches of one window that are formatted together."""
-
-    def __init__(self, view: memoryview) -> None:
-        self.view = view
-        self.clear()
-
-    def clear(self) -> None:
-        self.starts: list[int] = []
-        self.valid: list[bool] = []
-        self.payloads: list[memoryview] = []
-        self.payload_starts: list[int] = []
-        self.payload_ends: list[int] = []
-        self._payload_size = 0
-        #: Upper bound of the text.
-        self.needed = 0
-
-    def add(self, at: int, view: memoryview, size: int, needed: int) -> None:
-        """A batch; its payload was added already."""
-        (crc,) = fmt.UINT32.unpack_from(view, at + fmt.CRC_AT)
-        self.starts.append(at)
-        self.valid.append(crc == crc32c(view[at + fmt.ATTRIBUTES_AT : at + size]))
-        self.needed += needed
-        if len(self.payload_starts) < len(self.starts):  # nobody wants the records
-            self.payload_starts.append(-1)
-            self.payload_ends.append(-1)
-
-    def add_payload(self, attributes: int, at: int, size: int) -> int:
-        """Size of the decompressed records; -1 if they cannot be decompressed, and then nothing is added."""
-        if not attributes & fmt.CODEC_MASK:
-            self.payload_starts.append(-1)
-            self.payload_ends.append(-1)
-            return size - fmt.HEADER_SIZE
+    def _decompress(self, window: _Window, n: int) -> int:
+        """Let a row point to the decompressed records; how many bytes they are, -1 if they cannot be decompressed."""
+        rows = window.rows
         try:
-            payload = RecordBatch(self.view, at).decompressed_payload()
+            payload = np.frombuffer(RecordBatch(window.data, int(rows["position"][n])).decompressed_payload(), np.uint8)
         except StratalogError:
             return -1
-        self.payloads.append(payload)
-        self.payload_starts.append(self._payload_size)
-        self._payload_size += payload.nbytes
-        self.payload_ends.append(self._payload_size)
-        return payload.nbytes
+        window.payloads.append(payload)
+        rows["payload"][n], rows["payload_size"][n] = payload.ctypes.data, len(payload)
+        return len(payload)
 
-    def arrays(self) -> _Arrays:
-        return _Arrays(self)
+    def _flush(self, window: _Window, first: int, last: int, needed: int) -> None:
+        """Print the batches [first, last), whose text takes `needed` bytes at most."""
+        if needed > len(self._out):
+            self._out = np.empty(needed, np.uint8)
+        while first < last:
+            reached = self._format(window, first, last)
+            for n in np.flatnonzero(window.rows["is_sound"][first:reached] == 0).tolist():
+                at = int(window.rows["position"][first + n])
+                self._report_crc(RecordBatch(window.data, at), window.position + at)
+            if reached < last:
+                self._print_row(window, reached)
+                reached += 1
+            first = reached
+        window.payloads.clear()
 
+    def _format(self, window: _Window, first: int, last: int) -> int:
+        """Write the lines of batches [first, last) as far as the native loops take them; the first one not written."""
+        state, gaps, rows = self._state, self._gaps, window.rows
+        state.used, state.last_offset, state.gaps = 0, self.consecutive.last, 0
+        limits = rows.ctypes.data, first, last, window.position
+        reached: int = kernel.format_batches(*limits, self._deep, self._with_data, self._out, state.address, gaps)
+        self._output.lines(self._out[: state.used].data)
+        self.consecutive.last = state.last_offset
+        self.consecutive.gaps += [(int(a), int(b)) for a, b in gaps[: 2 * state.gaps].reshape(-1, 2)]
+        return reached
 
-class _Arrays:
-    """A run as the native loops want it."""
-
-    def __init__(self, run: _Run) -> None:
-        self.data: Any = np.frombuffer(run.view, np.uint8)
-        self.starts: Any = np.array(run.starts, np.int64)
-        self.valid: Any = np.array(run.valid, np.int64)
-        payloads = run.payloads
-        joined = payloads[0] if len(payloads) == 1 else b"".join(payloads)
-        self.payloads: Any = np.frombuffer(joined, np.uint8)
-        self.payload_starts: Any = np.array(run.payload_starts, np.int64)
-        self.payload_ends: Any = np.array(run.payload_ends, np.int64)
-
-
-def _length_attributes_count(view: memoryview, at: int) -> tuple[int, int, int]:
-    """Flat ints: this runs for every batch. A length that leaves no room for the header gives zeros for the rest."""
-    (length,) = fmt.INT32.unpack_from(view, at + fmt.LENGTH_AT)
-    (attributes,) = fmt.INT16.unpack_from(view, at + fmt.ATTRIBUTES_AT)
-    (count,) = fmt.INT32.unpack_from(view, at + fmt.RECORD_COUNT_AT)
-    return length, attributes, count
+    def _print_row(self, window: _Window, n: int) -> None:
+        """Print one batch the plain way."""
+        at = int(window.rows["position"][n])
+        self.print_batch(RecordBatch(window.data, at), window.position + at)

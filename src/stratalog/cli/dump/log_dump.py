@@ -9,9 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from itertools import repeat
-from typing import Final, NamedTuple
-
-from typing_extensions import Buffer
+from typing import Final
 
 from stratalog.cli.dump.decoders import Decoder, decoder_for
 from stratalog.cli.dump.output import DumpOptions, JsonOutput, Problems, TextOutput
@@ -21,12 +19,10 @@ from stratalog.errors import StratalogError
 from stratalog.log.format import LOG_SUFFIX
 from stratalog.records import (
     CODEC_MASK,
-    HEADER_SIZE_UP_TO_MAGIC,
     MAGIC,
     RecordBatch,
-    batch_at,
-    checked_batch_size,
     iter_batches,
+    walk,
 )
 
 WINDOW_SIZE: Final = 8 * 1024 * 1024
@@ -34,14 +30,6 @@ WINDOW_SIZE: Final = 8 * 1024 * 1024
 BULK_SIZE_MIN: Final = 4 * 1024 * 1024
 #: A snapshot of KRaft's metadata log: the offset and the epoch behind its last record.
 SNAPSHOT_NAME: Final = re.compile(r"(?P<offset>\d{20})-(?P<epoch>\d{10})\.checkpoint")
-
-
-class Window(NamedTuple):
-    """Whole batches: those in [0, end) of `data`, which begins at `position` of the file."""
-
-    data: Buffer
-    position: int
-    end: int
 
 
 def dump_log(source: Source, base_offset: int, stem: str, output: TextOutput, problems: Problems) -> None:
@@ -68,10 +56,8 @@ def _dump_batches(source: Source, start: int, end: int, output: TextOutput, prob
     options = output.options
     limit = end if options.max_bytes is None else min(end, start + options.max_bytes)
     printer = _printer(source, output, problems, limit - start)
-    printer.end = start
     try:
-        for window in windows(source, limit, start=start):
-            printer.print(window)
+        printer.print(start, limit)
     except StratalogError as error:
         problems.add(f"{source.name}: {error}")
     else:
@@ -80,43 +66,6 @@ def _dump_batches(source: Source, start: int, end: int, output: TextOutput, prob
             output.note(f"Found {rest} invalid bytes at the end of {source.base_name}")
             problems.add(f"{source.name}: no whole batch at position {printer.end}, where {rest} bytes are left")
     printer.consecutive.report(source, problems)
-
-
-def windows(source: Source, limit: int, window_size: int = WINDOW_SIZE, *, start: int = 0) -> Iterator[Window]:
-    """All whole batches from `start` on, below `limit`. Raises CorruptRecordError, UnsupportedForMessageFormatError at
-    what is none, after the windows before it.
-    """
-    position = start
-    while limit - position >= HEADER_SIZE_UP_TO_MAGIC:
-        data = source.read(position, min(limit, position + window_size))
-        end, error = _whole_batches(data)
-        if end == 0 and error is None:  # a batch larger than the window, or an incomplete one
-            size = checked_batch_size(data, 0) if memoryview(data).nbytes >= HEADER_SIZE_UP_TO_MAGIC else limit
-            if position + size > limit:
-                return
-            data = source.read(position, position + size)
-            end, error = _whole_batches(data)
-        if end:
-            yield Window(data, position, end)
-        if error is not None:
-            raise type(error)(f"position {position + end}: {error.reason}")
-        if end == 0:
-            return
-        position += end
-
-
-def _whole_batches(data: Buffer) -> tuple[int, StratalogError | None]:
-    """Where the whole batches end, and what stands there if it cannot be a batch."""
-    size, end = memoryview(data).nbytes, 0
-    while size - end >= HEADER_SIZE_UP_TO_MAGIC:
-        try:
-            batch_size = checked_batch_size(data, end)
-        except StratalogError as error:
-            return end, error
-        if end + batch_size > size:
-            break
-        end += batch_size
-    return end, None
 
 
 class Consecutive:
@@ -142,6 +91,7 @@ class PlainPrinter:
     """One batch and one record at a time."""
 
     def __init__(self, source: Source, output: TextOutput, problems: Problems) -> None:
+        self._source = source
         self._name = source.name
         self._output = output
         self._problems = problems
@@ -155,13 +105,20 @@ class PlainPrinter:
         #: Position in the file behind the last batch that was printed.
         self.end = 0
 
-    def print(self, window: Window) -> None:
-        at = 0
-        while at < window.end:
-            batch = batch_at(window.data, at)
-            self.print_batch(batch, window.position + at)
-            at += batch.size
-            self.end = window.position + at
+    def print(self, start: int, limit: int, window_size: int = WINDOW_SIZE) -> None:
+        """Print the whole batches in [start, limit). CorruptRecordError for what cannot be one, after those before."""
+        self.end = start
+        for position, batch in self._batches(start, limit, window_size):
+            self.print_batch(batch, position)
+            self.end = position + batch.size
+
+    def _batches(self, start: int, limit: int, window_size: int) -> Iterator[tuple[int, RecordBatch]]:
+        return walk(
+            lambda size, position: self._source.read(position, position + size),
+            limit,
+            start=start,
+            window_size=window_size,
+        )
 
     def print_batch(self, batch: RecordBatch, position: int) -> None:
         is_valid = batch.is_crc_valid

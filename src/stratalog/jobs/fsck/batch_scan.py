@@ -10,10 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-
 from stratalog.errors import StratalogError
-from stratalog.jobs.fsck import batch_kernel as kernel
 from stratalog.log import NO_CLAIM, Claim, claim_at, next_sound, search
 from stratalog.log.append import RELATIVE_OFFSET_MAX
 from stratalog.records import (
@@ -25,16 +22,16 @@ from stratalog.records import (
     batch_at,
     checked_batch_size,
 )
+from stratalog.records.native import header_scan
 from stratalog.util import File, crc32c
 
 WINDOW_SIZE: Final = 8 * 1024 * 1024
-_ROWS_MAX: Final = 16_384
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Batches that lie one behind the other: `rows` (see `batch_kernel`), with positions in the file; and their bytes,
-    of a batch that is larger than a window its header only.
+    """Batches that lie one behind the other: `rows` (`records.native.header_scan`), with positions in the file; and
+    their bytes, of a batch that is larger than a window its header only.
     """
 
     rows: Any
@@ -43,7 +40,7 @@ class Window:
     position: int
 
     def batch(self, row: Any) -> RecordBatch:
-        return batch_at(self.data, int(row[kernel.R_POSITION]) - self.position)
+        return batch_at(self.data, int(row["position"]) - self.position)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +62,16 @@ def scan_batches(
     before = NO_CLAIM
     while position < size:
         data = memoryview(file.pread(min(window_size, size - position), position))
-        rows, end, status = _scan(data)
+        rows, end, status = header_scan.scan_window(data, position=position, with_crc=True)
         if len(rows):
-            rows[:, kernel.R_POSITION] += position
             expected_offset = _behind(rows, expected_offset, highest)
             before = _claim_of(rows[-1], expected_offset, highest)
             yield Window(rows, data, position)
-            position += end
+            position = end
         elif (window := _single(file, size, position, status, window_size)) is not None:
             expected_offset = _behind(window.rows, expected_offset, highest)
             yield window
-            position += int(window.rows[0, kernel.R_SIZE])
+            position += int(window.rows["size"][0])
         else:
             damage = _pass_over(file, size, position, window_size, expected_offset, highest, before)
             yield damage
@@ -85,33 +81,23 @@ def scan_batches(
 def _claim_of(row: Any, expected_offset: int, highest: int) -> Claim:
     """What the last batch says, if its CRC is wrong and something else than a batch follows: its length is wrong
     then."""
-    first, last = int(row[kernel.R_BASE_OFFSET]), int(row[kernel.R_LAST_OFFSET])
-    is_known = not row[kernel.R_IS_SOUND] and expected_offset <= first <= last <= highest
+    first, last = int(row["base_offset"]), int(row["last_offset"])
+    is_known = not row["is_sound"] and expected_offset <= first <= last <= highest
     return Claim(0, last) if is_known else NO_CLAIM
 
 
 def _behind(rows: Any, expected_offset: int, highest: int) -> int:
     """The offset behind the last sound batch of the segment up to the end of `rows`."""
-    last = rows[rows[:, kernel.R_IS_SOUND] == 1, kernel.R_LAST_OFFSET]
+    last = rows["last_offset"][rows["is_sound"] == 1]
     last = last[last <= highest]
     return max(expected_offset, int(last.max()) + 1) if len(last) else expected_offset
 
 
-def _scan(data: memoryview) -> tuple[Any, int, int]:
-    """Rows of the batches at the start of a window, where they end, and why."""
-    source = np.frombuffer(data, np.uint8)
-    rows = np.empty((_ROWS_MAX, kernel.ROW_WORDS), np.int64)
-    result = np.zeros(kernel.RESULT_WORDS, np.int64)
-    kernel.scan(int(source.ctypes.data), len(source), int(rows.ctypes.data), _ROWS_MAX, int(result.ctypes.data))
-    count, end, status = (int(word) for word in result)
-    return rows[:count], end, status
-
-
 def _single(file: File, size: int, position: int, status: int, window_size: int) -> Window | None:
     """The one batch at `position` that the native loop left; None if there is none."""
-    if status == kernel.CUT:
+    if status == header_scan.CUT:
         return _large_batch(file, size, position, window_size)
-    return _old_message(file, size, position) if status == kernel.OLD_FORMAT else None
+    return _old_message(file, size, position) if status == header_scan.OLD_FORMAT else None
 
 
 def _large_batch(file: File, size: int, position: int, window_size: int) -> Window | None:
@@ -123,20 +109,9 @@ def _large_batch(file: File, size: int, position: int, window_size: int) -> Wind
     crc = crc32c(data[ATTRIBUTES_AT:])
     for start in range(position + HEADER_SIZE, position + needed, window_size):
         crc = crc32c(file.pread(min(window_size, position + needed - start), start), crc)
-    row = (
-        position,
-        batch.base_offset,
-        batch.last_offset,
-        needed,
-        batch.partition_leader_epoch,
-        batch.attributes,
-        batch.max_timestamp,
-        batch.producer_id,
-        batch.record_count,
-        crc == batch.crc,
-        batch.magic,
-    )
-    return Window(np.array([row], np.int64), data, position)
+    rows = header_scan.row_of(batch, position)
+    rows["is_sound"] = crc == batch.crc
+    return Window(rows, data, position)
 
 
 def _old_message(file: File, size: int, position: int) -> Window | None:
@@ -151,20 +126,9 @@ def _old_message(file: File, size: int, position: int) -> Window | None:
         base_offset = batch.base_offset if is_sound else batch.last_offset
     except StratalogError:
         return None
-    row = (
-        position,
-        base_offset,
-        batch.last_offset,
-        needed,
-        -1,
-        batch.attributes,
-        batch.max_timestamp,
-        -1,
-        1,
-        is_sound,
-        batch.magic,
-    )
-    return Window(np.array([row], np.int64), data, position)
+    rows = header_scan.row_of(batch, position)
+    rows["base_offset"], rows["record_count"], rows["is_sound"] = base_offset, 1, is_sound
+    return Window(rows, data, position)
 
 
 def _pass_over(

@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from stratalog.jobs.fsck import batch_kernel as kernel
 from stratalog.jobs.fsck.batch_scan import Unreadable, Window, scan_batches
 from stratalog.jobs.fsck.findings import Kind
 from stratalog.records import CODEC_MASK, CONTROL_BIT, HEADER_SIZE, TRANSACTIONAL_BIT, Codec
@@ -120,7 +119,7 @@ class _Reader:
             self._tell(Kind.NO_BATCH, piece.position, size, piece.reason, "a record batch")
             return piece.end
         rows = piece.rows
-        sound = rows[:, kernel.R_IS_SOUND] == 1
+        sound = rows["is_sound"] == 1
         if not sound.all():
             for row in rows[~sound]:
                 self._tell_corrupt(piece, row)
@@ -128,7 +127,7 @@ class _Reader:
         in_order = self._check_order(rows[sound])
         if len(in_order):
             self._note(piece, in_order)
-        return int(rows[-1, kernel.R_POSITION] + rows[-1, kernel.R_SIZE])
+        return int(rows["position"][-1] + rows["size"][-1])
 
     def finish(self) -> None:
         self._producers.flush()
@@ -144,14 +143,14 @@ class _Reader:
             self._facts.faults.append(Fault(kind, position, size, found, expected, end_offset))
 
     def _tell_corrupt(self, window: Window, row: Any) -> None:
-        size = int(row[kernel.R_SIZE])
-        first, last = int(row[kernel.R_BASE_OFFSET]), int(row[kernel.R_LAST_OFFSET])
+        size = int(row["size"])
+        first, last = int(row["base_offset"]), int(row["last_offset"])
         stored = window.batch(row).crc
         known = self._facts.next_offset
         is_plausible = known <= first <= last <= known + _RELATIVE_OFFSET_MAX
         self._tell(
             Kind.CORRUPT_BATCH,
-            int(row[kernel.R_POSITION]),
+            int(row["position"]),
             size,
             f"batch of offsets {first} to {last}: stored CRC {stored:#010x} is not that of its bytes",
             "the right CRC",
@@ -160,17 +159,17 @@ class _Reader:
 
     def _check_headers(self, rows: Any) -> None:
         """Fields that contradict each other under a right CRC: a writer's fault."""
-        deltas = rows[:, kernel.R_LAST_OFFSET] - rows[:, kernel.R_BASE_OFFSET]
-        counts, codecs = rows[:, kernel.R_COUNT], rows[:, kernel.R_ATTRIBUTES] & CODEC_MASK
-        epochs = rows[:, kernel.R_LEADER_EPOCH]
+        deltas = rows["last_offset"] - rows["base_offset"]
+        counts, codecs = rows["record_count"], rows["attributes"] & CODEC_MASK
+        epochs = rows["leader_epoch"]
         wrong = (deltas < 0) | (counts < 0) | (counts > deltas + 1) | (codecs > Codec.ZSTD) | (epochs < -1)
         for row, delta in zip(rows[wrong], deltas[wrong], strict=True):
             self._tell(
                 Kind.BATCH_HEADER,
-                int(row[kernel.R_POSITION]),
-                int(row[kernel.R_SIZE]),
-                f"last offset delta {int(delta)}, record count {int(row[kernel.R_COUNT])},"
-                f" codec {int(row[kernel.R_ATTRIBUTES]) & CODEC_MASK}, leader epoch {int(row[kernel.R_LEADER_EPOCH])}",
+                int(row["position"]),
+                int(row["size"]),
+                f"last offset delta {int(delta)}, record count {int(row['record_count'])},"
+                f" codec {int(row['attributes']) & CODEC_MASK}, leader epoch {int(row['leader_epoch'])}",
                 "at most one record for each offset, a codec from 0 to 4, an epoch from -1 up",
             )
 
@@ -179,7 +178,7 @@ class _Reader:
         if not len(rows):
             return rows
         facts = self._facts
-        base, last = rows[:, kernel.R_BASE_OFFSET], rows[:, kernel.R_LAST_OFFSET]
+        base, last = rows["base_offset"], rows["last_offset"]
         below, above = base < facts.base_offset, last > facts.base_offset + _RELATIVE_OFFSET_MAX
         for mask, kind, expected in (
             (below, Kind.OFFSET_BELOW_BASE, f"offsets from {facts.base_offset} on, by the file's name"),
@@ -192,43 +191,43 @@ class _Reader:
             return rows
         before = np.empty(len(rows), np.int64)
         before[0] = facts.last_offset
-        before[1:] = rows[:-1, kernel.R_LAST_OFFSET]
-        backwards = rows[:, kernel.R_BASE_OFFSET] <= before
+        before[1:] = rows["last_offset"][:-1]
+        backwards = rows["base_offset"] <= before
         for row, previous in zip(rows[backwards], before[backwards], strict=True):
             self._tell_offsets(Kind.BATCH_ORDER, row, f"offsets behind {int(previous)}")
-        follows = rows[:, kernel.R_BASE_OFFSET] == before + 1
+        follows = rows["base_offset"] == before + 1
         if not follows[1:].all() or (facts.batches and not follows[0]):
             facts.has_gaps = True
         return rows[~backwards]
 
     def _tell_offsets(self, kind: Kind, row: Any, expected: str) -> None:
-        first, last = int(row[kernel.R_BASE_OFFSET]), int(row[kernel.R_LAST_OFFSET])
-        position, size = int(row[kernel.R_POSITION]), int(row[kernel.R_SIZE])
+        first, last = int(row["base_offset"]), int(row["last_offset"])
+        position, size = int(row["position"]), int(row["size"])
         self._tell(kind, position, size, f"batch of offsets {first} to {last}", expected)
 
     def _note(self, window: Window, rows: Any) -> None:
         facts = self._facts
         if not facts.batches:
-            facts.first_offset = int(rows[0, kernel.R_BASE_OFFSET])
+            facts.first_offset = int(rows["base_offset"][0])
         facts.batches += len(rows)
-        facts.last_offset = int(rows[-1, kernel.R_LAST_OFFSET])
-        facts.sound_end = int(rows[-1, kernel.R_POSITION] + rows[-1, kernel.R_SIZE])
-        facts.is_old_format |= bool((rows[:, kernel.R_MAGIC] < 2).any())
+        facts.last_offset = int(rows["last_offset"][-1])
+        facts.sound_end = int(rows["position"][-1] + rows["size"][-1])
+        facts.is_old_format |= bool((rows["magic"] < 2).any())
         self._note_epochs(rows)
-        with_producer = rows[rows[:, kernel.R_PRODUCER_ID] >= 0]
+        with_producer = rows[rows["producer_id"] >= 0]
         if len(with_producer):
             self._producers.see(window, with_producer)
 
     def _note_epochs(self, rows: Any) -> None:
-        epochs = rows[:, kernel.R_LEADER_EPOCH]
+        epochs = rows["leader_epoch"]
         starts = np.flatnonzero(np.concatenate(([True], epochs[1:] != epochs[:-1])))
         runs = self._facts.epochs
         for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
             run = EpochRun(
                 int(epochs[start]),
-                int(rows[start, kernel.R_BASE_OFFSET]),
-                int(rows[end - 1, kernel.R_LAST_OFFSET]),
-                int(rows[start, kernel.R_POSITION]),
+                int(rows["base_offset"][start]),
+                int(rows["last_offset"][end - 1]),
+                int(rows["position"][start]),
             )
             if runs and runs[-1].epoch == run.epoch:
                 runs[-1] = runs[-1]._replace(last_offset=run.last_offset)
@@ -250,16 +249,16 @@ class _ProducerBatches:
 
     def see(self, window: Window, rows: Any) -> None:
         for row in rows:
-            base_offset, producer_id = int(row[kernel.R_BASE_OFFSET]), int(row[kernel.R_PRODUCER_ID])
+            base_offset, producer_id = int(row["base_offset"]), int(row["producer_id"])
             slot = bisect_right(self._state_offsets, base_offset)
             if slot != self._slot:
                 self._slot = slot
                 self.flush()
-            start = int(row[kernel.R_POSITION]) - window.position
-            attributes = int(row[kernel.R_ATTRIBUTES])
+            start = int(row["position"]) - window.position
+            attributes = int(row["attributes"])
             if attributes & CONTROL_BIT:
                 self._flush_producer(producer_id)
-                self._kept.append(bytes(window.data[start : start + int(row[kernel.R_SIZE])]))
+                self._kept.append(bytes(window.data[start : start + int(row["size"])]))
                 continue
             header = bytes(window.data[start : start + HEADER_SIZE])
             key = producer_id, bool(attributes & TRANSACTIONAL_BIT)

@@ -5,16 +5,31 @@ from . import (
     encode as encode,
 )
 from . import (
-    scan as scan,
+    header_scan as header_scan,
+)
+from . import (
+    record_scan as record_scan,
 )
 from .crc32c import (
     native_crc32c as native_crc32c,
+)
+from .dtype import (
+    Words as Words,
+)
+from .header_scan import (
+    batch_rows as batch_rows,
 )
 from .record import (
     OVERRUN as OVERRUN,
 )
 from .record import (
     put_varint as put_varint,
+)
+from .record import (
+    record_body as record_body,
+)
+from .record import (
+    record_bounds as record_bounds,
 )
 from .record import (
     record_fields as record_fields,
@@ -39,9 +54,6 @@ from .toolkit import (
 )
 from .toolkit import (
     as_u32 as as_u32,
-)
-from .toolkit import (
-    compile_native as compile_native,
 )
 from .toolkit import (
     compiled as compiled,
@@ -72,4 +84,7 @@ from .toolkit import (
 )
 from .toolkit import (
     store_be64 as store_be64,
+)
+from .toolkit import (
+    struct_at as struct_at,
 )

@@ -1,17 +1,38 @@
 """Native loops of `columns_encode`: Arrow columns in raw memory to record batches in raw memory. No interpreter lock.
 
 Importing this module loads numba and compiles the loops, or reads them from numba's cache. The caller vouches for the
-columns (offsets within their data, one entry for each row); every write stays within the output that the context
-states.
-
-One context of int64, indexed by the `E_` constants, and one row of `ROW_WORDS` for each batch are the interface.
+columns (offsets within their data, one entry for each row); every write stays within the output that the
+`EncodeContext` states. It and a row of `BATCH` for each batch are the interface.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, ClassVar, Final
 
+from stratalog.records.batch_format import (
+    ATTRIBUTES_AT,
+    BASE_OFFSET_AT,
+    BASE_SEQUENCE_AT,
+    BASE_TIMESTAMP_AT,
+    CRC_AT,
+    HEADER_SIZE,
+    LAST_OFFSET_DELTA_AT,
+    LENGTH_AT,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_AT,
+    MAX_TIMESTAMP_AT,
+    NO_TIMESTAMP,
+    PARTITION_LEADER_EPOCH_AT,
+    PRODUCER_EPOCH_AT,
+    PRODUCER_ID_AT,
+    RECORD_COUNT_AT,
+    SEQUENCE_MAX,
+)
 from stratalog.records.native.crc32c import native_crc32c
+from stratalog.records.native.dtype import Words
+from stratalog.records.native.header_scan import BATCH as BATCH
+from stratalog.records.native.header_scan import batch_rows, read_header
 from stratalog.records.native.record import put_varint, varint_size
 from stratalog.records.native.toolkit import (
     as_i32,
@@ -24,55 +45,43 @@ from stratalog.records.native.toolkit import (
     store_be16,
     store_be32,
     store_be64,
+    struct_at,
 )
 
-# --- columns. A binary column is four words: address of its offsets (0: all are null), of its data, of its validity
-# bitmap (0: none is null), and the row's number in that bitmap
-E_KEY: Final = 0
-E_VALUE: Final = 4
-E_HEADER_KEY: Final = 8
-E_HEADER_VALUE: Final = 12
-#: A list column: offsets (0: no headers at all), validity, number in the bitmap.
-E_HEADERS: Final = 16
-E_HEADERS_VALID: Final = 17
-E_HEADERS_BIT: Final = 18
-#: Addresses of int64: offsets (0: they count up from `E_FIRST_OFFSET`) and timestamps in milliseconds.
-E_OFFSET: Final = 19
-E_TIMESTAMP: Final = 20
-E_FIRST_OFFSET: Final = 21
-E_ROWS: Final = 22
-# --- what batches are to be
-E_BATCH_BYTES: Final = 23
-E_BATCH_RECORDS: Final = 24
-E_ATTRIBUTES: Final = 25
-E_LEADER_EPOCH: Final = 26
-E_PRODUCER_ID: Final = 27
-E_PRODUCER_EPOCH: Final = 28
-E_SEQUENCE: Final = 29
-"""Of the next batch; -1 for none."""
-E_WITH_CRC: Final = 30
-# --- the output
-E_OUT: Final = 31
-E_OUT_SIZE: Final = 32
-E_TABLE: Final = 33
-E_TABLE_ROWS: Final = 34
-E_BATCHES: Final = 35
-"""Batches written."""
-E_STATUS: Final = 36
-E_NEEDED: Final = 37
-"""With `ROOM`: bytes that the first batch needs at least, as far as it was looked at."""
-CONTEXT_WORDS: Final = 38
 
-# --- a row of the table
-T_POSITION: Final = 0
-T_SIZE: Final = 1
-T_BASE_OFFSET: Final = 2
-T_LAST_OFFSET: Final = 3
-T_BASE_TIMESTAMP: Final = 4
-T_MAX_TIMESTAMP: Final = 5
-T_COUNT: Final = 6
-T_SEQUENCE: Final = 7
-ROW_WORDS: Final = 8
+class BytesInput(Words):
+    """A binary column: addresses of its offsets (0: all are null), of its data and of its validity bitmap (0: none is
+    null), and the number of its first row in that bitmap.
+    """
+
+    __slots__ = ()
+    _fields_: ClassVar[list[tuple[str, Any]]] = Words.of("offsets", "data", "valid", "bit")
+
+
+class EncodeContext(Words):
+    """The columns, what batches are to be, and the output.
+
+    `offset` and `timestamp` are addresses of int64; without offsets they count up from `first_offset`. `sequence` is
+    that of the next batch, -1 for none. `needed`, with ROOM: bytes that the first batch needs at least, as far as it
+    was looked at.
+    """
+
+    __slots__ = ()
+    _fields_: ClassVar[list[tuple[str, Any]]] = [
+        ("key", BytesInput),
+        ("value", BytesInput),
+        ("header_key", BytesInput),
+        ("header_value", BytesInput),
+        #: A list column: no headers at all with offsets of 0; without data.
+        ("headers", BytesInput),
+        *Words.of("offset", "timestamp", "first_offset", "rows"),
+        *Words.of("batch_bytes", "batch_records", "attributes", "leader_epoch", "producer_id", "producer_epoch"),
+        *Words.of("sequence", "with_crc"),
+        *Words.of("out", "out_size", "table", "table_rows", "batches", "status", "needed"),
+    ]
+
+
+_encoding: Any = struct_at(EncodeContext)
 
 # --- why a loop stopped
 DONE: Final = 0
@@ -85,165 +94,157 @@ NEGATIVE_TIMESTAMP: Final = 4
 TOO_LARGE: Final = 5
 """The row alone is more than a batch can hold."""
 
-_HEADER_SIZE: Final = 61
-_ATTRIBUTES_AT: Final = 21
 _INT32_MAX: Final = 0x7FFF_FFFF
 _SIZE_MAX: Final = 0x7FFF_FFFF - 64
 
 
 @inlined
-def _is_null(valid: int, bit: int) -> bool:
-    """Whether the entry at `bit` of the bitmap at address `valid` is null."""
-    if valid == 0:
+def _is_null(column: Any, row: int) -> bool:
+    """Whether the entry of a row is null by the column's bitmap."""
+    if column.valid == 0:
         return False
-    is_set: bool = as_u8(valid)[bit >> 3] & (1 << (bit & 7)) != 0
+    bit = column.bit + row
+    is_set: bool = as_u8(column.valid)[bit >> 3] & (1 << (bit & 7)) != 0
     return not is_set
 
 
 @inlined
-def _size_of(context: int, column: int, row: int) -> int:
+def _size_of(column: Any, row: int) -> int:
     """Bytes of an entry of a binary column, -1 for null."""
-    c = as_i64(context)
-    if c[column] == 0 or _is_null(c[column + 2], c[column + 3] + row):
+    if column.offsets == 0 or _is_null(column, row):
         return -1
-    offsets = as_i32(c[column])
+    offsets = as_i32(column.offsets)
     size: int = offsets[row + 1] - offsets[row]
     return size
 
 
 @inlined
-def _put_bytes(context: int, column: int, row: int, size: int, at: int) -> int:
+def _put_bytes(column: Any, row: int, size: int, at: int) -> int:
     """Write length and content of an entry of `size` bytes; the address behind it."""
     at = put_varint(at, size)
     if size > 0:
-        c = as_i64(context)
-        copy_any(at, c[column + 1] + as_i32(c[column])[row], size)
+        copy_any(at, column.data + as_i32(column.offsets)[row], size)
         at += size
     return at
 
 
 @inlined
-def _headers_of(context: int, row: int) -> tuple[int, int]:
+def _headers_of(headers: Any, row: int) -> tuple[int, int]:
     """The entries of the header columns that are a row's: first and end."""
-    c = as_i64(context)
-    if c[E_HEADERS] == 0 or _is_null(c[E_HEADERS_VALID], c[E_HEADERS_BIT] + row):
+    if headers.offsets == 0 or _is_null(headers, row):
         return 0, 0
-    offsets = as_i32(c[E_HEADERS])
+    offsets = as_i32(headers.offsets)
     return offsets[row], offsets[row + 1]
 
 
 @native
 def _headers_size(context: int, first: int, end: int) -> int:
     """Bytes of headers, without their count; -1 if a key is null."""
+    c = _encoding(context, 0)
     total = 0
     for entry in range(first, end):
-        key = _size_of(context, E_HEADER_KEY, entry)
+        key = _size_of(c.header_key, entry)
         if key < 0:
             return -1
-        value = _size_of(context, E_HEADER_VALUE, entry)
+        value = _size_of(c.header_value, entry)
         total += varint_size(key) + key + varint_size(value) + max(value, 0)
     return total
 
 
 @native
 def _put_headers(context: int, first: int, end: int, at: int) -> int:
+    c = _encoding(context, 0)
     for entry in range(first, end):
-        at = _put_bytes(context, E_HEADER_KEY, entry, _size_of(context, E_HEADER_KEY, entry), at)
-        at = _put_bytes(context, E_HEADER_VALUE, entry, _size_of(context, E_HEADER_VALUE, entry), at)
+        at = _put_bytes(c.header_key, entry, _size_of(c.header_key, entry), at)
+        at = _put_bytes(c.header_value, entry, _size_of(c.header_value, entry), at)
     return at
 
 
 @inlined
 def _finish(context: int, start: int, end: int, first_row: int, row: int, max_timestamp: int) -> None:
     """Write the header of the batch of rows [first_row, row) in [start, end), and its row of the table."""
-    c = as_i64(context)
-    offsets = as_i64(c[E_OFFSET])
-    if c[E_OFFSET] != 0:
+    c = _encoding(context, 0)
+    offsets = as_i64(c.offset)
+    if c.offset != 0:
         base, last = offsets[first_row], offsets[row - 1]
     else:
-        base, last = c[E_FIRST_OFFSET] + first_row, c[E_FIRST_OFFSET] + row - 1
-    base_timestamp = as_i64(c[E_TIMESTAMP])[first_row]
-    at = c[E_OUT] + start
+        base, last = c.first_offset + first_row, c.first_offset + row - 1
+    at = c.out + start
     size = end - start
-    store_be64(at, base)
-    store_be32(at + 8, size - 12)
-    store_be32(at + 12, c[E_LEADER_EPOCH])
-    as_u8(at)[16] = 2
-    store_be16(at + _ATTRIBUTES_AT, c[E_ATTRIBUTES])
-    store_be32(at + 23, last - base)
-    store_be64(at + 27, base_timestamp)
-    store_be64(at + 35, max_timestamp)
-    store_be64(at + 43, c[E_PRODUCER_ID])
-    store_be16(at + 51, c[E_PRODUCER_EPOCH])
-    store_be32(at + 53, c[E_SEQUENCE])
-    store_be32(at + 57, row - first_row)
+    store_be64(at + BASE_OFFSET_AT, base)
+    store_be32(at + LENGTH_AT, size - LOG_OVERHEAD)
+    store_be32(at + PARTITION_LEADER_EPOCH_AT, c.leader_epoch)
+    as_u8(at)[MAGIC_AT] = MAGIC
+    store_be16(at + ATTRIBUTES_AT, c.attributes)
+    store_be32(at + LAST_OFFSET_DELTA_AT, last - base)
+    store_be64(at + BASE_TIMESTAMP_AT, as_i64(c.timestamp)[first_row])
+    store_be64(at + MAX_TIMESTAMP_AT, max_timestamp)
+    store_be64(at + PRODUCER_ID_AT, c.producer_id)
+    store_be16(at + PRODUCER_EPOCH_AT, c.producer_epoch)
+    store_be32(at + BASE_SEQUENCE_AT, c.sequence)
+    store_be32(at + RECORD_COUNT_AT, row - first_row)
     crc = 0
-    if c[E_WITH_CRC] != 0:
-        crc = native_crc32c(at + _ATTRIBUTES_AT, size - _ATTRIBUTES_AT)
-    store_be32(at + 17, crc)
-    table = as_i64(c[E_TABLE] + c[E_BATCHES] * (ROW_WORDS * 8))
-    table[T_POSITION] = start
-    table[T_SIZE] = size
-    table[T_BASE_OFFSET] = base
-    table[T_LAST_OFFSET] = last
-    table[T_BASE_TIMESTAMP] = base_timestamp
-    table[T_MAX_TIMESTAMP] = max_timestamp
-    table[T_COUNT] = row - first_row
-    table[T_SEQUENCE] = c[E_SEQUENCE]
-    if c[E_SEQUENCE] >= 0:
-        c[E_SEQUENCE] = (c[E_SEQUENCE] + last - base + 1) & _INT32_MAX
-    c[E_BATCHES] += 1
+    if c.with_crc != 0:
+        crc = native_crc32c(at + ATTRIBUTES_AT, size - ATTRIBUTES_AT)
+    store_be32(at + CRC_AT, crc)
+    made = batch_rows(c.table, c.batches)
+    read_header(at, made)
+    made.position = start
+    made.is_sound = c.with_crc
+    if c.sequence >= 0:
+        c.sequence = (c.sequence + last - base + 1) & SEQUENCE_MAX
+    c.batches += 1
 
 
 @compiled("int64(int64, int64)")
 def encode(context: int, row: int) -> int:
     """Write the batches of the rows from `row` on; return the row where it stopped, with the reason in the context.
 
-    A batch takes records as long as it stays within `E_BATCH_BYTES` (header included, before compression) and
-    `E_BATCH_RECORDS`, and one record at least. What is returned with `ROOM` is the first row of the batch that did not
+    A batch takes records as long as it stays within `batch_bytes` (header included, before compression) and
+    `batch_records`, and one record at least. What is returned with `ROOM` is the first row of the batch that did not
     fit; with an error, the row that has it.
     """
-    c = as_i64(context)
-    rows = c[E_ROWS]
-    batch_bytes = c[E_BATCH_BYTES]
-    batch_records = c[E_BATCH_RECORDS]
-    out_size = c[E_OUT_SIZE]
-    timestamps = as_i64(c[E_TIMESTAMP])
-    offsets = as_i64(c[E_OFFSET])
-    with_offsets = c[E_OFFSET] != 0
+    c = _encoding(context, 0)
+    rows = c.rows
+    batch_bytes = c.batch_bytes
+    batch_records = c.batch_records
+    out_size = c.out_size
+    timestamps = as_i64(c.timestamp)
+    offsets = as_i64(c.offset)
+    with_offsets = c.offset != 0
     start = 0
     while row < rows:
-        if c[E_BATCHES] >= c[E_TABLE_ROWS]:
-            c[E_STATUS] = ROOM
-            c[E_NEEDED] = 0
+        if c.batches >= c.table_rows:
+            c.status = ROOM
+            c.needed = 0
             return row
         first_row = row
-        position = start + _HEADER_SIZE
+        position = start + HEADER_SIZE
         base_timestamp = timestamps[row]
         base_offset = offsets[row] if with_offsets else 0
         last_offset = base_offset - 1
-        max_timestamp = -1
+        max_timestamp = NO_TIMESTAMP
         while row < rows:
             timestamp = timestamps[row]
-            if timestamp < -1:
-                c[E_STATUS] = NEGATIVE_TIMESTAMP
+            if timestamp < NO_TIMESTAMP:
+                c.status = NEGATIVE_TIMESTAMP
                 return row
             offset_delta = row - first_row
             if with_offsets:
                 if offsets[row] <= last_offset:
-                    c[E_STATUS] = DESCENDING
+                    c.status = DESCENDING
                     return row
                 last_offset = offsets[row]
                 offset_delta = last_offset - base_offset
             timestamp_delta = timestamp - base_timestamp
-            key = _size_of(context, E_KEY, row)
-            value = _size_of(context, E_VALUE, row)
-            first, end = _headers_of(context, row)
+            key = _size_of(c.key, row)
+            value = _size_of(c.value, row)
+            first, end = _headers_of(c.headers, row)
             headers = 0
             if end > first:
                 headers = _headers_size(context, first, end)
                 if headers < 0:
-                    c[E_STATUS] = NULL_HEADER_KEY
+                    c.status = NULL_HEADER_KEY
                     return row
             body = (
                 1
@@ -258,22 +259,22 @@ def encode(context: int, row: int) -> int:
             )
             whole = body + varint_size(body)
             if whole > _SIZE_MAX:
-                c[E_STATUS] = TOO_LARGE
+                c.status = TOO_LARGE
                 return row
             if row > first_row and (
                 position + whole - start > batch_bytes or row - first_row >= batch_records or offset_delta > _INT32_MAX
             ):
                 break
             if position + whole > out_size:
-                c[E_STATUS] = ROOM
-                c[E_NEEDED] = position + whole - start
+                c.status = ROOM
+                c.needed = position + whole - start
                 return first_row
-            at = put_varint(c[E_OUT] + position, body)
+            at = put_varint(c.out + position, body)
             as_u8(at)[0] = 0
             at = put_varint(at + 1, timestamp_delta)
             at = put_varint(at, offset_delta)
-            at = _put_bytes(context, E_KEY, row, key, at)
-            at = _put_bytes(context, E_VALUE, row, value, at)
+            at = _put_bytes(c.key, row, key, at)
+            at = _put_bytes(c.value, row, value, at)
             at = put_varint(at, end - first)
             if end > first:
                 at = _put_headers(context, first, end, at)
@@ -282,5 +283,5 @@ def encode(context: int, row: int) -> int:
             row += 1
         _finish(context, start, position, first_row, row, max_timestamp)
         start = position
-    c[E_STATUS] = DONE
+    c.status = DONE
     return row

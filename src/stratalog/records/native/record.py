@@ -108,6 +108,41 @@ def record_fields(data: Any, position: int, end: int, checked: bool) -> tuple[in
     return timestamp_delta, offset_delta, key_size, key_start, value_size, value_start, header_count, position
 
 
+@inlined
+def record_body(data: Any, position: int, end: int, size: int) -> tuple[int, int, int, int, int, int, int, int]:
+    """`record_fields` of the record in [position, end) of a payload of `size` bytes, checked as far as necessary."""
+    if end + OVERRUN <= size:
+        return record_fields(data, position, end, False)
+    return record_fields(data, position, end, True)
+
+
+@inlined
+def record_bounds(data: Any, position: int, size: int) -> tuple[int, int]:
+    """Where the body of the record at `position` begins and ends; -1 for the beginning of what is malformed."""
+    length, begin = varint(data, position, size, True)
+    if begin < 0 or length < 1 or length > size - begin:
+        return MALFORMED_AT, MALFORMED_AT
+    return begin, begin + length
+
+
+@inlined
+def whole_record(data: Any, position: int, size: int) -> tuple[int, int, int, int, int, int]:
+    """The record at `position`, with its headers: timestamp delta, offset delta, key size, key start, value size,
+    position behind it; -1 for what is malformed.
+    """
+    begin, end = record_bounds(data, position, size)
+    if begin < 0:
+        return 0, 0, 0, 0, 0, MALFORMED_AT
+    timestamp_delta, offset_delta, key_size, key_start, value_size, _, headers, behind = record_body(
+        data, begin, end, size
+    )
+    if behind >= 0 and headers > 0:
+        behind = skip_headers(data, behind, end, headers)
+    if behind != end:
+        return 0, 0, 0, 0, 0, MALFORMED_AT
+    return timestamp_delta, offset_delta, key_size, key_start, value_size, end
+
+
 @native
 def skip_headers(data: Any, position: int, end: int, count: int) -> int:
     """Position after `count` headers, or -1."""

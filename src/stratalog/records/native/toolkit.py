@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 from numba.core.caching import FunctionCache
 from numba.extending import intrinsic
+
+from stratalog.records.native.dtype import Words
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -111,6 +114,21 @@ as_u32 = _pointer_to(types.uint32)
 as_i16 = _pointer_to(types.int16)
 as_i32 = _pointer_to(types.int32)
 as_i64 = _pointer_to(types.int64)
+
+
+def struct_at(struct: type[Words]) -> Any:
+    """`rows(address, n)`: the n-th structure from an address on, whose fields can be read and written by name."""
+    dtype = np.dtype(struct)
+    record: Any = numba.from_dtype(dtype)
+
+    def at(_typing: Any, address: Any, index: Any) -> Any:  # noqa: ARG001
+        def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            place = builder.add(args[0], builder.mul(args[1], ir.Constant(ir.IntType(64), dtype.itemsize)))
+            return builder.inttoptr(place, context.get_value_type(record))
+
+        return record(types.int64, types.int64), codegen
+
+    return intrinsic(at)
 
 
 def _load(bits: int, *, big_endian: bool) -> Any:

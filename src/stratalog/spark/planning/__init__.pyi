@@ -26,9 +26,6 @@ from .intervals import (
     INT64_MAX as INT64_MAX,
 )
 from .intervals import (
-    INT64_MIN as INT64_MIN,
-)
-from .intervals import (
     Intervals as Intervals,
 )
 from .limits import (

@@ -49,7 +49,7 @@ class BrokerRanges:
             except KafkaError:  # deleted by now, or what reading will tell of
                 return 0.0
             table = BatchTable.scan(records)
-            offsets = int(table.last_offsets.max()) + 1 - int(table.base_offsets.min()) if len(table) else 0
+            offsets = int(table["last_offset"].max()) + 1 - int(table["base_offset"].min()) if len(table) else 0
             self._bytes_per_offset[key] = table.end / offsets if offsets > 0 else 0.0
         return self._bytes_per_offset[key]
 

@@ -93,7 +93,7 @@ class BrokerReader:
             source = f"{self.topic}-{self.partition} through the broker from offset {found.offset}"
             decoder = PieceDecoder(part, source, replace(selection, aborted=found.aborted), self.on_data_loss)
             yield from decoder.decode(iter([Block(0, found.records)]))
-            low = int(found.table.last_offsets[-1]) + 1
+            low = int(found.table["last_offset"][-1]) + 1
 
     def _chunks(self, piece: Piece) -> Iterator[_Chunk | Missing]:
         """What the fetches give, up to the end of the piece."""
@@ -121,7 +121,7 @@ class BrokerReader:
             records = fetched.records[: table.end]
             aborted = aborted_ranges(records, table, fetched.aborted) if fetched.aborted else ()
             yield _Chunk(at, records, table, aborted)
-            reached = int(table.last_offsets.max()) + 1
+            reached = int(table["last_offset"].max()) + 1
             # what is left, by the size of what there was; some more, so that one fetch is enough
             left = piece.end - reached
             wanted = left * table.end // max(reached - at, 1) * 9 // 8 + FETCH_BYTES_MIN
@@ -166,15 +166,15 @@ def aborted_ranges(
     records: memoryview, table: BatchTable, aborted: tuple[AbortedRange, ...]
 ) -> tuple[AbortedTransaction, ...]:
     """What is aborted of fetched batches: each producer's records from a first offset to its next abort marker."""
-    last = int(table.last_offsets.max())
+    last = int(table["last_offset"].max())
     producers = {each.producer_id for each in aborted}
     markers: dict[int, list[int]] = {}
-    control = table.attributes & fmt.CONTROL_BIT != 0
+    control = table["attributes"] & fmt.CONTROL_BIT != 0
     for index in np.flatnonzero(control).tolist():
-        producer = int(table.producer_ids[index])
-        position, size = int(table.positions[index]), int(table.sizes[index])
+        producer = int(table["producer_id"][index])
+        position, size = int(table["position"][index]), int(table["size"][index])
         if producer in producers and _is_abort(records[position : position + size]):
-            markers.setdefault(producer, []).append(int(table.last_offsets[index]))
+            markers.setdefault(producer, []).append(int(table["last_offset"][index]))
     return tuple(
         AbortedTransaction(
             each.producer_id,

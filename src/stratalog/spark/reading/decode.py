@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from stratalog.errors import KafkaError, RecordListTooLargeError
 from stratalog.log.index import AbortedTransaction
-from stratalog.records import batch_at, checked_batch_size, decode_columns, rows_without_columns
+from stratalog.records import batch_at, checked_batch_size, decode_columns, decode_rows, rows_without_columns
 from stratalog.records import batch_format as fmt
 from stratalog.spark.model import Piece
 from stratalog.spark.options import OnDataLoss
@@ -114,7 +114,7 @@ class PieceDecoder:
         ruled_out = wanted & self._ruled_out(table)
         for index in np.flatnonzero(ruled_out).tolist():
             self._verify(position, view, table, index)
-        wanted &= ~ruled_out & (table.attributes & fmt.CONTROL_BIT == 0) & (table.base_offsets < self.piece.end)
+        wanted &= ~ruled_out & (table["attributes"] & fmt.CONTROL_BIT == 0) & (table["base_offset"] < self.piece.end)
         counted = wanted & self._counted(table)
         if counted.any():
             yield from self._count(position, view, table, counted)
@@ -128,7 +128,7 @@ class PieceDecoder:
 
         No CRC covers a base offset, so of two batches that overlap neither is served.
         """
-        bases, lasts = table.base_offsets, table.last_offsets
+        bases, lasts = table["base_offset"], table["last_offset"]
         if (
             bases[0] >= self._base_min
             and lasts[-1] < next_base
@@ -142,11 +142,11 @@ class PieceDecoder:
         fits = (bases >= lows) & (lasts <= highs) & (lasts >= bases)
         for index in np.flatnonzero(~fits).tolist():
             self.on_data_loss(
-                f"{self.source}: batch at position {position + int(table.positions[index])} has offsets "
+                f"{self.source}: batch at position {position + int(table['position'][index])} has offsets "
                 f"{int(bases[index])} to {int(lasts[index])}, but those around it leave {int(lows[index])} to "
                 f"{int(highs[index])}",
                 self._wanted_of(int(lows[index]), int(highs[index]) + 1),
-                int(table.sizes[index]),
+                int(table["size"][index]),
             )
         if fits.any():
             self._base_min = int(lasts[fits][-1]) + 1
@@ -157,15 +157,15 @@ class PieceDecoder:
         out = np.zeros(len(table), np.bool_)
         times = self.selection.timestamps_ms
         if not times.is_everything:
-            out |= table.max_timestamps_ms < times.low
-            append_time = table.attributes & fmt.LOG_APPEND_TIME_BIT != 0
-            out |= append_time & (table.max_timestamps_ms > times.high)
+            out |= table["max_timestamp"] < times.low
+            append_time = table["attributes"] & fmt.LOG_APPEND_TIME_BIT != 0
+            out |= append_time & (table["max_timestamp"] > times.high)
         for each in self.selection.aborted:
             out |= (
-                (table.producer_ids == each.producer_id)
-                & (table.attributes & fmt.TRANSACTIONAL_BIT != 0)
-                & (table.base_offsets >= each.first_offset)
-                & (table.base_offsets <= each.last_offset)
+                (table["producer_id"] == each.producer_id)
+                & (table["attributes"] & fmt.TRANSACTIONAL_BIT != 0)
+                & (table["base_offset"] >= each.first_offset)
+                & (table["base_offset"] <= each.last_offset)
             )
         return out
 
@@ -173,13 +173,13 @@ class PieceDecoder:
         """Compressed batches of which nothing is wanted but how many records they have: their headers say it."""
         if self.selection.columns:
             return np.zeros(len(table), np.bool_)
-        whole = (table.base_offsets >= self.piece.start) & (table.last_offsets < self.piece.end)
-        return whole & (table.attributes & fmt.CODEC_MASK != 0) & (table.records != UNKNOWN)
+        whole = (table["base_offset"] >= self.piece.start) & (table["last_offset"] < self.piece.end)
+        return whole & (table["attributes"] & fmt.CODEC_MASK != 0) & (table["record_count"] != UNKNOWN)
 
     def _count(self, position: int, view: memoryview, table: BatchTable, counted: Any) -> Iterator[pa.RecordBatch]:
         """So many rows without columns. The CRC vouches for the header, and is checked as of all batches."""
         found = sum(
-            int(table.records[index])
+            int(table["record_count"][index])
             for index in np.flatnonzero(counted).tolist()
             if self._verify(position, view, table, index)
         )
@@ -190,8 +190,8 @@ class PieceDecoder:
         """Ranges of wanted batches that lie together and make about OUTPUT_BYTES."""
         edges = np.flatnonzero(np.diff(np.concatenate(([False], wanted, [False])).astype(np.int8)))
         for first, last in edges.reshape(-1, 2).tolist():
-            sizes = table.sizes[first:last]
-            compressed = table.attributes[first:last] & fmt.CODEC_MASK != 0
+            sizes = table["size"][first:last]
+            compressed = table["attributes"][first:last] & fmt.CODEC_MASK != 0
             while first < last:
                 weights = np.where(compressed, sizes * self._ratio, sizes)
                 count = max(1, int(np.searchsorted(np.cumsum(weights), OUTPUT_BYTES, "right")))
@@ -202,14 +202,14 @@ class PieceDecoder:
     def _decode_run(
         self, position: int, view: memoryview, table: BatchTable, first: int, last: int
     ) -> Iterator[pa.RecordBatch]:
-        start, end = int(table.positions[first]), int(table.positions[last - 1] + table.sizes[last - 1])
+        rows = table.rows[first:last]
+        start, end = int(rows["position"][0]), int(rows["position"][-1] + rows["size"][-1])
+        limits: dict[str, Any] = {"start_offset": self.piece.start, "end_offset": self.piece.end}
         try:
-            found = decode_columns(
-                view[start:end],
-                start_offset=self.piece.start,
-                end_offset=self.piece.end,
-                columns=self.selection.columns,
-            )
+            if (rows["magic"] == fmt.MAGIC).all():
+                found = decode_rows(view, rows, columns=self.selection.columns, **limits)
+            else:
+                found = decode_columns(view[start:end], columns=self.selection.columns, **limits)
         except KafkaError as error:
             if last - first > 1:
                 middle = (first + last) // 2
@@ -220,7 +220,7 @@ class PieceDecoder:
             else:
                 self._report(position, table, first, error)
             return
-        if table.attributes[first] & fmt.CODEC_MASK:
+        if table["attributes"][first] & fmt.CODEC_MASK:
             self._compressed += end - start
             self._decompressed += found.nbytes
             self._ratio = max(found.nbytes / (end - start), self._decompressed / self._compressed, 1.0)
@@ -241,7 +241,7 @@ class PieceDecoder:
     def _verify(self, position: int, view: memoryview, table: BatchTable, index: int) -> bool:
         """Whether the CRC vouches for a header, by which a batch is ruled out or counted."""
         try:
-            batch_at(view, int(table.positions[index])).ensure_valid()
+            batch_at(view, int(table["position"][index])).ensure_valid()
         except KafkaError as error:
             self._report(position, table, index, error)
             return False
@@ -255,8 +255,8 @@ class PieceDecoder:
 
     def _report(self, position: int, table: BatchTable, index: int, error: KafkaError) -> None:
         """An error about a batch of a block that begins at `position`."""
-        first, last = int(table.base_offsets[index]), int(table.last_offsets[index])
-        self._tell(position + int(table.positions[index]), error, first, last + 1, int(table.sizes[index]))
+        first, last = int(table["base_offset"][index]), int(table["last_offset"][index])
+        self._tell(position + int(table["position"][index]), error, first, last + 1, int(table["size"][index]))
 
     def _report_rest(self, position: int, error: KafkaError) -> None:
         """An error because of which nothing from `position` on can be read."""

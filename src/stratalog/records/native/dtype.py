@@ -1,0 +1,57 @@
+"""The structures that Python and native loops share: a field has one name on both sides, and is an int64.
+
+A structure of its own is a ctypes one, whose fields Python sets and reads quickly; a table of batches is a numpy array
+of them: `rows["base_offset"]` for numpy, `row.base_offset` in a loop (`toolkit.struct_at`). Importing this module loads
+neither numpy nor numba.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, ClassVar
+
+
+class Words(ctypes.Structure):
+    """A structure of int64 fields, or of other such structures; all zeros at first."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def of(*names: str) -> list[tuple[str, Any]]:
+        """Fields of int64."""
+        return [(name, ctypes.c_int64) for name in names]
+
+    @property
+    def address(self) -> int:
+        """For native loops; valid as long as the structure lives."""
+        return ctypes.addressof(self)
+
+
+class BatchRow(Words):
+    """What the header of one batch says, and where the batch is.
+
+    `position` and `size` are bytes of a file, or of whatever was scanned. `is_sound`: its CRC is right (1), wrong (0)
+    or was not looked at (-1). `payload` is the address of the records, of `payload_size` bytes.
+    """
+
+    __slots__ = ()
+
+    _fields_: ClassVar[list[tuple[str, Any]]] = Words.of(
+        "position",
+        "size",
+        "base_offset",
+        "last_offset",
+        "leader_epoch",
+        "magic",
+        "crc",
+        "attributes",
+        "base_timestamp",
+        "max_timestamp",
+        "producer_id",
+        "producer_epoch",
+        "base_sequence",
+        "record_count",
+        "is_sound",
+        "payload",
+        "payload_size",
+    )
